@@ -1,0 +1,43 @@
+# Set-up, tests and everyday commands; `make` lists them.
+.DEFAULT_GOAL := help
+.PHONY: help run test lint bench stop clean venv dev engine image
+
+python := .venv/bin/python
+
+help: ## list these commands
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+run: image ## set everything up, start the control plane, show it at work
+	@$(python) -m scripts.service start
+	@$(python) examples/governed_package.py
+	@$(python) -m scripts.service where
+
+test: dev image ## all tests; ARGS= goes to pytest
+	@$(python) -m pytest $(ARGS)
+
+lint: dev ## style, format and types
+	@$(python) -m ruff check
+	@$(python) -m ruff format --check
+	@$(python) -m mypy
+
+bench: dev image ## measure, and print the ratios
+	@$(python) -m tests.bench
+
+stop: ## stop the control plane; sandboxes go on
+	@if [ -e .venv ]; then $(python) -m scripts.service stop; fi
+
+clean: ## stop and remove all that was made here: sandboxes, workspaces, images, .venv
+	@if [ -e .venv ] || [ -e data ]; then scripts/venv.sh && $(python) -m scripts.clean; fi
+	@rm -rf .venv *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+venv:
+	@scripts/venv.sh run
+
+dev:
+	@scripts/venv.sh dev
+
+engine: venv
+	@scripts/engine.sh
+
+image: engine
+	@$(python) -m images build

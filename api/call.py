@@ -1,0 +1,136 @@
+"""One request on its way through an operation, and work that outlives its client."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from orchestrator.control_plane import ControlPlane
+from orchestrator.errors import PaddockError
+from orchestrator.keys import Principal
+from orchestrator.sessions.session import Session
+
+log = logging.getLogger(__name__)
+
+REQUEST_ID = web.RequestKey("request_id", str)
+
+T = TypeVar("T")
+
+
+class Work:
+    """Tasks that go on when the client that asked for them is gone."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._streams: set[asyncio.Task[Any]] = set()
+        self.stopping = False
+
+    async def complete(
+        self, work: Coroutine[Any, Any, T], abandoned: Callable[[T], None] | None = None
+    ) -> T:
+        """What `work` returns; it goes on when the caller is cancelled.
+
+        `abandoned` then gets its result, for which nobody waits any more.
+        """
+        task = self.spawn(work)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_Abandoned(abandoned))
+            raise
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Starts work that `drain` waits for."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def detach(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Starts work for which nobody waits; its failure is logged."""
+        self.spawn(work).add_done_callback(_Abandoned(None))
+
+    def follow(self) -> None:
+        """Marks the current task as one without an end of its own: `stop` cancels it."""
+        task = asyncio.current_task()
+        if task is None:
+            return
+        if self.stopping:
+            task.cancel()
+        self._streams.add(task)
+        task.add_done_callback(self._streams.discard)
+
+    def stop(self) -> None:
+        """Ends what follows something, and says that clients do not leave by their own will."""
+        self.stopping = True
+        for task in self._streams:
+            task.cancel()
+
+    async def drain(self) -> None:
+        """Waits until nothing is under way any more."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+class _Abandoned:
+    """Takes the result of work for which nobody waits any more."""
+
+    def __init__(self, then: Callable[[Any], None] | None) -> None:
+        self._then = then
+
+    def __call__(self, task: asyncio.Task[Any]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            if self._then is not None:
+                self._then(task.result())
+        elif isinstance(error, PaddockError):
+            log.info("work for a client that has gone failed: %s", error.detail)
+        else:
+            log.error("work for a client that has gone failed", exc_info=error)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request whose caller is known and may do this operation."""
+
+    request: web.Request
+    plane: ControlPlane
+    principal: Principal
+    work: Work
+
+    @property
+    def request_id(self) -> str:
+        """The request's id, in its response's `X-Request-Id` and in error documents."""
+        return self.request[REQUEST_ID]
+
+    @property
+    def session_id(self) -> str:
+        """The id in the path, whether there is such a session or not."""
+        return self.request.match_info["session_id"]
+
+    def session(self) -> Session:
+        """The session in the path. Raises: NotFoundError, also when it is somebody else's."""
+        return self.plane.sessions.find(self.principal, self.session_id)
+
+    def wants_events(self) -> bool:
+        """Whether the client asked for Server-Sent Events."""
+        return "text/event-stream" in self.request.headers.get("Accept", "")
+
+
+def reply(
+    value: Any, status: int = HTTPStatus.OK, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """A JSON response."""
+    return web.Response(
+        text=json.dumps(value, separators=(",", ":")),
+        status=status,
+        content_type="application/json",
+        headers=headers,
+    )

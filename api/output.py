@@ -1,0 +1,121 @@
+"""A command's output on its way to a client: followed to its end, or page by page."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from api.call import Call
+from api.sse import HEARTBEAT_SECONDS, EventStream, TextDecoder
+from orchestrator.errors import SandboxUnavailableError
+from orchestrator.sessions.execution import OutputPage
+from orchestrator.sessions.session import Command, Session
+
+STREAMS = ("stdout", "stderr")
+# The sandbox agent redials after a lost connection; more failures in a row are no accident.
+_MOST_FAILURES = 3
+# Beyond the time-out of the command: its end has to be recorded, its output fetched.
+_GRACE_SECONDS = 30.0
+_LONGEST_CHARACTER = 4
+
+
+async def pages(
+    call: Call, session: Session, command: Command, after: int
+) -> AsyncIterator[OutputPage]:
+    """The command's output from `after` to its end; an empty page when nothing came for a while.
+
+    What the sandbox agent can't give any more ends it.
+    """
+    failures = 0
+    while failures < _MOST_FAILURES:
+        try:
+            page = await call.plane.executions.output(session, command, after, HEARTBEAT_SECONDS)
+        except SandboxUnavailableError:
+            failures += 1
+            continue
+        yield page
+        # A last page may be full: only after an empty one there is nothing more.
+        if page.lost or (not page.chunks and (page.ended or command.ended)):
+            return
+        after, failures = page.next, 0
+
+
+async def collect(call: Call, session: Session, command: Command) -> dict[str, Any]:
+    """A foreground command's result with its `stdout` and `stderr`, once it has ended.
+
+    Raises: PermissionDeniedError, SandboxUnavailableError.
+    """
+    kept = {name: bytearray() for name in STREAMS}
+    lost = False
+    try:
+        async with asyncio.timeout(session.level.timeout_max + _GRACE_SECONDS):
+            async for page in pages(call, session, command, 0):
+                lost = lost or page.lost
+                for name, _, data in page.chunks:
+                    if name in kept and len(kept[name]) <= session.level.output_bytes:
+                        kept[name] += data
+    except TimeoutError:
+        raise SandboxUnavailableError(
+            "the command's output does not end", command_id=command.id
+        ) from None
+    result = await call.plane.executions.wait(session, command)
+    return {
+        "command_id": command.id,
+        **result,
+        "truncated": result["truncated"] or (lost and result["output_bytes"] > 0),
+        **{name: data.decode("utf-8", "replace") for name, data in kept.items()},
+    }
+
+
+async def follow(
+    call: Call, session: Session, command: Command, events: EventStream, after: int
+) -> None:
+    """Sends the output as it comes, then the end of the command.
+
+    Raises: ConnectionError when the client has gone; PermissionDeniedError,
+    SandboxUnavailableError.
+    """
+    text = TextDecoder()
+    async for page in pages(call, session, command, after):
+        for name, offset, data in page.chunks:
+            if piece := text.feed(name, data):
+                await events.send(name, {"offset": offset, "text": piece}, offset + len(data))
+        after = page.next
+        if not page.chunks:
+            await events.beat()
+    for name, piece in text.finish():
+        await events.send(name, {"offset": after, "text": piece}, after)
+    result = await call.plane.executions.wait(session, command)
+    await events.send("exit", {"command_id": command.id, **result})
+
+
+def page_text(page: OutputPage, *, final: bool) -> tuple[list[dict[str, Any]], int]:
+    """A page as `{stream, offset, text}` and where to go on.
+
+    A character that is cut off at the end is left for the next page, unless it is `final`.
+    """
+    chunks = [(name, offset, data) for name, offset, data in page.chunks if name in STREAMS]
+    position = page.next
+    if chunks and not final:
+        name, offset, data = chunks[-1]
+        cut = _incomplete(data)
+        chunks[-1] = (name, offset, data[: len(data) - cut])
+        position -= cut
+    text = TextDecoder()
+    items = [
+        {"stream": name, "offset": offset, "text": text.feed(name, data)}
+        for name, offset, data in chunks
+    ]
+    items += [{"stream": name, "offset": position, "text": rest} for name, rest in text.finish()]
+    return [item for item in items if item["text"]], position
+
+
+def _incomplete(data: bytes) -> int:
+    """How many bytes at the end begin a UTF-8 character that goes on elsewhere."""
+    for count in range(1, min(_LONGEST_CHARACTER, len(data) + 1)):
+        byte = data[-count]
+        if byte >= 0xC0:
+            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return count if count < length else 0
+        if byte < 0x80:
+            return 0
+    return 0

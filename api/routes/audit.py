@@ -1,0 +1,55 @@
+"""A session's audit chain: query, count, export, verify."""
+
+from dataclasses import asdict
+
+from aiohttp import web
+
+from api import stream
+from api.call import Call, reply
+from api.schemas import AuditQuery, ExportQuery, VerifyQuery
+from orchestrator.audit import query as audit
+from orchestrator.audit.verify import verify as verify_chain
+
+
+async def search(call: Call, query: AuditQuery) -> web.Response:
+    """Events in order, filtered; `next` is the `after` of the next page."""
+    items = await audit.events(
+        call.plane.database,
+        await _key(call),
+        after_seq=query.after,
+        limit=query.limit,
+        turn=query.turn,
+        operation=query.operation,
+        decision=query.decision,
+    )
+    full = len(items) == query.limit
+    return reply({"items": items, "next": items[-1]["seq"] if full else None})
+
+
+async def stats(call: Call) -> web.Response:
+    """How many operations and decisions of each kind."""
+    return reply(await audit.stats(call.plane.database, await _key(call)))
+
+
+async def export(call: Call, query: ExportQuery) -> web.StreamResponse:
+    """The whole chain as it is now, one JSON text per line, as its hashes were made."""
+    key = await _key(call)
+    response = web.StreamResponse(headers={"Content-Type": "application/jsonl; charset=utf-8"})
+    await stream.begin(call.request, response)
+    async for line in audit.export(call.plane.database, key):
+        await stream.write(call.request, response, line.encode())
+    await response.write_eof()
+    return response
+
+
+async def verify(call: Call, query: VerifyQuery) -> web.Response:
+    """Recomputes the whole chain; with `seq` and `hash` it must also have that event."""
+    verdict = await verify_chain(
+        call.plane.database, await _key(call), seq=query.seq, hash=query.hash
+    )
+    return reply(asdict(verdict))
+
+
+async def _key(call: Call) -> str:
+    """The chain of the session in the path: it outlives the session's record."""
+    return await call.plane.sessions.audit_key(call.principal, call.session_id)

@@ -1,0 +1,73 @@
+"""The live audit stream: of one session, or of all that the caller may see."""
+
+import asyncio
+
+from aiohttp import web
+
+from api.auth import Access, authorize
+from api.call import Call
+from api.schemas import EventsQuery
+from api.sse import HEARTBEAT_SECONDS, EventStream, resume_position
+from orchestrator.audit import query as audit
+from orchestrator.errors import PaddockError
+from orchestrator.keys import Role
+
+_PAGE = 100
+
+
+async def of_session(call: Call, query: EventsQuery) -> web.StreamResponse:
+    """A session's events from the first, or after a `seq`; ends with the session."""
+    session = call.session()
+    after = resume_position(call.request.headers, query.after) or 0
+    stream = await _begin(call)
+    while True:
+        over = not session.live
+        if over:
+            # Until it has been released, its sandbox hands over its last events.
+            async with session.lock:
+                pass
+        page = await audit.events(call.plane.database, session.key, after_seq=after, limit=_PAGE)
+        for event in page:
+            await stream.send(event["operation"], event, event["seq"])
+            after = event["seq"]
+        if not page and (over or not await _wait(call, stream, session.key, after)):
+            return await stream.end()
+
+
+async def of_all(call: Call, query: EventsQuery) -> web.StreamResponse:
+    """Events of all sessions of the caller (an admin: of everybody), new ones or after an `id`."""
+    owner = None if call.principal.role is Role.ADMIN else call.principal.name
+    after = resume_position(call.request.headers, query.after)
+    if after is None:
+        after = await call.plane.ledger.wait(None, -1)
+    stream = await _begin(call)
+    while True:
+        # Where none of the events up to here is the caller's, it goes on after them.
+        end = await call.plane.ledger.wait(None, -1)
+        page = await audit.all_events(call.plane.database, after, _PAGE, owner)
+        for event in page:
+            await stream.send(event["operation"], event, event["id"])
+        after = page[-1]["id"] if page else max(after, end)
+        if not page and not await _wait(call, stream, None, after):
+            return await stream.end()
+
+
+async def _begin(call: Call) -> EventStream:
+    stream = EventStream(call.request)
+    call.work.follow()
+    await stream.begin()
+    return stream
+
+
+async def _wait(call: Call, stream: EventStream, session_key: str | None, after: int) -> bool:
+    """Waits for a newer event or a heartbeat's time; False when the caller's right is gone."""
+    try:
+        async with asyncio.timeout(HEARTBEAT_SECONDS):
+            await call.plane.ledger.wait(session_key, after)
+    except TimeoutError:
+        await stream.beat()
+    try:
+        authorize(call.plane, call.request, Access.HANDLE)
+    except PaddockError:
+        return False
+    return True

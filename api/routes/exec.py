@@ -1,0 +1,64 @@
+"""Commands: run one, and wait for it or watch it."""
+
+import asyncio
+from collections.abc import Awaitable
+from http import HTTPStatus
+from typing import TypeVar
+
+from aiohttp import web
+
+from api import output
+from api.call import Call, reply
+from api.routes.processes import watch
+from api.schemas import ExecBody
+from orchestrator.errors import PermissionDeniedError
+from orchestrator.keys import Role
+from orchestrator.sessions.session import Command, Session
+from orchestrator.sessions.view import command_view
+
+T = TypeVar("T")
+
+
+async def execute(call: Call, body: ExecBody) -> web.StreamResponse:
+    """Runs a command: its result, or with `Accept: text/event-stream` its output as it comes.
+
+    A command in the background is answered when it has started.
+    """
+    session = call.session()
+    await _change_level(call, session, body.permission_level)
+    command = await call.work.complete(
+        call.plane.executions.start(call.principal, session, body.request()),
+        lambda command: _leave(call, session, command),
+    )
+    if call.wants_events():
+        return await _attended(call, session, command, watch(call, session, command, 0))
+    if command.background:
+        return reply(command_view(command), HTTPStatus.ACCEPTED)
+    result = output.collect(call, session, command)
+    return reply(await _attended(call, session, command, result))
+
+
+async def _change_level(call: Call, session: Session, level: str | None) -> None:
+    if level is None:
+        return
+    if call.principal.role is Role.HANDLE:
+        raise PermissionDeniedError("a session's handle may not set permission_level")
+    if level != session.level.name:
+        await call.work.complete(
+            call.plane.sessions.change_settings(call.principal, session, level, {})
+        )
+
+
+async def _attended(call: Call, session: Session, command: Command, outcome: Awaitable[T]) -> T:
+    """The outcome; a client that goes away takes its foreground command with it."""
+    try:
+        return await outcome
+    except (asyncio.CancelledError, ConnectionError):
+        _leave(call, session, command)
+        raise
+
+
+def _leave(call: Call, session: Session, command: Command) -> None:
+    # When the control plane stops, the client did not leave: its result can still be fetched.
+    if not command.background and not call.work.stopping:
+        call.work.detach(call.plane.executions.client_gone(session, command))

@@ -1,0 +1,1 @@
+"""The images that Paddock runs, and what builds them."""

@@ -1,0 +1,65 @@
+"""`python -m images`: makes the sandbox image."""
+
+import argparse
+import sys
+import time
+from contextlib import closing
+
+from docker.errors import DockerException
+from requests.exceptions import RequestException
+
+from images import base
+from images.builder import IMAGE, build
+from images.errors import BuildError
+from images.progress import detail, failure, step
+
+PING_SECONDS = 5
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command and returns its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m images", description="The sandbox image.")
+    commands = parser.add_subparsers(dest="command")
+    command = commands.add_parser("build", help="build the image if something in it changed")
+    command.add_argument("--force", action="store_true", help="build even if nothing changed")
+    command.add_argument("--tag", default=IMAGE, help="the image's name (%(default)s)")
+    command = commands.add_parser("engine", help="succeed if a Docker engine answers")
+    command.add_argument("--wait", type=float, default=0, metavar="SECONDS")
+    options = parser.parse_args(arguments)
+    if options.command == "build":
+        return _build(options.tag, options.force)
+    if options.command == "engine":
+        return _engine(options.wait)
+    parser.print_help()
+    return 0
+
+
+def _build(tag: str, force: bool) -> int:
+    started = time.monotonic()
+    try:
+        image = build(tag, force=force, report=detail)
+    except BuildError as error:
+        failure(str(error))
+        return 1
+    state = f"built in {time.monotonic() - started:.0f} s" if image.built else "is current"
+    step(f"image {image.name} {state}")
+    return 0
+
+
+def _engine(seconds: float) -> int:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            with closing(base.connect(PING_SECONDS)) as client:
+                version = client.version()["Version"]
+        except (DockerException, RequestException):
+            if time.monotonic() >= deadline:
+                return 1
+            time.sleep(0.2)  # an engine that starts tells nobody when it is ready
+        else:
+            step(f"Docker engine {version}")
+            return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

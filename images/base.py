@@ -1,0 +1,211 @@
+"""Where the sandbox image's base comes from.
+
+In this order: what `PADDOCK_BASE_IMAGE` names; a base made here before; Debian's
+image from a registry; a base made here from Debian packages. So an engine without a
+registry builds the same image as one with.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import docker
+from docker.errors import APIError, DockerException, ImageNotFound
+from docker.utils import kwargs_from_env
+from requests.exceptions import RequestException
+
+from images.errors import BuildError
+
+REGISTRY_BASE = "debian:bookworm-slim"
+LOCAL_BASE = "paddock/base"
+# A registry that is silent for this long is taken for none.
+PULL_SILENCE_SECONDS = 30
+MAKE_SECONDS = 900
+
+# apt's settings for reaching its mirrors, which hold for the base's packages too.
+_APT_SETTING = re.compile(r"Acquire::(https?|Retries|Check-[\w-]+)\b.*;")
+
+Report = Callable[[str], None]
+
+
+def connect(timeout: int) -> docker.APIClient:
+    """The engine that the control plane uses; `timeout` bounds its silence, in seconds."""
+    arguments = kwargs_from_env()
+    if host := os.environ.get("PADDOCK_DOCKER_HOST"):
+        arguments["base_url"] = host
+    return docker.APIClient(version="auto", timeout=timeout, **arguments)
+
+
+def choose(client: docker.APIClient, packages: bytes, unused: bytes, report: Report) -> str:
+    """The name of a base that is on the engine now; pulls or makes one when there is none.
+
+    `packages` and `unused` are the contents of the lists beside the Dockerfile.
+    Raises: BuildError, with what to do.
+    """
+    wanted = os.environ.get("PADDOCK_BASE_IMAGE")
+    if wanted:
+        if inspect(client, wanted) is None and not _pull(wanted, report):
+            raise BuildError(f"PADDOCK_BASE_IMAGE: {wanted} is neither here nor in a registry")
+        return wanted
+    local = local_name(packages, unused)
+    for name in (local, REGISTRY_BASE):
+        if inspect(client, name) is not None:
+            return name
+    if _pull(REGISTRY_BASE, report):
+        return REGISTRY_BASE
+    report("no registry answers: making the base image from Debian packages (about a minute)")
+    _make(client, local, packages.decode().split(), unused.decode().split(), report)
+    return local
+
+
+def local_name(packages: bytes, unused: bytes) -> str:
+    """The name of the base made here, which changes with what is in it."""
+    digest = hashlib.sha256(packages + b"\0" + unused).hexdigest()
+    return f"{LOCAL_BASE}:{digest[:16]}"
+
+
+def inspect(client: docker.APIClient, name: str) -> dict[str, Any] | None:
+    """The image of that name as the engine describes it, or None when it has none."""
+    try:
+        return dict(client.inspect_image(name))  # type: ignore[no-untyped-call]
+    except ImageNotFound:
+        return None
+
+
+def _pull(name: str, report: Report) -> bool:
+    report(f"pulling {name}")
+    repository, _, tag = name.rpartition(":") if ":" in name.rpartition("/")[2] else (name, "", "")
+    client = connect(PULL_SILENCE_SECONDS)
+    try:
+        # The engine drops a pull whose client has gone.
+        for event in client.pull(repository, tag=tag or "latest", stream=True, decode=True):
+            if "error" in event:
+                report(str(event["error"]))
+                return False
+            if not event.get("progressDetail"):
+                report(" ".join(str(event[k]) for k in ("id", "status") if k in event))
+    except (DockerException, RequestException) as error:
+        report(_reason(error))
+        return False
+    finally:
+        client.close()
+    return True
+
+
+def _make(
+    client: docker.APIClient, name: str, packages: list[str], unused: list[str], report: Report
+) -> None:
+    _require_mmdebstrap(report)
+    with tempfile.TemporaryDirectory(prefix="paddock-base-") as directory:
+        archive = Path(directory) / "base.tar"
+        command = mmdebstrap_command(
+            archive, packages, unused, _suite(), _sources(), _apt_settings()
+        )
+        _run(command, report)
+        repository, _, tag = name.partition(":")
+        with archive.open("rb") as content:
+            answer = client.import_image(src=content, repository=repository, tag=tag)
+    if inspect(client, name) is None:
+        raise BuildError(f"the engine did not import the base image: {answer.strip()}")
+
+
+def mmdebstrap_command(
+    archive: Path,
+    packages: list[str],
+    unused: list[str],
+    suite: str,
+    sources: list[str],
+    apt_settings: list[str],
+) -> list[str]:
+    """The command that makes the base's tar archive.
+
+    What it takes from this machine's apt (mirrors, proxies) does not get into the archive.
+    """
+    return [
+        "mmdebstrap",
+        "--variant=minbase",
+        f"--include={','.join(packages)}",
+        *(f"--dpkgopt=path-exclude={pattern}" for pattern in unused),
+        *(f"--aptopt={setting}" for setting in apt_settings),
+        '--customize-hook=rm -rf "$1"/etc/apt/sources.list "$1"/etc/apt/sources.list.d/* '
+        '"$1"/etc/apt/apt.conf.d/99mmdebstrap "$1"/var/cache/debconf/* "$1"/var/log/*',
+        suite,
+        str(archive),
+        *sources,
+    ]
+
+
+def _require_mmdebstrap(report: Report) -> None:
+    if shutil.which("mmdebstrap"):
+        return
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise BuildError(
+            f"no base image: make {REGISTRY_BASE} reachable for the engine, or load an image of "
+            "Debian 12 and name it in PADDOCK_BASE_IMAGE"
+        )
+    _run(["apt-get", "-q", "update"], report)
+    _run(["apt-get", "-q", "-y", "install", "--no-install-recommends", "mmdebstrap"], report)
+
+
+def _suite() -> str:
+    text = Path("/etc/os-release").read_text()
+    found = re.search(r'^VERSION_CODENAME="?([\w-]+)', text, re.MULTILINE)
+    if found is None:
+        raise BuildError("/etc/os-release has no VERSION_CODENAME: set PADDOCK_BASE_IMAGE")
+    return found[1]
+
+
+def _sources() -> list[str]:
+    parts = Path("/etc/apt/sources.list.d")
+    candidates = [
+        Path("/etc/apt/sources.list"),
+        *sorted(parts.glob("*.list")),
+        *sorted(parts.glob("*.sources")),
+    ]
+    pattern = re.compile(r"^\s*(deb\s|URIs:)", re.MULTILINE)
+    return [str(path) for path in candidates if path.is_file() and pattern.search(path.read_text())]
+
+
+def _apt_settings() -> list[str]:
+    dump = subprocess.run(
+        ["apt-config", "dump"], capture_output=True, text=True, check=True, timeout=30
+    )
+    return [line for line in dump.stdout.splitlines() if _APT_SETTING.fullmatch(line)]
+
+
+def _run(command: list[str], report: Report) -> None:
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        # TERM, not KILL: mmdebstrap unmounts what it mounted.
+        deadline = threading.Timer(MAKE_SECONDS, process.terminate)
+        deadline.start()
+        try:
+            for line in process.stdout or ():
+                report(line)
+            process.wait()
+        except BaseException:
+            process.terminate()
+            raise
+        finally:
+            deadline.cancel()
+    if process.returncode:
+        raise BuildError(f"{command[0]} ended with exit status {process.returncode}, see above")
+
+
+def _reason(error: Exception) -> str:
+    return str(error.explanation) if isinstance(error, APIError) else str(error)

@@ -1,0 +1,1 @@
+"""The domain: sessions and what they are made of. No HTTP here."""

@@ -1,0 +1,1 @@
+"""The tamper-evident record of everything that is decided and done."""

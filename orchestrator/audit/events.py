@@ -1,0 +1,254 @@
+"""Audit events: their members, their canonical text and their hash. No I/O."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+SYSTEM_KEY = "system"  # the chain of events that belong to no session
+GENESIS_HASH = "0" * 64
+
+OPERATIONS = frozenset(
+    {
+        "session.create",
+        "session.close",
+        "session.settings",
+        "session.pause",
+        "session.resume",
+        "session.terminated",
+        "command.start",
+        "command.exit",
+        "command.oom",
+        "file.read",
+        "file.write",
+        "file.list",
+        "file.delete",
+        "file.mkdir",
+        "file.move",
+        "policy.reloaded",
+        "recovery",
+        "audit.gap",
+    }
+)
+SOURCES = frozenset({"control-plane", "agent", "engine"})
+DECISIONS = frozenset({"allow", "deny", "pending"})
+
+MAX_TEXT_BYTES = 8 * 1024  # one string
+MAX_OBJECT_BYTES = 64 * 1024  # args, or result, as canonical text
+MAX_DEPTH = 16
+_MARKER_BYTES = 40  # room for what says how much was cut
+_MAX_INTEGER = 2**63 - 1
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}Z", re.ASCII)
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
+
+Event = dict[str, Any]
+
+
+class EventError(ValueError):
+    """An event that can't be recorded as it is; the message names the member."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventDraft:
+    """What happened, before the ledger gives it a place in its chain.
+
+    `args` and `result` hold JSON values without floats: numbers are integers
+    (microseconds where needed). `agent` is the sandbox agent's (boot_id, seq);
+    `time` is RFC 3339 UTC with microseconds, by default that of the append.
+    """
+
+    session_key: str
+    session_id: str | None
+    source: str
+    actor: str
+    operation: str
+    decision: str | None = None
+    rule: str | None = None
+    permission_level: str | None = None
+    workspace_root: str | None = None
+    args: Mapping[str, Any] = field(default_factory=dict)
+    result: Mapping[str, Any] | None = None
+    error: str | None = None
+    duration_ms: int | None = None
+    command_id: str | None = None
+    agent: tuple[str, int] | None = None
+    turn: int | None = None
+    tokens_used: int | None = None
+    time: str | None = None
+
+
+class Recorded(NamedTuple):
+    """An event that is durable; `body` has all of its members, the hashes included."""
+
+    id: int
+    seq: int
+    time: str
+    hash: str
+    body: Event
+
+    def event(self) -> Event:
+        """The event as the API gives it."""
+        return dict(self.body)
+
+
+def now() -> str:
+    """The time as events and records have it: RFC 3339, UTC, microseconds."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def members(draft: EventDraft) -> Event:
+    """The members of the event that do not depend on its place. Raises: EventError."""
+    _one_of("operation", draft.operation, OPERATIONS)
+    _one_of("source", draft.source, SOURCES)
+    if draft.decision is not None:
+        _one_of("decision", draft.decision, DECISIONS)
+    if draft.time is not None and not _TIME.fullmatch(draft.time):
+        raise EventError("time must be RFC 3339 in UTC with microseconds")
+    if not draft.session_key:
+        raise EventError("session_key must not be empty")
+    args = _object("args", draft.args)
+    if draft.command_id is not None:
+        args["command_id"] = _string("command_id", draft.command_id)
+    return {
+        "time": draft.time or now(),
+        "session_id": _string("session_id", draft.session_id),
+        "turn": _integer("turn", draft.turn),
+        "source": draft.source,
+        "actor": _string("actor", draft.actor),
+        "operation": draft.operation,
+        "decision": draft.decision,
+        "rule": _string("rule", draft.rule),
+        "permission_level": _string("permission_level", draft.permission_level),
+        "workspace_root": _string("workspace_root", draft.workspace_root),
+        "args": args,
+        "result": None if draft.result is None else _object("result", draft.result),
+        "error": _string("error", draft.error),
+        "duration_ms": _integer("duration_ms", draft.duration_ms),
+        "tokens_used": _integer("tokens_used", draft.tokens_used),
+        "agent": None if draft.agent is None else _agent(draft.agent),
+    }
+
+
+def canonical(value: Mapping[str, Any]) -> str:
+    """The text of an object that is hashed: sorted keys, no white space, UTF-8 as it is."""
+    return _ENCODER.encode(value)
+
+
+def chain_hash(prev_hash: str, text: str) -> str:
+    """The hash of an event of that canonical text that follows `prev_hash`."""
+    return hashlib.sha256((prev_hash + text).encode()).hexdigest()
+
+
+def full_event(text: str, prev_hash: str, event_hash: str) -> Event:
+    """The event of that canonical text, with its hashes."""
+    event: Event = json.loads(text)
+    return event | {"prev_hash": prev_hash, "hash": event_hash}
+
+
+def printable(value: Any) -> Any:
+    """A JSON value as it is recorded; recording it again would change nothing.
+
+    Lone surrogates and NUL become backslash escapes; strings longer than
+    MAX_TEXT_BYTES are cut, and say so at their end. Raises: EventError for floats,
+    integers over 64 bits, what JSON has no form for, and nesting beyond MAX_DEPTH.
+    """
+    return _printable(value, MAX_DEPTH)
+
+
+def _printable(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return _text(value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return _bounded(value)
+    if depth == 0:
+        raise EventError(f"nested more than {MAX_DEPTH} deep")
+    if isinstance(value, Mapping):
+        return {_key(key): _printable(item, depth - 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_printable(item, depth - 1) for item in value]
+    raise EventError(f"{type(value).__name__} values are not recorded")
+
+
+def _text(value: str) -> str:
+    if len(value) <= MAX_TEXT_BYTES and value.isascii() and "\0" not in value:
+        return value
+    data = value.encode("utf-8", "backslashreplace").replace(b"\0", b"\\x00")
+    if len(data) <= MAX_TEXT_BYTES:
+        return data.decode()
+    kept = data[: MAX_TEXT_BYTES - _MARKER_BYTES].decode("utf-8", "ignore")
+    return f"{kept}[{len(data) - len(kept.encode())} more bytes]"
+
+
+def _key(value: Any) -> str:
+    if not isinstance(value, str):
+        raise EventError("names of members must be strings")
+    return _text(value)
+
+
+def _bounded(value: int) -> int:
+    if not -_MAX_INTEGER <= value <= _MAX_INTEGER:
+        raise EventError("integers may have 64 bits")
+    return value
+
+
+def _object(name: str, value: Mapping[str, Any]) -> Event:
+    if not isinstance(value, Mapping):
+        raise EventError(f"{name} must be an object")
+    try:
+        return _fitted(printable(value))
+    except EventError as error:
+        raise EventError(f"{name}: {error}") from None
+
+
+def _fitted(value: Event) -> Event:
+    """The object within MAX_OBJECT_BYTES: large members give way to the start of their text."""
+    if _size(value) <= MAX_OBJECT_BYTES:
+        return value
+    cut = {name: _excerpt(item) for name, item in value.items()}
+    return cut if _size(cut) <= MAX_OBJECT_BYTES else {"truncated": _excerpt(value)}
+
+
+def _excerpt(value: Any) -> Any:
+    text = _ENCODER.encode(value)
+    return value if len(text.encode()) <= MAX_TEXT_BYTES else _text(text)
+
+
+def _size(value: Any) -> int:
+    return len(_ENCODER.encode(value).encode())
+
+
+def _one_of(name: str, value: str, known: frozenset[str]) -> None:
+    if value not in known:
+        raise EventError(f"{name} {value!r} is not known")
+
+
+def _string(name: str, value: str | None) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise EventError(f"{name} must be a string")
+    return _text(value)
+
+
+def _integer(name: str, value: int | None) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_INTEGER:
+        raise EventError(f"{name} must be an integer that is not negative")
+    return value
+
+
+def _agent(value: tuple[str, int]) -> Event:
+    boot_id, seq = value
+    if not isinstance(boot_id, str) or not 1 <= len(boot_id) <= 64:
+        raise EventError("agent: boot_id must be a string of 1 to 64 characters")
+    if isinstance(seq, bool) or not isinstance(seq, int) or not 1 <= seq <= _MAX_INTEGER:
+        raise EventError("agent: seq must be a positive integer")
+    return {"boot_id": _text(boot_id), "seq": seq}

@@ -1,0 +1,195 @@
+"""The audit ledger: one hash chain per session, durable before anybody hears of an event."""
+
+import asyncio
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, TypeVar
+
+from orchestrator.audit.events import EventDraft, Recorded, members
+from orchestrator.audit.writer import Batch, Effect, Head, Heads, Item, chain_head, last_id
+from orchestrator.errors import AuditUnavailableError
+from orchestrator.store.database import Database, StoreError
+
+# Bounds the time that one transaction, and with it every other writer, takes.
+_MAX_BATCH = 1024
+_STOPPING = "the audit ledger is stopping"
+
+# The end of the run 1, 2, 3, … that has no gap.
+_AGENT_HEAD = """
+    SELECT min(number) FROM (
+        SELECT 0 AS number UNION ALL
+        SELECT agent_seq FROM events
+        WHERE session_key = :key AND agent_boot_id = :boot AND agent_seq IS NOT NULL
+    ) WHERE NOT EXISTS (
+        SELECT 1 FROM events
+        WHERE session_key = :key AND agent_boot_id = :boot AND agent_seq = number + 1
+    )
+"""
+
+T = TypeVar("T")
+
+
+class _Pending(NamedTuple):
+    item: Item
+    recorded: asyncio.Future[Recorded]
+
+
+class _Written(NamedTuple):
+    outcomes: list[Recorded | Exception]
+    last_id: int
+    heads: dict[str, Head]
+
+
+class Ledger:
+    """Appends events in groups: whatever waits while one commit runs shares the next.
+
+    One event loop, one ledger per database: nothing else may write events.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._heads = Heads()
+        self._pending: deque[_Pending] = deque()
+        self._writing: asyncio.Task[None] | None = None
+        self._closed = False
+        # By session_key (None: any): one future for each who waits.
+        self._waiters: dict[str | None, set[asyncio.Future[None]]] = {}
+
+    async def append(self, draft: EventDraft, effect: Effect | None = None) -> Recorded:
+        """Records the event, and returns when it is durable.
+
+        `effect` runs in the writer's thread and commits together with the event, or
+        neither does. An agent's event that is recorded already is returned as it was,
+        without its effect. A call that is cancelled is still recorded.
+
+        Raises: EventError for a malformed draft; what `effect` raises;
+        AuditUnavailableError when nothing can be written.
+        """
+        if self._closed:
+            raise AuditUnavailableError("the audit ledger is closed")
+        item = Item(draft.session_key, members(draft), effect)
+        recorded: asyncio.Future[Recorded] = asyncio.get_running_loop().create_future()
+        self._pending.append(_Pending(item, recorded))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_pending())
+        return await recorded
+
+    async def agent_head(self, session_key: str, boot_id: str) -> int:
+        """The number up to which every event of that agent is recorded, 0 when none is.
+
+        Later ones may be recorded too, after one whose commit failed: the agent sends
+        them all again, and no second copy is made.
+        """
+
+        def read(connection: sqlite3.Connection) -> int:
+            (seq,) = connection.execute(
+                _AGENT_HEAD, {"key": session_key, "boot": boot_id}
+            ).fetchone()
+            return int(seq)
+
+        return await self._read(read)
+
+    async def wait(self, session_key: str | None, after: int) -> int:
+        """Waits for an event after that position, and returns where the end is now.
+
+        Positions are `seq` of the session's chain, or `id` when `session_key` is None.
+        Raises: AuditUnavailableError when the database can't be read.
+        """
+        while True:
+            # Listening before looking: a commit meanwhile is not missed.
+            with self._listening(session_key) as changed:
+                position = await self._position(session_key)
+                if position > after:
+                    return position
+                await changed
+
+    async def close(self) -> None:
+        """Refuses new events and waits for those under way; the database stays open."""
+        self._closed = True
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+
+    async def _position(self, session_key: str | None) -> int:
+        if session_key is None:
+            known = self._heads.last_id
+            return await self._read(last_id) if known is None else known
+        head = self._heads.get(session_key)
+        if head is None:
+            head = await self._read(lambda conn: chain_head(conn, session_key))
+        return head.seq
+
+    async def _write_pending(self) -> None:
+        try:
+            while self._pending:
+                count = min(len(self._pending), _MAX_BATCH)
+                await self._write([self._pending.popleft() for _ in range(count)])
+        finally:
+            self._writing = None
+            _refuse(self._pending, _STOPPING)
+            self._pending.clear()
+
+    async def _write(self, batch: list[_Pending]) -> None:
+        items = [pending.item for pending in batch]
+        try:
+            written = await self._database.write(lambda conn: _append_all(conn, self._heads, items))
+        except StoreError as error:
+            # Whether it was committed is not known: the next batch looks.
+            self._heads.forget()
+            _refuse(batch, f"the audit ledger can't be written: {error}")
+        except BaseException:
+            self._heads.forget()
+            _refuse(batch, _STOPPING)
+            raise
+        else:
+            self._heads.advance(written.last_id, written.heads)
+            _resolve(batch, written.outcomes)
+            self._announce(written.heads)
+
+    def _announce(self, heads: dict[str, Head]) -> None:
+        for session_key in (*heads, None):
+            for changed in self._waiters.get(session_key, ()):
+                if not changed.done():
+                    changed.set_result(None)
+
+    @contextmanager
+    def _listening(self, session_key: str | None) -> Iterator[asyncio.Future[None]]:
+        changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiters = self._waiters.setdefault(session_key, set())
+        waiters.add(changed)
+        try:
+            yield changed
+        finally:
+            waiters.remove(changed)
+            if not waiters:
+                del self._waiters[session_key]
+
+    async def _read(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return await self._database.read(function)
+        except StoreError as error:
+            raise AuditUnavailableError(f"the audit ledger can't be read: {error}") from error
+
+
+def _append_all(connection: sqlite3.Connection, heads: Heads, items: list[Item]) -> _Written:
+    batch = Batch(connection, heads)
+    outcomes = [batch.append(item) for item in items]
+    return _Written(outcomes, batch.last_id, batch.heads)
+
+
+def _resolve(batch: list[_Pending], outcomes: list[Recorded | Exception]) -> None:
+    for pending, outcome in zip(batch, outcomes, strict=True):
+        # Done already: its caller went away.
+        if pending.recorded.done():
+            continue
+        if isinstance(outcome, Exception):
+            pending.recorded.set_exception(outcome)
+        else:
+            pending.recorded.set_result(outcome)
+
+
+def _refuse(batch: Iterable[_Pending], reason: str) -> None:
+    for pending in batch:
+        if not pending.recorded.done():
+            pending.recorded.set_exception(AuditUnavailableError(reason))

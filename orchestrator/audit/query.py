@@ -1,0 +1,146 @@
+"""Reads from the audit ledger: pages, counts, and whole chains."""
+
+import sqlite3
+from collections.abc import AsyncIterator
+from typing import Any
+
+from orchestrator.audit.events import Event, canonical, full_event
+from orchestrator.audit.writer import chain_head
+from orchestrator.store.database import Database
+
+# Rows per read: memory stays flat, and other readers get their turn.
+_PAGE = 500
+_EVENT = "SELECT body, prev_hash, hash FROM events"
+_OPERATIONS = "SELECT operation, count(*) FROM events WHERE session_key = ? GROUP BY operation"
+_DECISIONS = """
+    SELECT decision, count(*) FROM events WHERE session_key = ? AND decision IS NOT NULL
+    GROUP BY decision
+"""
+
+
+async def events(
+    database: Database,
+    session_key: str,
+    *,
+    after_seq: int = 0,
+    limit: int = 100,
+    turn: int | None = None,
+    operation: str | None = None,
+    decision: str | None = None,
+) -> list[Event]:
+    """Events of one chain with a higher `seq`, in order; filters that are None are off."""
+    filters = {"turn": turn, "operation": operation, "decision": decision}
+    wanted = {column: value for column, value in filters.items() if value is not None}
+    where = "".join(f" AND {column} = ?" for column in wanted)
+    return await _select(
+        database,
+        f"{_EVENT} WHERE session_key = ? AND seq > ?{where} ORDER BY seq LIMIT ?",
+        (session_key, after_seq, *wanted.values(), limit),
+    )
+
+
+async def all_events(
+    database: Database, after_id: int = 0, limit: int = 100, owner: str | None = None
+) -> list[Event]:
+    """Events of all chains with a higher `id`, in order.
+
+    With an owner: of that owner's sessions only.
+    """
+    owned = "" if owner is None else " AND session_key IN (SELECT key FROM sessions WHERE owner=?)"
+    return await _select(
+        database,
+        f"{_EVENT} WHERE id > ?{owned} ORDER BY id LIMIT ?",
+        (after_id, *([] if owner is None else [owner]), limit),
+    )
+
+
+async def command_events(database: Database, session_key: str, command_id: str) -> list[Event]:
+    """What is recorded of one command, in order."""
+    return await _select(
+        database,
+        f"{_EVENT} WHERE session_key = ? AND command_id = ? ORDER BY seq",
+        (session_key, command_id),
+    )
+
+
+async def unfinished_commands(database: Database, session_key: str) -> list[Event]:
+    """The `command.start` events of commands that were allowed and have no `command.exit`."""
+    return await _select(
+        database,
+        "SELECT body, prev_hash, hash FROM events AS started"
+        " WHERE session_key = ? AND operation = 'command.start'"
+        " AND decision IS NOT 'deny' AND command_id IS NOT NULL AND NOT EXISTS ("
+        "SELECT 1 FROM events WHERE session_key = started.session_key"
+        " AND command_id = started.command_id AND operation = 'command.exit') ORDER BY seq",
+        (session_key,),
+    )
+
+
+async def latest_commands(database: Database, session_key: str, limit: int) -> list[Event]:
+    """The starts of the latest allowed commands, all unfinished ones included, and their ends.
+
+    In the order of the chain.
+    """
+    return await _select(
+        database,
+        f"{_EVENT} WHERE session_key = :key AND operation IN ('command.start', 'command.exit')"
+        " AND command_id IN (SELECT command_id FROM events AS started"
+        " WHERE session_key = :key AND operation = 'command.start' AND decision IS NOT 'deny'"
+        " AND (seq IN (SELECT seq FROM events WHERE session_key = :key"
+        " AND operation = 'command.start' AND decision IS NOT 'deny' ORDER BY seq DESC LIMIT :most)"
+        " OR NOT EXISTS (SELECT 1 FROM events WHERE session_key = :key"
+        " AND command_id = started.command_id AND operation = 'command.exit'))) ORDER BY seq",
+        {"key": session_key, "most": limit},
+    )
+
+
+async def stats(database: Database, session_key: str) -> dict[str, Any]:
+    """Counts over a chain.
+
+    Returns `{total_operations, operation_counts {operation: n}, decisions {decision: n},
+    total_tokens}`; events without a decision are in no decision's count.
+    """
+
+    def read(connection: sqlite3.Connection) -> dict[str, Any]:
+        operations = _counts(connection, _OPERATIONS, session_key)
+        (tokens,) = connection.execute(
+            "SELECT sum(json_extract(body, '$.tokens_used')) FROM events WHERE session_key = ?",
+            (session_key,),
+        ).fetchone()
+        return {
+            "total_operations": sum(operations.values()),
+            "operation_counts": operations,
+            "decisions": _counts(connection, _DECISIONS, session_key),
+            "total_tokens": tokens or 0,
+        }
+
+    return await database.read(read)
+
+
+async def export(database: Database, session_key: str) -> AsyncIterator[str]:
+    """The chain as it is now, one JSON text and a newline per event.
+
+    Each line is the event with its hashes in canonical form, as `verify_chain` reads it.
+    """
+    end = (await database.read(lambda connection: chain_head(connection, session_key))).seq
+    seq = 0
+    while seq < end:
+        page = await events(database, session_key, after_seq=seq, limit=min(_PAGE, end - seq))
+        if not page:
+            return
+        for event in page:
+            yield canonical(event) + "\n"
+        seq = page[-1]["seq"]
+
+
+async def _select(
+    database: Database, statement: str, values: tuple[Any, ...] | dict[str, Any]
+) -> list[Event]:
+    def read(connection: sqlite3.Connection) -> list[Event]:
+        return [full_event(*row) for row in connection.execute(statement, values)]
+
+    return await database.read(read)
+
+
+def _counts(connection: sqlite3.Connection, statement: str, session_key: str) -> dict[str, int]:
+    return dict(connection.execute(statement, (session_key,)).fetchall())

@@ -1,0 +1,212 @@
+"""Writes a batch of events into their chains: what the ledger does in the writer's thread."""
+
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from orchestrator.audit.events import (
+    GENESIS_HASH,
+    Event,
+    Recorded,
+    canonical,
+    chain_hash,
+    full_event,
+)
+
+Effect = Callable[[sqlite3.Connection], None]
+
+_INSERT = """
+    INSERT INTO events (id, session_key, session_id, seq, time, operation, decision, turn,
+                        command_id, agent_boot_id, agent_seq, body, prev_hash, hash)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+# What says that the file, not the statement, is at fault. The extended code is in the high bits.
+_STORAGE_ERRORS = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+_MAX_HEADS = 10_000
+
+
+class Head(NamedTuple):
+    """The last event of a chain."""
+
+    seq: int
+    hash: str
+
+
+class Item(NamedTuple):
+    """One event to be written, with what must be committed together with it."""
+
+    session_key: str
+    members: Event
+    effect: Effect | None
+
+
+class Heads:
+    """Where chains end, as far as it is known: chains in use need no look-up."""
+
+    def __init__(self) -> None:
+        self.last_id: int | None = None
+        self._heads: OrderedDict[str, Head] = OrderedDict()
+
+    def get(self, session_key: str) -> Head | None:
+        """The head of the chain, if it is known."""
+        return self._heads.get(session_key)
+
+    def advance(self, last_id: int, heads: dict[str, Head]) -> None:
+        """Takes over what has been committed, and forgets what was used longest ago."""
+        self.last_id = last_id
+        for session_key, head in heads.items():
+            self._heads[session_key] = head
+            self._heads.move_to_end(session_key)
+        while len(self._heads) > _MAX_HEADS:
+            self._heads.popitem(last=False)
+
+    def forget(self) -> None:
+        """Nothing is known any more: a commit may or may not have happened."""
+        self.last_id = None
+        self._heads.clear()
+
+
+class Batch:
+    """Events of one transaction. Its ends of chains count only when it has been committed."""
+
+    def __init__(self, connection: sqlite3.Connection, heads: Heads) -> None:
+        self._connection = connection
+        self._known = heads
+        self.heads: dict[str, Head] = {}
+        self.last_id = last_id(connection) if heads.last_id is None else heads.last_id
+
+    def append(self, item: Item) -> Recorded | Exception:
+        """The event recorded (or the one recorded before), or why this one was not.
+
+        Raises: sqlite3.Error when the file can't be written, and no event can be.
+        """
+        try:
+            if item.effect is None:
+                return self._insert(item)
+            return self._with_effect(item, item.effect)
+        except Exception as error:
+            # Without its transaction, nothing more may be written in this batch.
+            if not self._connection.in_transaction or _is_storage_error(error):
+                raise
+            return error
+
+    def _with_effect(self, item: Item, effect: Effect) -> Recorded:
+        before = self.last_id, self.heads.get(item.session_key)
+        self._connection.execute("SAVEPOINT item")
+        try:
+            recorded = self._insert(item)
+            # The effect of a repeated event was committed with it the first time.
+            if self.last_id != before[0]:
+                effect(self._connection)
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK TO item")
+                self._connection.execute("RELEASE item")
+            self._restore(item.session_key, *before)
+            raise
+        self._connection.execute("RELEASE item")
+        return recorded
+
+    def _insert(self, item: Item) -> Recorded:
+        head = self._head(item.session_key)
+        event_id, seq = self.last_id + 1, head.seq + 1
+        body = {"id": event_id, "seq": seq, **item.members}
+        text = canonical(body)
+        event_hash = chain_hash(head.hash, text)
+        try:
+            self._connection.execute(
+                _INSERT, (*_columns(item.session_key, body), text, head.hash, event_hash)
+            )
+        except sqlite3.IntegrityError:
+            # An agent repeats what it has no acknowledgement for.
+            recorded = _recorded_before(self._connection, item)
+            if recorded is None:
+                raise
+            return recorded
+        self.last_id = event_id
+        self.heads[item.session_key] = Head(seq, event_hash)
+        body |= {"prev_hash": head.hash, "hash": event_hash}
+        return Recorded(event_id, seq, body["time"], event_hash, body)
+
+    def _head(self, session_key: str) -> Head:
+        return (
+            self.heads.get(session_key)
+            or self._known.get(session_key)
+            or chain_head(self._connection, session_key)
+        )
+
+    def _restore(self, session_key: str, event_id: int, head: Head | None) -> None:
+        self.last_id = event_id
+        if head is None:
+            self.heads.pop(session_key, None)
+        else:
+            self.heads[session_key] = head
+
+
+def chain_head(connection: sqlite3.Connection, session_key: str) -> Head:
+    """The end of a chain; seq 0 and 64 zeros before its first event."""
+    row = connection.execute(
+        "SELECT seq, hash FROM events WHERE session_key = ? ORDER BY seq DESC LIMIT 1",
+        (session_key,),
+    ).fetchone()
+    return Head(*row) if row else Head(0, GENESIS_HASH)
+
+
+def last_id(connection: sqlite3.Connection) -> int:
+    """The highest id of all events, 0 when there are none."""
+    (value,) = connection.execute("SELECT max(id) FROM events").fetchone()
+    return value or 0
+
+
+def event_columns(body: Event) -> tuple[Any, ...]:
+    """What the table repeats of an event's members, in the order of its columns."""
+    agent = body["agent"] or {"boot_id": None, "seq": None}
+    return (
+        body["id"],
+        body["session_id"],
+        body["seq"],
+        body["time"],
+        body["operation"],
+        body["decision"],
+        body["turn"],
+        body["args"].get("command_id"),
+        agent["boot_id"],
+        agent["seq"],
+    )
+
+
+def _columns(session_key: str, body: Event) -> tuple[Any, ...]:
+    event_id, *rest = event_columns(body)
+    return event_id, session_key, *rest
+
+
+def _recorded_before(connection: sqlite3.Connection, item: Item) -> Recorded | None:
+    agent = item.members["agent"]
+    if agent is None:
+        return None
+    row = connection.execute(
+        "SELECT body, prev_hash, hash FROM events"
+        " WHERE session_key = ? AND agent_boot_id = ? AND agent_seq = ?",
+        (item.session_key, agent["boot_id"], agent["seq"]),
+    ).fetchone()
+    if row is None:
+        return None
+    body = full_event(*row)
+    return Recorded(body["id"], body["seq"], body["time"], body["hash"], body)
+
+
+def _is_storage_error(error: Exception) -> bool:
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in _STORAGE_ERRORS

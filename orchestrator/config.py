@@ -1,0 +1,217 @@
+"""The control plane's configuration: read once, checked, never changed afterwards."""
+
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+CONFIG_FILE_VARIABLE = "PADDOCK_CONFIG_FILE"
+MIN_SECRET_LENGTH = 16
+_PREFIX = "PADDOCK_"
+_MIB = 1024 * 1024
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}")
+_SECRET = re.compile(r"[\x21-\x7e]+")
+# The last uid is the kernel's "no such user".
+_MAX_UID = 2**32 - 2
+
+
+class ConfigError(Exception):
+    """Configuration that can't be used: one line that names the setting or the file."""
+
+
+def _default_workspaces(validated: dict[str, Any]) -> Path:
+    """Where workspaces are shown when nothing says otherwise."""
+    named = os.environ.get("SESSION_WORKSPACES_DIR")
+    return Path(named) if named else Path(validated["state_dir"]) / "session-workspaces"
+
+
+class Settings(BaseSettings):
+    """Every setting: `PADDOCK_*` variables before the TOML file of `PADDOCK_CONFIG_FILE`.
+
+    Paths are absolute, durations in seconds, sizes in bytes. Fields of the file that
+    are not listed here are refused.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=_PREFIX,
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        validate_default=True,
+    )
+
+    listen: str = "127.0.0.1:8700"
+    state_dir: Path = Path("data")
+    workspaces_dir: Path = Field(default_factory=_default_workspaces)
+
+    # The default image, and further ones that clients may name (comma-separated).
+    image: str = "paddock/sandbox:latest"
+    images: Annotated[tuple[str, ...], NoDecode] = ()
+
+    # Level files of the same name in levels_dir replace the packaged ones.
+    levels_dir: Path | None = None
+    keys_file: Path | None = None
+    admin_key: SecretStr | None = None
+
+    max_active: int = Field(default=32, ge=1, le=10_000)
+    min_free_memory_bytes: int = Field(default=512 * _MIB, ge=0)
+    min_free_disk_bytes: int = Field(default=1024 * _MIB, ge=0)
+    # Clear of the ranges that distributions give to users and to subordinate uids.
+    uid_base: int = Field(default=1_900_000_000, ge=1000, le=_MAX_UID)
+    uid_count: int = Field(default=65_536, ge=1)
+
+    docker_host: str | None = None
+    engine_timeout: float = Field(default=30, gt=0, le=600, allow_inf_nan=False)
+    engine_threads: int = Field(default=8, ge=1, le=64)
+
+    hello_timeout: float = Field(default=20, gt=0, le=600, allow_inf_nan=False)
+    terminated_ttl: int = Field(default=300, ge=0)
+    idle_timeout: int = Field(default=1800, ge=1)
+    idle_timeout_max: int = Field(default=86_400, ge=1)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port to listen on."""
+        return split_address(self.listen)
+
+    @field_validator("listen")
+    @classmethod
+    def _check_listen(cls, value: str) -> str:
+        split_address(value)
+        return value
+
+    @field_validator("state_dir", "workspaces_dir", "levels_dir", "keys_file")
+    @classmethod
+    def _absolute(cls, value: Path | None) -> Path | None:
+        return None if value is None else Path(os.path.abspath(value))
+
+    @field_validator("images", mode="before")
+    @classmethod
+    def _split_images(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return tuple(name.strip() for name in value.split(",") if name.strip())
+        return value
+
+    @field_validator("image", "images")
+    @classmethod
+    def _check_images(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for name in (value,) if isinstance(value, str) else value:
+            if not _IMAGE.fullmatch(name):
+                raise ValueError(f"{name!r} is not an image name")
+        return value
+
+    @field_validator("admin_key")
+    @classmethod
+    def _check_admin_key(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            check_secret(value.get_secret_value())
+        return value
+
+    @field_validator("uid_count")
+    @classmethod
+    def _check_uids(cls, value: int, info: ValidationInfo) -> int:
+        if info.data.get("uid_base", 0) + value - 1 > _MAX_UID:
+            raise ValueError(f"the last uid would be over {_MAX_UID}")
+        return value
+
+    @field_validator("idle_timeout_max")
+    @classmethod
+    def _check_idle(cls, value: int, info: ValidationInfo) -> int:
+        if value < info.data.get("idle_timeout", 0):
+            raise ValueError("may not be below idle_timeout")
+        return value
+
+    @field_validator("docker_host")
+    @classmethod
+    def _check_docker_host(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"(unix|tcp|https?)://\S+", value):
+            raise ValueError("must look like unix:///path or tcp://host:port")
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then the environment, then the file."""
+        return init_settings, env_settings, InitSettingsSource(settings_cls, _read_file())
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """`host:port`, an IPv6 host in brackets, as a pair. Raises: ValueError."""
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError("an IPv6 host needs brackets, as in [::1]:8700")
+    if not colon or not host or not (port.isascii() and port.isdigit()):
+        raise ValueError("must be host:port, as in 127.0.0.1:8700")
+    if int(port) > 65535:
+        raise ValueError("the port must be between 0 and 65535")
+    return host, int(port)
+
+
+def check_secret(secret: str) -> None:
+    """Raises: ValueError when a key is too short, or could not travel in a header."""
+    if len(secret) < MIN_SECRET_LENGTH or not _SECRET.fullmatch(secret):
+        raise ValueError(f"must be at least {MIN_SECRET_LENGTH} visible ASCII characters")
+
+
+def load_settings() -> Settings:
+    """The settings of this process. Raises: ConfigError."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        # Not chained: what was refused may be a secret.
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise ConfigError(_describe(first["loc"], first["type"], first["msg"])) from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file's table. Raises: ConfigError naming the file."""
+    try:
+        return tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def ensure_state_dir(path: Path) -> None:
+    """Makes the state directory, readable by its owner only, where it is missing."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{_PREFIX}STATE_DIR: {path}: {error.strerror}") from None
+
+
+def _read_file() -> dict[str, Any]:
+    path = os.environ.get(CONFIG_FILE_VARIABLE)
+    return read_toml(Path(path)) if path else {}
+
+
+def _describe(location: tuple[int | str, ...], kind: str, message: str) -> str:
+    name = ".".join(str(part) for part in location)
+    variable = f"{_PREFIX}{location[0]}".upper()
+    path = os.environ.get(CONFIG_FILE_VARIABLE)
+    in_environment = any(key.upper() == variable and os.environ[key] for key in os.environ)
+    where = f"{path}: {name}" if path and not in_environment else variable
+    if kind == "extra_forbidden":
+        return f"{where}: no such setting"
+    return f"{where}: {message.removeprefix('Value error, ')}"

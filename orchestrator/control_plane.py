@@ -1,0 +1,180 @@
+"""The control plane without its HTTP face: every part made, connected, and let go of in order."""
+
+import fcntl
+import logging
+import os
+import re
+import secrets
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from orchestrator.audit.ledger import Ledger
+from orchestrator.config import ConfigError, Settings, ensure_state_dir
+from orchestrator.engine.base import LABEL_PROTOCOL, Engine
+from orchestrator.engine.docker import DockerEngine
+from orchestrator.errors import PaddockError
+from orchestrator.keys import KeyRing
+from orchestrator.policy.levels import Level, load_levels
+from orchestrator.sessions.execution import Executions
+from orchestrator.sessions.files import Files
+from orchestrator.sessions.recorder import Recorder
+from orchestrator.sessions.recovery import Recovered, Recovery
+from orchestrator.sessions.sandbox import AgentHooks, Sandboxes
+from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.watcher import Watcher
+from orchestrator.sessions.workspaces import Workspaces
+from orchestrator.store.database import Database
+from sandbox_agent.protocol import PROTOCOL_VERSION
+
+log = logging.getLogger(__name__)
+
+_INSTANCE = re.compile(r"[0-9a-f]{8}")
+
+
+class ControlPlane:
+    """One instance: `open` it, serve with its parts, `close` it. Sandboxes outlive it."""
+
+    settings: Settings
+    keys: KeyRing
+    levels: dict[str, Level]
+    database: Database
+    ledger: Ledger
+    engine: Engine
+    sessions: Sessions
+    executions: Executions
+    files: Files
+    recovered: Recovered
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._resources = AsyncExitStack()
+
+    @classmethod
+    async def open(cls, settings: Settings, engine: Engine | None = None) -> Self:
+        """Locks the state directory, opens everything, and takes up what is left from before.
+
+        `engine` is for tests; None: the Docker engine of the settings.
+        Raises: ConfigError, StoreError, EngineUnavailableError, AuditUnavailableError.
+        """
+        self = cls(settings)
+        try:
+            await self._open(engine)
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def _open(self, engine: Engine | None) -> None:
+        settings = self.settings
+        ensure_state_dir(settings.state_dir)
+        lock = _lock(settings.state_dir / "lock")
+        self._resources.callback(os.close, lock)
+        self.levels = load_levels(settings.levels_dir)
+        self.keys = KeyRing.load(settings)
+        self.database = await Database.open(settings.state_dir / "paddock.db")
+        self._resources.push_async_callback(self.database.close)
+        self.ledger = Ledger(self.database)
+        self._resources.push_async_callback(self.ledger.close)
+        self.engine = engine or DockerEngine(
+            _instance(settings.state_dir / "instance"),
+            host=settings.docker_host,
+            timeout=settings.engine_timeout,
+            threads=settings.engine_threads,
+        )
+        self._resources.push_async_callback(self.engine.close)
+        recorder = Recorder(self.ledger)
+        self.executions = Executions(recorder)
+        self._resources.push_async_callback(self.executions.close)
+        self.files = Files(recorder)
+        hooks = AgentHooks(self.executions.on_event, self.executions.on_hello)
+        sandboxes = Sandboxes(settings, self.engine, self.ledger, hooks)
+        workspaces = Workspaces(settings, self.database)
+        self.sessions = Sessions(
+            settings,
+            self.levels,
+            self.database,
+            self.engine,
+            recorder,
+            self.executions,
+            sandboxes,
+            workspaces,
+        )
+        self._resources.push_async_callback(self.sessions.shut_down)
+        recovery = Recovery(
+            settings,
+            self.database,
+            self.engine,
+            recorder,
+            self.executions,
+            sandboxes,
+            workspaces,
+            self.sessions,
+        )
+        self.recovered = await recovery.run()
+        watcher = Watcher(self.engine, recorder, self.sessions)
+        watcher.start()
+        self._resources.push_async_callback(watcher.close)
+
+    async def close(self) -> None:
+        """Lets go of everything in the reverse order; sandboxes go on running."""
+        await self._resources.aclose()
+
+    async def readiness(self) -> dict[str, dict[str, Any]]:
+        """`{check: {ok, detail}}`: whether sessions can be created and recorded."""
+        return {
+            "engine": await self._check_engine(),
+            "image": await self._check_image(),
+            "audit": await self._check_audit(),
+        }
+
+    async def _check_engine(self) -> dict[str, Any]:
+        try:
+            info = await self.engine.info()
+        except PaddockError as error:
+            return {"ok": False, "detail": error.detail}
+        supported = not info.rootless and not info.userns_remap
+        detail = f"version {info.version}, cgroup {info.cgroup_version}"
+        return {"ok": supported, "detail": detail if supported else "rootless or userns-remap"}
+
+    async def _check_image(self) -> dict[str, Any]:
+        name = self.settings.image
+        try:
+            image = await self.engine.image(name)
+        except PaddockError as error:
+            return {"ok": False, "detail": error.detail}
+        if image is None:
+            return {"ok": False, "detail": f"{name} is missing: run `python -m images build`"}
+        protocol = image.labels.get(LABEL_PROTOCOL)
+        ok = protocol == str(PROTOCOL_VERSION)
+        return {"ok": ok, "detail": f"{name} speaks protocol {protocol}"}
+
+    async def _check_audit(self) -> dict[str, Any]:
+        try:
+            await self.database.write(lambda connection: None)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it goes into the report
+            return {"ok": False, "detail": str(error)}
+        return {"ok": True, "detail": "the ledger can be written"}
+
+
+def _lock(path: Path) -> int:
+    """The state directory's lock, held until the descriptor is closed. Raises: ConfigError."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise ConfigError(f"{path.parent}: another control plane uses this directory") from None
+    return descriptor
+
+
+def _instance(path: Path) -> str:
+    """This state directory's own id, made on first use: it marks our containers."""
+    try:
+        text = path.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        text = secrets.token_hex(4)
+        path.write_text(text + "\n", encoding="ascii")
+    if not _INSTANCE.fullmatch(text):
+        raise ConfigError(f"{path}: must hold 8 hex digits")
+    return text

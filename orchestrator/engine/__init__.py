@@ -1,0 +1,1 @@
+"""Container engines behind one interface."""

@@ -1,0 +1,168 @@
+"""What Paddock needs of a container engine, and nothing more.
+
+Every call is bounded in time and raises `EngineUnavailableError` when the engine
+refuses, fails or does not answer. Methods that remove something succeed when it is
+gone already.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+LABEL_INSTANCE = "paddock.instance"
+LABEL_SESSION = "paddock.session"
+LABEL_PROTOCOL = "paddock.protocol"
+LABEL_INPUTS = "paddock.inputs"
+
+
+class ContainerState(StrEnum):
+    """A container's state as the engine reports it."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    PAUSED = "paused"
+    EXITED = "exited"
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """A host path shown inside the sandbox."""
+
+    source: str
+    target: str
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one sandbox may use: `cpus` in cores, the rest in bytes and processes."""
+
+    cpus: float
+    memory_bytes: int
+    pids: int
+    tmp_bytes: int
+    shm_bytes: int  # 0: no /dev/shm and no /dev/mqueue
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    """A sandbox's container, as the session's level demands it."""
+
+    name: str
+    image: str
+    labels: dict[str, str]
+    binds: tuple[Bind, ...]
+    limits: Limits
+    tmp_exec: bool
+    network: str | None  # a network's name; None: no network at all
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container that exists; `exit_code` is None until it has ended."""
+
+    id: str
+    name: str
+    labels: dict[str, str]
+    state: ContainerState
+    exit_code: int | None = None
+    oom_killed: bool = False
+    # Limits as the engine reports them: cpus, memory_bytes, pids (absent in lists).
+    limits: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image on this engine."""
+
+    id: str
+    labels: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """The engine's own account of itself."""
+
+    version: str
+    cgroup_version: str
+    rootless: bool
+    userns_remap: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EngineEvent:
+    """Something happened to one of our containers.
+
+    `action` is `die`, `oom`, `pause`, `unpause`, or `resync` (with an empty
+    `container_id`): the stream was interrupted, events may be missing, list again.
+    """
+
+    action: str
+    container_id: str
+    labels: dict[str, str]
+    exit_code: int | None = None
+
+
+class Engine(ABC):
+    """A container engine that runs this instance's sandboxes."""
+
+    @abstractmethod
+    async def info(self) -> EngineInfo:
+        """Version and the facts that decide whether sandboxes can be confined."""
+
+    @abstractmethod
+    async def image(self, name: str) -> Image | None:
+        """The image of that name, or None when this engine has none."""
+
+    @abstractmethod
+    async def create(self, spec: SandboxSpec) -> str:
+        """Creates and starts the sandbox's container and returns its id.
+
+        Nothing is left behind when it fails.
+        """
+
+    @abstractmethod
+    async def inspect(self, container_id: str) -> Container | None:
+        """The container with its limits, or None when it is gone."""
+
+    @abstractmethod
+    async def list(self) -> list[Container]:
+        """Every container labelled with this instance, in any state."""
+
+    @abstractmethod
+    async def pause(self, container_id: str) -> None:
+        """Freezes every process in it."""
+
+    @abstractmethod
+    async def resume(self, container_id: str) -> None:
+        """Thaws a paused container."""
+
+    @abstractmethod
+    async def remove(self, container_id: str) -> None:
+        """Kills and removes the container, paused or not."""
+
+    @abstractmethod
+    async def logs(self, container_id: str) -> str:
+        """The end of what its first process printed: why an agent died."""
+
+    @abstractmethod
+    async def ensure_open_network(self, image: str) -> str:
+        """The name of the bridge for sandboxes with network access, made when missing.
+
+        Destinations on the host and link-local addresses are dropped for it; `image`
+        is the image whose iptables install the rules. Raises: EngineUnavailableError
+        when the rules can't be installed: the network is then not to be used.
+        """
+
+    @abstractmethod
+    async def remove_open_network(self, image: str) -> None:
+        """Removes that bridge and its rules, where no container uses it."""
+
+    @abstractmethod
+    def events(self) -> AsyncIterator[EngineEvent]:
+        """Events of this instance's containers; reconnects for ever, see `resync`."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Releases the connection and its threads."""

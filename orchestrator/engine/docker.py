@@ -1,0 +1,290 @@
+"""The Docker engine: the only module family that talks to its socket.
+
+The `docker` SDK blocks, so its calls run in a bounded pool of threads. Two time-outs
+bound each: the client's on every read, after which the thread is free again, and the
+loop's on the whole, waiting for a thread included.
+"""
+
+import asyncio
+import logging
+import math
+import threading
+from collections.abc import AsyncGenerator, Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import docker
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.utils import kwargs_from_env
+
+from orchestrator.engine import docker_records
+from orchestrator.engine.base import (
+    LABEL_INSTANCE,
+    Container,
+    ContainerState,
+    Engine,
+    EngineEvent,
+    EngineInfo,
+    Image,
+    SandboxSpec,
+)
+from orchestrator.engine.docker_events import EventStream
+from orchestrator.engine.docker_network import OpenNetwork
+from orchestrator.engine.docker_spec import container_config, missing_image, refuse_dropped_limits
+from orchestrator.errors import EngineUnavailableError
+
+LOG_LINES = 100
+
+Answer = TypeVar("Answer")
+_log = logging.getLogger(__name__)
+
+
+class DockerEngine(Engine):
+    """Sandboxes as containers of one Docker engine."""
+
+    def __init__(
+        self, instance: str, *, host: str | None = None, timeout: float = 30.0, threads: int = 8
+    ) -> None:
+        """`host` is as in DOCKER_HOST, None: the environment's; `timeout` in seconds.
+
+        Nothing is contacted before the first call.
+        """
+        self.instance = instance
+        self._host = host
+        self._timeout = timeout
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="engine")
+        self._client: docker.APIClient | None = None
+        self._client_lock = threading.Lock()
+        self._network = OpenNetwork(instance)
+        self._streams: set[EventStream] = set()
+
+    async def info(self) -> EngineInfo:
+        """See `Engine.info`."""
+        return await self._call("describe itself", lambda c: docker_records.engine_info(c.info()))
+
+    async def image(self, name: str) -> Image | None:
+        """See `Engine.image`."""
+
+        def look(client: docker.APIClient) -> Image | None:
+            try:
+                return docker_records.image(
+                    client.inspect_image(name)  # type: ignore[no-untyped-call]
+                )
+            except NotFound:
+                return None
+
+        return await self._call("look for an image", look)
+
+    async def create(self, spec: SandboxSpec) -> str:
+        """See `Engine.create`."""
+        future = self._submit(lambda client: self._create(client, spec))
+        try:
+            return await self._answer("start the sandbox", future)
+        except BaseException:
+            # The thread goes on after a time-out: what it still makes is nobody's.
+            future.add_done_callback(self._discard)
+            raise
+
+    async def inspect(self, container_id: str) -> Container | None:
+        """See `Engine.inspect`."""
+        return await self._call("inspect a container", lambda c: _inspect(c, container_id))
+
+    async def list(self) -> list[Container]:
+        """See `Engine.list`."""
+        filters = {"label": [f"{LABEL_INSTANCE}={self.instance}"]}
+
+        def look(client: docker.APIClient) -> list[Container]:
+            return [docker_records.listed(c) for c in client.containers(all=True, filters=filters)]
+
+        return await self._call("list containers", look)
+
+    async def pause(self, container_id: str) -> None:
+        """See `Engine.pause`."""
+
+        def freeze(client: docker.APIClient) -> None:
+            _unless_already(client, client.pause, container_id, ContainerState.PAUSED)
+
+        await self._call("pause a container", freeze)
+
+    async def resume(self, container_id: str) -> None:
+        """See `Engine.resume`."""
+
+        def thaw(client: docker.APIClient) -> None:
+            _unless_already(client, client.unpause, container_id, ContainerState.RUNNING)
+
+        await self._call("resume a container", thaw)
+
+    async def remove(self, container_id: str) -> None:
+        """See `Engine.remove`."""
+        await self._call("remove a container", lambda client: _remove(client, container_id))
+
+    async def logs(self, container_id: str) -> str:
+        """See `Engine.logs`: at most the last 100 lines."""
+
+        def read(client: docker.APIClient) -> str:
+            try:
+                output: bytes = client.logs(container_id, tail=LOG_LINES)
+            except NotFound:
+                return ""
+            return output.decode(errors="replace")
+
+        return await self._call("read a container's log", read)
+
+    async def ensure_open_network(self, image: str) -> str:
+        """See `Engine.ensure_open_network`."""
+        if not self._network.trusted():
+            await self._call(
+                "make the open network", lambda client: self._network.ensure(client, image)
+            )
+        return self._network.name
+
+    async def remove_open_network(self, image: str) -> None:
+        """See `Engine.remove_open_network`."""
+        await self._call(
+            "remove the open network", lambda client: self._network.remove(client, image)
+        )
+
+    async def events(self) -> AsyncGenerator[EngineEvent, None]:
+        """See `Engine.events`; close the generator to end its thread."""
+        stream = EventStream(self._connect, self.instance, self._timeout)
+        self._streams.add(stream)
+        generator = stream.events()
+        try:
+            async for event in generator:
+                if event.action == "resync":  # the engine may have been restarted
+                    self._network.distrust()
+                yield event
+        finally:
+            self._streams.discard(stream)
+            await generator.aclose()
+
+    async def close(self) -> None:
+        """See `Engine.close`; waits for calls under way, which their time-outs bound."""
+        for stream in list(self._streams):
+            stream.stop()
+        await asyncio.to_thread(self._pool.shutdown)
+        if self._client is not None:
+            self._client.close()
+
+    async def _call(self, what: str, work: Callable[[docker.APIClient], Answer]) -> Answer:
+        return await self._answer(what, self._submit(work))
+
+    def _submit(self, work: Callable[[docker.APIClient], Answer]) -> Future[Answer]:
+        try:
+            return self._pool.submit(lambda: work(self._connect()))
+        except RuntimeError as error:
+            raise EngineUnavailableError("the container engine's client is closed") from error
+
+    async def _answer(self, what: str, future: Future[Answer]) -> Answer:
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await asyncio.wrap_future(future)
+        except TimeoutError as error:
+            raise EngineUnavailableError(
+                f"the container engine did not {what} within {self._timeout:g} s"
+            ) from error
+        except APIError as error:
+            # The engine's own words may hold paths of the host: they are for the log only.
+            _log.warning("the container engine could not %s: %s", what, error.explanation)
+            raise EngineUnavailableError(
+                f"the container engine could not {what} (HTTP {error.status_code})"
+            ) from error
+        except (DockerException, OSError) as error:  # requests' errors are OSErrors
+            _log.warning("the container engine could not %s: %s", what, str(error))
+            raise EngineUnavailableError(
+                f"the container engine does not answer: it could not {what}"
+            ) from error
+
+    def _connect(self) -> docker.APIClient:
+        """The client, made at the first call that succeeds in reaching the engine."""
+        with self._client_lock:
+            if self._client is None:
+                environment: Mapping[str, Any] = kwargs_from_env()
+                address = {"base_url": self._host} if self._host else environment
+                self._client = docker.APIClient(
+                    version="auto",
+                    timeout=math.ceil(self._timeout),
+                    max_pool_size=self._threads + 1,
+                    **address,
+                )
+            return self._client
+
+    def _create(self, client: docker.APIClient, spec: SandboxSpec) -> str:
+        try:
+            made = client.create_container_from_config(  # type: ignore[no-untyped-call]
+                container_config(spec, self.instance), spec.name
+            )
+        except ImageNotFound as error:
+            raise missing_image(spec.image) from error
+        except APIError as error:
+            if error.status_code != 409:  # the name is another container's
+                self._remove_left_over(client, spec.name)
+            raise
+        except (DockerException, OSError):
+            self._remove_left_over(client, spec.name)
+            raise
+        container_id: str = made["Id"]
+        try:
+            refuse_dropped_limits(made.get("Warnings"))
+            client.start(container_id)
+        except BaseException:
+            if spec.network:  # it may be gone
+                self._network.distrust()
+            self._remove_left_over(client, container_id)
+            raise
+        return container_id
+
+    def _discard(self, created: Future[str]) -> None:
+        """Removes the container of a `create` that nobody waits for any more."""
+        if created.cancelled() or created.exception() is not None:
+            return
+        container_id = created.result()
+        try:
+            self._submit(lambda client: self._remove_left_over(client, container_id))
+        except EngineUnavailableError:  # closing: this thread is the last one
+            self._remove_left_over(self._connect(), container_id)
+
+    def _remove_left_over(self, client: docker.APIClient, name: str) -> None:
+        try:
+            _remove(client, name)
+        except (DockerException, OSError) as error:
+            # Its label names this instance: the next start removes it.
+            _log.warning("a container could not be removed: %s: %s", name, str(error))
+
+
+def _inspect(client: docker.APIClient, container_id: str) -> Container | None:
+    try:
+        return docker_records.inspected(client.inspect_container(container_id))
+    except NotFound:
+        return None
+
+
+def _unless_already(
+    client: docker.APIClient,
+    change: Callable[[str], None],
+    container_id: str,
+    state: ContainerState,
+) -> None:
+    """Changes a container's state; Docker refuses when it has that state already."""
+    try:
+        change(container_id)
+    except APIError:
+        found = _inspect(client, container_id)
+        if found is None or found.state is not state:
+            raise
+
+
+def _remove(client: docker.APIClient, name: str) -> None:
+    """Kills and removes it with its volumes; waits for a removal that is under way."""
+    try:
+        client.remove_container(name, v=True, force=True)
+    except NotFound:
+        return
+    except APIError as error:
+        if error.status_code != 409:
+            raise
+        try:
+            client.wait(name, condition="removed")
+        except NotFound:
+            return

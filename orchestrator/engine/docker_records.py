@@ -1,0 +1,96 @@
+"""What Docker answers, turned into the engine's records: pure functions."""
+
+import re
+from typing import Any
+
+from orchestrator.engine.base import (
+    Container,
+    ContainerState,
+    EngineEvent,
+    EngineInfo,
+    Image,
+)
+
+# Attributes that Docker puts beside the labels of a container's event.
+_NOT_LABELS = frozenset({"image", "name", "exitCode", "execDuration", "signal"})
+
+_EXITED = re.compile(r"Exited \((\d+)\)")
+
+
+def engine_info(raw: dict[str, Any]) -> EngineInfo:
+    """From `GET /info`."""
+    options = {
+        part.removeprefix("name=")
+        for option in raw.get("SecurityOptions") or []
+        for part in option.split(",")
+        if part.startswith("name=")
+    }
+    return EngineInfo(
+        version=str(raw.get("ServerVersion", "")),
+        cgroup_version=str(raw.get("CgroupVersion", "1")),
+        rootless="rootless" in options,
+        userns_remap="userns" in options,
+    )
+
+
+def image(raw: dict[str, Any]) -> Image:
+    """From `GET /images/…/json`."""
+    return Image(id=raw["Id"], labels=dict((raw.get("Config") or {}).get("Labels") or {}))
+
+
+def inspected(raw: dict[str, Any]) -> Container:
+    """From `GET /containers/…/json`."""
+    state = raw["State"]
+    ended = _state(state["Status"]) is ContainerState.EXITED
+    return Container(
+        id=raw["Id"],
+        name=raw["Name"].removeprefix("/"),
+        labels=dict(raw["Config"].get("Labels") or {}),
+        state=_state(state["Status"]),
+        exit_code=state["ExitCode"] if ended else None,
+        oom_killed=bool(state.get("OOMKilled")),
+        limits=_limits(raw["HostConfig"]),
+    )
+
+
+def listed(raw: dict[str, Any]) -> Container:
+    """From an entry of `GET /containers/json`, which has no limits."""
+    ended = _EXITED.match(raw.get("Status", ""))
+    return Container(
+        id=raw["Id"],
+        name=raw["Names"][0].removeprefix("/") if raw.get("Names") else "",
+        labels=dict(raw.get("Labels") or {}),
+        state=_state(raw["State"]),
+        exit_code=int(ended[1]) if ended else None,
+    )
+
+
+def event(raw: dict[str, Any]) -> EngineEvent:
+    """From a line of `GET /events`."""
+    actor = raw["Actor"]
+    attributes: dict[str, str] = actor.get("Attributes") or {}
+    exit_code = attributes.get("exitCode")
+    return EngineEvent(
+        action=raw["Action"],
+        container_id=actor["ID"],
+        labels={key: text for key, text in attributes.items() if key not in _NOT_LABELS},
+        exit_code=int(exit_code) if exit_code is not None else None,
+    )
+
+
+def _limits(host: dict[str, Any]) -> dict[str, float]:
+    quota, period = host.get("CpuQuota") or 0, host.get("CpuPeriod") or 0
+    return {
+        "cpus": quota / period if period else (host.get("NanoCpus") or 0) / 1e9,
+        "memory_bytes": host.get("Memory") or 0,
+        "pids": host.get("PidsLimit") or 0,
+    }
+
+
+def _state(status: str) -> ContainerState:
+    """Docker's `dead` and `removing` have ended as well."""
+    return {
+        "created": ContainerState.CREATED,
+        "running": ContainerState.RUNNING,
+        "paused": ContainerState.PAUSED,
+    }.get(status, ContainerState.EXITED)

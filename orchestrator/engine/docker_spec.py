@@ -1,0 +1,97 @@
+"""What is asked of Docker for one sandbox: its API documents, as pure functions."""
+
+from typing import Any
+
+from orchestrator.engine.base import LABEL_INSTANCE, Bind, Limits, SandboxSpec
+from orchestrator.errors import EngineUnavailableError
+
+# The kernel's default scheduling period, in microseconds.
+CPU_PERIOD = 100_000
+
+
+def container_config(spec: SandboxSpec, instance: str) -> dict[str, Any]:
+    """The body of `POST /containers/create`; the image's entry point is the agent."""
+    return {
+        "Image": spec.image,
+        "Hostname": "sandbox",
+        "Labels": {**spec.labels, LABEL_INSTANCE: instance},
+        "HostConfig": host_config(spec),
+    }
+
+
+def host_config(spec: SandboxSpec) -> dict[str, Any]:
+    """Confinement, limits and mounts of the container."""
+    return {
+        # The agent changes to each command's uid; it needs nothing else of root.
+        "CapDrop": ["ALL"],
+        "CapAdd": ["SETUID", "SETGID"],
+        "SecurityOpt": ["no-new-privileges"],
+        "ReadonlyRootfs": True,
+        "Init": False,  # the agent is PID 1 and reaps
+        "RestartPolicy": {"Name": "no"},
+        "NetworkMode": spec.network or "none",
+        "Mounts": [_mount(bind) for bind in spec.binds],
+        "Tmpfs": _tmpfs(spec),
+        "LogConfig": log_config(),
+        **_limits(spec.limits),
+    }
+
+
+def log_config() -> dict[str, Any]:
+    """Small, but enough to say why a container ended."""
+    return {
+        "Type": "local",
+        "Config": {"max-size": "64k", "max-file": "1", "compress": "false"},
+    }
+
+
+def refuse_dropped_limits(warnings: list[str] | None) -> None:
+    """Raises: EngineUnavailableError when the engine says that it ignores a limit."""
+    dropped = [text for text in warnings or [] if "discarded" in text.lower()]
+    if dropped:
+        raise EngineUnavailableError(
+            f"the container engine can't set every limit: {'; '.join(dropped)}"
+        )
+
+
+def missing_image(name: str) -> EngineUnavailableError:
+    """What to say when the engine does not have the image."""
+    return EngineUnavailableError(
+        f"image {name} is not on this engine; run `python -m images build`"
+    )
+
+
+def _limits(limits: Limits) -> dict[str, Any]:
+    shared = limits.shm_bytes > 0
+    return {
+        # Quota and period, not NanoCpus: the engine refuses to update a mixture.
+        "CpuPeriod": CPU_PERIOD,
+        "CpuQuota": round(limits.cpus * CPU_PERIOD),
+        "Memory": limits.memory_bytes,
+        "MemorySwap": limits.memory_bytes,  # the sum of both: no swap
+        "PidsLimit": limits.pids,
+        # /dev/shm is writable even under a read-only root.
+        "IpcMode": "private" if shared else "none",
+        **({"ShmSize": limits.shm_bytes} if shared else {}),
+    }
+
+
+def _mount(bind: Bind) -> dict[str, Any]:
+    return {
+        "Type": "bind",
+        "Source": bind.source,
+        "Target": bind.target,
+        "ReadOnly": bind.read_only,
+        "BindOptions": {"Propagation": "rprivate"},
+    }
+
+
+def _tmpfs(spec: SandboxSpec) -> dict[str, str]:
+    execute = "exec" if spec.tmp_exec else "noexec"
+    options = f"size={spec.limits.tmp_bytes},mode=1777,nosuid,nodev,{execute}"
+    mounts = {"/tmp": options}  # noqa: S108 - a path inside the sandbox
+    if spec.limits.shm_bytes == 0:
+        # Some engines mount message queues even without shared memory: an empty
+        # directory takes their place.
+        mounts["/dev/mqueue"] = "ro,size=4096,mode=555,nosuid,nodev,noexec"
+    return mounts

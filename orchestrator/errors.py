@@ -1,0 +1,96 @@
+"""What can go wrong, as the domain says it: a stable code and a sentence, no HTTP."""
+
+from typing import Any
+
+
+class PaddockError(Exception):
+    """A refusal or failure that a client may see.
+
+    `code` is stable and documented; `detail` is one sentence that says what to do;
+    `fields` are further members of the error document (`rule`, `field`, `retry_after`, …).
+    """
+
+    code = "internal_error"
+
+    def __init__(self, detail: str, **fields: Any) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.fields = {name: value for name, value in fields.items() if value is not None}
+
+
+class ValidationError(PaddockError):
+    """The request is malformed; `field` names the part."""
+
+    code = "validation_error"
+
+
+class UnauthorizedError(PaddockError):
+    """No credential, or one that is not known."""
+
+    code = "unauthorized"
+
+
+class PermissionDeniedError(PaddockError):
+    """A policy refused; `rule` names it."""
+
+    code = "permission_denied"
+
+
+class NotFoundError(PaddockError):
+    """It does not exist, or belongs to somebody else."""
+
+    code = "not_found"
+
+
+class ConflictError(PaddockError):
+    """It clashes with what is there."""
+
+    code = "conflict"
+
+
+class InvalidTransitionError(ConflictError):
+    """The session's status does not allow this."""
+
+    code = "invalid_transition"
+
+
+class BusyError(ConflictError):
+    """Too much is running in the session already."""
+
+    code = "busy"
+
+
+class SessionTerminatedError(PaddockError):
+    """The session has ended; its record can still be read."""
+
+    code = "session_terminated"
+
+
+class TooLargeError(PaddockError):
+    """The body is over the limit."""
+
+    code = "too_large"
+
+
+class SandboxUnavailableError(PaddockError):
+    """The sandbox agent does not answer; the call may be tried again."""
+
+    code = "sandbox_unavailable"
+
+
+class CapacityExhaustedError(PaddockError):
+    """The host has no room for another sandbox; `retry_after` in seconds."""
+
+    code = "capacity_exhausted"
+
+
+class AuditUnavailableError(PaddockError):
+    """The audit ledger cannot be written, so nothing new is done."""
+
+    code = "audit_unavailable"
+
+
+class EngineUnavailableError(PaddockError):
+    """The container engine does not answer or refused; the call may be tried again."""
+
+    code = "engine_unavailable"

@@ -1,0 +1,1 @@
+"""Permission levels: what may be done."""

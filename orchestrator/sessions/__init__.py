@@ -1,0 +1,1 @@
+"""Sessions: lifecycle, commands, files, recovery."""

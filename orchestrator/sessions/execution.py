@@ -1,0 +1,386 @@
+"""Commands of a session: decided, recorded, run, recorded, answered."""
+
+import asyncio
+import base64
+import contextlib
+import secrets
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.agent_link import AgentEvent, Hello
+from orchestrator.audit.events import Recorded
+from orchestrator.errors import (
+    BusyError,
+    NotFoundError,
+    PaddockError,
+    PermissionDeniedError,
+    SandboxUnavailableError,
+    ValidationError,
+)
+from orchestrator.keys import Principal
+from orchestrator.sessions.recorder import Recorder
+from orchestrator.sessions.requests import ExecRequest
+from orchestrator.sessions.sandbox import MAX_RUNNING, Sandbox
+from orchestrator.sessions.session import Command, Session
+from sandbox_agent.commands import (
+    CommandError,
+    DeniedError,
+    allowed_variable,
+    decide,
+    normalize_cwd,
+    parse_command,
+)
+from sandbox_agent.protocol import CHUNK_BYTES
+
+# The agent ends a command at its time-out; it has this much longer to say so.
+_GRACE_SECONDS = 20.0
+_START_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPage:
+    """Part of a command's output.
+
+    `chunks` are (stream, offset, bytes); `next` is where to go on; `lost` says that the
+    sandbox does not keep this command's output any more.
+    """
+
+    chunks: list[tuple[str, int, bytes]]
+    next: int
+    ended: bool
+    lost: bool
+
+
+class Executions:
+    """Runs commands in sandboxes."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, principal: Principal, session: Session, request: ExecRequest) -> Command:
+        """Decides, records and starts a command.
+
+        Raises: PermissionDeniedError with the rule, ValidationError, BusyError and what
+        `Session.check_open` raises; SandboxUnavailableError when the agent does not answer,
+        AuditUnavailableError when nothing can be recorded: then nothing was run.
+        """
+        sandbox = session.check_open()
+        timeout = _timeout(session, request)
+        command_id = secrets.token_hex(8)
+        argv, cwd = await self._decide(principal, session, request, command_id)
+        if len(session.running) >= MAX_RUNNING:
+            raise BusyError(f"{MAX_RUNNING} commands run in this session already")
+        command = Command(
+            command_id, argv, request.background, "", asyncio.get_running_loop().create_future()
+        )
+        session.remember(command)
+        try:
+            recorded = await self._recorder.record(
+                session,
+                "command.start",
+                actor=principal.name,
+                decision="allow",
+                args=_described(command_id, argv, cwd, request, timeout),
+                command_id=command_id,
+            )
+        except BaseException:
+            del session.commands[command_id]
+            raise
+        command.started_at = recorded.time
+        await self._dispatch(session, sandbox, command, cwd, request, timeout)
+        return command
+
+    async def _decide(
+        self, principal: Principal, session: Session, request: ExecRequest, command_id: str
+    ) -> tuple[list[str], str]:
+        """The command's words and directory, when the level's rules allow it."""
+        level = session.level
+        try:
+            argv = parse_command(request.command) if request.command is not None else request.argv
+            cwd = normalize_cwd(request.cwd or ".")
+            decision = decide(argv or [], level.commands, cwd=cwd, level=level.name)
+            if not decision.allow:
+                raise DeniedError(decision.rule, decision.message)
+            for name in request.env:
+                if not allowed_variable(name, level.environment):
+                    message = f"environment variable not allowed at level {level.name}: {name}"
+                    raise DeniedError("environment-allowlist", message)
+        except CommandError as error:
+            raise ValidationError(str(error), field=_field(request, error)) from None
+        except DeniedError as error:
+            words = request.argv if request.argv is not None else [request.command or ""]
+            await self._recorder.record(
+                session,
+                "command.start",
+                actor=principal.name,
+                decision="deny",
+                rule=error.rule,
+                args=_described(command_id, words, request.cwd or ".", request, None),
+                error=error.message,
+                command_id=command_id,
+            )
+            raise PermissionDeniedError(error.message, rule=error.rule) from None
+        return argv or [], cwd
+
+    async def _dispatch(
+        self,
+        session: Session,
+        sandbox: Sandbox,
+        command: Command,
+        cwd: str,
+        request: ExecRequest,
+        timeout: int | None,
+    ) -> None:
+        stdin = None if request.stdin is None else _encoded(request.stdin.encode())
+        params = {
+            "command_id": command.id,
+            "argv": command.argv,
+            "cwd": cwd,
+            "env": _environment(session, request),
+            "stdin": stdin,
+            "stdin_open": request.stdin_open,
+            "timeout_ms": None if timeout is None else timeout * 1000,
+            "background": request.background,
+        }
+        try:
+            if session.check_open() is not sandbox:
+                raise SandboxUnavailableError("the session's sandbox was replaced: try again")
+            command.dispatched = True
+            await sandbox.link.request("exec", params, _START_SECONDS)
+        except SandboxUnavailableError as error:
+            if not command.dispatched:
+                await self._never_ran(session, command, error)
+            # Otherwise it may run: the agent's next hello tells.
+            raise
+        except PaddockError as error:
+            await self._never_ran(session, command, error)
+            raise
+
+    async def _never_ran(self, session: Session, command: Command, error: PaddockError) -> None:
+        rule = error.fields.get("rule")
+        recorded = await self._recorder.record(
+            session,
+            "command.exit",
+            actor="system",
+            decision="deny" if isinstance(error, PermissionDeniedError) else None,
+            rule=rule,
+            args={"command_id": command.id},
+            error=error.detail,
+            command_id=command.id,
+        )
+        command.finish(exit_result(None, error.detail, rule, None, recorded.seq, recorded.hash))
+
+    # What the agent says
+
+    async def on_event(self, session: Session, event: AgentEvent) -> None:
+        """Records an agent's event, and ends the command whose exit it is."""
+        recorded = await self._recorder.record_agent_event(session, event)
+        if event.operation == "command.exit":
+            self._on_exit(session, event, recorded)
+
+    def _on_exit(self, session: Session, event: AgentEvent, recorded: Recorded) -> None:
+        command = session.commands.get(event.command_id or "")
+        if command is not None:
+            rule = event.rule if event.decision == "deny" else None
+            command.finish(
+                exit_result(
+                    event.result, event.error, rule, event.duration_ms, recorded.seq, recorded.hash
+                )
+            )
+
+    def on_hello(self, session: Session, _hello: Hello) -> None:
+        """The agent is connected again: commands that it does not know were never started."""
+        suspects = [command for command in session.running if command.dispatched]
+        if suspects and session.sandbox is not None:
+            self._spawn(self._reconcile(session, session.sandbox, suspects))
+
+    async def reconcile(self, session: Session) -> None:
+        """Ends commands that neither run nor ended as far as the agent knows."""
+        if session.sandbox is not None and session.running:
+            await self._reconcile(session, session.sandbox, session.running)
+
+    async def _reconcile(self, session: Session, sandbox: Sandbox, suspects: list[Command]) -> None:
+        with contextlib.suppress(SandboxUnavailableError):
+            # Repeated events come before this answer.
+            stats = await sandbox.link.request("stats", {})
+            await sandbox.link.settled()
+            known = stats.get("running")
+            for command in suspects:
+                if not command.ended and isinstance(known, list) and command.id not in known:
+                    error = SandboxUnavailableError(
+                        "the command was not started, or its end is lost"
+                    )
+                    await self._never_ran(session, command, error)
+
+    # Waiting, reading, feeding, ending
+
+    async def wait(self, session: Session, command: Command) -> dict[str, Any]:
+        """The command's result, once it has ended and that is on record.
+
+        Raises: PermissionDeniedError when the sandbox refused it after all;
+        SandboxUnavailableError when its end does not come.
+        """
+        limit = None if command.background else session.level.timeout_max + _GRACE_SECONDS
+        try:
+            async with asyncio.timeout(limit):
+                await asyncio.shield(command.done)
+        except TimeoutError:
+            detail = f"the end of command {command.id} is not known yet: ask for it again"
+            raise SandboxUnavailableError(detail, command_id=command.id) from None
+        result = command.result or {}
+        if result.get("rule") is not None:
+            raise PermissionDeniedError(str(result["error"]), rule=result["rule"])
+        return result
+
+    async def client_gone(self, session: Session, command: Command) -> None:
+        """Ends a foreground command that nobody waits for any more; returns at once."""
+        self._spawn(self._cancel(session, command, "client_gone"))
+
+    async def cancel_all(self, session: Session, reason: str) -> None:
+        """Ends every command of the session: TERM, then KILL."""
+        await asyncio.gather(
+            *(self._cancel(session, command, reason) for command in session.running)
+        )
+
+    async def _cancel(self, session: Session, command: Command, reason: str) -> None:
+        if session.sandbox is not None and not command.ended:
+            with contextlib.suppress(SandboxUnavailableError):
+                params = {"command_id": command.id, "reason": reason}
+                await session.sandbox.link.request("cancel", params)
+
+    async def output(
+        self, session: Session, command: Command, after: int, wait: float
+    ) -> OutputPage:
+        """Output from offset `after` on; waits up to `wait` seconds for some.
+
+        Raises: SandboxUnavailableError.
+        """
+        if session.sandbox is None or not command.dispatched:
+            return OutputPage([], after, command.ended, lost=True)
+        params = {
+            "command_id": command.id,
+            "after": after,
+            "limit": CHUNK_BYTES,
+            "wait_ms": int(wait * 1000),
+        }
+        try:
+            answer = await session.sandbox.link.request("output", params, wait + _GRACE_SECONDS)
+            chunks = [
+                (str(stream), int(offset), base64.b64decode(data))
+                for stream, offset, data in answer["chunks"]
+            ]
+            return OutputPage(chunks, int(answer["next"]), bool(answer["ended"]), lost=False)
+        except NotFoundError:
+            return OutputPage([], after, command.ended, lost=True)
+        except (KeyError, TypeError, ValueError):
+            raise SandboxUnavailableError("the sandbox agent answered with garbage") from None
+
+    async def stdin(self, session: Session, command: Command, data: bytes, close: bool) -> None:
+        """Feeds a command's standard input. Raises: ConflictError where it is closed."""
+        sandbox = session.check_open()
+        params = {"command_id": command.id, "data": _encoded(data), "close": close}
+        await sandbox.link.request("stdin", params)
+
+    async def signal(self, session: Session, command: Command, number: int) -> None:
+        """Signals a command's process group. Raises: NotFoundError when it has ended."""
+        sandbox = session.check_open()
+        await sandbox.link.request("signal", {"command_id": command.id, "signal": number})
+
+    def command(self, session: Session, command_id: str) -> Command:
+        """A command of the session. Raises: NotFoundError."""
+        command = session.commands.get(command_id)
+        if command is None:
+            raise NotFoundError(f"this session has no command {command_id}")
+        return command
+
+    def commands(self, session: Session) -> list[Command]:
+        """The session's commands: all that run, and the latest that ended."""
+        return list(session.commands.values())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Ends what is still being done in the background."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def exit_result(
+    reported: dict[str, Any] | None,
+    error: str | None,
+    rule: str | None,
+    duration_ms: int | None,
+    seq: int,
+    event_hash: str,
+) -> dict[str, Any]:
+    """What a command came to, from its exit event; what the agent reports is checked."""
+    values = reported or {}
+    signal_name, reason = values.get("signal"), values.get("reason")
+    return {
+        "exit_code": _integer(values.get("exit_code")),
+        "signal": signal_name if isinstance(signal_name, str) else None,
+        "truncated": values.get("truncated") is True,
+        "output_bytes": _integer(values.get("output_bytes")) or 0,
+        "timed_out": values.get("timed_out") is True,
+        "leftover_killed": _integer(values.get("leftover_killed")) or 0,
+        "duration_ms": duration_ms or 0,
+        "reason": reason if isinstance(reason, str) else None,
+        "error": error,
+        "rule": rule,
+        "audit": {"seq": seq, "hash": event_hash},
+    }
+
+
+def _integer(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _timeout(session: Session, request: ExecRequest) -> int | None:
+    """Seconds until the command is ended. Raises: ValidationError over the level's maximum."""
+    most = session.level.timeout_max
+    if request.timeout is None:
+        return None if request.background else session.level.timeout_default
+    if not 1 <= request.timeout <= most:
+        raise ValidationError(
+            f"timeout must be between 1 and {most} seconds at level {session.level.name}",
+            field="timeout",
+        )
+    return request.timeout
+
+
+def _environment(session: Session, request: ExecRequest) -> dict[str, str]:
+    """The session's variables, where its present level has them, under those of the request."""
+    patterns = session.level.environment
+    kept = {name: text for name, text in session.env.items() if allowed_variable(name, patterns)}
+    return {**kept, **request.env}
+
+
+def _described(
+    command_id: str, argv: list[str], cwd: str, request: ExecRequest, timeout: int | None
+) -> dict[str, Any]:
+    """What is recorded of a request: names of variables, but not their values."""
+    return {
+        "command_id": command_id,
+        "argv": argv,
+        "cwd": cwd,
+        "env": sorted(request.env),
+        "stdin_bytes": None if request.stdin is None else len(request.stdin.encode()),
+        "timeout": timeout,
+        "background": request.background,
+    }
+
+
+def _field(request: ExecRequest, error: CommandError) -> str:
+    if str(error).startswith("cwd"):
+        return "cwd"
+    return "command" if request.command is not None else "argv"
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()

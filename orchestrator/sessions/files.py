@@ -1,0 +1,255 @@
+"""Files of a workspace, read and written through the sandbox's agent."""
+
+import base64
+import posixpath
+from collections.abc import AsyncIterator
+from typing import Any
+
+from orchestrator.agent_link import AgentLink
+from orchestrator.errors import (
+    PaddockError,
+    PermissionDeniedError,
+    SandboxUnavailableError,
+    TooLargeError,
+    ValidationError,
+)
+from orchestrator.keys import Principal
+from orchestrator.sessions.recorder import Recorder
+from orchestrator.sessions.session import Session
+from sandbox_agent.protocol import CHUNK_BYTES, WORKSPACE_DIR, Message
+
+_MOST_PATH_BYTES = 4096
+_MOST_ENTRIES = 10_000
+_RULE = "path-outside-workspace"
+
+
+class FileDownload:
+    """A file being read: `size` in bytes when it was opened, and its bytes by iteration.
+
+    To be closed by whoever has it.
+    """
+
+    def __init__(self, link: AgentLink, stream: int, size: int) -> None:
+        self._link = link
+        self._stream = stream
+        self.size = size
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The file's bytes, in pieces of at most 256 KiB. Raises: SandboxUnavailableError."""
+        params = {"stream": self._stream, "limit": CHUNK_BYTES}
+        while True:
+            data = _bytes(await self._link.request("file.pull", params))
+            if not data:
+                return
+            yield data
+
+    async def close(self) -> None:
+        """Gives the stream back."""
+        await _close(self._link, self._stream)
+
+
+class Files:
+    """File operations. Each is recorded before it is answered.
+
+    Paths are relative to the workspace, or absolute under /workspace. All raise
+    ValidationError for a malformed path, PermissionDeniedError for one that leaves the
+    workspace, NotFoundError, ConflictError (not a regular file, not empty, …), BusyError,
+    SandboxUnavailableError, AuditUnavailableError, and what `Session.check_open` raises.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    async def read(self, principal: Principal, session: Session, path: str) -> FileDownload:
+        """Opens a file for reading."""
+        link, path = await self._prepare(principal, session, "file.read", path)
+        opened = await self._ask(link, "file.open", {"op": "read", "path": path})
+        download = FileDownload(link, _number(opened, "stream"), _number(opened, "size"))
+        try:
+            await link.settled()
+        except BaseException:
+            await download.close()
+            raise
+        return download
+
+    async def write(
+        self,
+        principal: Principal,
+        session: Session,
+        path: str,
+        mode: str,
+        chunks: AsyncIterator[bytes],
+    ) -> int:
+        """Writes a file, replacing it (`overwrite`) or at its end (`append`); the bytes written.
+
+        It takes effect as a whole after the last chunk: if `chunks` raises, or the call
+        is cancelled, nothing has changed.
+        """
+        operation = "append" if mode == "append" else "write"
+        link, path = await self._prepare(principal, session, "file.write", path)
+        opened = await self._ask(link, "file.open", {"op": operation, "path": path})
+        stream = _number(opened, "stream")
+        try:
+            await self._push_all(link, stream, chunks, session.limits.workspace_bytes)
+            done = await self._ask(link, "file.close", {"stream": stream, "commit": True})
+        except BaseException:
+            await _close(link, stream)
+            raise
+        await link.settled()
+        return _number(done, "bytes")
+
+    async def _push_all(
+        self, link: AgentLink, stream: int, chunks: AsyncIterator[bytes], most: int
+    ) -> None:
+        total = 0
+        async for chunk in chunks:
+            total += len(chunk)
+            if total > most:
+                raise TooLargeError(f"a workspace of this session may hold {most} bytes")
+            for start in range(0, len(chunk), CHUNK_BYTES):
+                data = base64.b64encode(chunk[start : start + CHUNK_BYTES]).decode()
+                await link.request("file.push", {"stream": stream, "data": data})
+
+    async def list(
+        self, principal: Principal, session: Session, path: str, depth: int
+    ) -> dict[str, Any]:
+        """`{items, next, truncated}`: what a directory holds, `depth` levels down."""
+        link, path = await self._prepare(principal, session, "file.list", path, whole=True)
+        params = {"path": path, "depth": depth, "limit": _MOST_ENTRIES}
+        listed = await self._ask(link, "file.list", params)
+        entries = listed.get("entries")
+        if not isinstance(entries, list):
+            raise SandboxUnavailableError("the sandbox agent answered with garbage")
+        items = [_entry(entry) for entry in entries]
+        return {"items": items, "next": None, "truncated": listed.get("truncated") is True}
+
+    async def stat(self, principal: Principal, session: Session, path: str) -> dict[str, Any]:
+        """`{path, type, size, mode, modified}` of one file or directory."""
+        link, path = await self._prepare(principal, session, "file.read", path, whole=True)
+        return _entry(await self._ask(link, "file.stat", {"path": path}))
+
+    async def mkdir(self, principal: Principal, session: Session, path: str) -> None:
+        """Makes a directory, and those above it."""
+        link, path = await self._prepare(principal, session, "file.mkdir", path)
+        await self._ask(link, "file.mkdir", {"path": path})
+
+    async def delete(self, principal: Principal, session: Session, path: str) -> None:
+        """Removes a file, a link or an empty directory."""
+        link, path = await self._prepare(principal, session, "file.delete", path)
+        await self._ask(link, "file.delete", {"path": path})
+
+    async def move(
+        self, principal: Principal, session: Session, source: str, destination: str
+    ) -> None:
+        """Renames a file or directory; a file at the destination is replaced."""
+        link, source = await self._prepare(principal, session, "file.move", source, name="source")
+        _, destination = await self._prepare(
+            principal, session, "file.move", destination, name="destination"
+        )
+        await self._ask(link, "file.move", {"source": source, "destination": destination})
+
+    async def _prepare(
+        self,
+        principal: Principal,
+        session: Session,
+        operation: str,
+        path: str,
+        *,
+        whole: bool = False,
+        name: str = "path",
+    ) -> tuple[AgentLink, str]:
+        """The agent and the path relative to the workspace; `whole` permits the workspace itself.
+
+        A path that leaves the workspace is refused here by its text, and recorded; the
+        agent's kernel refuses what only links reveal.
+        """
+        sandbox = session.check_open()
+        check_path(path, name)
+        relative = _relative(path)
+        if relative is None:
+            detail = f"path escapes workspace: {path[:256]}"
+            await self._recorder.record(
+                session,
+                operation,
+                actor=principal.name,
+                decision="deny",
+                rule=_RULE,
+                args={name: path},
+                error=detail,
+            )
+            raise PermissionDeniedError(detail, rule=_RULE, field=name)
+        if relative == "." and not whole:
+            raise ValidationError(f"{name} must name something inside the workspace", field=name)
+        return sandbox.link, relative
+
+    async def _ask(self, link: AgentLink, method: str, params: Message) -> Message:
+        """The agent's answer, or its error, once what it reported of it is on record."""
+        try:
+            answer = await link.request(method, params)
+        except SandboxUnavailableError:
+            raise
+        except PaddockError:
+            await link.settled()
+            raise
+        await link.settled()
+        return answer
+
+
+def check_path(path: str, name: str = "path") -> None:
+    """Raises: ValidationError where a path is empty, too long or not text."""
+    if not path:
+        raise ValidationError(f"{name} must not be empty", field=name)
+    if "\0" in path:
+        raise ValidationError(f"{name} has a NUL character", field=name)
+    try:
+        raw = path.encode()
+    except UnicodeEncodeError:
+        raise ValidationError(f"{name} is not valid Unicode", field=name) from None
+    if len(raw) > _MOST_PATH_BYTES:
+        raise ValidationError(f"{name} is longer than {_MOST_PATH_BYTES} bytes", field=name)
+
+
+def _relative(path: str) -> str | None:
+    """The path relative to the workspace, `.` for itself; None when its text leaves it."""
+    absolute = posixpath.normpath(posixpath.join(WORKSPACE_DIR, path))
+    if absolute == WORKSPACE_DIR:
+        return "."
+    if not absolute.startswith(WORKSPACE_DIR + "/"):
+        return None
+    return absolute.removeprefix(WORKSPACE_DIR + "/")
+
+
+async def _close(link: AgentLink, stream: int) -> None:
+    """Drops a stream without effect. Without its agent it is gone already."""
+    try:
+        await link.request("file.close", {"stream": stream, "commit": False})
+    except PaddockError:
+        return
+
+
+def _bytes(answer: Message) -> bytes:
+    try:
+        return base64.b64decode(answer["data"], validate=True)
+    except (KeyError, TypeError, ValueError):
+        raise SandboxUnavailableError("the sandbox agent answered with garbage") from None
+
+
+def _number(answer: Message, name: str) -> int:
+    value = answer.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise SandboxUnavailableError("the sandbox agent answered with garbage")
+    return value
+
+
+def _entry(entry: Any) -> dict[str, Any]:
+    """An entry of a listing, rebuilt from what the agent said."""
+    try:
+        return {
+            "path": str(entry["path"]),
+            "type": str(entry["type"]),
+            "size": int(entry["size"]),
+            "mode": f"{int(entry['mode']):04o}",
+            "modified": float(entry["modified"]),
+        }
+    except (KeyError, TypeError, ValueError):
+        raise SandboxUnavailableError("the sandbox agent answered with garbage") from None

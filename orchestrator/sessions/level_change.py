@@ -1,0 +1,104 @@
+"""Moves a session to another permission level: a new sandbox takes the old one's place."""
+
+from typing import Any
+
+from orchestrator.errors import InvalidTransitionError, PaddockError, SandboxUnavailableError
+from orchestrator.keys import Principal
+from orchestrator.policy.levels import Level, SessionLimits
+from orchestrator.sessions import registry
+from orchestrator.sessions.lifecycle import Status
+from orchestrator.sessions.recorder import Recorder
+from orchestrator.sessions.sandbox import Sandbox, Sandboxes
+from orchestrator.sessions.session import Session
+from orchestrator.store.database import Database
+
+_CHANGING = "the permission level is being changed: try again"
+
+
+class LevelChange:
+    """Changes levels. The caller holds the session's lock."""
+
+    def __init__(self, database: Database, recorder: Recorder, sandboxes: Sandboxes) -> None:
+        self._database = database
+        self._recorder = recorder
+        self._sandboxes = sandboxes
+
+    def needed(self, session: Session, level: Level) -> bool:
+        """Whether the session runs at anything but this level as its file is now."""
+        same = session.level.name == level.name and session.level.sha256 == level.sha256
+        return not same or session.sandbox is None or session.gate is not None
+
+    async def run(
+        self,
+        session: Session,
+        principal: Principal,
+        level: Level,
+        limits: SessionLimits,
+        ignored: dict[str, Any],
+    ) -> None:
+        """Ends what runs, starts a sandbox at the new level, and removes the old one.
+
+        A lower level is on record before anything else, so that nothing that happens
+        meanwhile, a crash included, leaves the session higher than it was told to be.
+        Raises: SandboxUnavailableError; the session then stays closed to new work.
+        """
+        if session.status is Status.PAUSED:
+            raise InvalidTransitionError("the session is paused: resume it first")
+        args = {"from": session.level.name, "to": level.name, "ignored": ignored}
+        session.gate = _CHANGING
+        old = session.sandbox
+        try:
+            if level.rank < session.level.rank:
+                await self._pin(session, principal, level, args)
+                session.level, session.limits = level, limits
+                args = {}
+        except BaseException:
+            session.gate = None  # nothing was changed
+            raise
+        try:
+            new = await self._replace(session, old, level, limits)
+            if args:
+                await self._pin(session, principal, level, args)
+            await self._database.write(
+                registry.updating(session, sandbox=new.name, container_id=new.container_id)
+            )
+        except PaddockError as error:
+            detail = f"the level change to {level.name} failed: {error.detail}"
+            await self._leave_closed(session, f"{detail}; set the permission level again")
+            raise SandboxUnavailableError(detail) from error
+        except BaseException:
+            await self._leave_closed(session, "the level change failed: set the level again")
+            raise
+        session.level, session.limits, session.gate = level, limits, None
+
+    async def _pin(
+        self, session: Session, principal: Principal, level: Level, args: dict[str, Any]
+    ) -> None:
+        await self._recorder.record(
+            session,
+            "session.settings",
+            actor=principal.name,
+            decision="allow",
+            args=args,
+            effect=registry.with_level(session, level),
+        )
+
+    async def _replace(
+        self, session: Session, old: Sandbox | None, level: Level, limits: SessionLimits
+    ) -> Sandbox:
+        """Ends the old sandbox's commands, takes over its events, and starts the new one."""
+        session.sandbox = None
+        if old is not None:
+            await self._sandboxes.quiesce(old, "level_changed")
+        try:
+            session.sandbox = await self._sandboxes.start(session, level, limits)
+        finally:
+            if old is not None:
+                await self._sandboxes.discard(old)
+        return session.sandbox
+
+    async def _leave_closed(self, session: Session, gate: str) -> None:
+        session.gate = gate
+        sandbox, session.sandbox = session.sandbox, None
+        if sandbox is not None:
+            await self._sandboxes.discard(sandbox)

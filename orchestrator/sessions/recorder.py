@@ -1,0 +1,103 @@
+"""Puts what happens in sessions on record."""
+
+import logging
+from typing import Any
+
+from orchestrator.agent_link import AgentEvent
+from orchestrator.audit.events import SYSTEM_KEY, EventDraft, EventError, Recorded
+from orchestrator.audit.ledger import Ledger
+from orchestrator.audit.writer import Effect
+from orchestrator.sessions.session import Session
+
+log = logging.getLogger(__name__)
+
+# What counts as use of a session, and puts off its idle deadline.
+_ACTIVITY = ("command.", "file.", "session.create", "session.resume", "session.settings")
+
+
+class Recorder:
+    """Writes audit events with their session's identity. Every call returns durable."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    async def record(
+        self,
+        session: Session,
+        operation: str,
+        *,
+        actor: str,
+        source: str = "control-plane",
+        decision: str | None = None,
+        rule: str | None = None,
+        args: dict[str, Any] | None = None,
+        result: dict[str, Any] | None = None,
+        error: str | None = None,
+        command_id: str | None = None,
+        duration_ms: int | None = None,
+        agent: tuple[str, int] | None = None,
+        effect: Effect | None = None,
+    ) -> Recorded:
+        """Records one event; `effect` commits with it or neither does.
+
+        Raises: AuditUnavailableError; EventError for values that can't be recorded.
+        """
+        draft = EventDraft(
+            session_key=session.key,
+            session_id=session.id,
+            source=source,
+            actor=actor,
+            operation=operation,
+            decision=decision,
+            rule=rule,
+            permission_level=session.level.name,
+            workspace_root=session.root_dir,
+            args=args or {},
+            result=result,
+            error=error,
+            duration_ms=duration_ms,
+            command_id=command_id,
+            agent=agent,
+        )
+        recorded = await self._ledger.append(draft, effect)
+        if operation.startswith(_ACTIVITY):
+            session.last_activity_at = max(session.last_activity_at, recorded.time)
+        return recorded
+
+    async def record_agent_event(self, session: Session, event: AgentEvent) -> Recorded:
+        """Records what the sandbox's agent reports. Raises: AuditUnavailableError."""
+        members: dict[str, Any] = {
+            "actor": "agent",
+            "source": "agent",
+            "decision": event.decision,
+            "command_id": event.command_id,
+            "duration_ms": event.duration_ms,
+            "agent": (event.boot_id, event.seq),
+        }
+        try:
+            return await self.record(
+                session,
+                event.operation,
+                rule=event.rule,
+                args=event.args,
+                result=event.result,
+                error=event.error,
+                **members,
+            )
+        except EventError as error:
+            # What happened must be on record even if how it was reported can't be.
+            log.warning("session %s: malformed event of the agent: %s", session.id, error)
+            text = f"the agent's report was malformed: {error}"
+            return await self.record(session, event.operation, error=text, **members)
+
+    async def record_system(self, operation: str, result: dict[str, Any]) -> Recorded:
+        """Records what concerns no single session. Raises: AuditUnavailableError."""
+        draft = EventDraft(
+            session_key=SYSTEM_KEY,
+            session_id=None,
+            source="control-plane",
+            actor="system",
+            operation=operation,
+            result=result,
+        )
+        return await self._ledger.append(draft)

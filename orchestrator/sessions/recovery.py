@@ -1,0 +1,209 @@
+"""Takes up what an earlier control plane left: its sessions, and what it could not clean up."""
+
+import asyncio
+import logging
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from orchestrator.audit import query
+from orchestrator.config import Settings
+from orchestrator.engine.base import Container, ContainerState, Engine
+from orchestrator.errors import PaddockError
+from orchestrator.policy.levels import clamped_limits
+from orchestrator.sessions import registry
+from orchestrator.sessions.execution import Executions, exit_result
+from orchestrator.sessions.lifecycle import Rationale, Status
+from orchestrator.sessions.recorder import Recorder
+from orchestrator.sessions.registry import Row
+from orchestrator.sessions.sandbox import LABEL_LEVEL, LABEL_SANDBOX, Sandboxes
+from orchestrator.sessions.service import SYSTEM, Sessions
+from orchestrator.sessions.session import Command, Session
+from orchestrator.sessions.workspaces import Workspaces
+from orchestrator.store.database import Database
+from orchestrator.workspace.sandbox_dir import left_over
+
+log = logging.getLogger(__name__)
+
+_COMMANDS = 64
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What a start found and did."""
+
+    sessions_recovered: int = 0
+    sessions_lost: int = 0
+    unfinished_creations: int = 0
+    containers_removed: int = 0
+    directories_removed: int = 0
+    workspaces_purged: int = 0
+    recovery_time_ms: int = 0
+
+
+class Recovery:
+    """Runs once, before the first request is served."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        engine: Engine,
+        recorder: Recorder,
+        executions: Executions,
+        sandboxes: Sandboxes,
+        workspaces: Workspaces,
+        sessions: Sessions,
+    ) -> None:
+        self._settings = settings
+        self._database = database
+        self._engine = engine
+        self._recorder = recorder
+        self._executions = executions
+        self._sandboxes = sandboxes
+        self._workspaces = workspaces
+        self._sessions = sessions
+        self._found = Recovered()
+
+    async def run(self) -> Recovered:
+        """Re-adopts, ends or forgets every stored session, then removes what belongs to none.
+
+        Raises: EngineUnavailableError, AuditUnavailableError, StoreError.
+        """
+        started = time.monotonic()
+        containers = {
+            container.labels.get(LABEL_SANDBOX, container.id): container
+            for container in await self._engine.list()
+        }
+        rows = await self._load()
+        await asyncio.gather(
+            *(self._take_up(row, containers.get(row.sandbox or "")) for row in rows)
+        )
+        await self._remove_strays(containers)
+        self._found.workspaces_purged = await self._workspaces.finish_purges()
+        self._found.recovery_time_ms = int((time.monotonic() - started) * 1000)
+        await self._recorder.record_system("recovery", asdict(self._found))
+        return self._found
+
+    async def _load(self) -> list[Row]:
+        after = registry.ended_after(self._settings.terminated_ttl)
+        rows = await self._database.read(lambda connection: registry.load(connection, after))
+        return [Row(row, self._workspaces.root_dir, clamped_limits) for row in rows]
+
+    async def _take_up(self, row: Row, container: Container | None) -> None:
+        session = row.session
+        if not row.acknowledged:
+            await self._forget(session)
+        elif not session.live:
+            session.commands = await self._commands(session)
+            self._sessions.registry.end(session)
+        else:
+            session.commands = await self._commands(session)
+            self._sessions.registry.add(session)
+            await self._adopt(session, container)
+
+    async def _forget(self, session: Session) -> None:
+        """Nobody was told of this session; its id is free again."""
+        self._found.unfinished_creations += 1
+        await self._recorder.record(
+            session,
+            "session.terminated",
+            actor="system",
+            args={"acknowledged": False},
+            error="the control plane ended while the session was being created",
+            effect=registry.deleting(session.key),
+        )
+
+    async def _adopt(self, session: Session, container: Container | None) -> None:
+        alive = container is not None and container.state is not ContainerState.EXITED
+        if container is None or not alive:
+            await self._lost(session, "the sandbox ended while the control plane was down")
+            return
+        if container.labels.get(LABEL_LEVEL) != session.level.name:
+            # The level was lowered, and the old sandbox must not be used at the old one.
+            session.gate = "a level change was interrupted: set the permission level again"
+            return
+        try:
+            session.sandbox = await self._sandboxes.adopt(session, container)
+        except (PaddockError, OSError) as error:
+            await self._lost(session, f"the sandbox could not be taken up: {error}")
+            return
+        self._found.sessions_recovered += 1
+        await self._follow_engine(session, container)
+        self._sessions.deadlines.watch(session)
+        if session.status is Status.ACTIVE:
+            await self._executions.reconcile(session)
+
+    async def _follow_engine(self, session: Session, container: Container) -> None:
+        """The engine knows best whether the sandbox is paused."""
+        paused = container.state is ContainerState.PAUSED
+        status = Status.PAUSED if paused else Status.ACTIVE
+        if session.status is not status:
+            await self._recorder.record(
+                session,
+                "session.pause" if paused else "session.resume",
+                actor="system",
+                effect=registry.updating(session, status=status),
+            )
+            session.status = status
+
+    async def _lost(self, session: Session, error: str) -> None:
+        self._found.sessions_lost += 1
+        await self._sessions.end(session, SYSTEM, Status.ABORTED, Rationale.CRASH, error=error)
+
+    async def _commands(self, session: Session) -> dict[str, Command]:
+        """The session's latest commands, from what is on record of them."""
+        events = await query.latest_commands(self._database, session.key, _COMMANDS)
+        commands: dict[str, Command] = {}
+        for event in events:
+            args = event["args"]
+            if event["operation"] == "command.start":
+                commands[args["command_id"]] = _command(event)
+            elif args.get("command_id") in commands:
+                commands[args["command_id"]].finish(_result(event))
+        return commands
+
+    async def _remove_strays(self, containers: dict[str, Container]) -> None:
+        """Removes containers, sandbox directories and the network that no session has."""
+        in_use = {
+            session.sandbox.name
+            for session in self._sessions.registry.live
+            if session.sandbox is not None
+        }
+        for name, container in containers.items():
+            if name not in in_use:
+                await self._engine.remove(container.id)
+                self._found.containers_removed += 1
+        for directory in left_over(self._settings.state_dir):
+            if directory.name not in in_use:
+                try:
+                    directory.release()
+                    self._found.directories_removed += 1
+                except (PaddockError, OSError) as error:
+                    log.error("%s is left over and can't be removed: %s", directory.path, error)
+        if not any(session.sandbox.network for session in self._live_with_sandbox()):
+            await self._engine.remove_open_network(self._settings.image)
+
+    def _live_with_sandbox(self) -> list[Any]:
+        return [s for s in self._sessions.registry.live if s.sandbox is not None]
+
+
+def _command(event: dict[str, Any]) -> Command:
+    args = event["args"]
+    argv = args["argv"] if isinstance(args.get("argv"), list) else [str(args.get("argv"))]
+    command = Command(
+        args["command_id"],
+        argv,
+        args.get("background") is True,
+        event["time"],
+        asyncio.get_running_loop().create_future(),
+    )
+    command.dispatched = True  # as far as anybody knows
+    return command
+
+
+def _result(event: dict[str, Any]) -> dict[str, Any]:
+    rule = event["rule"] if event["decision"] == "deny" else None
+    return exit_result(
+        event["result"], event["error"], rule, event["duration_ms"], event["seq"], event["hash"]
+    )

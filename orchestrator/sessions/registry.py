@@ -1,0 +1,242 @@
+"""Every session that is known: live ones, and for a while those that have ended."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+
+from orchestrator.errors import ConflictError
+from orchestrator.policy.levels import Level, SessionLimits, restore_level
+from orchestrator.sessions.lifecycle import Rationale, Status, Termination
+from orchestrator.sessions.session import Session
+from orchestrator.workspace.slots import Workspace
+
+# Ended sessions that are kept in memory; beyond it the oldest are forgotten early.
+_MOST_ENDED = 10_000
+
+
+class Registry:
+    """Sessions by id, key and handle. Ids are unique without regard to case while live."""
+
+    def __init__(self, terminated_ttl: int) -> None:
+        self._ttl = timedelta(seconds=terminated_ttl)
+        self._live: dict[str, Session] = {}
+        self._by_handle: dict[str, Session] = {}
+        self._ended: dict[str, Session] = {}
+        self._reserved: set[str] = set()
+
+    def __len__(self) -> int:
+        """Live sessions, and those that are being created."""
+        return len(self._live) + len(self._reserved)
+
+    def reserve(self, session_id: str) -> None:
+        """Holds an id for a session that is being created. Raises: ConflictError."""
+        name = session_id.casefold()
+        if name in self._live or name in self._reserved:
+            raise ConflictError(f"a session with the id {session_id} exists", field="id")
+        self._reserved.add(name)
+
+    def unreserve(self, session_id: str) -> None:
+        """Gives a reserved id back."""
+        self._reserved.discard(session_id.casefold())
+
+    def add(self, session: Session) -> None:
+        """A session that exists from now on."""
+        self.unreserve(session.id)
+        self._live[session.id.casefold()] = session
+        self._by_handle[session.handle_sha256] = session
+
+    def end(self, session: Session) -> None:
+        """Moves a session that has ended; its handle is worth nothing any more."""
+        self._live.pop(session.id.casefold(), None)
+        self._by_handle.pop(session.handle_sha256, None)
+        self._ended.pop(session.id, None)
+        self._ended[session.id] = session
+        self._forget_old()
+
+    def rehandle(self, session: Session, handle_sha256: str) -> None:
+        """Replaces a session's handle."""
+        self._by_handle.pop(session.handle_sha256, None)
+        session.handle_sha256 = handle_sha256
+        self._by_handle[handle_sha256] = session
+
+    def get(self, session_id: str) -> Session | None:
+        """The live session of exactly that id, else the latest ended one that is still kept."""
+        live = self._live.get(session_id.casefold())
+        if live is not None and live.id == session_id:
+            return live
+        self._forget_old()
+        return self._ended.get(session_id)
+
+    def by_handle(self, handle_sha256: str) -> Session | None:
+        """The live session of that handle."""
+        return self._by_handle.get(handle_sha256)
+
+    @property
+    def live(self) -> list[Session]:
+        """Every session that has not ended."""
+        return list(self._live.values())
+
+    @property
+    def all(self) -> list[Session]:
+        """Live sessions and those that ended lately."""
+        self._forget_old()
+        return [*self._live.values(), *self._ended.values()]
+
+    def _forget_old(self) -> None:
+        oldest = _format(datetime.now(UTC) - self._ttl)
+        for session_id, session in list(self._ended.items()):
+            ended_at = session.termination.terminated_at if session.termination else ""
+            if ended_at > oldest and len(self._ended) <= _MOST_ENDED:
+                break
+            del self._ended[session_id]
+
+
+def _format(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+# Rows. Each function runs inside a transaction of the caller's.
+
+
+def insert(connection: sqlite3.Connection, session: Session) -> None:
+    """Writes a session that is being created; its creator has not been told yet."""
+    connection.execute(
+        "INSERT INTO sessions (key, id, owner, status, permission_level, level, image, labels,"
+        " env, limits, idle_timeout, handle_sha256, acknowledged, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
+        (
+            session.key,
+            session.id,
+            session.owner,
+            session.status,
+            session.level.name,
+            json.dumps(session.level.public()),
+            session.image,
+            json.dumps(session.labels),
+            json.dumps(session.env),
+            json.dumps(session.requested_limits),
+            session.idle_timeout,
+            session.handle_sha256,
+            session.created_at,
+        ),
+    )
+
+
+def updating(session: Session, **columns: object) -> Callable[[sqlite3.Connection], None]:
+    """An effect that sets columns of the session's row."""
+    assignments = ", ".join(f"{name} = ?" for name in columns)
+    statement = f"UPDATE sessions SET {assignments} WHERE key = ?"  # noqa: S608 - names are ours
+
+    def apply(connection: sqlite3.Connection) -> None:
+        connection.execute(statement, (*columns.values(), session.key))
+
+    return apply
+
+
+def with_level(session: Session, level: Level) -> Callable[[sqlite3.Connection], None]:
+    """An effect that pins the session to that level."""
+    return updating(session, permission_level=level.name, level=json.dumps(level.public()))
+
+
+def with_end(
+    session: Session, status: Status, termination: Termination
+) -> Callable[[sqlite3.Connection], None]:
+    """An effect that ends the session; its handle is forgotten."""
+    return updating(
+        session,
+        status=status,
+        handle_sha256=None,
+        terminated_at=termination.terminated_at,
+        termination=json.dumps(asdict(termination)),
+    )
+
+
+def deleting(session_key: str) -> Callable[[sqlite3.Connection], None]:
+    """An effect that forgets a session whose creator was never told of it."""
+
+    def apply(connection: sqlite3.Connection) -> None:
+        connection.execute("DELETE FROM sessions WHERE key = ?", (session_key,))
+
+    return apply
+
+
+_COLUMNS = (
+    "sessions.key, sessions.id, sessions.owner, status, level, image, labels, env, limits,"
+    " idle_timeout, handle_sha256, acknowledged, sessions.created_at, termination, sandbox,"
+    " coalesce(uid, 0) AS uid, coalesce(slot, '') AS slot,"
+    " coalesce(workspaces.created_at, '') AS workspace_created,"
+    " (SELECT max(time) FROM events WHERE session_key = sessions.key) AS last_event"
+)
+
+
+class Row:
+    """A stored session: `session`, the sandbox it had, and whether its creator knows of it."""
+
+    def __init__(
+        self,
+        row: sqlite3.Row,
+        root_dir: Callable[[str], str],
+        limits: Callable[[Level, dict[str, int | float]], SessionLimits],
+    ) -> None:
+        level = restore_level(json.loads(row["level"]))
+        requested = json.loads(row["limits"])
+        workspace = Workspace(
+            row["id"], row["owner"], row["uid"], row["slot"], row["workspace_created"]
+        )
+        self.sandbox: str | None = row["sandbox"]
+        self.acknowledged = bool(row["acknowledged"])
+        self.session = Session(
+            key=row["key"],
+            id=row["id"],
+            owner=row["owner"],
+            status=Status(row["status"]),
+            level=level,
+            image=row["image"],
+            labels=json.loads(row["labels"]),
+            env=json.loads(row["env"]),
+            requested_limits=requested,
+            limits=limits(level, requested),
+            idle_timeout=row["idle_timeout"],
+            handle_sha256=row["handle_sha256"] or "",
+            workspace=workspace,
+            root_dir=root_dir(row["id"]),
+            created_at=row["created_at"],
+            last_activity_at=row["last_event"] or row["created_at"],
+            termination=_termination(row["termination"]),
+        )
+
+
+def _termination(text: str | None) -> Termination | None:
+    if text is None:
+        return None
+    values = json.loads(text)
+    return Termination(**{**values, "rationale_code": Rationale(values["rationale_code"])})
+
+
+def load(connection: sqlite3.Connection, ended_after: str) -> Iterable[sqlite3.Row]:
+    """Rows of live sessions, and of those that ended after that time, oldest end first."""
+    # A copy of the connection's row factory would outlive this read: cursors have their own.
+    cursor = connection.cursor()
+    cursor.row_factory = sqlite3.Row
+    return cursor.execute(
+        f"SELECT {_COLUMNS} FROM sessions LEFT JOIN workspaces ON workspaces.id = sessions.id"  # noqa: S608
+        " WHERE status IN ('active', 'paused') OR terminated_at > ? ORDER BY terminated_at",
+        (ended_after,),
+    ).fetchall()
+
+
+def ended_after(ttl_seconds: int) -> str:
+    """The time before which ended sessions are not shown any more."""
+    return _format(datetime.now(UTC) - timedelta(seconds=ttl_seconds))
+
+
+def find_key(connection: sqlite3.Connection, session_id: str, owner: str | None) -> str | None:
+    """The key of the latest session of that id (and owner): its audit outlives its record."""
+    row = connection.execute(
+        "SELECT key FROM sessions WHERE id = ? COLLATE BINARY AND (? IS NULL OR owner = ?)"
+        " ORDER BY created_at DESC LIMIT 1",
+        (session_id, owner, owner),
+    ).fetchone()
+    return None if row is None else str(row[0])

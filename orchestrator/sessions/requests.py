@@ -1,0 +1,34 @@
+"""What a client may ask of a session, already checked for form."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A session to be created; None means the default. `idle_timeout` is in seconds."""
+
+    id: str | None = None
+    permission_level: str | None = None
+    image: str | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    limits: dict[str, int | float] = field(default_factory=dict)
+    idle_timeout: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExecRequest:
+    """A command: either a `command` line, which knows no shell, or an `argv`.
+
+    `cwd` is relative to the workspace or under /workspace; `timeout` is in seconds, None
+    for the level's default (in the background: no time-out).
+    """
+
+    argv: list[str] | None = None
+    command: str | None = None
+    cwd: str | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    stdin: str | None = None
+    stdin_open: bool = False
+    timeout: int | None = None
+    background: bool = False

@@ -1,0 +1,243 @@
+"""One session's sandbox: its directory, container and agent link, made and released together."""
+
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from orchestrator.agent_link import AgentEvent, AgentLink, Hello
+from orchestrator.audit.ledger import Ledger
+from orchestrator.config import Settings
+from orchestrator.engine.base import (
+    LABEL_PROTOCOL,
+    LABEL_SESSION,
+    Bind,
+    Container,
+    ContainerState,
+    Engine,
+    SandboxSpec,
+)
+from orchestrator.errors import (
+    EngineUnavailableError,
+    PaddockError,
+    SandboxUnavailableError,
+    ValidationError,
+)
+from orchestrator.policy.levels import Level, SessionLimits
+from orchestrator.sessions.session import Session
+from orchestrator.workspace import slots
+from orchestrator.workspace.paths import data_path
+from orchestrator.workspace.sandbox_dir import SandboxDirectory
+from sandbox_agent.protocol import PROTOCOL_VERSION, RUN_DIR, WORKSPACE_DIR, Boot
+
+log = logging.getLogger(__name__)
+
+LABEL_SANDBOX = "paddock.sandbox"
+LABEL_LEVEL = "paddock.level"
+MAX_RUNNING = 16
+# The container's processes that are not the session's: the agent, a guard for each command
+# and its file workers.
+_OWN_PROCESSES = 1 + MAX_RUNNING + 8
+_SHUTDOWN_SECONDS = 6.0
+
+
+@dataclass(slots=True, eq=False)
+class Sandbox:
+    """A sandbox whose agent has said hello (or will, once it is resumed)."""
+
+    directory: SandboxDirectory
+    container_id: str
+    link: AgentLink
+    network: str | None
+
+    @property
+    def name(self) -> str:
+        """16 hex digits, on the host and in the container's labels."""
+        return self.directory.name
+
+
+@dataclass(frozen=True, slots=True)
+class AgentHooks:
+    """Who is told what an agent says."""
+
+    on_event: Callable[[Session, AgentEvent], Awaitable[None]]
+    on_hello: Callable[[Session, Hello], None]
+
+
+class Sandboxes:
+    """Starts, adopts and releases sandboxes. Nothing is left of one that could not start."""
+
+    def __init__(
+        self, settings: Settings, engine: Engine, ledger: Ledger, hooks: AgentHooks
+    ) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._ledger = ledger
+        self._hooks = hooks
+        self._checked_images: set[str] = set()
+        self._engine_checked = False
+
+    async def start(self, session: Session, level: Level, limits: SessionLimits) -> Sandbox:
+        """A new sandbox for the session at that level, whose agent has said hello.
+
+        Raises: EngineUnavailableError, SandboxUnavailableError, ValidationError.
+        """
+        await self._check(session.image)
+        network = None
+        if level.network == "open":
+            network = await self._engine.ensure_open_network(self._settings.image)
+        workspace, state_dir = session.workspace, self._settings.state_dir
+        slots.create_slot(state_dir, workspace.slot, workspace.uid)
+        directory = SandboxDirectory.create(
+            state_dir,
+            data_path(state_dir, workspace.slot),
+            uid=workspace.uid,
+            home=level.home,
+            noexec=level.noexec,
+        )
+        link = self._link(session, directory)
+        container_id = None
+        try:
+            boot = _boot(workspace.uid, level, limits)
+            directory.boot.write_text(json.dumps(boot._asdict()), encoding="utf-8")
+            await link.listen()
+            spec = self._spec(session, level, limits, directory, network)
+            container_id = await self._engine.create(spec)
+            await self._hello(link, container_id)
+        except BaseException:
+            await self._discard(directory, link, container_id)
+            raise
+        return Sandbox(directory, container_id, link, network)
+
+    async def _hello(self, link: AgentLink, container_id: str) -> None:
+        try:
+            await link.wait_connected(self._settings.hello_timeout)
+        except SandboxUnavailableError as error:
+            said = (await self._engine.logs(container_id)).strip()[-1000:]
+            if said:
+                raise SandboxUnavailableError(f"{error.detail}; the agent said: {said}") from None
+            raise
+
+    async def adopt(self, session: Session, container: Container) -> Sandbox:
+        """The sandbox that an earlier control plane started.
+
+        A paused one cannot dial: its hello comes after it is resumed.
+        Raises: SandboxUnavailableError, OSError.
+        """
+        state_dir = self._settings.state_dir
+        directory = SandboxDirectory(state_dir / "sandboxes" / container.labels[LABEL_SANDBOX])
+        link = self._link(session, directory)
+        try:
+            await link.listen()
+            if container.state is ContainerState.RUNNING:
+                await link.wait_connected(self._settings.hello_timeout)
+        except BaseException:
+            await link.close()
+            raise
+        network = container.labels.get("paddock.network") or None
+        return Sandbox(directory, container.id, link, network)
+
+    async def release(self, sandbox: Sandbox, reason: str) -> None:
+        """Ends what runs, takes over its last events, and removes everything of the sandbox."""
+        await self.quiesce(sandbox, reason)
+        await self.discard(sandbox)
+
+    async def quiesce(self, sandbox: Sandbox, reason: str) -> None:
+        """Ends what runs and takes over its events; an agent that can't any more is left be."""
+        try:
+            await sandbox.link.request("shutdown", {"reason": reason}, _SHUTDOWN_SECONDS)
+            await sandbox.link.settled()
+        except PaddockError as error:
+            log.info("sandbox %s did not shut down by itself: %s", sandbox.name, error.detail)
+
+    async def discard(self, sandbox: Sandbox) -> None:
+        """Removes a sandbox whose container has ended, or is not to be asked any more."""
+        await self._discard(sandbox.directory, sandbox.link, sandbox.container_id)
+
+    async def _discard(
+        self, directory: SandboxDirectory, link: AgentLink, container_id: str | None
+    ) -> None:
+        await link.close()
+        try:
+            if container_id is not None:
+                await self._engine.remove(container_id)
+            directory.release()
+        except (PaddockError, OSError) as error:
+            # The next start finds what is left by its labels and its place.
+            log.error("sandbox %s is not removed completely: %s", directory.name, error)
+
+    def _link(self, session: Session, directory: SandboxDirectory) -> AgentLink:
+        return AgentLink(
+            directory.run,
+            lambda boot_id: self._ledger.agent_head(session.key, boot_id),
+            lambda event: self._hooks.on_event(session, event),
+            lambda hello: self._hooks.on_hello(session, hello),
+        )
+
+    async def _check(self, image: str) -> None:
+        """Raises: where this engine can't confine, or the image is not one of ours."""
+        if not self._engine_checked:
+            info = await self._engine.info()
+            if info.rootless or info.userns_remap:
+                raise EngineUnavailableError(
+                    "rootless engines and userns-remap are not supported: use a rootful engine"
+                )
+            self._engine_checked = True
+        if image not in self._checked_images:
+            found = await self._engine.image(image)
+            if found is None:
+                raise EngineUnavailableError(
+                    f"image {image} is not on this engine: build it with `python -m images build`"
+                )
+            protocol = found.labels.get(LABEL_PROTOCOL)
+            if protocol != str(PROTOCOL_VERSION):
+                raise ValidationError(
+                    f"image {image} carries sandbox protocol {protocol}, this control plane needs "
+                    f"{PROTOCOL_VERSION}: rebuild it with `python -m images build`",
+                    field="image",
+                )
+            self._checked_images.add(image)
+
+    def _spec(
+        self,
+        session: Session,
+        level: Level,
+        limits: SessionLimits,
+        directory: SandboxDirectory,
+        network: str | None,
+    ) -> SandboxSpec:
+        return SandboxSpec(
+            name=f"paddock-{directory.name}",
+            image=session.image,
+            labels={
+                LABEL_SESSION: session.key,
+                LABEL_SANDBOX: directory.name,
+                LABEL_LEVEL: level.name,
+                LABEL_PROTOCOL: str(PROTOCOL_VERSION),
+                "paddock.network": network or "",
+            },
+            binds=(
+                Bind(str(directory.workspace), WORKSPACE_DIR, read_only=False),
+                Bind(str(directory.run), RUN_DIR, read_only=True),
+                Bind(str(directory.passwd), "/etc/passwd", read_only=True),
+                Bind(str(directory.group), "/etc/group", read_only=True),
+            ),
+            limits=limits,
+            tmp_exec=not level.noexec,
+            network=network,
+        )
+
+
+def _boot(uid: int, level: Level, limits: SessionLimits) -> Boot:
+    return Boot(
+        level=level.name,
+        uid=uid,
+        commands=None if level.commands is None else sorted(level.commands),
+        environment=None if level.environment is None else list(level.environment),
+        home=level.home,
+        cpus=limits.cpus,
+        memory_bytes=limits.memory_bytes,
+        processes=max(8, limits.pids - _OWN_PROCESSES),
+        output_bytes=level.output_bytes,
+        max_running=MAX_RUNNING,
+    )

@@ -1,0 +1,494 @@
+"""Sessions: created, changed, and ended. What a caller is told is durable before that."""
+
+import asyncio
+import secrets
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from orchestrator.audit.events import now
+from orchestrator.config import Settings
+from orchestrator.engine.base import Container, Engine
+from orchestrator.errors import (
+    NotFoundError,
+    PaddockError,
+    SandboxUnavailableError,
+    ValidationError,
+)
+from orchestrator.keys import Principal, Role, digest, new_handle
+from orchestrator.policy.levels import DEFAULT_LEVEL, Level, clamped_limits, effective_limits
+from orchestrator.sessions import admission, registry
+from orchestrator.sessions.deadlines import Deadlines
+from orchestrator.sessions.execution import Executions, exit_result
+from orchestrator.sessions.level_change import LevelChange
+from orchestrator.sessions.lifecycle import Rationale, Status, Termination, check_transition
+from orchestrator.sessions.recorder import Recorder
+from orchestrator.sessions.registry import Registry
+from orchestrator.sessions.requests import NewSession
+from orchestrator.sessions.sandbox import Sandbox, Sandboxes
+from orchestrator.sessions.session import Session
+from orchestrator.sessions.view import session_view
+from orchestrator.sessions.workspaces import Workspaces
+from orchestrator.store.database import Database
+from orchestrator.workspace.paths import validate_id
+from sandbox_agent.commands import allowed_variable
+
+T = TypeVar("T")
+
+SYSTEM = Principal("system", Role.ADMIN)
+
+
+class Sessions:
+    """Every session of this instance, for whoever may see it.
+
+    Methods that change something go on when their caller is cancelled: a client that
+    goes away leaves no half-made session behind.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        levels: dict[str, Level],
+        database: Database,
+        engine: Engine,
+        recorder: Recorder,
+        executions: Executions,
+        sandboxes: Sandboxes,
+        workspaces: Workspaces,
+    ) -> None:
+        self._settings = settings
+        self._levels = levels
+        self._database = database
+        self._engine = engine
+        self._recorder = recorder
+        self._executions = executions
+        self._sandboxes = sandboxes
+        self._workspaces = workspaces
+        self._level_change = LevelChange(database, recorder, sandboxes)
+        self.registry = Registry(settings.terminated_ttl)
+        self.deadlines = Deadlines(self.expire)
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # Finding
+
+    def find(self, principal: Principal, session_id: str) -> Session:
+        """A session that lives or ended lately. NotFoundError for others' too."""
+        session = self.registry.get(session_id)
+        if session is None or not _may_see(principal, session):
+            raise NotFoundError(f"no session {session_id[:128]}")
+        return session
+
+    def by_handle(self, handle_sha256: str) -> Session | None:
+        """The live session of a handle."""
+        return self.registry.by_handle(handle_sha256)
+
+    def list(
+        self,
+        principal: Principal,
+        *,
+        status: str | None = None,
+        label: tuple[str, str] | None = None,
+    ) -> list[Session]:
+        """The sessions that the principal may see, newest first."""
+        found = [
+            session
+            for session in self.registry.all
+            if _may_see(principal, session)
+            and (status is None or session.status == status)
+            and (label is None or session.labels.get(label[0]) == label[1])
+        ]
+        return sorted(found, key=lambda session: session.created_at, reverse=True)
+
+    async def audit_key(self, principal: Principal, session_id: str) -> str:
+        """The audit chain of the latest session of that id, however long ago it ended.
+
+        Raises: NotFoundError.
+        """
+        session = self.registry.get(session_id)
+        if session is not None and _may_see(principal, session):
+            return session.key
+        if principal.role is not Role.HANDLE:
+            owner = None if principal.role is Role.ADMIN else principal.name
+            key = await self._database.read(
+                lambda connection: registry.find_key(connection, session_id, owner)
+            )
+            if key is not None:
+                return key
+        raise NotFoundError(f"no session {session_id[:128]}")
+
+    def summary(self, session: Session) -> dict[str, Any]:
+        """The session's object without what only the engine knows."""
+        return session_view(session)
+
+    async def view(self, session: Session) -> dict[str, Any]:
+        """The session's object with its sandbox's state and limits as the engine has them."""
+        return session_view(session, await self._container(session.sandbox))
+
+    async def _container(self, sandbox: Sandbox | None) -> Container | None:
+        if sandbox is None:
+            return None
+        try:
+            return await self._engine.inspect(sandbox.container_id)
+        except PaddockError:
+            return None  # the rest of the session can be shown all the same
+
+    # Creating
+
+    async def create(self, principal: Principal, request: NewSession) -> tuple[Session, str]:
+        """A new session whose sandbox has said hello, and its handle.
+
+        Raises: ValidationError, ConflictError, CapacityExhaustedError,
+        EngineUnavailableError, SandboxUnavailableError, AuditUnavailableError: then
+        nothing is left of it.
+        """
+        return await self._shielded(self._create(principal, request))
+
+    async def ensure(self, principal: Principal, request: NewSession) -> tuple[Session, str | None]:
+        """The live session of that id, or a new one with its handle."""
+        if request.id is not None:
+            session = self.registry.get(request.id)
+            if session is not None and session.live and _may_see(principal, session):
+                return session, None
+        return await self.create(principal, request)
+
+    async def _create(self, principal: Principal, request: NewSession) -> tuple[Session, str]:
+        handle = new_handle()
+        session = self._new_session(principal, request, digest(handle))
+        self._admit()
+        self.registry.reserve(session.id)
+        try:
+            await self._start(principal, session)
+        except BaseException:
+            self.registry.unreserve(session.id)
+            raise
+        self.registry.add(session)
+        self.deadlines.watch(session)
+        return session, handle
+
+    def _new_session(self, principal: Principal, request: NewSession, handle: str) -> Session:
+        settings = self._settings
+        level = self._levels[request.permission_level or DEFAULT_LEVEL]
+        session_id = validate_id(request.id or f"sess-{secrets.token_hex(8)}")
+        image = request.image or settings.image
+        if image not in (settings.image, *settings.images):
+            raise ValidationError(f"image {image} is not on the operator's list", field="image")
+        for name in request.env:
+            if not allowed_variable(name, level.environment):
+                raise ValidationError(f"env.{name} is not allowed at {level.name}", field="env")
+        idle_timeout = request.idle_timeout or settings.idle_timeout
+        if idle_timeout > settings.idle_timeout_max:
+            detail = f"idle_timeout may be at most {settings.idle_timeout_max} seconds"
+            raise ValidationError(detail, field="idle_timeout")
+        created_at = now()
+        return Session(
+            key=secrets.token_hex(8),
+            id=session_id,
+            owner=principal.name,
+            status=Status.ACTIVE,
+            level=level,
+            image=image,
+            labels=request.labels,
+            env=request.env,
+            requested_limits=request.limits,
+            limits=effective_limits(level, request.limits),
+            idle_timeout=idle_timeout,
+            handle_sha256=handle,
+            workspace=self._workspaces.unclaimed(session_id, principal.name),
+            root_dir=self._workspaces.root_dir(session_id),
+            created_at=created_at,
+            last_activity_at=created_at,
+        )
+
+    def _admit(self) -> None:
+        settings = self._settings
+        admission.admit(
+            len(self.registry),
+            settings.max_active,
+            admission.measure(settings.state_dir),
+            settings.min_free_memory_bytes,
+            settings.min_free_disk_bytes,
+        )
+
+    async def _start(self, principal: Principal, session: Session) -> None:
+        """Records the session, starts its sandbox, and acknowledges it; or forgets it again."""
+        await self._recorder.record(
+            session,
+            "session.create",
+            actor=principal.name,
+            decision="allow",
+            args={"image": session.image, "labels": session.labels, "env": sorted(session.env)},
+            effect=self._workspaces.claiming(session),
+        )
+        try:
+            self._workspaces.prepare(session.workspace)
+            sandbox = await self._sandboxes.start(session, session.level, session.limits)
+        except BaseException as error:
+            await self._forget(session, error)
+            raise
+        session.sandbox = sandbox
+        try:
+            await self._database.write(
+                registry.updating(
+                    session, sandbox=sandbox.name, container_id=sandbox.container_id, acknowledged=1
+                )
+            )
+        except BaseException as error:
+            session.sandbox = None
+            await self._sandboxes.discard(sandbox)
+            await self._forget(session, error)
+            raise
+
+    async def _forget(self, session: Session, error: BaseException) -> None:
+        detail = error.detail if isinstance(error, PaddockError) else "interrupted"
+        await self._recorder.record(
+            session,
+            "session.terminated",
+            actor="system",
+            args={"acknowledged": False},
+            error=f"the session could not be created: {detail}",
+            effect=registry.deleting(session.key),
+        )
+
+    # Ending
+
+    async def close(self, principal: Principal, session: Session, *, purge: bool) -> None:
+        """Ends the session (once) as completed; with `purge` its workspace is removed too."""
+        await self._shielded(self._close(principal, session, purge))
+
+    async def _close(self, principal: Principal, session: Session, purge: bool) -> None:
+        if session.live:
+            args = {"purge": purge}
+            await self._recorder.record(session, "session.close", actor=principal.name, args=args)
+            await self.end(session, principal, Status.COMPLETED, Rationale.NORMAL)
+        if purge:
+            await self._workspaces.purge(session.id, session.owner)
+
+    async def purge(self, principal: Principal, session_id: str) -> None:
+        """Removes an ended session's workspace. Raises: NotFoundError, ConflictError."""
+        owner = None if principal.role is Role.ADMIN else principal.name
+        await self._shielded(self._workspaces.purge(session_id, owner))
+
+    async def complete(self, principal: Principal, session: Session) -> None:
+        """Ends the session as completed. Raises: InvalidTransitionError."""
+        check_transition(session.status, Status.COMPLETED)
+        await self._shielded(self.end(session, principal, Status.COMPLETED, Rationale.NORMAL))
+
+    async def abort(self, principal: Principal, session: Session) -> None:
+        """Ends the session as aborted. Raises: InvalidTransitionError."""
+        check_transition(session.status, Status.ABORTED)
+        await self._shielded(self.end(session, principal, Status.ABORTED, Rationale.NORMAL))
+
+    async def expire(self, session: Session) -> None:
+        """Ends a session that was idle for too long."""
+        await self._shielded(self.end(session, SYSTEM, Status.ABORTED, Rationale.TIMEOUT))
+
+    async def crashed(self, container: Container) -> None:
+        """Ends the session whose container has ended by itself."""
+        session = self.by_container(container.id)
+        if session is not None:
+            await self._shielded(self._crashed(session, container))
+
+    async def _crashed(self, session: Session, container: Container) -> None:
+        try:
+            said = (await self._engine.logs(container.id)).strip()[-1000:]
+        except PaddockError:
+            said = ""
+        await self.end(
+            session,
+            SYSTEM,
+            Status.ABORTED,
+            Rationale.CRASH,
+            exit_code=container.exit_code,
+            error=f"the sandbox ended by itself: {said or 'its agent said nothing'}",
+            container_id=container.id,
+        )
+
+    def by_container(self, container_id: str) -> Session | None:
+        """The live session whose sandbox runs in that container."""
+        for session in self.registry.live:
+            if session.sandbox is not None and session.sandbox.container_id == container_id:
+                return session
+        return None
+
+    async def end(
+        self,
+        session: Session,
+        principal: Principal,
+        status: Status,
+        rationale: Rationale,
+        *,
+        exit_code: int | None = None,
+        error: str | None = None,
+        container_id: str | None = None,
+    ) -> None:
+        """Ends a session that lives, then releases its sandbox.
+
+        With `container_id`, only while that is its container: a sandbox that was
+        replaced may end as it likes.
+        """
+        async with session.lock:
+            sandbox = session.sandbox
+            current = None if sandbox is None else sandbox.container_id
+            if not session.live or container_id not in (None, current):
+                return
+            success = status is Status.COMPLETED
+            termination = Termination(
+                rationale, "SUCCESS" if success else "FAILURE", exit_code, now()
+            )
+            await self._recorder.record(
+                session,
+                "session.terminated",
+                actor=principal.name,
+                result={"status": str(status), "rationale_code": str(rationale)},
+                error=error,
+                effect=registry.with_end(session, status, termination),
+            )
+            was_paused = session.status is Status.PAUSED
+            session.status, session.termination, session.sandbox = status, termination, None
+            self.registry.end(session)
+            self.deadlines.forget(session)
+            await self._release(sandbox, rationale, was_paused)
+            await self._close_gap(session)
+
+    async def _release(
+        self, sandbox: Sandbox | None, rationale: Rationale, was_paused: bool
+    ) -> None:
+        if sandbox is None:
+            return
+        if rationale is Rationale.CRASH:
+            await self._sandboxes.discard(sandbox)
+            return
+        if was_paused:
+            try:  # frozen, it could not hand over its last events
+                await self._engine.resume(sandbox.container_id)
+            except PaddockError:
+                await self._sandboxes.discard(sandbox)
+                return
+        await self._sandboxes.release(sandbox, "session_ended")
+
+    async def _close_gap(self, session: Session) -> None:
+        """Says on record which commands' ends were lost with the sandbox."""
+        lost = session.running
+        if not lost:
+            return
+        recorded = await self._recorder.record(
+            session,
+            "audit.gap",
+            actor="system",
+            args={"commands": [command.id for command in lost]},
+            error="the sandbox ended before it reported these commands' ends",
+        )
+        for command in lost:
+            error = "the end of this command was lost with its sandbox"
+            command.finish(exit_result(None, error, None, None, recorded.seq, recorded.hash))
+
+    # Changing
+
+    async def pause(self, principal: Principal, session: Session) -> None:
+        """Freezes the session's sandbox. Raises: InvalidTransitionError, EngineUnavailableError."""
+        await self._shielded(self._freeze(principal, session, Status.PAUSED))
+
+    async def resume(self, principal: Principal, session: Session) -> None:
+        """Thaws it; its agent answers when this returns."""
+        await self._shielded(self._freeze(principal, session, Status.ACTIVE))
+
+    async def _freeze(self, principal: Principal, session: Session, wanted: Status) -> None:
+        async with session.lock:
+            check_transition(session.status, wanted)
+            if session.sandbox is None:
+                raise SandboxUnavailableError(session.gate or "the session has no sandbox")
+            container_id = session.sandbox.container_id
+            pausing = wanted is Status.PAUSED
+            do, undo = self._engine.pause, self._engine.resume
+            if not pausing:
+                do, undo = undo, do
+            await do(container_id)
+            try:
+                await self._recorder.record(
+                    session,
+                    "session.pause" if pausing else "session.resume",
+                    actor=principal.name,
+                    effect=registry.updating(session, status=wanted),
+                )
+            except BaseException:
+                await undo(container_id)
+                raise
+            session.status = wanted
+            self.deadlines.watch(session)
+            if not pausing:
+                await session.sandbox.link.wait_connected(self._settings.hello_timeout)
+
+    async def interrupt(self, principal: Principal, session: Session) -> None:
+        """Ends every command that runs; the session goes on."""
+        session.check_open()
+        await self._executions.cancel_all(session, "interrupted")
+
+    async def change_settings(
+        self,
+        principal: Principal,
+        session: Session,
+        permission_level: str | None,
+        ignored: dict[str, Any],
+    ) -> None:
+        """Sets the permission level; `ignored` is what the client may not set, for the record.
+
+        Raises: SessionTerminatedError, InvalidTransitionError while paused;
+        SandboxUnavailableError when the new sandbox does not start: the session then takes
+        no work until its level is set again.
+        """
+        session.check_live()
+        level = None if permission_level is None else self._levels[permission_level]
+        await self._shielded(self._change(principal, session, level, ignored))
+
+    async def _change(
+        self, principal: Principal, session: Session, level: Level | None, ignored: dict[str, Any]
+    ) -> None:
+        async with session.lock:
+            session.check_live()
+            if level is not None and self._level_change.needed(session, level):
+                limits = clamped_limits(level, session.requested_limits)
+                await self._level_change.run(session, principal, level, limits, ignored)
+            elif level is not None or ignored:
+                args = {"permission_level": session.level.name, "ignored": ignored}
+                await self._recorder.record(
+                    session, "session.settings", actor=principal.name, args=args
+                )
+
+    async def rotate_handle(self, principal: Principal, session: Session) -> str:
+        """A new handle; the old one is worth nothing from now on."""
+        session.check_live()
+        handle = new_handle()
+        async with session.lock:
+            session.check_live()
+            await self._recorder.record(
+                session,
+                "session.settings",
+                actor=principal.name,
+                args={"handle": "rotated"},
+                effect=registry.updating(session, handle_sha256=digest(handle)),
+            )
+            self.registry.rehandle(session, digest(handle))
+        return handle
+
+    # Own tasks
+
+    async def _shielded(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
+
+    async def shut_down(self) -> None:
+        """Finishes what is under way and lets go of the sandboxes, which go on running."""
+        await self.deadlines.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for session in self.registry.live:
+            if session.sandbox is not None:
+                await session.sandbox.link.close()
+
+
+def _may_see(principal: Principal, session: Session) -> bool:
+    if principal.role is Role.ADMIN:
+        return True
+    if principal.role is Role.HANDLE:
+        return principal.session_key == session.key
+    return principal.name == session.owner

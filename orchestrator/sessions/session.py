@@ -1,0 +1,118 @@
+"""A session and its commands, as the control plane holds them in memory."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.errors import (
+    ConflictError,
+    InvalidTransitionError,
+    SandboxUnavailableError,
+    SessionTerminatedError,
+)
+from orchestrator.policy.levels import Level, SessionLimits
+from orchestrator.sessions.lifecycle import LIVE, Status, Termination
+from orchestrator.workspace.slots import Workspace
+
+if TYPE_CHECKING:
+    from orchestrator.sessions.sandbox import Sandbox
+
+# Ended commands that a session remembers, besides those that run.
+_REMEMBERED_COMMANDS = 64
+
+
+@dataclass(slots=True, eq=False)
+class Command:
+    """One command. `result` is there once `done` is; both only after the audit event is durable."""
+
+    id: str
+    argv: list[str]
+    background: bool
+    started_at: str
+    done: asyncio.Future[None]
+    result: dict[str, Any] | None = None
+    # Whether the agent was, or may have been, told to start it.
+    dispatched: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it runs any more."""
+        return self.result is not None
+
+    def finish(self, result: dict[str, Any]) -> None:
+        """Sets the result and wakes whoever waits for it; a second result changes nothing."""
+        if self.result is None:
+            self.result = result
+            self.done.set_result(None)
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One session. `key` names this incarnation, of which there may be several of one `id`."""
+
+    key: str
+    id: str
+    owner: str
+    status: Status
+    level: Level
+    image: str
+    labels: dict[str, str]
+    env: dict[str, str]
+    requested_limits: dict[str, int | float]
+    limits: SessionLimits
+    idle_timeout: int
+    handle_sha256: str
+    workspace: Workspace
+    root_dir: str
+    created_at: str
+    last_activity_at: str
+    termination: Termination | None = None
+    sandbox: "Sandbox | None" = None
+    commands: dict[str, Command] = field(default_factory=dict)
+    # Serialises everything that changes the status, the level or the sandbox.
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    # Why no new work is taken although the session is active; None when it is.
+    gate: str | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether the session has not ended."""
+        return self.status in LIVE
+
+    @property
+    def running(self) -> list[Command]:
+        """The commands that have not ended."""
+        return [command for command in self.commands.values() if not command.ended]
+
+    def check_open(self) -> "Sandbox":
+        """The sandbox, where new work may be given to it.
+
+        Raises: SessionTerminatedError, InvalidTransitionError when paused, ConflictError
+        while the level changes, SandboxUnavailableError without a sandbox.
+        """
+        self.check_live()
+        if self.status is Status.PAUSED:
+            raise InvalidTransitionError("the session is paused: resume it first")
+        if self.sandbox is None:
+            raise SandboxUnavailableError(
+                self.gate or "the session's sandbox is not running: set its permission level again"
+            )
+        if self.gate is not None:
+            raise ConflictError(self.gate)
+        return self.sandbox
+
+    def check_live(self) -> None:
+        """Raises: SessionTerminatedError with the rationale when the session has ended."""
+        if not self.live:
+            termination = self.termination
+            code = termination.rationale_code if termination else None
+            raise SessionTerminatedError(
+                f"the session has ended ({self.status})", status=str(self.status), rationale=code
+            )
+
+    def remember(self, command: Command) -> None:
+        """Keeps a command; of those that have ended only the latest are kept."""
+        self.commands[command.id] = command
+        ended = [kept.id for kept in self.commands.values() if kept.ended]
+        for command_id in ended[: max(0, len(ended) - _REMEMBERED_COMMANDS)]:
+            del self.commands[command_id]

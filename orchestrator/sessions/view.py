@@ -1,0 +1,78 @@
+"""Sessions and commands as the API shows them. Pure."""
+
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any
+
+from orchestrator.engine.base import Container
+from orchestrator.sessions.lifecycle import activity
+from orchestrator.sessions.session import Command, Session
+
+
+def settings_view(session: Session) -> dict[str, Any]:
+    """The session's settings: `{permission_level, workspace {mode, root_dir}}`."""
+    return {
+        "permission_level": session.level.name,
+        "workspace": {"mode": "session", "root_dir": session.root_dir},
+    }
+
+
+def session_view(session: Session, container: Container | None = None) -> dict[str, Any]:
+    """The session's object; with the container, its state and limits as the engine reports them."""
+    return {
+        "id": session.id,
+        "owner": session.owner,
+        "status": session.status,
+        "activity": activity(session.status, len(session.running)),
+        **settings_view(session),
+        "sandbox": _sandbox_view(session, container),
+        "labels": session.labels,
+        "limits": asdict(session.limits),
+        "created_at": session.created_at,
+        "last_activity_at": session.last_activity_at,
+        "deadlines": {"idle_at": idle_deadline(session)},
+        "termination": None if session.termination is None else asdict(session.termination),
+        "processes": [command_view(command) for command in session.running],
+    }
+
+
+def _sandbox_view(session: Session, container: Container | None) -> dict[str, Any] | None:
+    sandbox = session.sandbox
+    if sandbox is None:
+        return None
+    return {
+        "id": sandbox.name,
+        "image": session.image,
+        "network": sandbox.network or "none",
+        "connected": sandbox.link.connected,
+        "state": None if container is None else container.state,
+        "limits": None if container is None else container.limits,
+    }
+
+
+def command_view(command: Command) -> dict[str, Any]:
+    """One command: what it is, and what it came to once it has ended."""
+    return {
+        "command_id": command.id,
+        "argv": command.argv,
+        "background": command.background,
+        "status": command_status(command),
+        "started_at": command.started_at,
+        "exit": command.result,
+    }
+
+
+def command_status(command: Command) -> str:
+    """running, exited, or lost when its end is not known."""
+    if command.result is None:
+        return "running"
+    return "lost" if command.result["exit_code"] is None else "exited"
+
+
+def idle_deadline(session: Session) -> str | None:
+    """When the session ends if nothing happens; None while it is paused, busy or over."""
+    if not session.live or session.status == "paused" or session.running:
+        return None
+    last = datetime.fromisoformat(session.last_activity_at)
+    deadline = last + timedelta(seconds=session.idle_timeout)
+    return deadline.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

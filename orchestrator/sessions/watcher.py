@@ -1,0 +1,73 @@
+"""Follows the engine's events: a sandbox that ends, or runs out of memory, is noticed at once."""
+
+import asyncio
+import logging
+
+from orchestrator.engine.base import Container, ContainerState, Engine, EngineEvent
+from orchestrator.errors import PaddockError
+from orchestrator.sessions.recorder import Recorder
+from orchestrator.sessions.service import Sessions
+
+log = logging.getLogger(__name__)
+
+
+class Watcher:
+    """Turns engine events into what they mean for sessions."""
+
+    def __init__(self, engine: Engine, recorder: Recorder, sessions: Sessions) -> None:
+        self._engine = engine
+        self._recorder = recorder
+        self._sessions = sessions
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begins to follow."""
+        self._task = asyncio.create_task(self._follow())
+
+    async def close(self) -> None:
+        """Stops following."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        async for event in self._engine.events():
+            try:
+                await self._handle(event)
+            except PaddockError as error:
+                # The next resync looks at everything again.
+                log.error("engine event %s not handled: %s", event.action, error.detail)
+
+    async def _handle(self, event: EngineEvent) -> None:
+        if event.action == "resync":
+            await self._look_at_all()
+        elif event.action == "die":
+            container = await self._engine.inspect(event.container_id)
+            await self._sessions.crashed(container or _gone(event.container_id, event.exit_code))
+        elif event.action == "oom":
+            # A command was killed; the agent, and with it the sandbox, lives on.
+            session = self._sessions.by_container(event.container_id)
+            if session is not None:
+                await self._recorder.record(
+                    session,
+                    "command.oom",
+                    actor="system",
+                    source="engine",
+                    args={"commands": [command.id for command in session.running]},
+                )
+
+    async def _look_at_all(self) -> None:
+        """Ends the sessions whose containers ended while nobody listened."""
+        # Sandboxes that start while the list is made are in none of both.
+        known = [session.sandbox for session in self._sessions.registry.live]
+        containers = {container.id: container for container in await self._engine.list()}
+        for sandbox in known:
+            if sandbox is None:
+                continue
+            container = containers.get(sandbox.container_id) or _gone(sandbox.container_id, None)
+            if container.state is ContainerState.EXITED:
+                await self._sessions.crashed(container)
+
+
+def _gone(container_id: str, exit_code: int | None) -> Container:
+    return Container(container_id, "", {}, ContainerState.EXITED, exit_code)

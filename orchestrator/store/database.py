@@ -1,0 +1,197 @@
+"""SQLite, one writer and one reader, each a connection in a thread of its own."""
+
+import asyncio
+import os
+import re
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_MIGRATIONS = Path(__file__).with_name("migrations")
+_MIGRATION_NAME = re.compile(r"(\d{4})_\w+\.sql")
+# For the moments in which another process (a backup, a shell) holds the file.
+_BUSY_TIMEOUT_MS = 5000
+
+
+class StoreError(Exception):
+    """The database can't be opened, read or written: one sentence says why."""
+
+
+class Database:
+    """A SQLite file (WAL, every commit synced) for one process.
+
+    Functions given to `read` and `write` run in a thread, get its connection, and must
+    return values, not cursors. They may not commit: each is one transaction.
+    """
+
+    def __init__(self) -> None:
+        """Not open yet: use `open`."""
+        self._writer = _Worker("paddock-db-writer")
+        self._reader = _Worker("paddock-db-reader")
+
+    @classmethod
+    async def open(cls, path: Path, migrations: Path = _MIGRATIONS) -> "Database":
+        """Opens the file, made (0600) where missing, and brings its schema up to date.
+
+        Raises: StoreError, also when a newer Paddock has written the file.
+        """
+        database = cls()
+        try:
+            await database._writer.run(lambda: database._writer.open(path, migrations))
+            await database._reader.run(lambda: database._reader.open(path, None))
+        except BaseException:
+            await database.close()
+            raise
+        return database
+
+    async def write(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """What `function` returns, once its changes are durable; nothing is kept if it raises.
+
+        A call that is cancelled may still take effect. Raises: StoreError when the file
+        can't be written; sqlite3.IntegrityError and what `function` raises, as they are.
+        """
+        return await self._writer.transaction("BEGIN IMMEDIATE", function)
+
+    async def read(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """What `function` returns from one consistent view. Raises: StoreError."""
+        return await self._reader.transaction("BEGIN", function)
+
+    async def close(self) -> None:
+        """Ends what is under way and closes the file; closing again does nothing."""
+        await self._reader.close()
+        await self._writer.close()
+
+
+class _Worker:
+    """One thread and the connection that only this thread uses."""
+
+    def __init__(self, name: str) -> None:
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._connection: sqlite3.Connection | None = None
+        self._closed = False
+
+    async def run(self, function: Callable[[], T]) -> T:
+        if self._closed:
+            raise StoreError("the database is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._executor, function)
+
+    async def transaction(self, begin: str, function: Callable[[sqlite3.Connection], T]) -> T:
+        return await self.run(lambda: _transaction(self._connected(), begin, function))
+
+    def open(self, path: Path, migrations: Path | None) -> None:
+        """Opens the writer's connection, or (without migrations) the reader's."""
+        try:
+            if migrations is not None:
+                _create_file(path)
+            self._connection = _connect(path, read_only=migrations is None)
+            if migrations is not None:
+                _migrate(self._connection, path, migrations)
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"{path}: {error}") from error
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        closing = asyncio.get_running_loop().run_in_executor(self._executor, self._disconnect)
+        # The thread ends after what has been handed to it, the disconnection included.
+        self._executor.shutdown(wait=False)
+        await closing
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise StoreError("the database is closed")
+        return self._connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _transaction(
+    connection: sqlite3.Connection, begin: str, function: Callable[[sqlite3.Connection], T]
+) -> T:
+    try:
+        connection.execute(begin)
+        result = function(connection)
+        connection.execute("COMMIT")
+    except BaseException as error:
+        # Some failures (a full disk) have ended the transaction already.
+        if connection.in_transaction:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+        if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
+            raise StoreError(f"the database can't be used: {error}") from error
+        raise
+    return result
+
+
+def _create_file(path: Path) -> None:
+    """Makes the file, and keeps it for its owner only; SQLite gives -wal and -shm its mode."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+
+
+def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, cached_statements=256)
+    try:
+        connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
+        if read_only:
+            connection.execute("PRAGMA query_only = ON")
+        else:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA foreign_keys = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _migrate(connection: sqlite3.Connection, path: Path, directory: Path) -> None:
+    """Applies the numbered files that the database has not seen, one transaction each."""
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS schema_version"
+        " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at TEXT NOT NULL)"
+    )
+    (current,) = connection.execute("SELECT max(version) FROM schema_version").fetchone()
+    files = _migration_files(directory)
+    if (current or 0) > len(files):
+        raise StoreError(
+            f"{path}: has schema {current}, this Paddock knows schemas up to {len(files)}:"
+            " run the version that wrote it"
+        )
+    for version, file in enumerate(files, 1):
+        if version > (current or 0):
+            _apply(connection, version, file)
+
+
+def _migration_files(directory: Path) -> list[Path]:
+    files = sorted(path for path in directory.iterdir() if _MIGRATION_NAME.fullmatch(path.name))
+    for version, file in enumerate(files, 1):
+        if int(file.name[:4]) != version:
+            raise StoreError(f"{file}: migration {version:04} is missing")
+    return files
+
+
+def _apply(connection: sqlite3.Connection, version: int, file: Path) -> None:
+    try:
+        connection.executescript(f"BEGIN IMMEDIATE;\n{file.read_text(encoding='utf-8')}")
+        connection.execute(
+            "INSERT INTO schema_version VALUES (?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))",
+            (version, file.stem),
+        )
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise StoreError(f"migration {file.name}: {error}") from error

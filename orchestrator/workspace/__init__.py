@@ -1,0 +1,1 @@
+"""Workspaces on the host: slots, mounts, sandbox directories, purge."""

@@ -1,0 +1,137 @@
+"""Bind mounts with flags of their own, made by system calls.
+
+A mount gets its flags while it is detached and is attached after: `mount --bind` and a
+remount would show it without them for a moment, and in another namespace for ever.
+"""
+
+import ctypes
+import errno
+import os
+import re
+
+from orchestrator.errors import PaddockError
+
+# These numbers are the same on every architecture.
+SYS_OPEN_TREE = 428
+SYS_MOVE_MOUNT = 429
+SYS_MOUNT_SETATTR = 442
+
+AT_EMPTY_PATH = 0x1000
+OPEN_TREE_CLONE = 1
+OPEN_TREE_CLOEXEC = os.O_CLOEXEC
+MOVE_MOUNT_F_EMPTY_PATH = 0x04
+MOVE_MOUNT_T_EMPTY_PATH = 0x40
+MOUNT_ATTR_NOSUID = 0x02
+MOUNT_ATTR_NODEV = 0x04
+MOUNT_ATTR_NOEXEC = 0x08
+MNT_DETACH = 0x02
+UMOUNT_NOFOLLOW = 0x08
+
+
+class MountError(PaddockError):
+    """A mount can't be made or taken away."""
+
+
+class _MountAttr(ctypes.Structure):
+    """The kernel's `struct mount_attr`."""
+
+    _fields_ = [
+        ("attr_set", ctypes.c_uint64),
+        ("attr_clr", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns_fd", ctypes.c_uint64),
+    ]
+
+
+def bind(source: str, target: str, *, noexec: bool) -> None:
+    """Shows the directory `source` at the directory `target`: nosuid, nodev, and noexec.
+
+    Neither may be a symbolic link. Raises: MountError.
+    """
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        source_fd = os.open(source, flags)
+        try:
+            target_fd = os.open(target, flags)
+            try:
+                _bind(source_fd, target_fd, noexec=noexec)
+            finally:
+                os.close(target_fd)
+        finally:
+            os.close(source_fd)
+    except OSError as error:
+        raise _explained("a workspace can't be mounted", error) from error
+
+
+def unmount(target: str) -> None:
+    """Takes away what is mounted at `target`; nothing there is fine. Raises: MountError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    while libc.umount2(os.fsencode(target), MNT_DETACH | UMOUNT_NOFOLLOW) == 0:
+        continue
+    code = ctypes.get_errno()
+    if code not in (errno.EINVAL, errno.ENOENT):  # not a mount point, not there
+        raise _explained("a workspace can't be unmounted", OSError(code, os.strerror(code)))
+
+
+def mounts_under(directory: str) -> list[str]:
+    """Mount points below `directory`, the innermost and latest first."""
+    with open("/proc/self/mountinfo", "rb") as file:
+        return mount_points(file.read(), os.path.realpath(directory))
+
+
+def mount_points(mountinfo: bytes, directory: str) -> list[str]:
+    """The mount points below `directory` in the text of a mountinfo file."""
+    prefix = os.fsencode(directory).rstrip(b"/") + b"/"
+    points = [_unescape(line.split(b" ")[4]) for line in mountinfo.splitlines()]
+    return [os.fsdecode(point) for point in reversed(points) if point.startswith(prefix)]
+
+
+def _bind(source_fd: int, target_fd: int, *, noexec: bool) -> None:
+    tree = _syscall(
+        SYS_OPEN_TREE, source_fd, b"", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH
+    )
+    try:
+        wanted = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (MOUNT_ATTR_NOEXEC if noexec else 0)
+        attributes = _MountAttr(attr_set=wanted)
+        _syscall(
+            SYS_MOUNT_SETATTR,
+            tree,
+            b"",
+            AT_EMPTY_PATH,
+            ctypes.byref(attributes),
+            ctypes.c_size_t(ctypes.sizeof(attributes)),
+        )
+        _syscall(
+            SYS_MOVE_MOUNT,
+            tree,
+            b"",
+            target_fd,
+            b"",
+            MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH,
+        )
+    finally:
+        os.close(tree)
+
+
+def _syscall(number: int, *arguments: object) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    result: int = libc.syscall(ctypes.c_long(number), *arguments)
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result
+
+
+def _unescape(text: bytes) -> bytes:
+    """mountinfo writes space, tab, newline and backslash in octal, and marks the deleted."""
+    point = re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), text)
+    return point.removesuffix(b"//deleted")
+
+
+def _explained(what: str, error: OSError) -> MountError:
+    hint = {
+        errno.EPERM: "the control plane needs CAP_SYS_ADMIN, and AppArmor must allow mounts",
+        errno.ENOSYS: "the kernel must be 5.12 or later",
+    }.get(error.errno or 0)
+    return MountError(f"{what}: {error.strerror}" + (f"; {hint}" if hint else ""))

@@ -1,0 +1,44 @@
+"""Where a workspace's files are, and what an id may be: pure functions."""
+
+import re
+from pathlib import Path
+from urllib.parse import quote
+
+from orchestrator.errors import ValidationError
+
+# With this alphabet an id is one path segment on every file system, is never `.`, `..`
+# or hidden, and fits a directory entry's 255 bytes.
+ID_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+SLOT_PATTERN = r"[0-9a-f]{16}"
+
+
+def validate_id(workspace_id: str) -> str:
+    """Returns it unchanged. Raises: ValidationError naming `id`."""
+    if not re.fullmatch(ID_PATTERN, workspace_id):
+        raise ValidationError(
+            "an id has 1 to 128 of A-Z a-z 0-9 . _ - and begins with a letter or a digit",
+            field="id",
+        )
+    return workspace_id
+
+
+def encode_id(workspace_id: str) -> str:
+    """The percent-encoded id, as it names the workspace's visible directory."""
+    return quote(validate_id(workspace_id), safe="")
+
+
+def visible_path(root: Path, workspace_id: str) -> Path:
+    """Where the operator finds a workspace: a link below `root`."""
+    return root / encode_id(workspace_id)
+
+
+def slot_path(state_dir: Path, slot: str) -> Path:
+    """The directory that keeps one workspace."""
+    if not re.fullmatch(SLOT_PATTERN, slot):
+        raise ValueError(f"not a slot name: {slot!r}")
+    return state_dir / "slots" / slot
+
+
+def data_path(state_dir: Path, slot: str) -> Path:
+    """The workspace's own files, inside its slot."""
+    return slot_path(state_dir, slot) / "data"

@@ -1,0 +1,169 @@
+"""Workspaces and their slots: who owns which, and the directories that hold them.
+
+A workspace outlives its sessions: its id belongs to its first owner until it is purged.
+The functions that take a connection run inside the caller's transaction.
+"""
+
+import os
+import secrets
+import sqlite3
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from orchestrator.errors import CapacityExhaustedError, ConflictError
+from orchestrator.workspace.paths import data_path, slot_path, validate_id, visible_path
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """One row of the table `workspaces`: `slot` is 16 hex digits, `uid` its own."""
+
+    id: str
+    owner: str
+    uid: int
+    slot: str
+    created_at: str
+
+
+def find(conn: sqlite3.Connection, workspace_id: str) -> Workspace | None:
+    """The workspace of exactly that id."""
+    found = _find_any_case(conn, workspace_id)
+    return found if found is not None and found.id == workspace_id else None
+
+
+def claim(
+    conn: sqlite3.Connection, workspace_id: str, owner: str, uid_base: int, uid_count: int
+) -> Workspace:
+    """The owner's workspace of that id, recorded now when it is new.
+
+    Raises: ValidationError for a bad id; ConflictError when the id, or one that differs
+    in case only, is taken; CapacityExhaustedError when every uid is in use.
+    """
+    validate_id(workspace_id)
+    found = _find_any_case(conn, workspace_id)
+    if found is not None:
+        if found.owner != owner:
+            raise ConflictError("the id is taken")
+        if found.id != workspace_id:
+            raise ConflictError(f"the id differs from workspace {found.id} in case only")
+        if any(purged.id == found.id for purged in ordered_purges(conn)):
+            raise ConflictError("the workspace of this id is being purged: try again")
+        return found
+    workspace = Workspace(
+        id=workspace_id,
+        owner=owner,
+        uid=_free_uid(conn, uid_base, uid_count),
+        slot=secrets.token_hex(8),
+        created_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+    )
+    conn.execute(
+        "INSERT INTO workspaces (id, owner, uid, slot, created_at) VALUES (?, ?, ?, ?, ?)",
+        (workspace.id, owner, workspace.uid, workspace.slot, workspace.created_at),
+    )
+    return workspace
+
+
+def in_use(conn: sqlite3.Connection, workspace_id: str) -> bool:
+    """Whether a live session has it."""
+    statement = "SELECT 1 FROM sessions WHERE id = ? AND status IN ('active', 'paused')"
+    return conn.execute(statement, (workspace_id,)).fetchone() is not None
+
+
+def order_purge(conn: sqlite3.Connection, workspace_id: str) -> None:
+    """From now on nobody can claim it; its files are to be removed, then it is released."""
+    conn.execute("UPDATE workspaces SET purging = 1 WHERE id = ?", (workspace_id,))
+
+
+def ordered_purges(conn: sqlite3.Connection) -> list[Workspace]:
+    """Workspaces whose purge was ordered and is not finished."""
+    rows = conn.execute("SELECT id, owner, uid, slot, created_at FROM workspaces WHERE purging = 1")
+    return [Workspace(*row) for row in rows]
+
+
+def release(conn: sqlite3.Connection, workspace_id: str) -> None:
+    """Forgets the workspace, after its files are gone: id and uid are free again."""
+    conn.execute("DELETE FROM workspaces WHERE id = ?", (workspace_id,))
+
+
+def create_slot(state_dir: Path, slot: str, uid: int) -> Path:
+    """Makes the slot's directories, the data for `uid` alone; returns the data's path.
+
+    What is there stays. Nothing is followed: the data directory is the session's to change.
+    """
+    for directory in (state_dir / "slots", slot_path(state_dir, slot)):
+        with suppress(FileExistsError):
+            directory.mkdir(mode=0o700)
+    data = data_path(state_dir, slot)
+    with suppress(FileExistsError):
+        data.mkdir(mode=0o700)
+    directory_fd = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if os.fstat(directory_fd).st_uid != uid:
+            os.fchown(directory_fd, uid, uid)
+    finally:
+        os.close(directory_fd)
+    return data
+
+
+def show(root: Path, workspace_id: str, data: Path) -> Path:
+    """Links `<root>/<id>` to the workspace's data and returns the link.
+
+    Raises: ConflictError when something that isn't such a link has that name.
+    """
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    link = visible_path(root, workspace_id)
+    target = os.path.relpath(data.resolve(), root.resolve())
+    try:
+        link.symlink_to(target)
+    except FileExistsError:
+        if not _is_slot_link(link, data):
+            raise ConflictError(
+                f"{link.name} in the workspaces directory is not Paddock's: move it away"
+            ) from None
+        if os.readlink(link) != target:
+            # No id begins with a dot, so the name can't be a workspace's.
+            draft = root / f".{secrets.token_hex(8)}"
+            draft.symlink_to(target)
+            draft.replace(link)
+    return link
+
+
+def hide(root: Path, workspace_id: str, data: Path) -> None:
+    """Removes the link that `show` made; anything else of that name stays."""
+    link = visible_path(root, workspace_id)
+    if _is_slot_link(link, data):
+        link.unlink(missing_ok=True)
+
+
+def _is_slot_link(link: Path, data: Path) -> bool:
+    """Whether it is a link into the directory of slots."""
+    try:
+        target = link.parent.resolve() / os.readlink(link)
+    except OSError:
+        return False
+    slots = data.parent.parent.resolve()
+    return Path(os.path.normpath(target)).is_relative_to(slots)
+
+
+def _find_any_case(conn: sqlite3.Connection, workspace_id: str) -> Workspace | None:
+    row = conn.execute(
+        "SELECT id, owner, uid, slot, created_at FROM workspaces WHERE id = ? COLLATE NOCASE",
+        (workspace_id,),
+    ).fetchone()
+    return None if row is None else Workspace(*row)
+
+
+def _free_uid(conn: sqlite3.Connection, base: int, count: int) -> int:
+    """The lowest uid of the range that no workspace has."""
+    row = conn.execute(
+        "SELECT min(candidate) FROM"
+        " (SELECT :base AS candidate UNION ALL SELECT uid + 1 FROM workspaces)"
+        " WHERE candidate BETWEEN :base AND :last"
+        " AND candidate NOT IN (SELECT uid FROM workspaces)",
+        {"base": base, "last": base + count - 1},
+    ).fetchone()
+    if row[0] is None:
+        raise CapacityExhaustedError("every workspace uid is in use: purge a workspace")
+    return int(row[0])

@@ -1,0 +1,8 @@
+"""`python3 -I -S /opt/paddock`: reads the boot file, connects to the control plane, serves."""
+
+import sys
+
+from sandbox_agent.server import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""Events on their way to the ledger: numbered, and kept until they are durable there."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+from sandbox_agent.protocol import Message, notification
+
+# New work is refused beyond this; the ends of what runs already always fit on top.
+_MOST_EVENTS = 1024
+
+
+class EventBuffer:
+    """The agent's outgoing audit events, in order.
+
+    `send` transmits one message and drops it while there is no connection; after a
+    reconnect `replay` sends what the control plane has not committed.
+    """
+
+    def __init__(self, boot_id: str, send: Callable[[Message], None]) -> None:
+        self._boot_id = boot_id
+        self._send = send
+        self._seq = 0
+        self._pending: deque[tuple[int, Message]] = deque()
+        self._on_empty: list[Callable[[], None]] = []
+
+    @property
+    def full(self) -> bool:
+        """Whether new work must wait until the control plane has caught up."""
+        return len(self._pending) >= _MOST_EVENTS
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def emit(self, operation: str, **fields: object) -> int:
+        """Records that `operation` happened; returns the event's number."""
+        self._seq += 1
+        event: Message = {
+            "boot_id": self._boot_id,
+            "seq": self._seq,
+            "operation": operation,
+            "time": time.time(),
+            **fields,
+        }
+        message = notification("event", event)
+        self._pending.append((self._seq, message))
+        self._send(message)
+        return self._seq
+
+    def acknowledge(self, seq: int) -> None:
+        """Forgets events up to and including `seq`: they are durable."""
+        while self._pending and self._pending[0][0] <= seq:
+            self._pending.popleft()
+        if not self._pending:
+            waiting, self._on_empty = self._on_empty, []
+            for callback in waiting:
+                callback()
+
+    def replay(self, committed: int) -> None:
+        """Sends again what came after `committed`."""
+        self.acknowledge(committed)
+        for _, message in self._pending:
+            self._send(message)
+
+    def when_empty(self, callback: Callable[[], None]) -> None:
+        """Calls back once everything is durable: at once where it is already."""
+        if self._pending:
+            self._on_empty.append(callback)
+        else:
+            callback()

@@ -1,0 +1,60 @@
+"""`which` and `neofetch`, answered by the agent: as programs they are scripts for a shell.
+
+Only where commands are listed; elsewhere the programs of the image run, if it has them.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from sandbox_agent.options import SAFE, parse_options
+
+
+class Facts(NamedTuple):
+    """What the answers are made of. `cpus` in cores; `paths` from a command's name to its file."""
+
+    level: str
+    os: str
+    kernel: str
+    cpus: float
+    memory_bytes: int
+    paths: Mapping[str, str]
+
+
+class BuiltinResult(NamedTuple):
+    """What a command would have left: its exit code and output."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+
+
+def builtin(
+    argv: Sequence[str], commands: Collection[str] | None, facts: Facts
+) -> BuiltinResult | None:
+    """The agent's own answer to an allowed `argv`, or None when a program must run."""
+    if commands is None or argv[0] not in commands:
+        return None
+    if argv[0] == "which":
+        return _which(parse_options(argv[1:], SAFE["which"]).operands, commands, facts.paths)
+    if argv[0] == "neofetch":
+        return BuiltinResult(0, _summary(facts).encode(errors="replace"), b"")
+    return None
+
+
+def _which(
+    names: Sequence[str], commands: Collection[str], paths: Mapping[str, str]
+) -> BuiltinResult:
+    found = [paths[name] for name in names if name in commands and name in paths]
+    complete = bool(names) and len(found) == len(names)
+    return BuiltinResult(0 if complete else 1, "".join(f"{path}\n" for path in found).encode(), b"")
+
+
+def _summary(facts: Facts) -> str:
+    return (
+        "paddock sandbox\n"
+        f"level:  {facts.level}\n"
+        f"os:     {facts.os}\n"
+        f"kernel: {facts.kernel}\n"
+        f"cpus:   {facts.cpus:g}\n"
+        f"memory: {facts.memory_bytes // (1024 * 1024)} MiB\n"
+    )

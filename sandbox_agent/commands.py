@@ -1,0 +1,338 @@
+"""Decides, from its words alone, whether a command may run: allowlist, options, paths.
+
+Nothing here looks at a file, so a symbolic link is not seen through: the mounts and the kernel's
+rules are the boundary, these rules say early and clearly what would not work or not be allowed.
+"""
+
+import posixpath
+import re
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from sandbox_agent import curl
+from sandbox_agent.options import (
+    COPY,
+    FORMAT,
+    MOVE,
+    NONE,
+    READ,
+    SAFE,
+    SEARCH,
+    URL,
+    VALUES,
+    WRITE,
+    Parsed,
+    Table,
+    parse_find,
+    parse_options,
+)
+
+WORKSPACE = "/workspace"
+
+
+class Decision(NamedTuple):
+    """Whether something may be done; `rule` is a stable id, `message` one sentence."""
+
+    allow: bool
+    rule: str
+    message: str
+
+
+class CommandError(ValueError):
+    """The command is malformed: nothing was decided about it."""
+
+
+class DeniedError(Exception):
+    """The command was refused while it was read; `rule` names the rule."""
+
+    def __init__(self, rule: str, message: str) -> None:
+        super().__init__(message)
+        self.rule = rule
+        self.message = message
+
+
+# These act on a symbolic link itself, not on what it leads to.
+_LEAVES_LINKS = frozenset({"find", "mv", "rm", "stat"})
+_ALLOWED = Decision(True, "allowed", "allowed")
+_OPERATOR = re.compile(r"[;&|><`$()\x00\n\r]")
+_TOKEN = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']+)+""")
+_SPACE = re.compile(r"\s*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def parse_command(text: str) -> list[str]:
+    """Splits a command string into its words. No shell reads it, so nothing is expanded.
+
+    A word may have quoted parts with spaces; only one leading and one trailing quote are
+    removed from it.
+
+    Raises:
+        DeniedError: It has an operator of a shell or a line break, quoted or not.
+        CommandError: It is empty, a quote is not closed, or it is not valid Unicode.
+    """
+    operator = _OPERATOR.search(text)
+    if operator is not None:
+        raise DeniedError(
+            "shell-operators",
+            f"shell operators are not allowed: {_shown(operator[0])}; no shell runs a command, "
+            "pass words with such characters in argv",
+        )
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise CommandError("command is not valid Unicode") from None
+    words: list[str] = []
+    position = _skip_space(text, 0)
+    while position < len(text):
+        token = _TOKEN.match(text, position)
+        if token is None or text[token.end() : token.end() + 1] in {'"', "'"}:
+            raise CommandError("command has a quote that is not closed")
+        words.append(_unquoted(token[0]))
+        position = _skip_space(text, token.end())
+    if not words or not words[0]:
+        raise CommandError("command is empty")
+    return words
+
+
+def _skip_space(text: str, position: int) -> int:
+    space = _SPACE.match(text, position)
+    return space.end() if space else position
+
+
+def _unquoted(token: str) -> str:
+    start = 1 if token[0] in "\"'" else 0
+    end = len(token) - 1 if token[-1] in "\"'" else len(token)
+    return token[start:end]
+
+
+def decide(
+    argv: Sequence[str],
+    commands: Collection[str] | None,
+    workspace: str = WORKSPACE,
+    cwd: str = WORKSPACE,
+    *,
+    level: str | None = None,
+) -> Decision:
+    """Decides whether `argv` may run in `cwd` (absolute, inside the workspace).
+
+    With `commands`, only these names run, only with options known to be safe, and only on paths
+    in the workspace; a command that has no option table is taken as it is. With None, any
+    command runs, but those known to write may only write in the workspace.
+
+    Raises:
+        CommandError: It is empty, or cp or mv lacks its source or destination.
+    """
+    if not argv or not argv[0]:
+        raise CommandError("command is empty")
+    if commands is None:
+        return _decide_any(argv, workspace, cwd)
+    return _decide_listed(argv, commands, workspace, cwd, level)
+
+
+def _decide_listed(
+    argv: Sequence[str],
+    commands: Collection[str],
+    workspace: str,
+    cwd: str,
+    level: str | None,
+) -> Decision:
+    name = argv[0]
+    if name not in commands:
+        where = f"permission level {level}" if level else "this permission level"
+        return _deny(
+            "command-allowlist",
+            f"command not allowed for {where}: {_shown(name)}; "
+            f"allowed are, by bare name: {' '.join(sorted(commands))}",
+        )
+    table = SAFE.get(name)
+    if table is None:
+        return _ALLOWED
+    parsed = parse_find(argv[1:]) if name == "find" else parse_options(argv[1:], table)
+    if parsed.refused is not None:
+        return _deny(
+            "option-not-allowed",
+            f"option not allowed for {name}: {_shown(parsed.refused)}; at this level an option "
+            "must be spelled out and be known to run, read and write nothing else",
+        )
+    refusal = _refused_operand(name, table, parsed)
+    if refusal is not None:
+        return refusal
+    reads, writes = _paths(name, table, parsed)
+    outside = _first_outside([*reads, *writes], workspace, cwd)
+    if outside is None:
+        return _ALLOWED
+    return _deny(
+        "path-outside-workspace",
+        "path escapes workspace under current permission level: "
+        f"{_shown(outside)}; use a path under {workspace}",
+    )
+
+
+def _decide_any(argv: Sequence[str], workspace: str, cwd: str) -> Decision:
+    name = posixpath.basename(argv[0]) if _is_system_path(argv[0]) else argv[0]
+    table = VALUES.get(name)
+    if table is None:
+        return _ALLOWED
+    parsed = parse_options(argv[1:], table, lenient=True)
+    _, writes = _paths(name, table, parsed)
+    outside = _first_outside(writes, workspace, cwd)
+    if outside is None:
+        return _ALLOWED
+    text = (
+        "cp destination must stay inside workspace"
+        if name == "cp"
+        else "write path escapes workspace"
+    )
+    return _deny(
+        "write-outside-workspace", f"{text}: {_shown(outside)}; use a path under {workspace}"
+    )
+
+
+def _is_system_path(name: str) -> bool:
+    return posixpath.dirname(name) in {"/bin", "/usr/bin"}
+
+
+def _refused_operand(name: str, table: Table, parsed: Parsed) -> Decision | None:
+    operands = parsed.operands
+    if table.operands == URL:
+        refused = curl.refusal(parsed)
+    elif table.operands == NONE and operands:
+        text = f"{name} takes no operand at this level; run a command by its own name"
+        refused = "operand-not-allowed", text, operands[0]
+    elif table.operands == FORMAT and (other := [x for x in operands if not x.startswith("+")]):
+        text = f"{name} only shows the time, its operand must begin with +"
+        refused = "operand-not-allowed", text, other[0]
+    else:
+        refused = None
+    if refused is None:
+        return None
+    rule, text, culprit = refused
+    return _deny(rule, f"{text}: {_shown(culprit)}")
+
+
+def _paths(name: str, table: Table, parsed: Parsed) -> tuple[list[str], list[str]]:
+    """The paths that are read and those that are written. Raises: CommandError."""
+    operands = parsed.operands
+    if table.operands == READ:
+        return operands, []
+    if table.operands == SEARCH:
+        return (operands if parsed.values("e", "regexp") else operands[1:]), []
+    if table.operands == WRITE:
+        return [], operands
+    if table.operands in {COPY, MOVE}:
+        sources, destinations = _sources_and_destinations(name, parsed)
+        if table.operands == COPY:
+            return sources, destinations
+        return [], [*sources, *destinations]
+    if table.operands == URL:
+        return [], curl.written(parsed)
+    return [], []
+
+
+def _sources_and_destinations(name: str, parsed: Parsed) -> tuple[list[str], list[str]]:
+    operands = parsed.operands
+    target = parsed.values("t", "target-directory")
+    if target:
+        return operands, target
+    if any(option in {"help", "version"} for option, _ in parsed.options):
+        return operands, []
+    if len(operands) < 2:
+        raise CommandError(f"{name} requires source and destination")
+    return operands[:-1], operands[-1:]
+
+
+def _first_outside(paths: list[str], workspace: str, cwd: str) -> str | None:
+    return next((path for path in paths if not _inside(resolve(path, cwd), workspace)), None)
+
+
+def resolve(path: str, cwd: str) -> str:
+    """The absolute form of `path` seen from `cwd`, by its text alone: no link is followed."""
+    absolute = posixpath.normpath(posixpath.join(cwd, path))
+    # POSIX leaves the meaning of exactly two leading slashes open; on Linux they are one.
+    return absolute[1:] if absolute.startswith("//") else absolute
+
+
+def paths_to_resolve(
+    argv: Sequence[str],
+    commands: Collection[str] | None,
+    workspace: str = WORKSPACE,
+    cwd: str = WORKSPACE,
+) -> list[tuple[str, bool]]:
+    """The paths of an allowed command that must also lie in the workspace once links are followed.
+
+    Each is relative to the workspace, exactly as it will be resolved, with whether the
+    command follows a link in its last component. Where any command is allowed, only
+    paths that are written count. Raises: CommandError.
+    """
+    name = argv[0]
+    if commands is None:
+        name = posixpath.basename(name) if _is_system_path(name) else name
+        table, lenient = VALUES.get(name), True
+    else:
+        table, lenient = SAFE.get(name), False
+    if table is None:
+        return []
+    if name == "find":
+        parsed = parse_find(argv[1:])
+    else:
+        parsed = parse_options(argv[1:], table, lenient=lenient)
+    reads, writes = _paths(name, table, parsed)
+    checked = writes if commands is None else [*reads, *writes]
+    follows = name not in _LEAVES_LINKS
+    return [(_beneath(path, workspace, cwd), follows) for path in checked]
+
+
+def _beneath(path: str, workspace: str, cwd: str) -> str:
+    """`path` relative to the workspace, with its `..` and slashes left for the kernel to see."""
+    absolute = "/" + posixpath.join(cwd, path).lstrip("/")
+    if not _inside(absolute, workspace):
+        absolute = resolve(path, cwd)
+    return absolute.removeprefix(workspace).lstrip("/") or "."
+
+
+def _inside(path: str, workspace: str) -> bool:
+    return path == workspace or path.startswith(workspace + "/")
+
+
+def normalize_cwd(cwd: str, workspace: str = WORKSPACE) -> str:
+    """The absolute form of a working directory, given absolute or relative to the workspace.
+
+    Raises:
+        CommandError: It has a NUL or leaves the workspace.
+    """
+    if "\0" in cwd:
+        raise CommandError("cwd has a NUL character")
+    path = resolve(cwd, workspace)
+    if not _inside(path, workspace):
+        raise CommandError(f"cwd must stay under {workspace}: {_shown(cwd)}")
+    return path
+
+
+def allowed_variable(name: str, patterns: Collection[str] | None) -> bool:
+    """Whether a caller may set the environment variable `name`.
+
+    `patterns` are names, or prefixes that end in `*`; None permits any well-formed name.
+    """
+    if _VARIABLE.fullmatch(name) is None:
+        return False
+    if patterns is None or name in patterns:
+        return True
+    return any(name.startswith(item[:-1]) for item in patterns if item.endswith("*"))
+
+
+def prepare(argv: Sequence[str], commands: Collection[str] | None) -> list[str]:
+    """The argv to execute: where commands are listed, curl reads no configuration file."""
+    if commands is not None and argv[0] == "curl":
+        return ["curl", "-q", *argv[1:]]
+    return list(argv)
+
+
+def _deny(rule: str, message: str) -> Decision:
+    return Decision(False, rule, message)
+
+
+def _shown(text: str) -> str:
+    """`text` made fit for a message: short and printable."""
+    short = text if len(text) <= 80 else f"{text[:77]}..."
+    return short if short.isprintable() else repr(short)[1:-1]

@@ -1,0 +1,75 @@
+"""System calls that the standard library does not have. x86_64 and aarch64 share the numbers."""
+
+import ctypes
+import os
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+_PRCTL_SET_CHILD_SUBREAPER = 36
+_OPENAT2 = 437
+_LANDLOCK_CREATE_RULESET = 444
+_LANDLOCK_RESTRICT_SELF = 446
+
+# The path may not leave the directory it starts from, nor pass through /proc's magic links.
+RESOLVE_BENEATH = 0x08
+RESOLVE_NO_MAGICLINKS = 0x02
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (
+        ("flags", ctypes.c_uint64),
+        ("mode", ctypes.c_uint64),
+        ("resolve", ctypes.c_uint64),
+    )
+
+
+class _RulesetAttr(ctypes.Structure):
+    _fields_ = (
+        ("handled_access_fs", ctypes.c_uint64),
+        ("handled_access_net", ctypes.c_uint64),
+        ("scoped", ctypes.c_uint64),
+    )
+
+
+def _checked(value: int, path: str | None = None) -> int:
+    if value < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), path)
+    return value
+
+
+def become_subreaper() -> None:
+    """Orphans below this process become its children. Raises: OSError."""
+    _checked(_LIBC.prctl(_PRCTL_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+
+
+def open_beneath(directory: int, path: str, flags: int, mode: int = 0) -> int:
+    """Opens `path` relative to `directory`; symbolic links are followed only inside it.
+
+    The kernel resolves the whole path in one call, so there is no race to win.
+    Raises: OSError, with EXDEV where the path would leave the directory.
+    """
+    how = _OpenHow(flags | os.O_CLOEXEC, mode, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
+    raw = os.fsencode(path)
+    while True:
+        fd = _LIBC.syscall(_OPENAT2, directory, raw, ctypes.byref(how), ctypes.sizeof(how))
+        # EAGAIN: something was renamed while the kernel checked a `..`; nothing was decided.
+        if fd >= 0 or ctypes.get_errno() != 11:
+            return _checked(int(fd), path)
+
+
+def landlock_abi() -> int:
+    """The kernel's Landlock version; 0 when it has none."""
+    return max(0, int(_LIBC.syscall(_LANDLOCK_CREATE_RULESET, None, 0, 1)))
+
+
+def landlock_ruleset(scoped: int) -> int:
+    """A ruleset with the given scopes, as a file descriptor. Raises: OSError."""
+    attr = _RulesetAttr(0, 0, scoped)
+    fd = _LIBC.syscall(_LANDLOCK_CREATE_RULESET, ctypes.byref(attr), ctypes.sizeof(attr), 0)
+    return _checked(int(fd))
+
+
+def landlock_restrict(ruleset: int) -> None:
+    """Puts this process into a new domain of that ruleset. Raises: OSError."""
+    _checked(int(_LIBC.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0)))

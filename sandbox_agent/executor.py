@@ -1,0 +1,316 @@
+"""The commands of one sandbox: which run, which have ended, and what they printed."""
+
+import base64
+import functools
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from sandbox_agent import builtin, commands, guard
+from sandbox_agent.audit import EventBuffer
+from sandbox_agent.errors import AgentError
+from sandbox_agent.loop import Loop, Timer
+from sandbox_agent.output import STDERR, STDOUT, Output
+from sandbox_agent.process import Command, Request
+from sandbox_agent.protocol import CHUNK_BYTES, WORKSPACE_DIR, Boot, Message
+
+Reply = Callable[[Message | AgentError], None]
+
+# The output of ended commands that stays readable, for clients that lost their connection.
+_KEPT_COMMANDS = 8
+_KEPT_BYTES = 8 * 1024 * 1024
+# A foreground command's output stays, whatever else ends, until its caller has read it.
+_UNREAD_SECONDS = 30.0
+# Ids of commands that were ever started here; a second command under the same id is refused.
+_REMEMBERED_IDS = 65536
+
+
+class _Waiting(NamedTuple):
+    """A caller who waits for output beyond `after`."""
+
+    after: int
+    limit: int
+    reply: Reply
+    timer: Timer
+
+
+class Executor:
+    """Starts, feeds, signals and ends commands."""
+
+    def __init__(self, loop: Loop, boot: Boot, events: EventBuffer, ruleset: int | None) -> None:
+        self._loop = loop
+        self._boot = boot
+        self._allowed = None if boot.commands is None else frozenset(boot.commands)
+        self._events = events
+        self._ruleset = ruleset
+        self._facts = _facts(boot)
+        self._running: dict[str, Command] = {}
+        self._ended: OrderedDict[str, Output] = OrderedDict()
+        self._unread: set[str] = set()
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._waiting: dict[str, list[_Waiting]] = {}
+        self._on_idle: Callable[[], None] | None = None
+
+    @property
+    def running(self) -> list[str]:
+        """Ids of the commands that run."""
+        return list(self._running)
+
+    @property
+    def ended(self) -> list[str]:
+        """Ids of ended commands whose output is still here."""
+        return list(self._ended)
+
+    def execute(self, params: Message, reply: Reply) -> None:
+        """Starts a command; answers when it has started. Raises: AgentError."""
+        command_id = str(params["command_id"])
+        argv = [str(argument) for argument in params["argv"]]
+        self._admit(command_id)
+        cwd = self._decide(argv, str(params["cwd"]))
+        env = self._environment(params["env"])
+        self._remember(command_id)
+        answer = builtin.builtin(argv, self._allowed, self._facts)
+        if answer is not None:
+            self._end_builtin(command_id, answer)
+        else:
+            self._start(params, command_id, argv, cwd, env)
+        reply({})
+
+    def _admit(self, command_id: str) -> None:
+        if self._on_idle is not None:
+            raise AgentError("conflict", "the sandbox is shutting down")
+        if self._events.full:
+            raise AgentError("audit_unavailable", "audit events wait for the control plane")
+        if command_id in self._seen:
+            raise AgentError("conflict", f"command {command_id} was started before")
+        if len(self._running) >= self._boot.max_running:
+            raise AgentError("busy", f"{self._boot.max_running} commands run already")
+
+    def _decide(self, argv: list[str], cwd: str) -> str:
+        """The string rules once more, on this side; returns the workspace-relative directory."""
+        directory = commands.normalize_cwd(cwd)
+        decision = commands.decide(argv, self._allowed, cwd=directory, level=self._boot.level)
+        if not decision.allow:
+            raise AgentError("permission_denied", decision.message, decision.rule)
+        return _relative(directory)
+
+    def _environment(self, requested: dict[str, str]) -> dict[str, str]:
+        for name in requested:
+            if not commands.allowed_variable(name, self._boot.environment):
+                message = f"environment variable not allowed at level {self._boot.level}: {name}"
+                raise AgentError("permission_denied", message, "environment-allowlist")
+        base = {
+            "PATH": guard.PATH,
+            "HOME": self._boot.home,
+            "USER": "sandbox",
+            "LOGNAME": "sandbox",
+            "LANG": "C.UTF-8",
+        }
+        return {**base, **requested}
+
+    def _remember(self, command_id: str) -> None:
+        self._seen[command_id] = None
+        if len(self._seen) > _REMEMBERED_IDS:
+            self._seen.popitem(last=False)
+
+    def _start(
+        self, params: Message, command_id: str, argv: list[str], cwd: str, env: dict[str, str]
+    ) -> None:
+        inside = commands.paths_to_resolve(argv, self._allowed, cwd=f"{WORKSPACE_DIR}/{cwd}")
+        plan = guard.Plan(
+            argv=commands.prepare(argv, self._allowed),
+            env=env,
+            cwd=cwd,
+            inside=inside,
+            uid=self._boot.uid,
+            processes=self._boot.processes,
+            workspace=WORKSPACE_DIR,
+            ruleset=self._ruleset,
+        )
+        stdin = params["stdin"]
+        request = Request(
+            command_id=command_id,
+            plan=plan,
+            stdin=None if stdin is None else base64.b64decode(stdin),
+            stdin_open=bool(params["stdin_open"]),
+            timeout_ms=params["timeout_ms"],
+            background=bool(params["background"]),
+        )
+        try:
+            self._running[command_id] = Command(
+                self._loop, request, self._boot.output_bytes, self._progress, self._end
+            )
+        except OSError as error:
+            raise AgentError("busy", f"no room for another process: {error.strerror}") from None
+
+    def _end(self, command: Command) -> None:
+        del self._running[command.id]
+        result = command.result()
+        denied = command.denied
+        if denied is not None:
+            message = "path escapes workspace under current permission level"
+            error = f"{message}: {denied} is a symbolic link that leads out of it"
+            self._emit_exit(command.id, result, "path-outside-workspace", error)
+        else:
+            self._emit_exit(command.id, result, None, None)
+        self._keep(command.id, command.output, unread=not command.background)
+        self._progress(command)
+        if not self._running and self._on_idle is not None:
+            self._on_idle()
+
+    def _end_builtin(self, command_id: str, answer: builtin.BuiltinResult) -> None:
+        output = Output(self._boot.output_bytes, keep_tail=False)
+        output.add(STDOUT, answer.stdout)
+        output.add(STDERR, answer.stderr)
+        result = {
+            "exit_code": answer.exit_code,
+            "signal": None,
+            "timed_out": False,
+            "reason": None,
+            "truncated": output.truncated,
+            "output_bytes": output.total,
+            "leftover_killed": 0,
+            "duration_us": 0,
+            "cpu_us": 0,
+            "max_rss_bytes": 0,
+        }
+        self._emit_exit(command_id, result, None, None)
+        self._keep(command_id, output, unread=True)
+
+    def _emit_exit(
+        self, command_id: str, result: dict[str, Any], rule: str | None, error: str | None
+    ) -> None:
+        self._events.emit(
+            "command.exit",
+            decision="deny" if rule else None,
+            rule=rule,
+            command_id=command_id,
+            args={"command_id": command_id},
+            result=result,
+            error=error,
+            duration_ms=result["duration_us"] // 1000,
+        )
+
+    def _keep(self, command_id: str, output: Output, unread: bool) -> None:
+        self._ended[command_id] = output
+        if unread and output.kept:
+            self._unread.add(command_id)
+            self._loop.after(_UNREAD_SECONDS, lambda: self._on_read(command_id))
+        self._evict()
+
+    def _on_read(self, command_id: str) -> None:
+        if command_id in self._unread:
+            self._unread.discard(command_id)
+            self._evict()
+
+    def _evict(self) -> None:
+        """Drops the oldest outputs, but none that its caller still has to read."""
+        read = [command_id for command_id in self._ended if command_id not in self._unread]
+        kept = sum(self._ended[command_id].kept for command_id in read)
+        while len(read) > _KEPT_COMMANDS or kept > _KEPT_BYTES:
+            kept -= self._ended.pop(read.pop(0)).kept
+
+    # Output
+
+    def output(self, params: Message, reply: Reply) -> None:
+        """Answers with what was printed from `after` on; waits for some when there is none yet."""
+        command_id, after = str(params["command_id"]), int(params["after"])
+        limit = min(int(params["limit"]), CHUNK_BYTES)
+        output = self._output_of(command_id)
+        if output.total > after or command_id not in self._running or not params["wait_ms"]:
+            reply(self._page(command_id, after, limit))
+            return
+        expire = functools.partial(self._answer_waiting, command_id)
+        timer = self._loop.after(int(params["wait_ms"]) / 1000, expire)
+        self._waiting.setdefault(command_id, []).append(_Waiting(after, limit, reply, timer))
+
+    def _output_of(self, command_id: str) -> Output:
+        if command_id in self._running:
+            return self._running[command_id].output
+        if command_id in self._ended:
+            return self._ended[command_id]
+        raise AgentError("not_found", f"the output of command {command_id} is no longer kept")
+
+    def _page(self, command_id: str, after: int, limit: int) -> Message:
+        output = self._output_of(command_id)
+        chunks, position = output.read(after, limit)
+        encoded = [
+            [chunk.stream, chunk.offset, base64.b64encode(chunk.data).decode()] for chunk in chunks
+        ]
+        ended = command_id not in self._running
+        if ended and position >= output.total:
+            self._on_read(command_id)
+        return {"chunks": encoded, "next": position, "ended": ended}
+
+    def _progress(self, command: Command) -> None:
+        if command.id in self._waiting:
+            self._answer_waiting(command.id)
+
+    def _answer_waiting(self, command_id: str) -> None:
+        for waiting in self._waiting.pop(command_id, []):
+            waiting.timer.cancel()
+            try:
+                waiting.reply(self._page(command_id, waiting.after, waiting.limit))
+            except AgentError as error:
+                waiting.reply(error)
+
+    def forget_waiting(self) -> None:
+        """The connection was lost: nobody waits for output any more."""
+        for waiting in self._waiting.values():
+            for caller in waiting:
+                caller.timer.cancel()
+        self._waiting.clear()
+        self._unread.clear()
+        self._evict()
+
+    # Input and ending
+
+    def _running_command(self, params: Message) -> Command:
+        command = self._running.get(str(params["command_id"]))
+        if command is None:
+            raise AgentError("not_found", f"command {params['command_id']} does not run")
+        return command
+
+    def stdin(self, params: Message, reply: Reply) -> None:
+        """Feeds a command's standard input. Raises: AgentError conflict where it is closed."""
+        command = self._running_command(params)
+        if not command.write_stdin(base64.b64decode(params["data"]), bool(params["close"])):
+            raise AgentError("conflict", "the command's standard input is closed or full")
+        reply({})
+
+    def signal(self, params: Message, reply: Reply) -> None:
+        """Signals a command's process group."""
+        self._running_command(params).send_signal(int(params["signal"]))
+        reply({})
+
+    def cancel(self, params: Message, reply: Reply) -> None:
+        """Ends a command with its whole tree; one that has ended already is no error."""
+        command = self._running.get(str(params["command_id"]))
+        if command is not None:
+            command.cancel(str(params["reason"]))
+        reply({})
+
+    def shut_down(self, reason: str, on_idle: Callable[[], None]) -> None:
+        """Takes no new work, ends what runs, and calls back when nothing does."""
+        self._on_idle = on_idle
+        for command in list(self._running.values()):
+            command.cancel(reason)
+        if not self._running:
+            on_idle()
+
+
+def _relative(path: str) -> str:
+    """A normalised path under the workspace, relative to it."""
+    return path.removeprefix(WORKSPACE_DIR).strip("/") or "."
+
+
+def _facts(boot: Boot) -> builtin.Facts:
+    paths: dict[str, str] = {}
+    for name in boot.commands or ():
+        for directory in guard.PATH.split(":"):
+            if name not in paths and os.access(f"{directory}/{name}", os.X_OK):
+                paths[name] = f"{directory}/{name}"
+    system = os.uname()
+    kernel = f"{system.sysname} {system.release}"
+    return builtin.Facts(boot.level, "Linux", kernel, boot.cpus, boot.memory_bytes, paths)

@@ -1,0 +1,134 @@
+"""The agent's side of a file worker: a process of its own that has become the session's user."""
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from sandbox_agent import file_worker
+from sandbox_agent.confine import privileges
+from sandbox_agent.file_worker import HEADER
+from sandbox_agent.loop import READ, WRITE, Loop, Timer
+from sandbox_agent.protocol import CHUNK_BYTES
+
+# A helper that has not answered by then is killed, and the request fails.
+ANSWER_SECONDS = 30.0
+_Answer = Callable[[Any, bytes], None]
+
+
+class FileHelper:
+    """The agent's side of one file worker; one request at a time.
+
+    Raises: OSError from the constructor where no process can be made.
+    """
+
+    def __init__(
+        self, loop: Loop, uid: int, workspace: str, on_end: "Callable[[FileHelper], None]"
+    ) -> None:
+        self._loop = loop
+        self._uid = uid
+        ours, theirs = socket.socketpair()
+        try:
+            self._pid = os.fork()
+        except OSError:
+            ours.close()
+            theirs.close()
+            raise
+        if self._pid == 0:
+            file_worker.run(theirs, uid, workspace)
+        theirs.close()
+        ours.setblocking(False)
+        self._socket: socket.socket | None = ours
+        self._received = bytearray()
+        self._unsent = bytearray()
+        self._answer: _Answer | None = None
+        self._timer: Timer | None = None
+        self._on_end = on_end
+        loop.on_exit(self._pid, self._ended)
+        loop.watch(ours.fileno(), READ, self._on_ready)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way."""
+        return self._answer is not None
+
+    def ask(self, request: Any, answer: _Answer) -> None:
+        """Sends a JSON request; `answer` gets (JSON value, b"") or (None, bytes)."""
+        self._send(b"J", json.dumps(request).encode(), answer)
+
+    def push(self, data: bytes, answer: _Answer) -> None:
+        """Sends bytes for the file being written."""
+        self._send(b"D", data, answer)
+
+    def _send(self, kind: bytes, payload: bytes, answer: _Answer) -> None:
+        self._answer = answer
+        self._timer = self._loop.after(ANSWER_SECONDS, self._kill)
+        self._unsent += HEADER.pack(kind, len(payload)) + payload
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._socket is None:
+            return
+        try:
+            while self._unsent:
+                del self._unsent[: self._socket.send(self._unsent)]
+        except BlockingIOError:
+            self._loop.watch(self._socket.fileno(), READ | WRITE, self._on_ready)
+            return
+        except OSError:
+            self._ended()
+            return
+        self._loop.watch(self._socket.fileno(), READ, self._on_ready)
+
+    def _on_ready(self, events: int) -> None:
+        if events & WRITE:
+            self._flush()
+        if not events & READ or self._socket is None:
+            return
+        try:
+            data = self._socket.recv(CHUNK_BYTES + HEADER.size)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._ended()
+            return
+        self._received += data
+        if len(self._received) >= HEADER.size:
+            kind, length = HEADER.unpack_from(self._received)
+            if len(self._received) >= HEADER.size + length:
+                payload = bytes(self._received[HEADER.size : HEADER.size + length])
+                self._received.clear()
+                self._deliver(kind, payload)
+
+    def _deliver(self, kind: bytes, payload: bytes) -> None:
+        answer, self._answer = self._answer, None
+        if self._timer is not None:
+            self._timer.cancel()
+        if answer is not None:
+            answer(json.loads(payload), b"") if kind == b"J" else answer(None, payload)
+
+    def _ended(self) -> None:
+        """The process is gone, or as good as: a request under way fails."""
+        if self._socket is None:
+            return
+        self._loop.unwatch(self._socket.fileno())
+        self._socket.close()
+        self._socket = None
+        if self._answer is not None:
+            message = "the file operation did not finish"
+            self._deliver(
+                b"J", json.dumps({"error": {"code": "conflict", "message": message}}).encode()
+            )
+        self._on_end(self)
+
+    def close(self) -> None:
+        """Lets the process end; it takes back what was not committed."""
+        self._ended()
+
+    def _kill(self) -> None:
+        privileges.signal_as(self._uid, self._pid, signal.SIGKILL)
+        self._ended()

@@ -1,0 +1,140 @@
+"""The process that carries out file operations, having become the session's user.
+
+Agent and worker talk over a stream socket in frames: one byte of kind, four of length.
+    J  JSON: a request, an answer, or {"error": {code, message, rule}}
+    D  bytes of a file
+"""
+
+import json
+import os
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from sandbox_agent import files
+from sandbox_agent.confine import privileges
+from sandbox_agent.errors import AgentError
+
+HEADER = struct.Struct(">cI")
+
+_File = files.Reader | files.Writer | files.Appender
+_OPEN: dict[str, Callable[[int, str], _File]] = {
+    "read": files.Reader,
+    "write": files.Writer,
+    "append": files.Appender,
+}
+
+
+def run(agent: socket.socket, uid: int, workspace: str) -> None:
+    """The worker's whole life; never returns."""
+    try:
+        os.closerange(3, agent.fileno())
+        os.closerange(agent.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+        privileges.default_signals()
+        privileges.prefer_for_oom_kill()
+        privileges.drop_to(uid)
+        root = os.open(workspace, os.O_PATH | os.O_DIRECTORY)
+        worker = _Worker(agent, root)
+        try:
+            worker.serve()
+        finally:
+            worker.abort()
+    except ConnectionError:
+        pass  # the agent does not want the answer any more
+    except BaseException as error:  # noqa: BLE001 - a forked child must never fall back into the agent's loop
+        print(f"file worker failed: {error!r}", file=sys.stderr, flush=True)
+    finally:
+        os._exit(0)
+
+
+class _Worker:
+    """Answers requests until the agent closes the socket."""
+
+    def __init__(self, agent: socket.socket, root: int) -> None:
+        self._agent = agent
+        self._root = root
+        self._open: _File | None = None
+
+    def serve(self) -> None:
+        while True:
+            header = self._receive(HEADER.size)
+            if not header:
+                break
+            kind, length = HEADER.unpack(header)
+            payload = self._receive(length)
+            path = ""
+            try:
+                if kind == b"D":
+                    self._pushing().push(payload)
+                    self._answer(b"J", b"{}")
+                    continue
+                request = json.loads(payload)
+                path = request.get("path", request.get("source", ""))
+                self._handle(request)
+            except OSError as error:
+                self._fail(files.refusal(error, path))
+            except AgentError as error:
+                self._fail(error)
+
+    def abort(self) -> None:
+        """Takes back what was written but not committed."""
+        if isinstance(self._open, files.Writer | files.Appender):
+            self._open.abort()
+
+    def _receive(self, count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            part = self._agent.recv(count - len(data))
+            if not part:
+                return b""
+            data += part
+        return bytes(data)
+
+    def _answer(self, kind: bytes, payload: bytes) -> None:
+        self._agent.sendall(HEADER.pack(kind, len(payload)) + payload)
+
+    def _fail(self, error: AgentError) -> None:
+        body = {"code": error.code, "message": error.message, "rule": error.rule}
+        self._answer(b"J", json.dumps({"error": body}).encode())
+
+    def _pushing(self) -> "files.Writer | files.Appender":
+        if not isinstance(self._open, files.Writer | files.Appender):
+            raise AgentError("conflict", "no file is open for writing")
+        return self._open
+
+    def _handle(self, request: dict[str, Any]) -> None:
+        method = request["method"]
+        if method == "pull":
+            if not isinstance(self._open, files.Reader):
+                raise AgentError("conflict", "no file is open for reading")
+            self._answer(b"D", self._open.pull(request["limit"]))
+            return
+        self._answer(b"J", json.dumps(self._perform(method, request)).encode())
+
+    def _perform(self, method: str, request: dict[str, Any]) -> dict[str, Any]:
+        root, path = self._root, request.get("path", "")
+        if method in ("read", "write", "append"):
+            opened = _OPEN[method](root, path)
+            self._open = opened
+            return {"size": opened.size}
+        if method == "commit":
+            writer = self._pushing()
+            writer.commit()
+            self._open = None
+            return {"bytes": writer.size}
+        if method == "list":
+            entries, cut = files.list_entries(root, path, request["depth"], request["limit"])
+            return {"entries": [entry._asdict() for entry in entries], "truncated": cut}
+        if method == "stat":
+            return dict(files.stat_entry(root, path)._asdict())
+        if method == "mkdir":
+            files.make_directory(root, path)
+        elif method == "delete":
+            files.delete(root, path)
+        elif method == "move":
+            files.move(root, request["source"], request["destination"])
+        else:
+            raise AgentError("validation_error", f"unknown file operation: {method}")
+        return {}

@@ -1,0 +1,240 @@
+"""File operations in the workspace, by file descriptor, as the session's user.
+
+Everything here runs in a helper process that has become the session's user: it may
+hang or die without the agent noticing more than a failed request. The kernel resolves
+each path beneath the workspace's descriptor, so neither `..`, nor a symbolic link, nor
+a race leads out of it.
+"""
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+
+from sandbox_agent.confine.syscalls import open_beneath
+from sandbox_agent.errors import AgentError
+from sandbox_agent.protocol import Entry
+
+_TYPES = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
+
+
+def open_regular(workspace: int, path: str, flags: int) -> int:
+    """Opens a regular file; FIFOs, sockets and devices are refused without waiting for them.
+
+    Raises: AgentError conflict where it is something else; OSError.
+    """
+    fd = open_beneath(workspace, path, flags | os.O_NONBLOCK | os.O_NOCTTY, _mode(flags))
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise AgentError("conflict", f"not a regular file: {path}")
+    return fd
+
+
+def _mode(flags: int) -> int:
+    return 0o644 if flags & os.O_CREAT else 0
+
+
+def open_parent(workspace: int, path: str) -> tuple[int, str]:
+    """The directory that holds `path`, and the name in it. Raises: AgentError, OSError."""
+    parent, _, name = path.rstrip("/").rpartition("/")
+    if name in ("", ".", ".."):
+        raise AgentError(
+            "validation_error", f"path must name something inside the workspace: {path}"
+        )
+    return open_beneath(workspace, parent or ".", os.O_PATH | os.O_DIRECTORY), name
+
+
+class Reader:
+    """A file being read in chunks."""
+
+    def __init__(self, workspace: int, path: str) -> None:
+        self._fd = open_regular(workspace, path, os.O_RDONLY)
+        self.size = os.fstat(self._fd).st_size
+
+    def pull(self, limit: int) -> bytes:
+        """The next bytes; none at the end."""
+        return os.read(self._fd, limit)
+
+
+class Writer:
+    """A new content for a file, which appears whole at `commit` or not at all.
+
+    The bytes go into an unnamed file; when this process ends without `commit`,
+    the kernel forgets it.
+    """
+
+    def __init__(self, workspace: int, path: str) -> None:
+        self._directory, self._name = open_parent(workspace, path)
+        mode = 0o644
+        try:
+            current = os.stat(self._name, dir_fd=self._directory, follow_symlinks=False)
+            if not stat.S_ISREG(current.st_mode):
+                raise AgentError("conflict", f"not a regular file: {path}")
+            mode = stat.S_IMODE(current.st_mode) & 0o777
+        except FileNotFoundError:
+            pass
+        self._fd = open_beneath(self._directory, ".", os.O_TMPFILE | os.O_WRONLY, 0o600)
+        os.fchmod(self._fd, mode)
+        self.size = 0
+
+    def push(self, data: bytes) -> None:
+        """Appends to the new content."""
+        while data:
+            written = os.write(self._fd, data)
+            self.size += written
+            data = data[written:]
+
+    def commit(self) -> None:
+        """Gives the content its name, in one step."""
+        temporary = f".paddock-{secrets.token_hex(8)}"
+        # /proc/self/fd is the way to name an O_TMPFILE without a capability.
+        os.link(f"/proc/self/fd/{self._fd}", temporary, dst_dir_fd=self._directory)
+        try:
+            os.rename(temporary, self._name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+        except OSError:
+            os.unlink(temporary, dir_fd=self._directory)
+            raise
+
+    def abort(self) -> None:
+        """Nothing was named, so nothing is left."""
+
+
+class Appender:
+    """Bytes added to the end of a file; taken back when not committed."""
+
+    def __init__(self, workspace: int, path: str) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        self._fd = open_regular(workspace, path, flags)
+        self._start = os.fstat(self._fd).st_size
+        self.size = 0
+
+    def push(self, data: bytes) -> None:
+        """Appends to the file."""
+        while data:
+            written = os.write(self._fd, data)
+            self.size += written
+            data = data[written:]
+
+    def commit(self) -> None:
+        """What was pushed stays."""
+
+    def abort(self) -> None:
+        """Cuts the file back to where it was."""
+        os.ftruncate(self._fd, self._start)
+
+
+def stat_entry(workspace: int, path: str) -> Entry:
+    """What `path` is; a symbolic link is described, not followed. Raises: OSError."""
+    fd = open_beneath(workspace, path, os.O_PATH | os.O_NOFOLLOW)
+    return _entry(path, os.fstat(fd))
+
+
+def list_entries(workspace: int, path: str, depth: int, limit: int) -> tuple[list[Entry], bool]:
+    """What a directory holds, `depth` levels down, sorted; and whether `limit` cut it off.
+
+    Directories are walked level by level, each opened anew beneath the workspace.
+    Raises: OSError where `path` is not a directory that can be read.
+    """
+    entries: list[Entry] = []
+    level = [path]
+    for current_depth in range(depth):
+        below: list[str] = []
+        for directory in level:
+            try:
+                found = sorted(_scan(workspace, directory), key=lambda entry: entry.path)
+            except OSError:
+                # Only what was asked for must be readable; the rest is listed by name.
+                if current_depth == 0:
+                    raise
+                continue
+            if len(entries) + len(found) > limit:
+                entries += found[: limit - len(entries)]
+                return _sorted(entries), True
+            entries += found
+            below += [entry.path for entry in found if entry.type == "directory"]
+        level = below
+    return _sorted(entries), False
+
+
+def _sorted(entries: list[Entry]) -> list[Entry]:
+    return sorted(_printable(entry) for entry in entries)
+
+
+def _scan(workspace: int, directory: str) -> Iterator[Entry]:
+    fd = open_beneath(workspace, directory or ".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with os.scandir(fd) as names:
+            for name in names:
+                path = name.name if directory in ("", ".") else f"{directory}/{name.name}"
+                try:
+                    yield _entry(path, name.stat(follow_symlinks=False))
+                except FileNotFoundError:
+                    continue
+    finally:
+        os.close(fd)
+
+
+def _entry(path: str, status: os.stat_result) -> Entry:
+    kind = _TYPES.get(stat.S_IFMT(status.st_mode), "other")
+    mode = stat.S_IMODE(status.st_mode)
+    return Entry(path, kind, status.st_size, mode, status.st_mtime)
+
+
+def _printable(entry: Entry) -> Entry:
+    """Bytes that are not UTF-8 can't travel in JSON; they are shown backslash-escaped."""
+    return entry._replace(path=os.fsencode(entry.path).decode(errors="backslashreplace"))
+
+
+def make_directory(workspace: int, path: str) -> None:
+    """Makes a directory and those above it; one that is there already is fine. Raises: OSError."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    for count in range(1, len(parts) + 1):
+        directory, name = open_parent(workspace, "/".join(parts[:count]))
+        try:
+            os.mkdir(name, 0o755, dir_fd=directory)
+        except FileExistsError:
+            if count == len(parts) and stat_entry(directory, name).type != "directory":
+                raise
+        finally:
+            os.close(directory)
+
+
+def delete(workspace: int, path: str) -> None:
+    """Removes a file, a link, or an empty directory. Raises: OSError."""
+    directory, name = open_parent(workspace, path)
+    try:
+        os.unlink(name, dir_fd=directory)
+    except IsADirectoryError:
+        os.rmdir(name, dir_fd=directory)
+
+
+def move(workspace: int, source: str, destination: str) -> None:
+    """Renames; an existing file at the destination is replaced. Raises: OSError."""
+    from_directory, from_name = open_parent(workspace, source)
+    to_directory, to_name = open_parent(workspace, destination)
+    os.rename(from_name, to_name, src_dir_fd=from_directory, dst_dir_fd=to_directory)
+
+
+def refusal(error: OSError, path: str) -> AgentError:
+    """What an operating system error means to the caller."""
+    number = error.errno or errno.EIO
+    if number in (errno.EXDEV, errno.ELOOP):
+        return AgentError(
+            "permission_denied", f"path escapes workspace: {path}", "path-outside-workspace"
+        )
+    code = _CODES.get(number, "conflict")
+    rule = "file-permissions" if code == "permission_denied" else None
+    return AgentError(code, f"{os.strerror(number)}: {path}", rule)
+
+
+_CODES = {
+    errno.ENOENT: "not_found",
+    errno.EACCES: "permission_denied",
+    errno.EPERM: "permission_denied",
+    errno.ENAMETOOLONG: "validation_error",
+    errno.EINVAL: "validation_error",
+    errno.EFBIG: "too_large",
+    errno.ENOSPC: "too_large",
+    errno.EDQUOT: "too_large",
+}

@@ -1,0 +1,110 @@
+"""The agent's event loop: file descriptors, timers, and the end of child processes."""
+
+import heapq
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable
+
+READ = selectors.EVENT_READ
+WRITE = selectors.EVENT_WRITE
+
+
+class Timer:
+    """A callback that is due; `cancel` makes it a no-op."""
+
+    def __init__(self, due: float, callback: Callable[[], None]) -> None:
+        self.due = due
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        """Drops the callback."""
+        self.callback = None
+
+    def __lt__(self, other: "Timer") -> bool:
+        return self.due < other.due
+
+
+class Loop:
+    """A selectors loop that also reaps every child: the agent is PID 1."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._timers: list[Timer] = []
+        self._children: dict[int, Callable[[], None]] = {}
+        self._stopped = False
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def watch(self, fd: int, events: int, callback: Callable[[int], None]) -> None:
+        """Calls back with the ready events; replaces an earlier watch of `fd`."""
+        if fd in self._selector.get_map():
+            self._selector.modify(fd, events, callback)
+        else:
+            self._selector.register(fd, events, callback)
+
+    def unwatch(self, fd: int) -> None:
+        """Forgets `fd`; to be called before it is closed."""
+        if fd in self._selector.get_map():
+            self._selector.unregister(fd)
+
+    def after(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        """Calls back once, that much later."""
+        timer = Timer(time.monotonic() + seconds, callback)
+        heapq.heappush(self._timers, timer)
+        return timer
+
+    def on_exit(self, pid: int, callback: Callable[[], None]) -> None:
+        """Calls back when the child has ended and was reaped."""
+        self._children[pid] = callback
+
+    def stop(self) -> None:
+        """Makes `run` return after the current callbacks."""
+        self._stopped = True
+
+    def run(self) -> None:
+        """Serves until `stop`."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        self.watch(self._wake_read, READ, self._on_wake)
+        while not self._stopped:
+            for key, events in self._selector.select(self._timeout()):
+                # An earlier callback of this round may have dropped the descriptor.
+                current = self._selector.get_map().get(key.fd)
+                if current is not None and current.data is key.data:
+                    key.data(events)
+            self._run_timers()
+
+    def _timeout(self) -> float | None:
+        while self._timers and self._timers[0].callback is None:
+            heapq.heappop(self._timers)
+        if not self._timers:
+            return None
+        return max(0.0, self._timers[0].due - time.monotonic())
+
+    def _run_timers(self) -> None:
+        now = time.monotonic()
+        while self._timers and self._timers[0].due <= now:
+            timer = heapq.heappop(self._timers)
+            if timer.callback is not None:
+                timer.callback()
+
+    def _on_wake(self, _events: int) -> None:
+        try:
+            while os.read(self._wake_read, 4096):
+                pass
+        except BlockingIOError:
+            pass
+        self._reap()
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            callback = self._children.pop(pid, None)
+            if callback is not None:
+                callback()

@@ -1,0 +1,164 @@
+"""The wire between the control plane and a sandbox agent.
+
+JSON-RPC 2.0 in frames: a 4-byte big-endian length, then that many bytes of
+UTF-8 JSON. The control plane listens on a UNIX socket in the sandbox's run
+directory, the agent dials. Bytes travel as base64.
+
+Host → agent, requests
+    exec      {command_id, argv, cwd, env, stdin, stdin_open, timeout_ms, background} → {}
+              answered when the command has started; it ends with a `command.exit` event
+    output    {command_id, after, limit, wait_ms} → {chunks: [[stream, offset, data]], next, ended}
+    stdin     {command_id, data, close} → {}
+    signal    {command_id, signal} → {}
+    cancel    {command_id, reason} → {}              TERM, then KILL after 2 s
+    file.open {op: read|write|append, path} → {stream, size}
+    file.pull {stream, limit} → {data, eof}
+    file.push {stream, data} → {}
+    file.close {stream, commit} → {bytes}
+    file.list {path, depth, limit} → {entries: [Entry as object], truncated}
+    file.stat {path} → Entry as object
+    file.mkdir {path} → {}    file.delete {path} → {}    file.move {source, destination} → {}
+    stats     {} → {running, finished, buffered_events, uptime_ms}
+    shutdown  {reason} → {}    ends every command, waits for the acknowledgement of their events
+
+Host → agent, notifications
+    ack       {seq}            every event up to and including seq is durable
+
+Agent → host
+    hello (request)  {protocol, boot_id, running, finished, landlock_abi} → {committed_seq}
+    event (notification)  {boot_id, seq, operation, time, decision, rule, command_id, args, result,
+                           error, duration_ms}
+"""
+
+import json
+import struct
+from typing import Any, NamedTuple
+
+PROTOCOL_VERSION = 1
+# One frame never needs more: bulk data travels in chunks of CHUNK_BYTES.
+MAX_FRAME_BYTES = 4 * 1024 * 1024
+CHUNK_BYTES = 256 * 1024
+SOCKET_NAME = "control.sock"
+BOOT_NAME = "boot.json"
+RUN_DIR = "/run/paddock"
+WORKSPACE_DIR = "/workspace"
+
+# What an agent may report; the control plane refuses anything else from it.
+AGENT_OPERATIONS = frozenset(
+    {
+        "command.exit",
+        "file.read",
+        "file.write",
+        "file.list",
+        "file.delete",
+        "file.mkdir",
+        "file.move",
+    }
+)
+
+_LENGTH = struct.Struct(">I")
+
+Message = dict[str, Any]
+
+
+class FrameError(ValueError):
+    """The peer sent bytes that are not a frame of this protocol."""
+
+
+class Boot(NamedTuple):
+    """What the control plane tells an agent before it starts (`boot.json` in the run directory)."""
+
+    level: str
+    uid: int
+    # None: any command (high). Otherwise the names that may run.
+    commands: list[str] | None
+    # Names, or prefixes ending in `*`, of variables that a caller may set; None: any.
+    environment: list[str] | None
+    home: str
+    cpus: float
+    memory_bytes: int
+    # Most processes of the session's uid, below the container's pids limit.
+    processes: int
+    output_bytes: int
+    max_running: int
+
+
+class Entry(NamedTuple):
+    """One file as `file.list` and `file.stat` report it.
+
+    `path` is workspace-relative with bytes that are not UTF-8 backslash-escaped;
+    `type` is file, directory, symlink or other; `modified` is in seconds since the epoch.
+    """
+
+    path: str
+    type: str
+    size: int
+    mode: int
+    modified: float
+
+
+def encode(message: Message) -> bytes:
+    """One frame. Raises: FrameError when the message is over MAX_FRAME_BYTES."""
+    body = json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode()
+    if len(body) > MAX_FRAME_BYTES:
+        raise FrameError(f"frame of {len(body)} bytes is over {MAX_FRAME_BYTES}")
+    return _LENGTH.pack(len(body)) + body
+
+
+class FrameDecoder:
+    """Turns a stream of bytes, however it is cut, into messages."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Message]:
+        """The messages completed by `data`. Raises: FrameError; the connection is then useless."""
+        self._buffer += data
+        messages: list[Message] = []
+        start = 0
+        while len(self._buffer) - start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._buffer, start)
+            if length > MAX_FRAME_BYTES:
+                raise FrameError(f"frame of {length} bytes is over {MAX_FRAME_BYTES}")
+            end = start + _LENGTH.size + length
+            if len(self._buffer) < end:
+                break
+            messages.append(_parse(bytes(self._buffer[start + _LENGTH.size : end])))
+            start = end
+        del self._buffer[:start]
+        return messages
+
+
+def _parse(body: bytes) -> Message:
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise FrameError(f"frame is not JSON: {error}") from None
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        raise FrameError("frame is not a JSON-RPC 2.0 object")
+    return message
+
+
+def request(request_id: int, method: str, params: Message) -> Message:
+    """A request, to be answered with `result` or `failure` of the same id."""
+    return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+
+
+def notification(method: str, params: Message) -> Message:
+    """A message that is not answered."""
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+def result(request_id: Any, value: Message) -> Message:
+    """The answer to a request that succeeded."""
+    return {"jsonrpc": "2.0", "id": request_id, "result": value}
+
+
+def failure(request_id: Any, code: str, message: str, rule: str | None = None) -> Message:
+    """The answer to a request that failed; `code` is one of the API's error codes."""
+    data = {"code": code, "rule": rule}
+    return {
+        "jsonrpc": "2.0",
+        "id": request_id,
+        "error": {"code": -32000, "message": message, "data": data},
+    }

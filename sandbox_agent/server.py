@@ -1,0 +1,178 @@
+"""The sandbox agent: connection, dispatch, and the life of the sandbox."""
+
+import functools
+import gc
+import json
+import os
+import resource
+import secrets
+import sys
+import time
+from collections.abc import Callable
+
+from sandbox_agent.audit import EventBuffer
+from sandbox_agent.commands import CommandError
+from sandbox_agent.confine import landlock, syscalls
+from sandbox_agent.connection import Connection
+from sandbox_agent.errors import AgentError
+from sandbox_agent.executor import Executor, Reply
+from sandbox_agent.loop import Loop
+from sandbox_agent.protocol import (
+    BOOT_NAME,
+    PROTOCOL_VERSION,
+    RUN_DIR,
+    SOCKET_NAME,
+    Boot,
+    FrameError,
+    Message,
+    failure,
+    request,
+    result,
+)
+from sandbox_agent.transfers import Transfers
+
+_HELLO_ID = 0
+_OPEN_FILES = 4096
+# Answers that wait for the last events to become durable are given up after this.
+_DRAIN_SECONDS = 10.0
+_EXIT_REFUSED = 3
+
+
+class Agent:
+    """One sandbox's agent; `run` returns the exit code."""
+
+    def __init__(self, boot: Boot, socket_path: str) -> None:
+        self._loop = Loop()
+        self._started = time.monotonic()
+        self._boot_id = secrets.token_hex(8)
+        self._abi = syscalls.landlock_abi()
+        self._connection = Connection(
+            self._loop, socket_path, self._say_hello, self._on_message, self._on_close
+        )
+        # Before the control plane has answered hello, events only collect.
+        self._greeted = False
+        self._events = EventBuffer(self._boot_id, self._send_event)
+        ruleset = landlock.scope_ruleset(self._abi)
+        self._executor = Executor(self._loop, boot, self._events, ruleset)
+        self._transfers = Transfers(self._loop, boot, self._events)
+        self._exit_code = 0
+        self._methods: dict[str, Callable[[Message, Reply], None]] = {
+            "exec": self._executor.execute,
+            "output": self._executor.output,
+            "stdin": self._executor.stdin,
+            "signal": self._executor.signal,
+            "cancel": self._executor.cancel,
+            "file.open": self._transfers.open,
+            "file.pull": self._transfers.pull,
+            "file.push": self._transfers.push,
+            "file.close": self._transfers.close,
+            "stats": self._stats,
+            "shutdown": self._shut_down,
+        }
+        for name in ("list", "stat", "mkdir", "delete", "move"):
+            self._methods[f"file.{name}"] = functools.partial(self._transfers.operate, name)
+
+    def run(self) -> int:
+        """Serves until the control plane says shutdown or refuses this agent."""
+        self._connection.dial()
+        # What exists now lives for ever; leaving it out of collections keeps it shared with forks.
+        gc.collect()
+        gc.freeze()
+        self._loop.run()
+        return self._exit_code
+
+    def _send_event(self, message: Message) -> None:
+        if self._greeted:
+            self._connection.send(message)
+
+    def _say_hello(self) -> None:
+        hello = {
+            "protocol": PROTOCOL_VERSION,
+            "boot_id": self._boot_id,
+            "running": self._executor.running,
+            "finished": self._executor.ended,
+            "landlock_abi": self._abi,
+        }
+        self._connection.send(request(_HELLO_ID, "hello", hello))
+
+    def _on_close(self) -> None:
+        self._greeted = False
+        self._executor.forget_waiting()
+        self._transfers.close_all()
+
+    def _on_message(self, message: Message) -> None:
+        if message.get("method") == "ack":
+            self._events.acknowledge(int(message["params"]["seq"]))
+        elif "method" in message:
+            self._dispatch(message)
+        elif message.get("id") == _HELLO_ID:
+            self._on_greeting(message)
+
+    def _on_greeting(self, message: Message) -> None:
+        if "error" in message:
+            print(f"refused by the control plane: {message['error'].get('message')}", flush=True)
+            self._exit_code = _EXIT_REFUSED
+            self._loop.stop()
+            return
+        self._connection.accepted()
+        self._greeted = True
+        self._events.replay(int(message["result"]["committed_seq"]))
+
+    def _dispatch(self, message: Message) -> None:
+        request_id = message.get("id")
+        reply = functools.partial(self._reply, request_id)
+        handler = self._methods.get(message["method"])
+        if handler is None:
+            reply(AgentError("validation_error", f"unknown method: {message['method']}"))
+            return
+        try:
+            handler(message.get("params", {}), reply)
+        except AgentError as error:
+            reply(error)
+        except (CommandError, KeyError, TypeError, ValueError) as error:
+            reply(AgentError("validation_error", f"bad parameters: {error}"))
+
+    def _reply(self, request_id: object, answer: Message | AgentError) -> None:
+        if isinstance(answer, AgentError):
+            answer = failure(request_id, answer.code, answer.message, answer.rule)
+        else:
+            answer = result(request_id, answer)
+        try:
+            self._connection.send(answer)
+        except FrameError as error:
+            self._connection.send(failure(request_id, "too_large", str(error)))
+
+    def _stats(self, _params: Message, reply: Reply) -> None:
+        reply(
+            {
+                "running": self._executor.running,
+                "finished": self._executor.ended,
+                "buffered_events": len(self._events),
+                "uptime_ms": int((time.monotonic() - self._started) * 1000),
+            }
+        )
+
+    def _shut_down(self, params: Message, reply: Reply) -> None:
+        def drained() -> None:
+            reply({})
+            # The control plane removes the container; this only bounds a stray agent's life.
+            self._loop.after(_DRAIN_SECONDS, self._loop.stop)
+
+        self._executor.shut_down(str(params["reason"]), lambda: self._events.when_empty(drained))
+
+
+def read_boot(path: str) -> Boot:
+    """The boot file. Raises: OSError, ValueError, TypeError where it is not one."""
+    with open(path, "rb") as file:
+        return Boot(**json.load(file))
+
+
+def main() -> int:
+    """Runs the agent in its sandbox; returns the exit code."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
+    try:
+        boot = read_boot(os.path.join(RUN_DIR, BOOT_NAME))
+    except (OSError, ValueError, TypeError) as error:
+        print(f"cannot read the boot file: {error}", file=sys.stderr, flush=True)
+        return _EXIT_REFUSED
+    return Agent(boot, os.path.join(RUN_DIR, SOCKET_NAME)).run()

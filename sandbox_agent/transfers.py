@@ -1,0 +1,188 @@
+"""File operations as the control plane asks for them: one worker process each."""
+
+import base64
+from typing import Any
+
+from sandbox_agent.audit import EventBuffer
+from sandbox_agent.errors import AgentError
+from sandbox_agent.executor import Reply
+from sandbox_agent.file_helper import FileHelper
+from sandbox_agent.loop import Loop, Timer
+from sandbox_agent.protocol import CHUNK_BYTES, WORKSPACE_DIR, Boot, Message
+
+_MOST_HELPERS = 8
+_MOST_ENTRIES = 10_000
+_DEEPEST_LIST = 64
+# A stream that nobody reads or writes is closed, and an unfinished write taken back.
+_STREAM_IDLE_SECONDS = 60.0
+_OPERATIONS = {"read": "file.read", "write": "file.write", "append": "file.write"}
+
+
+class _Stream:
+    """A file that is being read or written in chunks."""
+
+    def __init__(self, helper: FileHelper, path: str, mode: str) -> None:
+        self.helper = helper
+        self.path = path
+        self.mode = mode
+        self.timer: Timer | None = None
+
+
+class Transfers:
+    """Runs file operations and records each of them before it is answered."""
+
+    def __init__(self, loop: Loop, boot: Boot, events: EventBuffer) -> None:
+        self._loop = loop
+        self._uid = boot.uid
+        self._events = events
+        self._helpers: set[FileHelper] = set()
+        self._streams: dict[int, _Stream] = {}
+        self._next_stream = 1
+
+    def _helper(self) -> FileHelper:
+        if self._events.full:
+            raise AgentError("audit_unavailable", "audit events wait for the control plane")
+        if len(self._helpers) >= _MOST_HELPERS:
+            raise AgentError("busy", f"{_MOST_HELPERS} file operations run already")
+        try:
+            helper = FileHelper(self._loop, self._uid, WORKSPACE_DIR, self._on_helper_end)
+        except OSError as error:
+            raise AgentError("busy", f"no room for another process: {error.strerror}") from None
+        self._helpers.add(helper)
+        return helper
+
+    def _on_helper_end(self, helper: FileHelper) -> None:
+        self._helpers.discard(helper)
+        for number, stream in list(self._streams.items()):
+            if stream.helper is helper:
+                self._forget(number)
+
+    # Single operations
+
+    def operate(self, method: str, params: Message, reply: Reply) -> None:
+        """list, stat, mkdir, delete or move: asked, recorded, answered. Raises: AgentError."""
+        request: dict[str, Any] = {"method": method, **params}
+        if method == "list":
+            request["depth"] = min(int(params["depth"]), _DEEPEST_LIST)
+            request["limit"] = min(int(params["limit"]), _MOST_ENTRIES)
+        helper = self._helper()
+
+        def answered(answer: Any, _data: bytes) -> None:
+            helper.close()
+            error = _error_of(answer)
+            if method != "stat":
+                result = {"entries": len(answer["entries"])} if "entries" in answer else {}
+                self._record(f"file.{method}", params, result, error)
+            reply(error or answer)
+
+        helper.ask(request, answered)
+
+    def _record(
+        self, operation: str, args: Message, result: Message, error: AgentError | None
+    ) -> None:
+        denied = error is not None and error.code == "permission_denied"
+        self._events.emit(
+            operation,
+            decision="deny" if denied else "allow",
+            rule=error.rule if error else None,
+            command_id=None,
+            args=args,
+            result=None if error else result,
+            error=error.message if error else None,
+            duration_ms=0,
+        )
+
+    # Streams
+
+    def open(self, params: Message, reply: Reply) -> None:
+        """Opens a file for reading, writing or appending in chunks. Raises: AgentError."""
+        mode, path = str(params["op"]), str(params["path"])
+        if mode not in _OPERATIONS:
+            raise AgentError("validation_error", f"unknown mode: {mode}")
+        helper = self._helper()
+
+        def answered(answer: Any, _data: bytes) -> None:
+            error = _error_of(answer)
+            if error is not None or mode == "read":
+                result = {"bytes": answer.get("size", 0)}
+                self._record(_OPERATIONS[mode], {"path": path, "mode": mode}, result, error)
+            if error is not None:
+                helper.close()
+                reply(error)
+                return
+            number, self._next_stream = self._next_stream, self._next_stream + 1
+            self._streams[number] = _Stream(helper, path, mode)
+            self._touch(number)
+            reply({"stream": number, "size": answer["size"]})
+
+        helper.ask({"method": mode, "path": path}, answered)
+
+    def _stream(self, params: Message) -> _Stream:
+        number = int(params["stream"])
+        stream = self._streams.get(number)
+        if stream is None:
+            raise AgentError("not_found", f"file stream {number} is closed")
+        if stream.helper.busy:
+            raise AgentError("busy", f"file stream {number} has a request under way")
+        self._touch(number)
+        return stream
+
+    def _touch(self, number: int) -> None:
+        stream = self._streams[number]
+        if stream.timer is not None:
+            stream.timer.cancel()
+        stream.timer = self._loop.after(_STREAM_IDLE_SECONDS, stream.helper.close)
+
+    def _forget(self, number: int) -> None:
+        stream = self._streams.pop(number)
+        if stream.timer is not None:
+            stream.timer.cancel()
+
+    def pull(self, params: Message, reply: Reply) -> None:
+        """The next bytes of a file that is read. Raises: AgentError."""
+        stream = self._stream(params)
+        limit = min(int(params["limit"]), CHUNK_BYTES)
+
+        def answered(answer: Any, data: bytes) -> None:
+            error = _error_of(answer)
+            reply(error or {"data": base64.b64encode(data).decode(), "eof": not data})
+
+        stream.helper.ask({"method": "pull", "limit": limit}, answered)
+
+    def push(self, params: Message, reply: Reply) -> None:
+        """More bytes for a file that is written. Raises: AgentError."""
+        stream = self._stream(params)
+        stream.helper.push(
+            base64.b64decode(params["data"]), lambda answer, _: reply(_error_of(answer) or {})
+        )
+
+    def close(self, params: Message, reply: Reply) -> None:
+        """Ends a stream; with `commit` what was written takes effect. Raises: AgentError."""
+        stream = self._stream(params)
+        if not params["commit"] or stream.mode == "read":
+            stream.helper.close()
+            reply({"bytes": 0})
+            return
+
+        def answered(answer: Any, _data: bytes) -> None:
+            error = _error_of(answer)
+            result = {"bytes": answer.get("bytes", 0)}
+            args = {"path": stream.path, "mode": stream.mode}
+            self._record("file.write", args, result, error)
+            stream.helper.close()
+            reply(error or result)
+
+        stream.helper.ask({"method": "commit"}, answered)
+
+    def close_all(self) -> None:
+        """The connection was lost: what was not committed is taken back."""
+        for helper in list(self._helpers):
+            helper.close()
+
+
+def _error_of(answer: Any) -> AgentError | None:
+    """The error in a worker's answer, if it is one."""
+    if not isinstance(answer, dict) or "error" not in answer:
+        return None
+    error = answer["error"]
+    return AgentError(error["code"], error["message"], error.get("rule"))

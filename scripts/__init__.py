@@ -1,0 +1,1 @@
+"""What `make` runs: the virtual environment, the engine, the control plane in the background."""

@@ -1,0 +1,86 @@
+"""Removes what this state directory's control plane made: sandboxes, mounts, network, files.
+
+Workspaces go with the state directory, the images unless another one uses them.
+"""
+
+import asyncio
+import subprocess
+import sys
+
+from docker.errors import APIError, DockerException
+from requests.exceptions import RequestException
+
+from images import base
+from images.progress import failure, step
+from orchestrator.config import ConfigError, Settings, load_settings
+from orchestrator.engine.base import LABEL_INPUTS
+from orchestrator.errors import PaddockError
+from orchestrator.workspace.mounts import MountError, mounts_under, unmount
+from scripts import service
+
+ENGINE_SECONDS = 60
+REMOVE_SECONDS = 600
+
+
+def main() -> int:
+    """Removes everything and returns the exit status."""
+    try:
+        settings = load_settings()
+        service.stop(settings)
+        instance = service.instance_id(settings)
+        if instance is not None:
+            asyncio.run(_remove_sandboxes(settings, instance))
+            _remove_state(settings)
+        _remove_images()
+    except (ConfigError, service.ServiceError, PaddockError, MountError) as error:
+        failure(str(error))
+        return 1
+    except (DockerException, RequestException) as error:
+        failure(f"the engine refused or did not answer: {error}")
+        return 1
+    return 0
+
+
+async def _remove_sandboxes(settings: Settings, instance: str) -> None:
+    engine = service.connect(settings, instance)
+    try:
+        containers = await engine.list()
+        for container in containers:
+            await engine.remove(container.id)
+        await engine.remove_open_network(settings.image)
+    finally:
+        await engine.close()
+    step(f"sandboxes removed: {len(containers)}")
+
+
+def _remove_state(settings: Settings) -> None:
+    """Only a directory that holds an instance id is ours to remove, and only when unmounted."""
+    state = str(settings.state_dir)
+    for mount in sorted(mounts_under(state), key=len, reverse=True):
+        unmount(mount)
+    # rm neither recurses on the stack nor crosses into a mount.
+    subprocess.run(
+        ["rm", "-rf", "--one-file-system", "--", state], check=True, timeout=REMOVE_SECONDS
+    )
+    step(f"removed {state}")
+
+
+def _remove_images() -> None:
+    client = base.connect(ENGINE_SECONDS)
+    try:
+        ours = client.images(filters={"label": LABEL_INPUTS}) + client.images(base.LOCAL_BASE)
+        removed = 0
+        for image in ours:
+            try:
+                client.remove_image(image["Id"], force=False)
+                removed += 1
+            except APIError as error:
+                if error.status_code not in (404, 409):  # gone already, or in use
+                    raise
+    finally:
+        client.close()
+    step(f"images removed: {removed}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

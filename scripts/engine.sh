@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Makes sure that a Docker engine answers. On Debian and Ubuntu, as root, installs and starts
+# one; elsewhere says what to install.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/lib.sh
+
+log=/var/log/dockerd.log
+install_page=https://docs.docker.com/engine/install/
+
+# Waits up to $1 seconds.
+answers() { .venv/bin/python -m images engine --wait "$1"; }
+
+answers 0 && exit 0
+
+host=${PADDOCK_DOCKER_HOST:-${DOCKER_HOST:-}}
+[ -z "$host" ] || fail "the Docker engine at $host does not answer: start it, or unset DOCKER_HOST"
+if [ "$(id -u)" != 0 ]; then
+    if [ -S /var/run/docker.sock ]; then
+        fail "the Docker engine does not answer this user: run as root, or start the engine"
+    fi
+    fail "no Docker engine: install one ($install_page), or run as root on Debian or Ubuntu"
+fi
+
+if ! command -v dockerd >/dev/null; then
+    can_install || fail "no Docker engine: install and start one, see $install_page"
+    step "no Docker engine here: installing docker.io"
+    apt_install docker.io iptables
+    # The package starts it where there is a service manager.
+    answers 3 && exit 0
+fi
+
+step "starting the Docker engine"
+if [ -d /run/systemd/system ]; then
+    systemctl start docker || fail "systemctl can't start docker: see journalctl -u docker"
+    log=
+else
+    setsid nohup dockerd </dev/null >>"$log" 2>&1 &
+fi
+answers 60 && exit 0
+[ -z "$log" ] || tail -n 15 "$log" | dimmed
+fail "the Docker engine does not answer${log:+: its log is $log}"

@@ -1,0 +1,42 @@
+# What the set-up scripts share. Sourced by bash.
+# Not every way of becoming root puts these on PATH.
+PATH=$PATH:/usr/sbin:/sbin
+export PATH DEBIAN_FRONTEND=noninteractive
+
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then
+    cyan=$'\033[36;1m' red=$'\033[31;1m' dim=$'\033[2m' plain=$'\033[0m'
+else
+    cyan='' red='' dim='' plain=''
+fi
+
+step() { printf '%s\n' "${cyan}==>${plain} $*"; }
+
+fail() {
+    printf '%s\n' "${red}error:${plain} $*" >&2
+    exit 1
+}
+
+# Shows a long command's own output: in a log all of it, on a terminal only the line of the
+# moment, and errors.
+dimmed() {
+    while IFS= read -r line; do
+        if [ ! -t 1 ]; then
+            printf '    %s\n' "$line"
+        elif [[ $line =~ ^\ *(E:|Err|ERROR|error) ]]; then
+            printf '\r\033[K    %s\n' "$line"
+        else
+            printf '\r\033[K    %s' "${dim}${line:0:$((${COLUMNS:-80} - 5))}${plain}"
+        fi
+    done
+    if [ -t 1 ]; then printf '\r\033[K'; fi
+}
+
+# Debian or Ubuntu, as root: what is missing can be installed.
+can_install() {
+    [ "$(id -u)" = 0 ] && [ -e /etc/debian_version ] && command -v apt-get >/dev/null
+}
+
+apt_install() {
+    apt-get -q -o DPkg::Lock::Timeout=120 update 2>&1 | dimmed
+    apt-get -q -y -o DPkg::Lock::Timeout=120 install --no-install-recommends "$@" 2>&1 | dimmed
+}

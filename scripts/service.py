@@ -1,0 +1,201 @@
+"""Starts and stops the control plane in the background: `python -m scripts.service`."""
+
+import argparse
+import asyncio
+import http.client
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from images.progress import detail, failure, step
+from orchestrator.config import ConfigError, Settings, ensure_state_dir, load_settings
+from orchestrator.engine.docker import DockerEngine
+from orchestrator.errors import PaddockError
+
+READY_SECONDS = 60
+STOP_SECONDS = 30
+_COMMAND = [sys.executable, "-m", "api", "serve"]
+
+
+class ServiceError(Exception):
+    """The control plane can't be started or stopped; one line that says why."""
+
+
+def start(settings: Settings) -> None:
+    """Starts it, after stopping an older one, and returns when it is ready for requests.
+
+    Sandboxes live on through a restart. Raises: ServiceError.
+    """
+    stop(settings)
+    host, port = _reachable(settings)
+    if _listens(host, port):
+        raise ServiceError(f"another program listens on {settings.listen}: set PADDOCK_LISTEN")
+    ensure_state_dir(settings.state_dir)
+    with _log(settings).open("ab") as log:
+        log_start = log.tell()
+        process = subprocess.Popen(
+            _COMMAND,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    _pid_file(settings).write_text(f"{process.pid}\n")
+    for _ in range(READY_SECONDS * 10):
+        if _is_ready(host, port):
+            step("control plane is ready")
+            return
+        try:
+            # Its end cuts the wait short.
+            process.wait(0.1)
+            break
+        except subprocess.TimeoutExpired:
+            continue
+    _show_log(settings, log_start)
+    ended = process.poll()
+    what = "is not ready" if ended is None else f"ended with exit status {ended}"
+    raise ServiceError(f"the control plane {what}: its log is {_shown(_log(settings))}")
+
+
+def stop(settings: Settings) -> bool:
+    """Ends the control plane in good order; False when none was running. Raises: ServiceError."""
+    process = _running(settings)
+    if process is not None:
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except psutil.TimeoutExpired:
+            raise ServiceError(
+                f"the control plane (process {process.pid}) has not ended in {STOP_SECONDS} s"
+            ) from None
+    _pid_file(settings).unlink(missing_ok=True)
+    return process is not None
+
+
+def instance_id(settings: Settings) -> str | None:
+    """The id in the labels of this state directory's containers, or None before its first start."""
+    try:
+        text = (settings.state_dir / "instance").read_text().strip()
+    except FileNotFoundError:
+        return None
+    if len(text) != 8 or not set(text) <= set("0123456789abcdef"):
+        raise ServiceError(f"{settings.state_dir / 'instance'} does not hold 8 hex digits")
+    return text
+
+
+def connect(settings: Settings, instance: str) -> DockerEngine:
+    """The engine that runs the instance's sandboxes."""
+    return DockerEngine(
+        instance,
+        host=settings.docker_host,
+        timeout=settings.engine_timeout,
+        threads=settings.engine_threads,
+    )
+
+
+def _print_where(settings: Settings) -> None:
+    host, port = _reachable(settings)
+    step(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}")
+    if settings.admin_key is None and settings.keys_file is None:
+        step(f"admin key in {_shown(settings.state_dir / 'admin.key')}")
+    step(f"log in {_shown(_log(settings))}; `make stop` stops it")
+
+
+async def _sandboxes(settings: Settings) -> int:
+    instance = instance_id(settings)
+    if instance is None:
+        return 0
+    engine = connect(settings, instance)
+    try:
+        return len(await engine.list())
+    finally:
+        await engine.close()
+
+
+def _print_stopped(settings: Settings, was_running: bool) -> None:
+    step("control plane stopped" if was_running else "no control plane is running")
+    count = asyncio.run(_sandboxes(settings))
+    if count:
+        step(f"sandboxes still there: {count}; `make run` takes them up again, `make clean` ends")
+
+
+def _running(settings: Settings) -> psutil.Process | None:
+    """The process of the pid file, if it is a control plane and not a later process of its pid."""
+    try:
+        process = psutil.Process(int(_pid_file(settings).read_text()))
+        return process if process.cmdline()[1:] == _COMMAND[1:] else None
+    except (FileNotFoundError, ValueError, psutil.NoSuchProcess):
+        return None
+
+
+def _reachable(settings: Settings) -> tuple[str, int]:
+    """Where a client on this machine reaches it."""
+    host, port = settings.address
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port  # noqa: S104
+
+
+def _listens(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=2):
+            return True
+    except OSError:
+        return False
+
+
+def _is_ready(host: str, port: int) -> bool:
+    connection = http.client.HTTPConnection(host, port, timeout=5)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _show_log(settings: Settings, start_at: int) -> None:
+    with _log(settings).open("rb") as log:
+        log.seek(start_at)
+        lines = log.read().decode(errors="replace").splitlines()
+    detail("\n".join(lines[-20:]))
+
+
+def _pid_file(settings: Settings) -> Path:
+    return settings.state_dir / "paddock.pid"
+
+
+def _log(settings: Settings) -> Path:
+    return settings.state_dir / "paddock.log"
+
+
+def _shown(path: Path) -> str:
+    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def main() -> int:
+    """Runs one command and returns its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.service", description="The control plane in the background."
+    )
+    parser.add_argument("command", choices=["start", "stop", "where"])
+    command = parser.parse_args().command
+    try:
+        settings = load_settings()
+        if command == "start":
+            start(settings)
+        elif command == "stop":
+            _print_stopped(settings, stop(settings))
+        else:
+            _print_where(settings)
+    except (ConfigError, ServiceError, PaddockError) as error:
+        failure(str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Makes .venv and installs the project into it; `venv.sh dev` adds what tests and lint need.
+# Does nothing when that was done for the pyproject.toml that is there now.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/lib.sh
+
+kind=${1:-run}
+case $kind in
+    run) project=. ;;
+    dev) project='.[dev]' ;;
+    *) fail "usage: scripts/venv.sh [run|dev]" ;;
+esac
+python=${PYTHON:-python3}
+
+if ! .venv/bin/python -c pass 2>/dev/null; then
+    if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+        can_install || fail "Python 3.11 or newer with its venv module is needed: install it"
+        step "Python's venv module is missing: installing python3 and python3-venv"
+        apt_install python3 python3-venv
+    fi
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+        fail "Python 3.11 or newer is needed, $python is $("$python" -V): set PYTHON"
+    step "making .venv"
+    rm -rf .venv
+    "$python" -m venv .venv
+fi
+
+wanted="$(sha256sum <pyproject.toml) $PWD $(.venv/bin/python -V)"
+# What tests need includes what running needs.
+for stamp in .venv/installed-dev ".venv/installed-$kind"; do
+    if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then exit 0; fi
+done
+step "installing the project and what it depends on"
+.venv/bin/python -m pip install --disable-pip-version-check --no-input --progress-bar off \
+    -e "$project" 2>&1 | { grep --line-buffered -v '^Requirement already satisfied' || true; } | dimmed
+printf '%s\n' "$wanted" >".venv/installed-$kind"

@@ -1,0 +1,115 @@
+"""The audit chain over HTTP: pages, counts, export, verification, and the live stream."""
+
+import asyncio
+import json
+
+import pytest
+
+from orchestrator.audit.verify import verify_chain
+from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
+from tests.api.test_exec import read_event, read_events
+
+
+@pytest.fixture
+async def path(api: Api) -> str:
+    path = f"/api/sessions/{(await api.session(key=OPERATOR_KEY))['id']}"
+    for _ in range(3):
+        await api.json("POST", path + "/exec", json={"command": "ls"})
+    return path
+
+
+async def test_query(api: Api, path: str) -> None:
+    everything = await api.json("GET", path + "/audit")
+    assert [event["seq"] for event in everything["items"]] == list(range(1, 8))
+    assert everything["next"] is None
+    first = await api.json("GET", path + "/audit?limit=2")
+    second = await api.json("GET", f"{path}/audit?limit=2&after={first['next']}")
+    assert [event["seq"] for event in second["items"]] == [3, 4]
+    starts = await api.json("GET", path + "/audit?operation=command.start&decision=allow")
+    assert len(starts["items"]) == 3
+    counted = await api.json("GET", path + "/audit/stats")
+    assert counted["operation_counts"]["command.exit"] == 3
+
+
+async def test_export_verifies(api: Api, path: str) -> None:
+    response = await api.call("GET", path + "/audit/export?format=jsonl")
+    assert response.content_type == "application/jsonl"
+    lines = (await response.text()).splitlines(keepends=True)
+    assert verify_chain(lines).ok
+    head = json.loads(lines[-1])
+    good = await api.json("GET", f"{path}/audit/verify?seq={head['seq']}&hash={head['hash']}")
+    assert good == {"ok": True, "index": None, "reason": None} | {
+        key: head[key] for key in ("seq", "hash")
+    }
+    bad = await api.json("GET", f"{path}/audit/verify?seq={head['seq']}&hash={'0' * 64}")
+    assert bad["ok"] is False
+    await api.problem(400, "validation_error", "GET", path + "/audit/verify?seq=1")
+
+
+async def test_session_events_resume_and_end(api: Api, path: str) -> None:
+    stream = await api.call("GET", path + "/events")
+    assert stream.content_type == "text/event-stream"
+    seen = [await read_event(stream) for _ in range(7)]
+    assert [int(event_id or 0) for _, _, event_id in seen] == list(range(1, 8))
+    assert seen[0][0] == "session.create"
+    assert seen[0][1]["seq"] == 1
+    stream.close()
+    resumed = await api.call("GET", path + "/events?after=2", headers={"Last-Event-ID": "6"})
+    assert (await read_event(resumed))[1]["seq"] == 7
+    await api.json("POST", path + "/exec", json={"command": "ls"})
+    assert (await read_event(resumed))[0] == "command.start"
+    await api.json("DELETE", path)
+    names = [name for name, _, _ in await read_events(resumed)]
+    assert names[-1] == "session.terminated"
+    over = await api.call("GET", path + "/events?after=9")
+    assert [name for name, _, _ in await read_events(over)] == names[1:]
+
+
+async def test_all_events_are_the_callers(api: Api, path: str) -> None:
+    everybody = await api.call("GET", "/api/events?after=0")
+    assert (await read_event(everybody))[1]["id"] == 1
+    mine = await api.call("GET", "/api/events?after=0", key=OPERATOR_KEY)
+    assert (await read_event(mine))[0] == "session.create"
+    theirs = await api.call("GET", "/api/events", key=OTHER_KEY)
+    live = await api.call("GET", "/api/events", key=ADMIN_KEY)
+    await api.json("POST", path + "/exec", json={"command": "ls"})
+    new = await api.session(key=OTHER_KEY, id="theirs")
+    event = (await read_event(theirs))[1]
+    assert (event["operation"], event["session_id"]) == ("session.create", new["id"])
+    assert (await read_event(live))[0] == "command.start"
+
+
+async def test_stream_of_a_handle_ends_with_the_handle(
+    api: Api, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = (await api.json("POST", path + "/handle"))["handle"]
+    stream = await api.call("GET", path + "/events", key=handle)
+    await read_event(stream)
+    await api.json("POST", path + "/handle")
+    async with asyncio.timeout(5):
+        names = [name for name, _, _ in await read_events(stream)]
+    assert names[-1] in ("command.exit", "session.settings")
+
+
+async def test_heartbeat(api: Api, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.routes.events.HEARTBEAT_SECONDS", 0.01)
+    stream = await api.call("GET", path + "/events?after=100")
+    async with asyncio.timeout(5):
+        assert await stream.content.readline() == b": alive\n"
+
+
+@pytest.mark.parametrize("last", ["x", "-1", "1.5", ""])
+async def test_bad_last_event_id(api: Api, path: str, last: str) -> None:
+    await api.problem(
+        400, "validation_error", "GET", path + "/events", headers={"Last-Event-ID": last}
+    )
+
+
+async def test_audit_unavailable(api: Api, path: str) -> None:
+    await api.plane.ledger.close()
+    await api.problem(503, "audit_unavailable", "POST", path + "/exec", json={"command": "ls"})
+    await api.plane.database.close()
+    problem = await api.problem(503, "audit_unavailable", "GET", path + "/audit")
+    assert "paddock.db" not in problem["detail"]
+    not_ready = await api.json("GET", "/readyz", key=None, status=503)
+    assert not_ready["checks"]["audit"]["ok"] is False

@@ -1,0 +1,259 @@
+"""Commands over HTTP: results, streams, processes, and clients that go away."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from aiohttp import ClientResponse, ClientTimeout
+
+from tests.api.conftest import OPERATOR_KEY, Api
+from tests.support.fake_agent import AgentFailure, Play
+
+SSE = {"Accept": "text/event-stream"}
+
+
+async def read_event(response: ClientResponse) -> tuple[str, Any, str | None]:
+    """The next event: its name, data and id. Comments are skipped."""
+    fields: dict[str, str] = {}
+    while True:
+        line = (await response.content.readline()).decode()
+        if not line:
+            raise EOFError
+        name, _, value = line.rstrip("\n").partition(": ")
+        if name:
+            fields[name] = value
+        elif "event" in fields:
+            return fields["event"], json.loads(fields["data"]), fields.get("id")
+
+
+async def read_events(response: ClientResponse) -> list[tuple[str, Any, str | None]]:
+    events = []
+    while True:
+        try:
+            events.append(await read_event(response))
+        except EOFError:
+            return events
+
+
+async def wait_request(api: Api, method: str) -> dict[str, Any]:
+    """Waits until the agent was asked that, and returns the parameters."""
+    async with asyncio.timeout(5):
+        while True:
+            for name, params in api.agent.requests:
+                if name == method:
+                    return params
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def path(api: Api) -> str:
+    session = await api.session(permission_level="high")
+    return f"/api/sessions/{session['id']}"
+
+
+async def test_result(api: Api, path: str) -> None:
+    api.agents.plays["make"] = Play(b"out \xff\n", b"err\n", exit_code=2)
+    result = await api.json("POST", path + "/exec", json={"argv": ["make", "it"]})
+    assert result["stdout"] == "out \ufffd\n"
+    assert result["stderr"] == "err\n"
+    assert result["exit_code"] == 2
+    assert result["truncated"] is False
+    audit = await api.json("GET", path + "/audit?operation=command.exit")
+    assert result["audit"] == {key: audit["items"][0][key] for key in ("seq", "hash")}
+    started = await api.json("GET", path + "/audit?operation=command.start")
+    assert started["items"][0]["args"]["command_id"] == result["command_id"]
+
+
+async def test_large_output(api: Api, path: str) -> None:
+    piece = "é".encode() * 50_000
+    api.agents.plays["yes"] = Play(chunks=[("stdout", piece), ("stderr", b"!"), ("stdout", piece)])
+    result = await api.json("POST", path + "/exec", json={"command": "yes"})
+    assert result["stdout"] == "é" * 100_000
+    assert result["stderr"] == "!"
+
+
+async def test_events_while_it_runs(api: Api, path: str) -> None:
+    api.agents.plays["build"] = Play(b"one\n", holds=True)
+    response = await api.call("POST", path + "/exec", json={"command": "build"}, headers=SSE)
+    assert response.content_type == "text/event-stream"
+    name, data, _ = await read_event(response)
+    command_id = data["command_id"]
+    assert name == "start"
+    assert await read_event(response) == ("stdout", {"offset": 0, "text": "one\n"}, "4")
+    api.agent.print(command_id, "stderr", "é".encode()[:1])
+    await api.json("GET", path)
+    api.agent.print(command_id, "stderr", "é".encode()[1:])
+    assert await read_event(response) == ("stderr", {"offset": 5, "text": "é"}, "6")
+    api.agent.print(command_id, "stdout", b"\xe2")
+    api.agent.end(command_id, 3)
+    rest = await read_events(response)
+    assert rest[0][:2] == ("stdout", {"offset": 7, "text": "\ufffd"})
+    assert rest[1][0] == "exit"
+    assert rest[1][1]["command_id"] == command_id
+    assert rest[1][1]["exit_code"] == 3
+    assert len(rest) == 2
+
+
+async def test_refusal_has_its_rule(api: Api) -> None:
+    path = f"/api/sessions/{(await api.session(permission_level='low'))['id']}"
+    for body, rule in [
+        ({"command": "curl x"}, "command-allowlist"),
+        ({"command": "ls; rm"}, "shell-operators"),
+        ({"argv": ["cat", "/etc/passwd"]}, "path-outside-workspace"),
+        ({"argv": ["find", ".", "-exec", "id"]}, "option-not-allowed"),
+        ({"argv": ["ls"], "env": {"LD_PRELOAD": "x"}}, "environment-allowlist"),
+    ]:
+        problem = await api.problem(403, "permission_denied", "POST", path + "/exec", json=body)
+        assert problem["rule"] == rule
+    denied = await api.json("GET", path + "/audit?decision=deny")
+    assert len(denied["items"]) == 5
+    assert not any(method == "exec" for method, _ in api.agent.requests)
+
+
+async def test_refused_by_the_agent(api: Api, path: str) -> None:
+    def refuse(_params: Any) -> Any:
+        raise AgentFailure("permission_denied", "not here", "path-outside-workspace")
+
+    api.agent.overrides["exec"] = refuse
+    body = {"command": "ls"}
+    problem = await api.problem(403, "permission_denied", "POST", path + "/exec", json=body)
+    assert problem["rule"] == "path-outside-workspace"
+
+
+@pytest.mark.parametrize("accept", [{}, SSE])
+async def test_client_gone_ends_its_command(
+    api: Api, path: str, accept: dict[str, str]
+) -> None:
+    api.agents.plays["sleep"] = Play(holds=True)
+    request = asyncio.create_task(
+        api.call("POST", path + "/exec", json={"command": "sleep 9"}, headers=accept)
+    )
+    await wait_request(api, "output")
+    if accept:
+        (await request).close()
+    else:
+        request.cancel()
+        await asyncio.gather(request, return_exceptions=True)
+    cancelled = await wait_request(api, "cancel")
+    assert cancelled["reason"] == "client_gone"
+    commands = await api.json("GET", path + "/processes")
+    assert commands["items"][0]["command_id"] == cancelled["command_id"]
+
+
+async def test_client_gone_before_the_start(api: Api, path: str) -> None:
+    api.agents.plays["sleep"] = Play(holds=True)
+    release = asyncio.Event()
+    start = api.agent._on_exec  # type: ignore[attr-defined]
+
+    async def late(params: Any) -> Any:
+        await release.wait()
+        return await start(params)
+
+    api.agent._on_exec = late  # type: ignore[method-assign]
+    request = asyncio.create_task(api.call("POST", path + "/exec", json={"command": "sleep 9"}))
+    await wait_request(api, "exec")
+    request.cancel()
+    await asyncio.gather(request, return_exceptions=True)
+    # The control plane has seen the connection end once it has answered another request.
+    await api.json("GET", path)
+    release.set()
+    assert (await wait_request(api, "cancel"))["reason"] == "client_gone"
+
+
+async def test_background(api: Api, path: str) -> None:
+    api.agents.plays["serve"] = Play(b"ready\n", holds=True)
+    body = {"command": "serve", "background": True, "stdin_open": True}
+    started = await api.json("POST", path + "/exec", json=body, status=202)
+    assert started["status"] == "running"
+    assert started["exit"] is None
+    process = f"{path}/processes/{started['command_id']}"
+    page = await api.json("GET", process)
+    assert page["output"] == [{"stream": "stdout", "offset": 0, "text": "ready\n"}]
+    assert (await api.json("GET", f"{process}?after={page['next']}"))["output"] == []
+
+    watcher = await api.call("GET", f"{process}?after=6", headers=SSE)
+    assert (await read_event(watcher))[0] == "start"
+    api.agent.print(started["command_id"], "stdout", b"more")
+    assert await read_event(watcher) == ("stdout", {"offset": 6, "text": "more"}, "10")
+    watcher.close()
+    resumed = await api.call("GET", process, headers={**SSE, "Last-Event-ID": "8"})
+    assert (await read_event(resumed))[0] == "start"
+    assert (await read_event(resumed))[1] == {"offset": 8, "text": "re"}
+
+    await api.json("POST", process + "/stdin", json={"data": "é"})
+    assert api.agent.stdin[started["command_id"]] == "é".encode()
+    assert (await api.json("POST", process + "/signal", json={"signal": "SIGTERM"}))["signal"] == 15
+    assert (await read_event(resumed))[1]["exit_code"] == 143
+    ended = await api.json("GET", process)
+    assert ended["status"] == "exited"
+    assert not any(method == "cancel" for method, _ in api.agent.requests)
+
+
+async def test_text_is_not_cut_inside_a_character(api: Api, path: str) -> None:
+    api.agents.plays["serve"] = Play(b"a\xc3", holds=True)
+    body = {"command": "serve", "background": True}
+    started = await api.json("POST", path + "/exec", json=body, status=202)
+    process = f"{path}/processes/{started['command_id']}"
+    page = await api.json("GET", process)
+    assert (page["output"][0]["text"], page["next"]) == ("a", 1)
+    api.agent.print(started["command_id"], "stdout", b"\xa9")
+    page = await api.json("GET", f"{process}?after=1")
+    assert (page["output"][0]["text"], page["next"]) == ("é", 3)
+
+
+async def test_lost_output_is_said(api: Api, path: str) -> None:
+    def lose(_params: Any) -> Any:
+        raise AgentFailure("not_found", "no longer kept")
+
+    api.agents.plays["make"] = Play(b"text")
+    api.agent.overrides["output"] = lose
+    result = await api.json("POST", path + "/exec", json={"command": "make"})
+    assert (result["stdout"], result["truncated"]) == ("", True)
+    process = f"{path}/processes/{result['command_id']}"
+    assert (await api.json("GET", process))["lost"] is True
+
+
+async def test_garbage_output_does_not_hang(api: Api, path: str) -> None:
+    api.agents.plays["make"] = Play(b"text")
+    api.agent.overrides["output"] = lambda _params: {"chunks": "garbage"}
+    result = await api.json("POST", path + "/exec", json={"command": "make"})
+    assert (result["exit_code"], result["stdout"]) == (0, "")
+
+
+async def test_unknown_processes(api: Api, path: str) -> None:
+    for method, rest, body in [
+        ("GET", "", None),
+        ("POST", "/stdin", {"data": "x"}),
+        ("POST", "/signal", {"signal": "TERM"}),
+    ]:
+        await api.problem(404, "not_found", method, f"{path}/processes/none{rest}", json=body)
+
+
+async def test_level_in_exec(api: Api) -> None:
+    session = await api.session(key=OPERATOR_KEY)
+    path = f"/api/sessions/{session['id']}/exec"
+    body = {"command": "python3 x", "permission_level": "high"}
+    await api.problem(403, "permission_denied", "POST", path, json=body, key=session["handle"])
+    await api.problem(403, "permission_denied", "POST", path, json={"command": "python3 x"})
+    assert (await api.json("POST", path, json=body, key=OPERATOR_KEY))["exit_code"] == 0
+    for wrong in ("HIGH", "high ", 3, ["low"]):
+        problem = await api.problem(
+            400, "validation_error", "POST", path, json={**body, "permission_level": wrong}
+        )
+        assert problem["detail"] == "permission_level must be low|medium|high"
+    settings = await api.json("GET", f"/api/sessions/{session['id']}/settings")
+    assert settings["permission_level"] == "high"
+
+
+async def test_sandbox_that_disconnects(api: Api, path: str) -> None:
+    api.agents.plays["sleep"] = Play(holds=True)
+    request = asyncio.create_task(
+        api.call("POST", path + "/exec", json={"command": "sleep"}, timeout=ClientTimeout(30))
+    )
+    await wait_request(api, "output")
+    (container_id,) = api.engine.containers
+    await api.engine.die(container_id)
+    response = await request
+    assert response.status in (200, 410, 502)
+    assert (await api.json("GET", path))["termination"]["rationale_code"] == "crash"

@@ -1,0 +1,157 @@
+"""Files over HTTP: bytes both ways, and transfers that break off."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import ClientPayloadError
+
+from tests.api.conftest import Api
+
+
+@pytest.fixture
+async def path(api: Api) -> str:
+    return f"/api/sessions/{(await api.session())['id']}"
+
+
+async def test_write_read_append(api: Api, path: str) -> None:
+    data = bytes(range(256)) * 4096 * 3  # over what a JSON body may have
+    done = await api.json("PUT", path + "/files?path=a%2Fb%20c", data=data)
+    assert done == {"path": "a/b c", "mode": "overwrite", "bytes": len(data)}
+    response = await api.call("GET", path + "/files?path=a/b+c")
+    assert response.content_type == "application/octet-stream"
+    assert response.content_length == len(data)
+    assert await response.read() == data
+    await api.json("PUT", path + "/files?path=a/b+c&mode=append", data=b"end")
+    assert api.agents.files["a/b c"] == data + b"end"
+    empty = await api.json("PUT", path + "/files?path=empty")
+    assert empty["bytes"] == 0
+    assert await (await api.call("GET", path + "/files?path=empty")).read() == b""
+
+
+async def test_list_mkdir_move_delete(api: Api, path: str) -> None:
+    api.agents.files["x"] = b"123"
+    listed = await api.json("GET", path + "/files/list?path=.&depth=2")
+    assert listed["items"][0]["path"] == "x"
+    assert listed["items"][0]["size"] == 3
+    await api.json("POST", path + "/files/mkdir", json={"path": "d"}, status=201)
+    await api.json("POST", path + "/files/move", json={"source": "x", "destination": "y"})
+    await api.json("DELETE", path + "/files?path=y")
+    assert api.agents.files == {}
+    await api.problem(404, "not_found", "GET", path + "/files?path=y")
+    operations = {event["operation"] for event in (await api.json("GET", path + "/audit"))["items"]}
+    assert operations >= {"file.list", "file.mkdir", "file.move", "file.delete", "file.read"}
+
+
+@pytest.mark.parametrize("name", ["..", "../x", "/etc/passwd", "a/../../b", "%2e%2e/x"])
+async def test_paths_that_leave_the_workspace(api: Api, path: str, name: str) -> None:
+    for method in ("GET", "PUT", "DELETE"):
+        problem = await api.problem(
+            403, "permission_denied", method, f"{path}/files?path={name}", data=b""
+        )
+        assert problem["rule"] == "path-outside-workspace"
+    assert api.agents.files == {}
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["", "path=", "path=%ff", "path=a%00b", "path=a&path=b", "path=" + "x" * 5000, "path=a&x=1"]
+    + ["path=a&mode=replace", "path=a&mode=overwrite&mode=append"],
+)
+async def test_bad_parameters(api: Api, path: str, query: str) -> None:
+    # Not requoted: invalid UTF-8 has to arrive as it is.
+    problem = await api.problem(
+        400, "validation_error", "PUT", f"{path}/files?{query}".replace("%ff", "%FF"), data=b"x"
+    )
+    assert problem["detail"]
+    assert api.agents.files == {}
+
+
+async def test_name_with_a_newline(api: Api, path: str) -> None:
+    await api.json("PUT", path + "/files?path=a%0Ab", data=b"x")
+    assert api.agents.files == {"a\nb": b"x"}
+
+
+async def test_upload_that_breaks_off_changes_nothing(api: Api, path: str) -> None:
+    api.agents.files["a"] = b"before"
+    sent = asyncio.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"x" * 100_000
+        sent.set()
+        await asyncio.Event().wait()
+
+    upload = asyncio.create_task(api.call("PUT", path + "/files?path=a", data=body()))
+    await sent.wait()
+    async with asyncio.timeout(5):
+        while not any(method == "file.push" for method, _ in api.agent.requests):
+            await asyncio.sleep(0)
+    upload.cancel()
+    await asyncio.gather(upload, return_exceptions=True)
+    async with asyncio.timeout(5):
+        while not any(method == "file.close" for method, _ in api.agent.requests):
+            await asyncio.sleep(0)
+    closed = next(params for method, params in api.agent.requests if method == "file.close")
+    assert closed["commit"] is False
+    assert api.agents.files == {"a": b"before"}
+
+
+async def test_upload_that_stops(api: Api, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.routes.files.IDLE_SECONDS", 0.05)
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"x"
+        await asyncio.sleep(1)
+
+    problem = await api.problem(
+        400, "validation_error", "PUT", path + "/files?path=a", data=body()
+    )
+    assert "stopped" in problem["detail"]
+    assert api.agents.files == {}
+
+
+async def test_file_that_shrinks_is_not_taken_for_whole(api: Api, path: str) -> None:
+    api.agents.files["a"] = b"x" * 100
+    api.agent.overrides["file.open"] = lambda _params: {"stream": 9, "size": 100}
+    api.agent.overrides["file.pull"] = lambda _params: {"data": "", "eof": True}
+    response = await api.call("GET", path + "/files?path=a")
+    with pytest.raises(ClientPayloadError):
+        await response.read()
+
+
+async def test_file_that_grows_ends_where_it_was(api: Api, path: str) -> None:
+    api.agent.overrides["file.open"] = lambda _params: {"stream": 9, "size": 3}
+    api.agent.overrides["file.pull"] = lambda _params: {"data": "YWJjZGVm", "eof": False}
+    response = await api.call("GET", path + "/files?path=a")
+    assert await response.read() == b"abc"
+
+
+async def test_agent_that_fails_in_the_middle(api: Api, path: str) -> None:
+    api.agent.overrides["file.open"] = lambda _params: {"stream": 9, "size": 3}
+    api.agent.overrides["file.pull"] = lambda _params: {"data": 5}
+    response = await api.call("GET", path + "/files?path=a")
+    with pytest.raises(ClientPayloadError):
+        await response.read()
+    assert (await api.json("GET", path))["status"] == "active"
+
+
+async def test_compressed_upload_is_refused(api: Api, path: str) -> None:
+    problem = await api.problem(
+        400,
+        "validation_error",
+        "PUT",
+        path + "/files?path=a",
+        data=b"x",
+        headers={"Content-Encoding": "gzip"},
+    )
+    assert problem["field"] == "Content-Encoding"
+
+
+async def test_workspace_limit(api: Api) -> None:
+    limits: dict[str, Any] = {"workspace_bytes": 2**20}
+    path = f"/api/sessions/{(await api.session(limits=limits))['id']}"
+    await api.problem(
+        413, "too_large", "PUT", path + "/files?path=a", data=b"x" * (2**20 + 1)
+    )
+    assert api.agents.files == {}

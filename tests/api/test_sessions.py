@@ -1,0 +1,159 @@
+"""Sessions over HTTP: their life, their owners, their settings."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
+
+
+async def test_create_inspect_close(api: Api) -> None:
+    response = await api.call("POST", "/api/sessions", json={"labels": {"team/a": "x"}})
+    created = await response.json()
+    assert response.status == 201
+    assert response.headers["Location"] == f"/api/sessions/{created['id']}"
+    assert response.headers["Cache-Control"] == "no-store"
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert created["handle"].startswith("H-")
+    assert created["permission_level"] == "medium"
+
+    path = f"/api/sessions/{created['id']}"
+    shown = await api.json("GET", path)
+    assert "handle" not in shown
+    assert shown["status"] == "active"
+    assert shown["sandbox"]["limits"] == {"cpus": 1.0, "memory_bytes": 2**30, "pids": 128}
+
+    ended = await api.json("DELETE", path)
+    assert ended["status"] == "completed"
+    assert ended["termination"]["rationale_code"] == "normal"
+    assert ended["sandbox"] is None
+    assert (await api.json("DELETE", path))["termination"] == ended["termination"]
+    assert (await api.json("GET", path))["status"] == "completed"
+    assert (await api.json("GET", path + "/settings"))["permission_level"] == "medium"
+    await api.problem(410, "session_terminated", "POST", path + "/exec", json={"command": "ls"})
+    await api.problem(410, "session_terminated", "PUT", path + "/files?path=a", data=b"x")
+    assert not api.engine.containers
+
+
+async def test_put_gets_or_creates(api: Api) -> None:
+    first = await api.json("PUT", "/api/sessions/box", json={"labels": {"a": "b"}}, status=201)
+    again = await api.json("PUT", "/api/sessions/box", json={})
+    assert (first["id"], again["labels"]) == ("box", {"a": "b"})
+    assert "handle" in first
+    assert "handle" not in again
+    body = await api.problem(400, "validation_error", "PUT", "/api/sessions/x", json={"id": "y"})
+    assert "path" in body["detail"]
+
+
+@pytest.mark.parametrize("name", ["box", "BOX"])
+async def test_ids_are_unique_without_regard_to_case(api: Api, name: str) -> None:
+    await api.session(id="box")
+    await api.problem(409, "conflict", "POST", "/api/sessions", json={"id": name})
+
+
+async def test_list_pages_newest_first(api: Api) -> None:
+    made = [(await api.session(labels={"n": str(number)}))["id"] for number in range(3)]
+    first = await api.json("GET", "/api/sessions?limit=2")
+    assert [item["id"] for item in first["items"]] == [made[2], made[1]]
+    rest = await api.json("GET", f"/api/sessions?limit=2&cursor={first['next']}")
+    assert [item["id"] for item in rest["items"]] == [made[0]]
+    assert rest["next"] is None
+    found = await api.json("GET", "/api/sessions?label=n:1")
+    assert [item["id"] for item in found["items"]] == [made[1]]
+    await api.json("DELETE", f"/api/sessions/{made[0]}")
+    active = await api.json("GET", "/api/sessions?status=active")
+    assert [item["id"] for item in active["items"]] == [made[2], made[1]]
+
+
+async def test_other_owners_sessions_do_not_exist(api: Api) -> None:
+    session = await api.session(key=OPERATOR_KEY)
+    path = f"/api/sessions/{session['id']}"
+    assert (await api.json("GET", path, key=OPERATOR_KEY))["owner"] == "operator"
+    assert (await api.json("GET", "/api/sessions", key=OTHER_KEY))["items"] == []
+    for method, rest, body in [
+        ("GET", "", None),
+        ("DELETE", "", None),
+        ("DELETE", "?purge=true", None),
+        ("POST", "/exec", {"command": "ls"}),
+        ("PUT", "/settings", {"settings": {"permission_level": "high"}}),
+        ("GET", "/audit", None),
+        ("GET", "/audit/export", None),
+        ("GET", "/events", None),
+        ("GET", "/processes", None),
+        ("GET", "/files?path=a", None),
+        ("POST", "/pause", {}),
+        ("POST", "/handle", {}),
+    ]:
+        await api.problem(404, "not_found", method, path + rest, json=body, key=OTHER_KEY)
+    await api.problem(
+        409, "conflict", "POST", "/api/sessions", json={"id": session["id"]}, key=OTHER_KEY
+    )
+    assert (await api.json("GET", path))["status"] == "active"
+
+
+async def test_pause_resume_complete_abort(api: Api) -> None:
+    path = f"/api/sessions/{(await api.session())['id']}"
+    assert (await api.json("POST", path + "/pause"))["status"] == "paused"
+    await api.problem(409, "invalid_transition", "POST", path + "/pause")
+    await api.problem(409, "invalid_transition", "POST", path + "/exec", json={"command": "ls"})
+    assert (await api.json("POST", path + "/resume", json={}))["status"] == "active"
+    assert (await api.json("POST", path + "/interrupt"))["status"] == "active"
+    assert (await api.json("POST", path + "/complete"))["status"] == "completed"
+    await api.problem(409, "invalid_transition", "POST", path + "/abort")
+    other = f"/api/sessions/{(await api.session())['id']}"
+    assert (await api.json("POST", other + "/abort"))["status"] == "aborted"
+
+
+async def test_handle_rotation(api: Api) -> None:
+    session = await api.session()
+    path = f"/api/sessions/{session['id']}"
+    assert (await api.json("GET", path, key=session["handle"]))["id"] == session["id"]
+    new = (await api.json("POST", path + "/handle"))["handle"]
+    await api.problem(401, "unauthorized", "GET", path, key=session["handle"])
+    assert (await api.json("GET", path, key=new))["id"] == session["id"]
+
+
+async def test_settings(api: Api) -> None:
+    path = f"/api/sessions/{(await api.session())['id']}/settings"
+    before = await api.json("GET", path)
+    assert before["workspace"]["mode"] == "session"
+    assert await api.json("PUT", path, json={"settings": {}}) == before
+    wish = {"workspace": {"root_dir": "/", "mode": "host"}, "other": 1}
+    assert await api.json("PUT", path, json={"settings": wish}) == before
+    changed = await api.json("PUT", path, json={"settings": {"permission_level": "high"}})
+    assert changed == {**before, "permission_level": "high"}
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        ({}, "body.settings must be an object"),
+        ({"settings": None}, "body.settings must be an object"),
+        ({"settings": []}, "body.settings must be an object"),
+        ({"settings": {"permission_level": None}}, "settings.permission_level must be low|medium|high"),
+        ({"settings": {"permission_level": "LOW"}}, "settings.permission_level must be low|medium|high"),
+        ({"settings": {"permission_level": ["low"]}}, "settings.permission_level must be low|medium|high"),
+        ({"settings": {"workspace": "x"}}, "settings.workspace must be an object"),
+        ({"settings": {"workspace": None}}, "settings.workspace must be an object"),
+        ({"settings": {"workspace": []}}, "settings.workspace must be an object"),
+        ({"settings": {}, "more": 1}, "more is not a known field"),
+    ],
+)
+async def test_bad_settings_change_nothing(api: Api, body: dict[str, Any], detail: str) -> None:
+    path = f"/api/sessions/{(await api.session())['id']}/settings"
+    before = await api.json("GET", path)
+    problem = await api.problem(400, "validation_error", "PUT", path, json=body)
+    assert problem["detail"] == detail
+    assert await api.json("GET", path) == before
+
+
+async def test_settings_of_an_unknown_session(api: Api) -> None:
+    body = {"settings": {"permission_level": "low"}}
+    await api.problem(404, "not_found", "PUT", "/api/sessions/none/settings", json=body)
+    await api.problem(404, "not_found", "GET", "/api/sessions/none")
+
+
+async def test_no_room(api: Api, plane: Any) -> None:
+    api.engine.fail_next("create")
+    await api.problem(503, "engine_unavailable", "POST", "/api/sessions", json={})
+    assert (await api.json("GET", "/api/sessions"))["items"] == []

@@ -1,0 +1,114 @@
+"""The sandbox image as the engine has it, looked at from inside."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import docker
+import pytest
+
+from images import base
+from images.builder import Result, build
+from orchestrator.engine.base import LABEL_INPUTS, LABEL_PROTOCOL
+from sandbox_agent.protocol import PROTOCOL_VERSION
+
+ENGINE_SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def image() -> Result:
+    return build()
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[docker.APIClient]:
+    with closing(base.connect(ENGINE_SECONDS)) as client:
+        yield client
+
+
+def _shell(client: docker.APIClient, image: Result, script: str) -> str:
+    """What the script prints in a container of the image; it must succeed."""
+    container = client.create_container(
+        image.id,
+        entrypoint=["/bin/sh", "-euc"],
+        command=[script],
+        network_disabled=True,
+        host_config=client.create_host_config(network_mode="none"),
+    )["Id"]
+    try:
+        client.start(container)
+        status = client.wait(container, timeout=ENGINE_SECONDS)["StatusCode"]
+        output: str = client.logs(container).decode()
+    finally:
+        client.remove_container(container, force=True)
+    assert status == 0, output
+    return output
+
+
+def test_labels_say_protocol_and_inputs(client: docker.APIClient, image: Result) -> None:
+    found = base.inspect(client, image.name)
+    assert found is not None
+    assert found["Id"] == image.id
+    labels = found["Config"]["Labels"]
+    assert labels[LABEL_PROTOCOL] == str(PROTOCOL_VERSION)
+    assert len(labels[LABEL_INPUTS]) == 64
+
+
+def test_agent_is_what_starts(client: docker.APIClient, image: Result) -> None:
+    found = base.inspect(client, image.name)
+    assert found is not None
+    assert found["Config"]["Entrypoint"] == ["/usr/bin/python3", "-I", "-S", "/opt/paddock"]
+    assert found["Config"]["WorkingDir"] == "/"
+    assert found["Config"]["User"] in ("", "0", "root")
+
+
+def test_current_image_is_not_built_again(image: Result) -> None:
+    again = build()
+    assert again == Result(image.name, image.id, built=False)
+
+
+def test_every_module_of_the_agent_is_compiled(client: docker.APIClient, image: Result) -> None:
+    script = """
+cd /opt/paddock
+test -f __main__.py
+find . -name '*.py' | sort | sed 's/\\.py$//'
+echo --
+find . -name '*.pyc' | sort | sed 's/__pycache__.//; s/\\.cpython-.*$//'
+"""
+    sources, compiled = _shell(client, image, script).split("--\n")
+    assert "./sandbox_agent/protocol\n" in sources
+    assert sorted(compiled.split()) == sorted(sources.split())
+
+
+def test_compiled_modules_are_used_unchecked(client: docker.APIClient, image: Result) -> None:
+    # The flags word after the magic number: hash-based, and not checked against the source.
+    script = "cd /opt/paddock/sandbox_agent/__pycache__; od -An -tu4 -j4 -N4 protocol.*.pyc"
+    assert _shell(client, image, script).split() == ["1"]
+
+
+def test_agent_belongs_to_root_and_nobody_may_write_it(
+    client: docker.APIClient, image: Result
+) -> None:
+    script = r"find /opt /opt/paddock \( ! -user 0 -o ! -group 0 -o -perm /022 -o ! -perm -444 \)"
+    assert _shell(client, image, script) == ""
+
+
+def test_no_file_gives_privileges(client: docker.APIClient, image: Result) -> None:
+    assert _shell(client, image, "find / -xdev -type f -perm /6000") == ""
+
+
+def test_tools_and_mount_points_are_there(client: docker.APIClient, image: Result) -> None:
+    script = """
+test -d /workspace; test -d /run/paddock; test -s /etc/ssl/certs/ca-certificates.crt
+command -v python3 ls find grep curl git rg ps tar iptables ip6tables >/dev/null
+git --version; rg --version; curl --version; iptables --version
+python3 -c 'import ssl, sqlite3, sys; assert sys.version_info >= (3, 11)'
+"""
+    assert "git version" in _shell(client, image, script)
+
+
+def test_nothing_of_the_builders_machine_is_left(client: docker.APIClient, image: Result) -> None:
+    script = """
+find /tmp /var/lib/apt/lists /var/cache/apt /var/log -type f
+grep -rilE 'proxy|verify' /etc/apt/apt.conf.d || true
+"""
+    assert _shell(client, image, script) == ""

@@ -1,0 +1,130 @@
+"""Mounts of the control plane, and the directory of a sandbox around them."""
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.workspace import mounts, sandbox_dir
+from orchestrator.workspace.mounts import MountError
+from orchestrator.workspace.sandbox_dir import SandboxDirectory
+from orchestrator.workspace.slots import create_slot
+
+SLOT = "0123456789abcdef"
+UID = 1_900_001_234
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[Path]:
+    yield create_slot(tmp_path, SLOT, UID)
+    for point in mounts.mounts_under(str(tmp_path)):
+        mounts.unmount(point)
+
+
+def test_noexec_holds(tmp_path: Path, data: Path) -> None:
+    script = data / "script"
+    script.write_text("#!/bin/sh\necho ran\n")
+    script.chmod(0o755)
+    target = tmp_path / "shown"
+    target.mkdir()
+
+    mounts.bind(str(data), str(target), noexec=False)
+    assert subprocess.run([target / "script"], capture_output=True, check=True).stdout == b"ran\n"
+    assert mounts.mounts_under(str(tmp_path)) == [str(target)]
+    flags = os.statvfs(target).f_flag
+    assert flags & os.ST_NOSUID
+    assert flags & os.ST_NODEV
+    mounts.unmount(str(target))
+
+    mounts.bind(str(data), str(target), noexec=True)
+    with pytest.raises(PermissionError):
+        subprocess.run([target / "script"], check=True)
+    # The data themselves are mounted as before.
+    assert subprocess.run([script], capture_output=True, check=True).stdout == b"ran\n"
+    mounts.unmount(str(target))
+    mounts.unmount(str(target))
+    assert mounts.mounts_under(str(tmp_path)) == []
+    assert list(target.iterdir()) == []
+
+
+def test_mounts_on_top_of_each_other_go_together(tmp_path: Path, data: Path) -> None:
+    target = tmp_path / "shown"
+    target.mkdir()
+    mounts.bind(str(data), str(target), noexec=True)
+    mounts.bind(str(data), str(target), noexec=True)
+    mounts.unmount(str(target))
+    assert mounts.mounts_under(str(tmp_path)) == []
+
+
+def test_links_are_not_followed(tmp_path: Path, data: Path) -> None:
+    (tmp_path / "link").symlink_to("/etc")
+    (tmp_path / "target").mkdir()
+    for source, target in (("link", "target"), ("target", "link"), ("missing", "target")):
+        with pytest.raises(MountError):
+            mounts.bind(str(tmp_path / source), str(tmp_path / target), noexec=True)
+    assert mounts.mounts_under(str(tmp_path)) == []
+    mounts.unmount(str(tmp_path / "missing"))
+
+
+def test_without_privilege_the_reason_is_said(tmp_path: Path, data: Path) -> None:
+    (tmp_path / "target").mkdir()
+    child = os.fork()
+    if child == 0:  # never returns into the test run
+        try:
+            os.chmod(tmp_path, 0o755)
+            drop_sys_admin()
+            mounts.bind(str(data), str(tmp_path / "target"), noexec=True)
+        except MountError as error:
+            os._exit(0 if "CAP_SYS_ADMIN" in error.detail else 2)
+        finally:
+            os._exit(3)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def drop_sys_admin() -> None:
+    """Takes CAP_SYS_ADMIN (21) from this process: capset by raw structures."""
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    sets = (ctypes.c_uint32 * 6)()
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.capget(header, sets) == 0
+    for index in (0, 1, 2):
+        sets[index] &= ~(1 << 21)
+    assert libc.capset(header, sets) == 0
+
+
+def test_a_sandbox_directory_comes_and_goes(tmp_path: Path, data: Path) -> None:
+    (data / "kept").write_text("x")
+    directory = SandboxDirectory.create(tmp_path, data, uid=UID, home="/nonexistent", noexec=True)
+    assert [found.path for found in sandbox_dir.left_over(tmp_path)] == [directory.path]
+    assert (directory.workspace / "kept").read_text() == "x"
+    assert f"sandbox:x:{UID}:{UID}::/nonexistent:" in directory.passwd.read_text()
+    assert directory.run.stat().st_mode & 0o777 == 0o700
+    assert directory.group.stat().st_mode & 0o777 == 0o644
+    assert len(os.fsencode(directory.name)) == 16
+    directory.boot.write_text("{}")
+    directory.socket.touch()
+    directory.release()
+    directory.release()
+    assert sandbox_dir.left_over(tmp_path) == []
+    assert (data / "kept").read_text() == "x"
+
+
+def test_release_deletes_nothing_that_it_does_not_know(tmp_path: Path, data: Path) -> None:
+    directory = SandboxDirectory.create(tmp_path, data, uid=UID, home="/nonexistent", noexec=True)
+    mounts.unmount(str(directory.workspace))
+    (directory.workspace / "file").write_text("x")
+    with pytest.raises(OSError, match="not empty"):
+        directory.release()
+    assert (directory.workspace / "file").read_text() == "x"
+
+
+def test_a_failed_mount_leaves_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(MountError):
+        SandboxDirectory.create(
+            tmp_path, tmp_path / "missing", uid=UID, home="/nonexistent", noexec=True
+        )
+    assert sandbox_dir.left_over(tmp_path) == []

@@ -1,0 +1,309 @@
+"""The bridge of high: containers on it reach neither the host nor link-local addresses."""
+
+import json
+import os
+import secrets
+import select
+import socket
+import subprocess
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+from docker.errors import APIError, NotFound
+
+from orchestrator.engine.docker import DockerEngine
+from orchestrator.errors import EngineUnavailableError
+
+METADATA = "169.254.169.254"
+# A link-local address that is not the host's: it is forwarded, as a cloud's is.
+BEYOND = "169.254.77.1"
+
+# Prints what came back of a connection: `open` only when a server greeted.
+PROBE = """
+import socket, sys
+for target in sys.argv[1:]:
+    host, port = target.rsplit(":", 1)
+    try:
+        with socket.create_connection((host, int(port)), timeout=2) as peer:
+            print(target, "open" if peer.recv(5) == b"hello" else "silent")
+    except OSError:
+        print(target, "closed")
+"""
+# Says when it listens in the file that it is given.
+GREETER = """
+import socket, sys
+server = socket.create_server(("0.0.0.0", 8080))
+with open(sys.argv[1], "w") as ready:
+    ready.write("listening")
+while True:
+    peer, _ = server.accept()
+    peer.sendall(b"hello")
+    peer.close()
+"""
+
+
+@pytest.fixture(scope="module")
+def image() -> str:
+    return os.environ.get("PADDOCK_TEST_IMAGE", "paddock/sandbox:latest")
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[docker.APIClient]:
+    client = docker.APIClient(version="auto")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+async def engine(image: str) -> AsyncIterator[DockerEngine]:
+    engine = DockerEngine(secrets.token_hex(4), timeout=60)
+    yield engine
+    await engine.remove_open_network(image)
+    await engine.close()
+
+
+class Ready:
+    """A pipe by which a server says that it listens."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "ready"
+        os.mkfifo(self.path)
+        self._fd = os.open(self.path, os.O_RDWR | os.O_NONBLOCK)
+
+    def wait(self) -> None:
+        assert select.select([self._fd], [], [], 60)[0], "the server does not start"
+        assert os.read(self._fd, 64) == b"listening"
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+@pytest.fixture
+def ready(tmp_path: Path) -> Iterator[Ready]:
+    ready = Ready(tmp_path)
+    yield ready
+    ready.close()
+
+
+@contextmanager
+def greeter() -> Iterator[int]:
+    """A server on every address of the host; its port."""
+    server = socket.create_server(("0.0.0.0", 0))
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                peer, _ = server.accept()
+                with peer, suppress(OSError):
+                    peer.sendall(b"hello")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield server.getsockname()[1]
+    finally:
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
+        thread.join()
+
+
+def ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=10)
+
+
+@contextmanager
+def address_of_host(address: str) -> Iterator[None]:
+    ip("address", "add", f"{address}/32", "dev", "lo")
+    try:
+        yield
+    finally:
+        ip("address", "del", f"{address}/32", "dev", "lo")
+
+
+@contextmanager
+def machine_beyond(address: str, ready: Ready) -> Iterator[None]:
+    """A greeter on port 8080 in a network namespace of its own, one hop from the host."""
+    name = f"pdkt{secrets.token_hex(3)}"
+    with ExitStack() as stack:
+        ip("netns", "add", name)
+        stack.callback(ip, "netns", "del", name)
+        ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
+        ip("address", "add", "169.254.77.2/30", "dev", name)
+        ip("link", "set", name, "up")
+        ip("-n", name, "address", "add", f"{address}/30", "dev", "eth0")
+        ip("-n", name, "link", "set", "eth0", "up")
+        ip("-n", name, "route", "add", "default", "via", "169.254.77.2")
+        command = ["ip", "netns", "exec", name, "python3", "-c", GREETER, str(ready.path)]
+        greeter = stack.enter_context(subprocess.Popen(command))
+        stack.callback(greeter.kill)
+        ready.wait()
+        yield
+
+
+@contextmanager
+def container(
+    client: docker.APIClient, image: str, network: str, *argv: str, bind: Path | None = None
+) -> Iterator[dict[str, Any]]:
+    """A running container on that network, as the engine describes it."""
+    made = client.create_container(
+        image,
+        entrypoint=list(argv),
+        host_config=client.create_host_config(
+            network_mode=network, cap_drop=["ALL"], binds=[f"{bind}:{bind}"] if bind else []
+        ),
+    )
+    try:
+        client.start(made["Id"])
+        yield client.inspect_container(made["Id"])
+    finally:
+        client.remove_container(made["Id"], force=True)
+
+
+def probe(
+    client: docker.APIClient, image: str, network: str, targets: dict[str, str]
+) -> dict[str, str]:
+    """What a container on that network sees of each target `host:port`, by name."""
+    with container(client, image, network, "python3", "-c", PROBE, *targets.values()) as found:
+        client.wait(found["Id"], timeout=60)
+        lines = client.logs(found["Id"]).decode().splitlines()
+    seen = dict(line.split(" ") for line in lines)
+    return {name: seen[target] for name, target in targets.items()}
+
+
+def gateway(client: docker.APIClient, network: str) -> str:
+    address: str = client.inspect_network(network)["IPAM"]["Config"][0]["Gateway"]
+    return address
+
+
+def host_address(*bridges: str) -> str:
+    """An address of the host that is none of these gateways."""
+    listing = ["ip", "-json", "-4", "address", "show", "scope", "global"]
+    links = json.loads(subprocess.run(listing, capture_output=True, check=True, timeout=10).stdout)
+    addresses = [entry["local"] for link in links for entry in link.get("addr_info", []) if entry]
+    other: str = next(address for address in addresses if address not in bridges)
+    return other
+
+
+def rules(bridge: str) -> list[str]:
+    """The host's rules that name the bridge, by whichever back end."""
+    found: list[str] = []
+    for command in ("iptables-save", "iptables-legacy-save", "ip6tables-save"):
+        with suppress(FileNotFoundError):
+            saved = subprocess.run([command], capture_output=True, text=True, timeout=10)
+            found += [line for line in saved.stdout.splitlines() if bridge in line]
+    return found
+
+
+def flush(bridge: str) -> None:
+    """Removes the rule of INPUT, as a firewall's reload would."""
+    rule = ["-D", "INPUT", "-i", bridge, "-j", "DROP"]
+    subprocess.run(["iptables", *rule], check=True, timeout=10)
+
+
+async def test_the_host_and_link_local_addresses_are_out_of_reach(
+    engine: DockerEngine, client: docker.APIClient, image: str, ready: Ready
+) -> None:
+    network = await engine.ensure_open_network(image)
+    plain = f"paddock-test-{secrets.token_hex(4)}"
+    client.create_network(plain, driver="bridge")
+    try:
+        with greeter() as port, address_of_host(METADATA), machine_beyond(BEYOND, ready):
+            other = host_address(gateway(client, plain), gateway(client, network), METADATA)
+
+            def targets(bridge: str) -> dict[str, str]:
+                return {
+                    "gateway": f"{gateway(client, bridge)}:{port}",
+                    "other address": f"{other}:{port}",
+                    "metadata": f"{METADATA}:{port}",
+                    "link-local": f"{BEYOND}:8080",
+                }
+
+            reached = probe(client, image, plain, targets(plain))
+            assert set(reached.values()) == {"open"}, "the test shows nothing"
+            reached = probe(client, image, network, targets(network))
+            assert set(reached.values()) == {"closed"}
+    finally:
+        client.remove_network(plain)
+
+
+async def test_containers_do_not_reach_each_other(
+    engine: DockerEngine, client: docker.APIClient, image: str, ready: Ready
+) -> None:
+    network = await engine.ensure_open_network(image)
+    plain = f"paddock-test-{secrets.token_hex(4)}"
+    client.create_network(plain, driver="bridge")
+    try:
+        for bridge, expected in ((plain, "open"), (network, "closed")):
+            command = ["python3", "-c", GREETER, str(ready.path)]
+            with container(client, image, bridge, *command, bind=ready.path) as found:
+                ready.wait()
+                address = found["NetworkSettings"]["Networks"][bridge]["IPAddress"]
+                seen = probe(client, image, bridge, {"neighbour": f"{address}:8080"})
+                assert seen == {"neighbour": expected}
+    finally:
+        client.remove_network(plain)
+
+
+async def test_it_is_made_once_and_removed_whole(
+    engine: DockerEngine, client: docker.APIClient, image: str
+) -> None:
+    network = await engine.ensure_open_network(image)
+    bridge = f"pdk{engine.instance}"
+    installed = rules(bridge)
+    assert any("DOCKER-USER" in rule and "169.254.0.0/16" in rule for rule in installed)
+    # Another process of the same instance finds everything in place.
+    again = DockerEngine(engine.instance, timeout=60)
+    assert await again.ensure_open_network(image) == network
+    assert rules(bridge) == installed
+
+    with container(client, image, network, "sleep", "600"):
+        await again.remove_open_network(image)
+        assert rules(bridge) == installed
+        assert client.inspect_network(network)["Name"] == network
+    await again.remove_open_network(image)
+    await again.remove_open_network(image)
+    await again.close()
+    assert rules(bridge) == []
+    with pytest.raises(NotFound):
+        client.inspect_network(network)
+    assert (
+        client.containers(all=True, filters={"label": f"paddock.instance={engine.instance}"}) == []
+    )
+
+
+async def test_rules_that_somebody_flushed_come_back(engine: DockerEngine, image: str) -> None:
+    await engine.ensure_open_network(image)
+    bridge = f"pdk{engine.instance}"
+    before = rules(bridge)
+    flush(bridge)
+    again = DockerEngine(engine.instance, timeout=60)
+    await again.ensure_open_network(image)
+    await again.close()
+    assert sorted(rules(bridge)) == sorted(before)
+
+
+async def test_without_rules_there_is_no_network(client: docker.APIClient, image: str) -> None:
+    """An image whose iptables do nothing useful: high is refused and nothing is left."""
+    name = f"paddock-test-{secrets.token_hex(4)}:latest"
+    repository = name.removesuffix(":latest")
+    with container(client, image, "none", "rm", "-f", "/usr/sbin/xtables-nft-multi") as broken:
+        client.wait(broken["Id"], timeout=60)
+        client.commit(broken["Id"], repository=repository, tag="latest")
+    engine = DockerEngine(secrets.token_hex(4), timeout=60)
+    try:
+        with pytest.raises(EngineUnavailableError, match="DOCKER-USER"):
+            await engine.ensure_open_network(name)
+        with pytest.raises(EngineUnavailableError, match="images build"):
+            await engine.ensure_open_network("paddock/there-is-none:latest")
+        assert client.networks(names=[f"paddock-open-{engine.instance}"]) == []
+        assert rules(f"pdk{engine.instance}") == []
+        assert await engine.list() == []
+    finally:
+        await engine.close()
+        with suppress(APIError):
+            client.remove_image(name, force=True)

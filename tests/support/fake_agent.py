@@ -1,0 +1,332 @@
+"""A sandbox agent in this process, for tests: it speaks the protocol, and plays a script."""
+
+import asyncio
+import base64
+import os
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.engine.base import SandboxSpec
+from sandbox_agent.protocol import (
+    PROTOCOL_VERSION,
+    RUN_DIR,
+    SOCKET_NAME,
+    FrameDecoder,
+    Message,
+    encode,
+    failure,
+    notification,
+    request,
+    result,
+)
+
+
+@dataclass
+class Play:
+    """What a command does: output, and its end. With `holds` it runs until it is ended."""
+
+    stdout: bytes = b""
+    stderr: bytes = b""
+    exit_code: int = 0
+    holds: bool = False
+    chunks: list[tuple[str, bytes]] = field(default_factory=list)
+
+
+@dataclass
+class _Running:
+    params: Message
+    chunks: list[tuple[str, int, bytes]] = field(default_factory=list)
+    total: int = 0
+    result: Message | None = None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def print(self, stream: str, data: bytes) -> None:
+        if data:
+            self.chunks.append((stream, self.total, data))
+            self.total += len(data)
+            self.wake()
+
+    def wake(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+class AgentFailure(Exception):
+    """An answer that is an error."""
+
+    def __init__(self, code: str, message: str, rule: str | None = None) -> None:
+        super().__init__(message)
+        self.code, self.rule = code, rule
+
+
+class FakeAgent:
+    """One sandbox's agent. `plays` are looked up by the command's first word."""
+
+    def __init__(self, plays: dict[str, Play], files: dict[str, bytes]) -> None:
+        self.boot_id = secrets.token_hex(8)
+        self.plays = plays
+        self.files = files
+        self.requests: list[tuple[str, Message]] = []
+        self.stdin: dict[str, bytes] = {}
+        self.acknowledged = 0
+        # Called instead of a method's own answer.
+        self.overrides: dict[str, Callable[[Message], Message]] = {}
+        self._running: dict[str, _Running] = {}
+        self._streams: dict[int, tuple[str, str, bytearray]] = {}
+        self._seq = 0
+        self._writer: asyncio.StreamWriter | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def dial(self, run_dir: Path) -> None:
+        directory = os.open(run_dir, os.O_PATH | os.O_DIRECTORY)
+        try:
+            # By descriptor: a temporary directory's path may be too long for a socket.
+            path = f"/proc/self/fd/{directory}/{SOCKET_NAME}"
+            reader, self._writer = await asyncio.open_unix_connection(path)
+        finally:
+            os.close(directory)
+        hello = {
+            "protocol": PROTOCOL_VERSION,
+            "boot_id": self.boot_id,
+            "running": list(self._running),
+            "finished": [],
+            "landlock_abi": 6,
+        }
+        self._send(request(0, "hello", hello))
+        self._spawn(self._serve(reader))
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._writer is not None:
+            self._writer.close()
+            with suppress(OSError):
+                await self._writer.wait_closed()
+
+    def emit(self, operation: str, **members: Any) -> None:
+        self._seq += 1
+        event = {
+            "boot_id": self.boot_id,
+            "seq": self._seq,
+            "operation": operation,
+            "time": time.time(),
+            "decision": "allow",
+            "rule": None,
+            "command_id": None,
+            "args": {},
+            "result": None,
+            "error": None,
+            "duration_ms": 1,
+            **members,
+        }
+        self._send(notification("event", event))
+
+    def print(self, command_id: str, stream: str, data: bytes) -> None:
+        """The command prints something."""
+        self._running[command_id].print(stream, data)
+
+    def end(self, command_id: str, exit_code: int = 0, **members: Any) -> None:
+        """The command ends."""
+        running = self._running[command_id]
+        if running.result is not None:
+            return
+        running.result = {
+            "exit_code": exit_code,
+            "signal": None,
+            "timed_out": False,
+            "reason": None,
+            "truncated": False,
+            "output_bytes": running.total,
+            "leftover_killed": 0,
+            "duration_us": 1000,
+            **members,
+        }
+        self.emit("command.exit", command_id=command_id, decision=None, result=running.result)
+        running.wake()
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _send(self, message: Message) -> None:
+        if self._writer is not None:
+            self._writer.write(encode(message))
+
+    async def _serve(self, reader: asyncio.StreamReader) -> None:
+        decoder = FrameDecoder()
+        while data := await reader.read(1024 * 1024):
+            for message in decoder.feed(data):
+                if message.get("method") == "ack":
+                    self.acknowledged = message["params"]["seq"]
+                elif "method" in message:
+                    self._spawn(self._answer(message))
+
+    async def _answer(self, message: Message) -> None:
+        method, params = message["method"], message["params"]
+        self.requests.append((method, params))
+        try:
+            if method in self.overrides:
+                value = self.overrides[method](params)
+            else:
+                value = await getattr(self, "_on_" + method.replace(".", "_"))(params)
+        except AgentFailure as error:
+            self._send(failure(message["id"], error.code, str(error), error.rule))
+        else:
+            self._send(result(message["id"], value))
+
+    # Commands
+
+    async def _on_exec(self, params: Message) -> Message:
+        command_id, argv = params["command_id"], params["argv"]
+        play = self.plays.get(argv[0], Play())
+        running = self._running[command_id] = _Running(params)
+        running.print("stdout", play.stdout)
+        running.print("stderr", play.stderr)
+        for stream, data in play.chunks:
+            running.print(stream, data)
+        if not play.holds:
+            self.end(command_id, play.exit_code)
+        return {}
+
+    async def _on_output(self, params: Message) -> Message:
+        running = self._running.get(params["command_id"])
+        if running is None:
+            raise AgentFailure("not_found", "the output is no longer kept")
+        after, deadline = params["after"], params["wait_ms"] / 1000
+        with suppress(TimeoutError):
+            async with asyncio.timeout(deadline):
+                while running.total <= after and running.result is None and deadline:
+                    await running.changed.wait()
+        chunks = [
+            [stream, max(offset, after), base64.b64encode(data[max(0, after - offset) :]).decode()]
+            for stream, offset, data in running.chunks
+            if offset + len(data) > after
+        ]
+        following = max(after, running.total)
+        return {"chunks": chunks, "next": following, "ended": running.result is not None}
+
+    async def _on_stdin(self, params: Message) -> Message:
+        command_id = params["command_id"]
+        data = base64.b64decode(params["data"])
+        self.stdin[command_id] = self.stdin.get(command_id, b"") + data
+        if params["close"]:
+            self.end(command_id)
+        return {}
+
+    async def _on_signal(self, params: Message) -> Message:
+        self.end(params["command_id"], 128 + params["signal"], signal=str(params["signal"]))
+        return {}
+
+    async def _on_cancel(self, params: Message) -> Message:
+        if params["command_id"] in self._running:
+            self.end(params["command_id"], 143, signal="SIGTERM", reason=params["reason"])
+        return {}
+
+    async def _on_stats(self, _params: Message) -> Message:
+        running = [key for key, command in self._running.items() if command.result is None]
+        return {"running": running, "finished": [], "buffered_events": 0, "uptime_ms": 1}
+
+    async def _on_shutdown(self, params: Message) -> Message:
+        for command_id in self._running:
+            self.end(command_id, 143, signal="SIGTERM", reason=params["reason"])
+        return {}
+
+    # Files
+
+    async def _on_file_open(self, params: Message) -> Message:
+        path, mode = params["path"], params["op"]
+        if mode == "read" and path not in self.files:
+            self.emit("file.read", args={"path": path}, error="not found")
+            raise AgentFailure("not_found", f"No such file or directory: {path}")
+        content = bytearray(self.files[path] if mode == "read" else b"")
+        number = len(self._streams) + 1
+        self._streams[number] = (path, mode, content)
+        if mode == "read":
+            self.emit("file.read", args={"path": path}, result={"bytes": len(content)})
+        return {"stream": number, "size": len(content)}
+
+    async def _on_file_pull(self, params: Message) -> Message:
+        content = self._streams[params["stream"]][2]
+        data = bytes(content[: params["limit"]])
+        del content[: params["limit"]]
+        return {"data": base64.b64encode(data).decode(), "eof": not data}
+
+    async def _on_file_push(self, params: Message) -> Message:
+        content = self._streams[params["stream"]][2]
+        content += base64.b64decode(params["data"])
+        return {}
+
+    async def _on_file_close(self, params: Message) -> Message:
+        stream = self._streams.pop(params["stream"], None)
+        if stream is None or not params["commit"]:
+            return {"bytes": 0}
+        path, mode, content = stream
+        before = self.files.get(path, b"") if mode == "append" else b""
+        self.files[path] = before + bytes(content)
+        self.emit("file.write", args={"path": path}, result={"bytes": len(content)})
+        return {"bytes": len(content)}
+
+    async def _on_file_list(self, params: Message) -> Message:
+        self.emit("file.list", args={"path": params["path"]})
+        entries = [
+            {"path": path, "type": "file", "size": len(data), "mode": 0o644, "modified": 1.5}
+            for path, data in sorted(self.files.items())
+        ]
+        return {"entries": entries, "truncated": False}
+
+    async def _on_file_mkdir(self, params: Message) -> Message:
+        self.emit("file.mkdir", args={"path": params["path"]})
+        return {}
+
+    async def _on_file_delete(self, params: Message) -> Message:
+        path = params["path"]
+        known = self.files.pop(path, None)
+        self.emit("file.delete", args={"path": path}, error=None if known else "not found")
+        if known is None:
+            raise AgentFailure("not_found", f"No such file or directory: {path}")
+        return {}
+
+    async def _on_file_move(self, params: Message) -> Message:
+        self.files[params["destination"]] = self.files.pop(params["source"])
+        self.emit("file.move", args=params)
+        return {}
+
+
+class Agents:
+    """The agents of a fake engine's containers: give `start` and `stop` to it as hooks."""
+
+    def __init__(self) -> None:
+        self.plays: dict[str, Play] = {}
+        self.files: dict[str, bytes] = {}
+        self.by_run_dir: dict[str, FakeAgent] = {}
+
+    @property
+    def latest(self) -> FakeAgent:
+        """The agent that was started last."""
+        return list(self.by_run_dir.values())[-1]
+
+    async def start(self, spec: SandboxSpec) -> None:
+        agent = FakeAgent(self.plays, self.files)
+        run_dir = _run_dir(spec)
+        self.by_run_dir[run_dir] = agent
+        await agent.dial(Path(run_dir))
+
+    async def stop(self, spec: SandboxSpec) -> None:
+        agent = self.by_run_dir.get(_run_dir(spec))
+        if agent is not None:
+            await agent.close()
+
+    async def close(self) -> None:
+        for agent in self.by_run_dir.values():
+            await agent.close()
+
+
+def _run_dir(spec: SandboxSpec) -> str:
+    return next(bind.source for bind in spec.binds if bind.target == RUN_DIR)

@@ -1,0 +1,24 @@
+"""Drafts and events as the tests of the audit modules use them."""
+
+from typing import Any
+
+from orchestrator.audit.events import EventDraft
+from orchestrator.audit.ledger import Ledger
+
+
+def draft(key: str = "k1", **changes: Any) -> EventDraft:
+    """A draft of a plain event in that chain."""
+    values: dict[str, Any] = {
+        "session_key": key,
+        "session_id": f"s-{key}",
+        "source": "control-plane",
+        "actor": "admin",
+        "operation": "command.start",
+    }
+    return EventDraft(**values | changes)
+
+
+async def fill(ledger: Ledger, count: int, key: str = "k1") -> None:
+    """That many events in one chain, one after the other."""
+    for number in range(count):
+        await ledger.append(draft(key, args={"number": number, "text": 'é"\\'}))

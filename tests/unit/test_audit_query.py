@@ -1,0 +1,104 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.audit import query
+from orchestrator.audit.ledger import Ledger
+from orchestrator.audit.verify import verify_chain
+from orchestrator.store.database import Database
+from tests.unit.ledger_support import draft, fill
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    database = await Database.open(tmp_path / "paddock.db")
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+def ledger(database: Database) -> Ledger:
+    return Ledger(database)
+
+
+async def test_pages_and_filters(database: Database, ledger: Ledger) -> None:
+    await ledger.append(draft(turn=1, decision="allow"))
+    await ledger.append(draft(turn=1, decision="deny"))
+    await ledger.append(draft(turn=2, operation="file.read"))
+
+    async def seqs(**filters: object) -> list[int]:
+        return [e["seq"] for e in await query.events(database, "k1", **filters)]  # type: ignore[arg-type]
+
+    assert await seqs() == [1, 2, 3]
+    assert await seqs(after_seq=1, limit=1) == [2]
+    assert await seqs(turn=1) == [1, 2]
+    assert await seqs(operation="file.read") == [3]
+    assert await seqs(decision="deny", turn=1) == [2]
+    assert await seqs(turn=0) == []
+    assert await query.events(database, "k2") == []
+
+
+async def test_all_chains_and_those_of_one_owner(database: Database, ledger: Ledger) -> None:
+    await fill(ledger, 2, "k1")
+    await fill(ledger, 1, "k2")
+    await database.write(
+        lambda conn: conn.execute(
+            "INSERT INTO sessions (key, id, owner, status, permission_level, level, image,"
+            " idle_timeout, created_at) VALUES ('k2', 's', 'ci', 'active', 'low', '', '', 1, '')"
+        )
+    )
+    assert [e["id"] for e in await query.all_events(database)] == [1, 2, 3]
+    assert [e["id"] for e in await query.all_events(database, 1, 1)] == [2]
+    assert [e["id"] for e in await query.all_events(database, owner="ci")] == [3]
+    assert await query.all_events(database, owner="nobody") == []
+
+
+async def test_stats(database: Database, ledger: Ledger) -> None:
+    await ledger.append(draft(decision="allow", tokens_used=3))
+    await ledger.append(draft(decision="deny", tokens_used=4))
+    await ledger.append(draft(operation="file.read"))
+    assert await query.stats(database, "k1") == {
+        "total_operations": 3,
+        "operation_counts": {"command.start": 2, "file.read": 1},
+        "decisions": {"allow": 1, "deny": 1},
+        "total_tokens": 7,
+    }
+    assert await query.stats(database, "none") == {
+        "total_operations": 0,
+        "operation_counts": {},
+        "decisions": {},
+        "total_tokens": 0,
+    }
+
+
+async def test_export_is_the_whole_chain(
+    database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query, "_PAGE", 3)
+    await fill(ledger, 8)
+    await fill(ledger, 2, "k2")
+    lines = [line async for line in query.export(database, "k1")]
+    assert len(lines) == 8
+    assert verify_chain(lines).ok
+    assert [line async for line in query.export(database, "none")] == []
+
+
+async def test_export_ends_where_the_chain_ended(database: Database, ledger: Ledger) -> None:
+    await fill(ledger, 2)
+    seen = 0
+    async for _ in query.export(database, "k1"):
+        seen += 1
+        await fill(ledger, 1)
+    assert seen == 2
+
+
+async def test_commands(database: Database, ledger: Ledger) -> None:
+    for command, decision in (("a", "allow"), ("b", "allow"), ("c", "deny")):
+        await ledger.append(draft(command_id=command, decision=decision))
+    await ledger.append(draft("k2", command_id="b", operation="command.exit"))
+    await ledger.append(draft(command_id="a", operation="command.exit"))
+    unfinished = await query.unfinished_commands(database, "k1")
+    assert [event["args"]["command_id"] for event in unfinished] == ["b"]
+    events = await query.command_events(database, "k1", "a")
+    assert [event["operation"] for event in events] == ["command.start", "command.exit"]

@@ -1,0 +1,127 @@
+"""What decides whether the sandbox image is built again."""
+
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from images import base
+from images.builder import ROOT, context_archive, context_files, input_hash
+
+FILES = st.dictionaries(st.text(min_size=1, max_size=8), st.binary(max_size=16), max_size=5)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A copy of what the image is made of, without leftovers of the interpreter."""
+    shutil.copytree(ROOT / "images" / "sandbox", tmp_path / "images" / "sandbox")
+    shutil.copytree(
+        ROOT / "sandbox_agent",
+        tmp_path / "sandbox_agent",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    return tmp_path
+
+
+def _hash(root: Path, base_id: str = "sha256:1") -> str:
+    return input_hash(context_files(root), base_id)
+
+
+def test_hash_is_stable(repository: Path) -> None:
+    before = _hash(repository)
+    for path in repository.rglob("*"):
+        path.touch()
+    assert _hash(repository) == before
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        "images/sandbox/Dockerfile",
+        "images/sandbox/packages",
+        "images/sandbox/unused",
+        "sandbox_agent/protocol.py",
+        "sandbox_agent/confine/__init__.py",
+    ],
+)
+def test_hash_follows_every_input(repository: Path, changed: str) -> None:
+    before = _hash(repository)
+    with (repository / changed).open("a") as file:
+        file.write("# changed\n")
+    assert _hash(repository) != before
+
+
+def test_hash_follows_new_removed_and_renamed_sources(repository: Path) -> None:
+    seen = {_hash(repository)}
+    added = repository / "sandbox_agent" / "added.py"
+    added.touch()
+    seen.add(_hash(repository))
+    added.rename(added.with_name("renamed.py"))
+    seen.add(_hash(repository))
+    (repository / "sandbox_agent" / "protocol.py").unlink()
+    seen.add(_hash(repository))
+    assert len(seen) == 4
+
+
+def test_hash_follows_the_base(repository: Path) -> None:
+    assert _hash(repository, "sha256:1") != _hash(repository, "sha256:2")
+
+
+def test_hash_ignores_what_is_not_a_source(repository: Path) -> None:
+    before = _hash(repository)
+    cache = repository / "sandbox_agent" / "__pycache__"
+    cache.mkdir()
+    (cache / "protocol.cpython-311.pyc").write_bytes(b"compiled")
+    (repository / "sandbox_agent" / ".protocol.py.swp").write_bytes(b"an editor's")
+    assert _hash(repository) == before
+
+
+@given(FILES, FILES, st.text(max_size=4), st.text(max_size=4))
+def test_only_equal_inputs_have_equal_hashes(
+    left: dict[str, bytes], right: dict[str, bytes], left_base: str, right_base: str
+) -> None:
+    same = (left, left_base) == (right, right_base)
+    assert (input_hash(left, left_base) == input_hash(right, right_base)) is same
+
+
+def test_archive_holds_exactly_the_hashed_files() -> None:
+    files = context_files()
+    with tarfile.open(fileobj=context_archive(files)) as archive:
+        found = {member.name: member for member in archive.getmembers()}
+        assert found.keys() == files.keys()
+        for name, member in found.items():
+            content = archive.extractfile(member)
+            assert content is not None
+            assert content.read() == files[name]
+            assert (member.uid, member.gid, member.mode, member.mtime) == (0, 0, 0o644, 0)
+
+
+def test_local_base_is_named_by_its_content() -> None:
+    names = {
+        base.local_name(b"git\n", b"/usr/share/doc/*\n"),
+        base.local_name(b"git\ncurl\n", b"/usr/share/doc/*\n"),
+        base.local_name(b"git\n", b""),
+    }
+    assert len(names) == 3
+    assert base.local_name(b"git\n", b"") in names
+
+
+def test_mirrors_and_proxies_do_not_get_into_the_base() -> None:
+    command = base.mmdebstrap_command(
+        Path("base.tar"),
+        ["git", "curl"],
+        ["/usr/share/doc/*"],
+        "bookworm",
+        ["/etc/apt/sources.list"],
+        ['Acquire::http::Proxy "http://proxy:3142";'],
+    )
+    assert "--include=git,curl" in command
+    assert "--dpkgopt=path-exclude=/usr/share/doc/*" in command
+    assert '--aptopt=Acquire::http::Proxy "http://proxy:3142";' in command
+    assert command[-3:] == ["bookworm", "base.tar", "/etc/apt/sources.list"]
+    (hook,) = (part for part in command if part.startswith("--customize-hook="))
+    assert '"$1"/etc/apt/sources.list ' in hook
+    assert '"$1"/etc/apt/apt.conf.d/99mmdebstrap' in hook

@@ -1,0 +1,132 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config import ConfigError, load_settings, split_address
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in list(os.environ):
+        if name.upper().startswith("PADDOCK_") or name == "SESSION_WORKSPACES_DIR":
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_defaults(tmp_path: Path) -> None:
+    settings = load_settings()
+    assert settings.address == ("127.0.0.1", 8700)
+    assert settings.state_dir == tmp_path / "data"
+    assert settings.workspaces_dir == tmp_path / "data" / "session-workspaces"
+    assert settings.image == "paddock/sandbox:latest"
+    assert settings.images == ()
+    assert settings.admin_key is None
+    assert settings.idle_timeout == 1800
+
+
+def test_settings_never_change() -> None:
+    settings = load_settings()
+    with pytest.raises(ValueError, match="frozen"):
+        settings.max_active = 3
+
+
+def test_workspaces_directory_by_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_STATE_DIR", "/srv/paddock")
+    assert load_settings().workspaces_dir == Path("/srv/paddock/session-workspaces")
+    monkeypatch.setenv("SESSION_WORKSPACES_DIR", "/srv/old")
+    assert load_settings().workspaces_dir == Path("/srv/old")
+    monkeypatch.setenv("PADDOCK_WORKSPACES_DIR", "/srv/new")
+    assert load_settings().workspaces_dir == Path("/srv/new")
+
+
+def test_environment_goes_before_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "paddock.toml"
+    file.write_text('max_active = 5\nlisten = "[::1]:80"\nimages = ["a:1"]\n')
+    monkeypatch.setenv("PADDOCK_CONFIG_FILE", str(file))
+    monkeypatch.setenv("PADDOCK_MAX_ACTIVE", "7")
+    monkeypatch.setenv("PADDOCK_KEYS_FILE", "")
+    settings = load_settings()
+    assert settings.max_active == 7
+    assert settings.address == ("::1", 80)
+    assert settings.images == ("a:1",)
+    assert settings.keys_file is None
+
+
+def test_images_are_comma_separated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_IMAGES", "a:1, b/c:2 ,")
+    assert load_settings().images == ("a:1", "b/c:2")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("PADDOCK_LISTEN", "8700"),
+        ("PADDOCK_LISTEN", ":8700"),
+        ("PADDOCK_LISTEN", "::1:8700"),
+        ("PADDOCK_LISTEN", "localhost:99999"),
+        ("PADDOCK_LISTEN", "localhost:x"),
+        ("PADDOCK_IMAGE", "with space"),
+        ("PADDOCK_IMAGES", "ok,-bad"),
+        ("PADDOCK_MAX_ACTIVE", "0"),
+        ("PADDOCK_MAX_ACTIVE", "many"),
+        ("PADDOCK_UID_COUNT", "4000000000"),
+        ("PADDOCK_ENGINE_TIMEOUT", "nan"),
+        ("PADDOCK_ENGINE_TIMEOUT", "0"),
+        ("PADDOCK_IDLE_TIMEOUT_MAX", "60"),
+        ("PADDOCK_DOCKER_HOST", "/var/run/docker.sock"),
+        ("PADDOCK_ADMIN_KEY", "too-short-key"),
+        ("PADDOCK_ADMIN_KEY", "no spaces in a key, please"),
+    ],
+)
+def test_bad_variables_are_named(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigError) as caught:
+        load_settings()
+    message = str(caught.value)
+    assert message.startswith(f"{variable}: ")
+    assert "\n" not in message
+    if variable == "PADDOCK_ADMIN_KEY":
+        assert value not in message
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("max_activ = 1", "max_activ: no such setting"),
+        ("max_active = 'x'", "max_active: "),
+        ("max_active = ", "Invalid value"),
+        ("[limits]\na = 1", "limits: no such setting"),
+    ],
+)
+def test_bad_files_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, expected: str
+) -> None:
+    file = tmp_path / "paddock.toml"
+    file.write_text(text)
+    monkeypatch.setenv("PADDOCK_CONFIG_FILE", str(file))
+    with pytest.raises(ConfigError) as caught:
+        load_settings()
+    assert str(caught.value).startswith(f"{file}: {expected}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PADDOCK_CONFIG_FILE", str(tmp_path / "none.toml"))
+    with pytest.raises(ConfigError, match=r"none\.toml: No such file"):
+        load_settings()
+
+
+def test_the_admin_key_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_ADMIN_KEY", "a-key-that-is-long-enough")
+    settings = load_settings()
+    assert settings.admin_key is not None
+    assert "long-enough" not in repr(settings)
+
+
+def test_split_address() -> None:
+    assert split_address("0.0.0.0:0") == ("0.0.0.0", 0)
+    with pytest.raises(ValueError, match="host:port"):
+        split_address("host:٣")

@@ -1,0 +1,168 @@
+"""What Docker is asked for, and how its answers are read."""
+
+import pytest
+
+from orchestrator.engine import docker_records
+from orchestrator.engine.base import Bind, ContainerState, Limits, SandboxSpec
+from orchestrator.engine.docker_network import OpenNetwork, helper_config
+from orchestrator.engine.docker_spec import (
+    container_config,
+    host_config,
+    refuse_dropped_limits,
+)
+from orchestrator.errors import EngineUnavailableError
+
+MIB = 2**20
+
+
+def spec(shm_bytes: int = 0, tmp_exec: bool = False, network: str | None = None) -> SandboxSpec:
+    return SandboxSpec(
+        name="paddock-0123456789abcdef",
+        image="paddock/sandbox:latest",
+        labels={"paddock.session": "s1"},
+        binds=(
+            Bind("/state/run", "/run/paddock", read_only=True),
+            Bind("/state/workspace", "/workspace", read_only=False),
+        ),
+        limits=Limits(
+            cpus=0.5, memory_bytes=256 * MIB, pids=64, tmp_bytes=16 * MIB, shm_bytes=shm_bytes
+        ),
+        tmp_exec=tmp_exec,
+        network=network,
+    )
+
+
+def test_the_container_is_confined() -> None:
+    config = host_config(spec())
+    assert config["CapDrop"] == ["ALL"]
+    assert config["CapAdd"] == ["SETUID", "SETGID"]
+    assert config["SecurityOpt"] == ["no-new-privileges"]
+    assert config["ReadonlyRootfs"] is True
+    assert config["Init"] is False
+    assert config["RestartPolicy"] == {"Name": "no"}
+    assert config["NetworkMode"] == "none"
+    assert config["Tmpfs"]["/tmp"] == f"size={16 * MIB},mode=1777,nosuid,nodev,noexec"
+    assert config["LogConfig"] == {
+        "Type": "local",
+        "Config": {"max-size": "64k", "max-file": "1", "compress": "false"},
+    }
+    assert "Privileged" not in config
+    assert "OomKillDisable" not in config
+
+
+def test_limits_use_quota_and_no_swap() -> None:
+    config = host_config(spec())
+    assert (config["CpuQuota"], config["CpuPeriod"]) == (50_000, 100_000)
+    assert config["Memory"] == config["MemorySwap"] == 256 * MIB
+    assert config["PidsLimit"] == 64
+    assert "NanoCpus" not in config
+
+
+def test_shared_memory_only_where_it_is_sized() -> None:
+    assert host_config(spec())["IpcMode"] == "none"
+    assert "ShmSize" not in host_config(spec())
+    assert host_config(spec())["Tmpfs"]["/dev/mqueue"].startswith("ro,")
+    shared = host_config(spec(shm_bytes=64 * MIB))
+    assert (shared["IpcMode"], shared["ShmSize"]) == ("private", 64 * MIB)
+    assert list(shared["Tmpfs"]) == ["/tmp"]
+
+
+def test_high_has_a_network_and_an_executable_tmp() -> None:
+    config = host_config(spec(tmp_exec=True, network="paddock-open-0a1b2c3d"))
+    assert config["NetworkMode"] == "paddock-open-0a1b2c3d"
+    assert config["Tmpfs"]["/tmp"].endswith("nosuid,nodev,exec")
+
+
+def test_binds_do_not_propagate() -> None:
+    mounts = host_config(spec())["Mounts"]
+    assert [(m["Source"], m["Target"], m["ReadOnly"]) for m in mounts] == [
+        ("/state/run", "/run/paddock", True),
+        ("/state/workspace", "/workspace", False),
+    ]
+    assert {m["BindOptions"]["Propagation"] for m in mounts} == {"rprivate"}
+
+
+def test_labels_carry_the_instance() -> None:
+    config = container_config(spec(), "0a1b2c3d")
+    assert config["Labels"] == {"paddock.session": "s1", "paddock.instance": "0a1b2c3d"}
+    assert config["Image"] == "paddock/sandbox:latest"
+    assert "Cmd" not in config
+    assert "Entrypoint" not in config
+
+
+def test_a_limit_that_the_engine_ignores_is_refused() -> None:
+    refuse_dropped_limits(None)
+    refuse_dropped_limits(["Your kernel does not support swap limit capabilities."])
+    with pytest.raises(EngineUnavailableError, match="PIDs limit discarded"):
+        refuse_dropped_limits(["The cgroup is not mounted. PIDs limit discarded."])
+
+
+def test_names_of_the_open_network_fit() -> None:
+    network = OpenNetwork("0a1b2c3d")
+    assert network.name == "paddock-open-0a1b2c3d"
+    assert network.bridge == "pdk0a1b2c3d"
+    assert len(network.bridge) <= 15
+
+
+def test_the_helper_has_no_more_than_it_needs() -> None:
+    config = helper_config("image", "0a1b2c3d", "install", "pdk0a1b2c3d")
+    assert config["Entrypoint"][-2:] == ["install", "pdk0a1b2c3d"]
+    assert config["HostConfig"]["CapDrop"] == ["ALL"]
+    assert config["HostConfig"]["CapAdd"] == ["NET_ADMIN", "NET_RAW"]
+    assert config["HostConfig"]["ReadonlyRootfs"] is True
+    assert "Mounts" not in config["HostConfig"]
+
+
+def test_engine_info_names_what_can_not_be_confined() -> None:
+    info = docker_records.engine_info(
+        {
+            "ServerVersion": "27.1",
+            "CgroupVersion": "2",
+            "SecurityOptions": ["name=seccomp,profile=builtin", "name=rootless", "name=userns"],
+        }
+    )
+    assert (info.version, info.cgroup_version) == ("27.1", "2")
+    assert info.rootless
+    assert info.userns_remap
+    plain = docker_records.engine_info({"ServerVersion": "20.10", "SecurityOptions": None})
+    assert not plain.rootless
+    assert not plain.userns_remap
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "state", "exit_code"),
+    [
+        ("running", "Up 2 minutes", ContainerState.RUNNING, None),
+        ("paused", "Up 2 minutes (Paused)", ContainerState.PAUSED, None),
+        ("created", "Created", ContainerState.CREATED, None),
+        ("exited", "Exited (137) 5 seconds ago", ContainerState.EXITED, 137),
+        ("dead", "Dead", ContainerState.EXITED, None),
+    ],
+)
+def test_listed_containers(
+    status: str, text: str, state: ContainerState, exit_code: int | None
+) -> None:
+    found = docker_records.listed(
+        {"Id": "c1", "Names": ["/paddock-1"], "Labels": None, "State": status, "Status": text}
+    )
+    assert (found.id, found.name, found.labels) == ("c1", "paddock-1", {})
+    assert (found.state, found.exit_code) == (state, exit_code)
+
+
+def test_an_event_keeps_labels_only() -> None:
+    event = docker_records.event(
+        {
+            "Action": "die",
+            "Actor": {
+                "ID": "c1",
+                "Attributes": {
+                    "image": "i",
+                    "name": "n",
+                    "exitCode": "137",
+                    "paddock.session": "s",
+                },
+            },
+        }
+    )
+    assert event.labels == {"paddock.session": "s"}
+    assert (event.action, event.container_id, event.exit_code) == ("die", "c1", 137)

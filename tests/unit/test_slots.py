@@ -1,0 +1,135 @@
+"""Who owns a workspace, and its directories."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from orchestrator import store
+from orchestrator.errors import CapacityExhaustedError, ConflictError, ValidationError
+from orchestrator.workspace.slots import (
+    claim,
+    create_slot,
+    find,
+    hide,
+    order_purge,
+    ordered_purges,
+    release,
+    show,
+)
+
+MIGRATIONS = Path(store.__file__).parent / "migrations"
+SLOT = "0123456789abcdef"
+
+
+@pytest.fixture
+def conn() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:")) as conn:
+        conn.executescript((MIGRATIONS / "0001_core.sql").read_text(encoding="utf-8"))
+        yield conn
+
+
+def test_an_id_belongs_to_its_first_owner(conn: sqlite3.Connection) -> None:
+    first = claim(conn, "build", "ann", 1000, 10)
+    assert claim(conn, "build", "ann", 1000, 10) == first
+    with pytest.raises(ConflictError) as caught:
+        claim(conn, "build", "bob", 1000, 10)
+    assert "ann" not in caught.value.detail
+    release(conn, "build")
+    assert find(conn, "build") is None
+    assert claim(conn, "build", "bob", 1000, 10).slot != first.slot
+
+
+def test_a_workspace_that_is_being_purged_is_nobody_s(conn: sqlite3.Connection) -> None:
+    workspace = claim(conn, "build", "ann", 1000, 10)
+    assert ordered_purges(conn) == []
+    order_purge(conn, "build")
+    assert ordered_purges(conn) == [workspace]
+    with pytest.raises(ConflictError, match="being purged"):
+        claim(conn, "build", "ann", 1000, 10)
+    release(conn, "build")
+    assert claim(conn, "build", "ann", 1000, 10).slot != workspace.slot
+
+
+def test_ids_differ_in_more_than_case(conn: sqlite3.Connection) -> None:
+    claim(conn, "Build", "ann", 1000, 10)
+    for owner in ("ann", "bob"):
+        with pytest.raises(ConflictError):
+            claim(conn, "build", owner, 1000, 10)
+    assert find(conn, "build") is None
+    assert find(conn, "Build") is not None
+
+
+def test_uids_are_the_lowest_free_ones(conn: sqlite3.Connection) -> None:
+    uids = [claim(conn, f"w{number}", "ann", 1000, 3).uid for number in range(3)]
+    assert uids == [1000, 1001, 1002]
+    with pytest.raises(CapacityExhaustedError):
+        claim(conn, "w3", "ann", 1000, 3)
+    release(conn, "w1")
+    assert claim(conn, "w3", "ann", 1000, 3).uid == 1001
+    # A range that was configured later is used from its start.
+    assert claim(conn, "w4", "ann", 5000, 3).uid == 5000
+
+
+def test_bad_ids_are_refused(conn: sqlite3.Connection) -> None:
+    with pytest.raises(ValidationError):
+        claim(conn, "..", "ann", 1000, 3)
+
+
+def test_a_slot_is_made_once(tmp_path: Path) -> None:
+    data = create_slot(tmp_path, SLOT, os.getuid())
+    (data / "kept").write_text("x")
+    data.chmod(0o755)
+    assert create_slot(tmp_path, SLOT, os.getuid()) == data
+    assert (data / "kept").read_text() == "x"
+    assert data.stat().st_mode & 0o777 == 0o755
+    assert data.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_slot_is_never_a_link(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "slots" / SLOT).mkdir(parents=True)
+    (tmp_path / "slots" / SLOT / "data").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(NotADirectoryError):
+        create_slot(tmp_path, SLOT, os.getuid())
+
+
+def test_the_visible_link(tmp_path: Path) -> None:
+    data = create_slot(tmp_path, SLOT, os.getuid())
+    root = tmp_path / "session-workspaces"
+    link = show(root, "build", data)
+    assert link == root / "build"
+    assert link.resolve() == data.resolve()
+    assert not Path(os.readlink(link)).is_absolute()
+    assert show(root, "build", data) == link
+    hide(root, "build", data)
+    hide(root, "build", data)
+    assert list(root.iterdir()) == []
+
+
+def test_a_link_of_an_earlier_slot_is_replaced(tmp_path: Path) -> None:
+    root = tmp_path / "visible"
+    show(root, "build", create_slot(tmp_path, "f" * 16, os.getuid()))
+    data = create_slot(tmp_path, SLOT, os.getuid())
+    assert show(root, "build", data).resolve() == data.resolve()
+    assert [path.name for path in root.iterdir()] == ["build"]
+
+
+@pytest.mark.parametrize("kind", ["file", "directory", "link"])
+def test_what_is_not_ours_stays(tmp_path: Path, kind: str) -> None:
+    data = create_slot(tmp_path, SLOT, os.getuid())
+    root = tmp_path / "visible"
+    root.mkdir()
+    if kind == "file":
+        (root / "build").write_text("x")
+    elif kind == "directory":
+        (root / "build").mkdir()
+    else:
+        (root / "build").symlink_to(tmp_path)
+    with pytest.raises(ConflictError):
+        show(root, "build", data)
+    hide(root, "build", data)
+    assert os.path.lexists(root / "build")

@@ -1,0 +1,193 @@
+import json
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.audit.events import (
+    GENESIS_HASH,
+    EventDraft,
+    canonical,
+    chain_hash,
+    members,
+)
+from orchestrator.audit.ledger import Ledger
+from orchestrator.audit.verify import verify, verify_chain
+from orchestrator.errors import ValidationError
+from orchestrator.store.database import Database
+from tests.unit.ledger_support import draft, fill
+
+
+def chain(drafts: list[EventDraft]) -> list[dict[str, Any]]:
+    events, prev_hash = [], GENESIS_HASH
+    for seq, one in enumerate(drafts, 1):
+        body = {"id": seq * 3, "seq": seq, **members(one)}
+        event_hash = chain_hash(prev_hash, canonical(body))
+        events.append(body | {"prev_hash": prev_hash, "hash": event_hash})
+        prev_hash = event_hash
+    return events
+
+
+EVENTS = chain([draft(args={"text": f'é "{n}"'}, agent=("boot", n)) for n in range(1, 6)])
+LINES = [canonical(event) + "\n" for event in EVENTS]
+HEAD = EVENTS[-1]["hash"]
+
+
+def test_a_whole_chain() -> None:
+    for form in (EVENTS, LINES, [line.rstrip("\n") for line in LINES]):
+        verdict = verify_chain(form)
+        assert (verdict.ok, verdict.index, verdict.reason) == (True, None, None)
+        assert (verdict.seq, verdict.hash) == (5, HEAD)
+    empty = verify_chain([])
+    assert (empty.ok, empty.seq, empty.hash) == (True, 0, GENESIS_HASH)
+
+
+@given(st.integers(0, len(LINES) - 1), st.data())
+def test_any_byte_of_any_line(index: int, data: st.DataObject) -> None:
+    original = LINES[index].rstrip("\n").encode()
+    place = data.draw(st.integers(0, len(original) - 1))
+    byte = data.draw(st.integers(0, 255).filter(lambda value: value != original[place]))
+    changed = original[:place] + bytes([byte]) + original[place + 1 :]
+    lines = [line.encode() for line in LINES]
+    lines[index] = changed
+    verdict = verify_chain(line.decode("utf-8", "surrogateescape") for line in lines)
+    assert not verdict.ok
+    assert verdict.index in {index, index + 1}
+    assert verdict.index == verdict.seq
+
+
+@given(st.integers(0, 4), st.sampled_from(sorted(EVENTS[0])))
+def test_any_member_of_any_event(index: int, name: str) -> None:
+    changed = EVENTS[index] | {name: "changed"}
+    assert verify_chain([*EVENTS[:index], changed, *EVENTS[index + 1 :]]).index == index
+    missing = {key: value for key, value in EVENTS[index].items() if key != name}
+    assert verify_chain([*EVENTS[:index], missing, *EVENTS[index + 1 :]]).index == index
+
+
+def test_removed_repeated_and_moved_events() -> None:
+    assert verify_chain(EVENTS[1:]).index == 0
+    assert verify_chain([*EVENTS[:2], *EVENTS[3:]]).index == 2
+    assert verify_chain([*EVENTS[:2], EVENTS[1], *EVENTS[2:]]).index == 2
+    assert verify_chain([EVENTS[1], EVENTS[0], *EVENTS[2:]]).index == 0
+
+
+def test_an_anchor_tells_of_a_cut_end() -> None:
+    assert verify_chain(EVENTS[:3]).ok
+    assert verify_chain(EVENTS, (5, HEAD)).ok
+    assert verify_chain(EVENTS, (2, EVENTS[1]["hash"])).ok
+    cut = verify_chain(EVENTS[:3], (5, HEAD))
+    assert (cut.ok, cut.index, cut.seq) == (False, 3, 3)
+    assert cut.reason == "the chain ends before seq 5"
+    other = verify_chain(EVENTS, (2, HEAD))
+    assert (other.ok, other.index) == (False, 1)
+
+
+def test_a_rewritten_chain_needs_an_anchor() -> None:
+    rewritten = chain([draft(args={"text": "clean"}) for _ in EVENTS])
+    assert verify_chain(rewritten).ok
+    assert verify_chain(rewritten, (3, EVENTS[2]["hash"])).index == 2
+
+
+@pytest.mark.parametrize(
+    "line", ["", "null", "[]", "{}", "[" * 100_000, '{"seq":1', '{"seq":NaN}', LINES[0][:-1] + " "]
+)
+def test_garbage(line: str) -> None:
+    assert verify_chain([line]).index == 0
+
+
+def test_the_same_content_spelt_differently() -> None:
+    pretty = json.dumps(EVENTS[0])
+    assert verify_chain([pretty]).reason == "is not in canonical form"
+    twice = LINES[0].rstrip("\n")[:-1] + ',"seq":1}'
+    assert not verify_chain([twice]).ok
+    assert not verify_chain([EVENTS[0] | {"seq": 1.0}]).ok
+    assert not verify_chain([EVENTS[0] | {"actor": "\udc80"}]).ok
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    database = await Database.open(tmp_path / "paddock.db")
+    ledger = Ledger(database)
+    await fill(ledger, 3)
+    await fill(ledger, 3, "k2")
+    await fill(ledger, 3)
+    await ledger.close()
+    yield database
+    await database.close()
+
+
+async def execute(database: Database, statement: str) -> None:
+    def run(connection: sqlite3.Connection) -> None:
+        assert connection.execute(statement).rowcount == 1
+
+    await database.write(run)
+
+
+@pytest.mark.parametrize("page", [1, 2, 500])
+async def test_a_chain_in_the_database(
+    database: Database, monkeypatch: pytest.MonkeyPatch, page: int
+) -> None:
+    monkeypatch.setattr("orchestrator.audit.verify._PAGE", page)
+    verdict = await verify(database, "k1")
+    assert (verdict.ok, verdict.index, verdict.seq) == (True, None, 6)
+    assert (await verify(database, "k1", 6, verdict.hash)).ok
+    assert (await verify(database, "k1", 7, verdict.hash)).index == 6
+    assert (await verify(database, "k1", 2, verdict.hash)).index == 1
+    assert (await verify(database, "none")).ok
+    assert not (await verify(database, "none", 1, verdict.hash)).ok
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "SET body = replace(body, 'admin', 'nimda')",
+        "SET body = body || ' '",
+        "SET body = '{}'",
+        "SET body = '[]'",
+        "SET body = 'x'",
+        "SET body = x'00'",
+        "SET body = replace(body, '\"agent\":null', '\"agent\":5')",
+        "SET body = replace(body, '\"args\":{', '\"args\":[{')",
+        "SET hash = replace(hash, substr(hash, 1, 1), 'x')",
+        "SET prev_hash = hash",
+        "SET id = 100",
+        "SET session_id = 'x'",
+        "SET time = 'x'",
+        "SET operation = 'file.read'",
+        "SET decision = 'allow'",
+        "SET turn = 1",
+        "SET command_id = 'x'",
+        "SET agent_boot_id = 'x'",
+        "SET agent_seq = 1",
+    ],
+)
+async def test_tampering_in_the_database(database: Database, change: str) -> None:
+    await execute(database, f"UPDATE events {change} WHERE session_key = 'k1' AND seq = 3")
+    verdict = await verify(database, "k1")
+    assert (verdict.ok, verdict.index, verdict.seq) == (False, 2, 2)
+    assert verdict.reason
+    assert (await verify(database, "k2")).ok
+
+
+async def test_deletions_in_the_database(database: Database) -> None:
+    head = await verify(database, "k1")
+    await execute(database, "DELETE FROM events WHERE session_key = 'k1' AND seq = 6")
+    assert (await verify(database, "k1")).ok
+    assert (await verify(database, "k1", head.seq, head.hash)).index == 5
+    await execute(database, "DELETE FROM events WHERE session_key = 'k1' AND seq = 4")
+    assert (await verify(database, "k1")).index == 3
+
+
+@pytest.mark.parametrize(
+    ("seq", "value", "field"), [(1, None, "hash"), (None, "x", "seq"), (0, "x", "seq")]
+)
+async def test_half_an_anchor_is_refused(
+    database: Database, seq: int | None, value: str | None, field: str
+) -> None:
+    with pytest.raises(ValidationError) as caught:
+        await verify(database, "k1", seq, value)
+    assert caught.value.fields["field"] == field

@@ -18,7 +18,11 @@ from api.schemas import NoQuery
 from orchestrator.control_plane import ControlPlane
 
 MAX_BODY_BYTES = 2 * 1024 * 1024
-_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Server": "paddock",
+}
 
 _Endpoint = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -74,7 +78,7 @@ async def _guarded(request: web.Request, handler: _Endpoint) -> web.StreamRespon
 
 
 def _failed(request: web.Request, error: Exception) -> web.StreamResponse:
-    begun = request.get(stream.STREAM)
+    begun: web.StreamResponse | None = request.get(stream.STREAM)
     if begun is None:
         return problem(describe(error), request[REQUEST_ID])
     # The status is sent already: only a broken connection can say that this is not all.

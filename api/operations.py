@@ -8,7 +8,7 @@ from aiohttp import web
 
 from api import schemas
 from api.auth import Access
-from api.routes import audit, events, exec, files, processes, sessions, settings, system
+from api.routes import audit, commands, events, files, processes, sessions, settings, system
 
 Handler = Callable[..., Awaitable[web.StreamResponse]]
 
@@ -64,7 +64,7 @@ OPERATIONS = (
     Operation(
         "PUT", _SESSION + "/settings", settings.change, Access.KEY, body=schemas.SettingsBody
     ),
-    Operation("POST", _SESSION + "/exec", exec.execute, body=schemas.ExecBody),
+    Operation("POST", _SESSION + "/exec", commands.execute, body=schemas.ExecBody),
     Operation("GET", _SESSION + "/processes", processes.list_all),
     Operation("GET", _PROCESS, processes.read, query=schemas.OutputQuery),
     Operation("POST", _PROCESS + "/stdin", processes.feed, body=schemas.StdinBody),

@@ -114,7 +114,7 @@ class LimitsBody(Body):
 class SessionBody(Body):
     """What `POST /api/sessions` takes; `idle_timeout` in seconds."""
 
-    id: str | None = None
+    id: Annotated[str, Field(min_length=1)] | None = None
     permission_level: LevelName = None
     image: Annotated[str, Field(min_length=1, max_length=255)] | None = None
     labels: _Labels = Field(default_factory=dict, max_length=64)

@@ -17,6 +17,25 @@ _DECISIONS = """
     GROUP BY decision
 """
 
+_LATEST_COMMANDS = """
+    WITH started AS (
+        SELECT seq, command_id FROM events
+        WHERE session_key = :key AND operation = 'command.start' AND decision IS NOT 'deny'
+    ), wanted AS (
+        SELECT command_id FROM started
+        WHERE seq IN (SELECT seq FROM started ORDER BY seq DESC LIMIT :most)
+            OR NOT EXISTS (
+                SELECT 1 FROM events
+                WHERE session_key = :key AND command_id = started.command_id
+                    AND operation = 'command.exit'
+            )
+    )
+    SELECT body, prev_hash, hash FROM events
+    WHERE session_key = :key AND operation IN ('command.start', 'command.exit')
+        AND command_id IN (SELECT command_id FROM wanted)
+    ORDER BY seq
+"""
+
 
 async def events(
     database: Database,
@@ -81,17 +100,7 @@ async def latest_commands(database: Database, session_key: str, limit: int) -> l
 
     In the order of the chain.
     """
-    return await _select(
-        database,
-        f"{_EVENT} WHERE session_key = :key AND operation IN ('command.start', 'command.exit')"
-        " AND command_id IN (SELECT command_id FROM events AS started"
-        " WHERE session_key = :key AND operation = 'command.start' AND decision IS NOT 'deny'"
-        " AND (seq IN (SELECT seq FROM events WHERE session_key = :key"
-        " AND operation = 'command.start' AND decision IS NOT 'deny' ORDER BY seq DESC LIMIT :most)"
-        " OR NOT EXISTS (SELECT 1 FROM events WHERE session_key = :key"
-        " AND command_id = started.command_id AND operation = 'command.exit'))) ORDER BY seq",
-        {"key": session_key, "most": limit},
-    )
+    return await _select(database, _LATEST_COMMANDS, {"key": session_key, "most": limit})
 
 
 async def stats(database: Database, session_key: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ gone already.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -95,7 +95,8 @@ class EngineEvent:
     """Something happened to one of our containers.
 
     `action` is `die`, `oom`, `pause`, `unpause`, or `resync` (with an empty
-    `container_id`): the stream was interrupted, events may be missing, list again.
+    `container_id`): the stream has begun, or was interrupted; events may be missing, list
+    again.
     """
 
     action: str
@@ -160,7 +161,7 @@ class Engine(ABC):
         """Removes that bridge and its rules, where no container uses it."""
 
     @abstractmethod
-    def events(self) -> AsyncIterator[EngineEvent]:
+    def events(self) -> AsyncGenerator[EngineEvent, None]:
         """Events of this instance's containers; reconnects for ever, see `resync`."""
 
     @abstractmethod

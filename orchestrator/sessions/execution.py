@@ -19,6 +19,7 @@ from orchestrator.errors import (
     ValidationError,
 )
 from orchestrator.keys import Principal
+from orchestrator.sessions.outcome import exit_result
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.requests import ExecRequest
 from orchestrator.sessions.sandbox import MAX_RUNNING, Sandbox
@@ -309,36 +310,6 @@ class Executions:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-def exit_result(
-    reported: dict[str, Any] | None,
-    error: str | None,
-    rule: str | None,
-    duration_ms: int | None,
-    seq: int,
-    event_hash: str,
-) -> dict[str, Any]:
-    """What a command came to, from its exit event; what the agent reports is checked."""
-    values = reported or {}
-    signal_name, reason = values.get("signal"), values.get("reason")
-    return {
-        "exit_code": _integer(values.get("exit_code")),
-        "signal": signal_name if isinstance(signal_name, str) else None,
-        "truncated": values.get("truncated") is True,
-        "output_bytes": _integer(values.get("output_bytes")) or 0,
-        "timed_out": values.get("timed_out") is True,
-        "leftover_killed": _integer(values.get("leftover_killed")) or 0,
-        "duration_ms": duration_ms or 0,
-        "reason": reason if isinstance(reason, str) else None,
-        "error": error,
-        "rule": rule,
-        "audit": {"seq": seq, "hash": event_hash},
-    }
-
-
-def _integer(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _timeout(session: Session, request: ExecRequest) -> int | None:

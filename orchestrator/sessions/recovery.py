@@ -12,12 +12,14 @@ from orchestrator.engine.base import Container, ContainerState, Engine
 from orchestrator.errors import PaddockError
 from orchestrator.policy.levels import clamped_limits
 from orchestrator.sessions import registry
-from orchestrator.sessions.execution import Executions, exit_result
+from orchestrator.sessions.ending import SYSTEM
+from orchestrator.sessions.execution import Executions
 from orchestrator.sessions.lifecycle import Rationale, Status
+from orchestrator.sessions.outcome import exit_result
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.registry import Row
 from orchestrator.sessions.sandbox import LABEL_LEVEL, LABEL_SANDBOX, Sandboxes
-from orchestrator.sessions.service import SYSTEM, Sessions
+from orchestrator.sessions.service import Sessions
 from orchestrator.sessions.session import Command, Session
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
@@ -149,7 +151,9 @@ class Recovery:
 
     async def _lost(self, session: Session, error: str) -> None:
         self._found.sessions_lost += 1
-        await self._sessions.end(session, SYSTEM, Status.ABORTED, Rationale.CRASH, error=error)
+        await self._sessions.ending.run(
+            session, SYSTEM, Status.ABORTED, Rationale.CRASH, error=error
+        )
 
     async def _commands(self, session: Session) -> dict[str, Command]:
         """The session's latest commands, from what is on record of them."""

@@ -1,26 +1,27 @@
 """Sessions: created, changed, and ended. What a caller is told is durable before that."""
 
 import asyncio
-import secrets
+import logging
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
-from orchestrator.audit.events import now
 from orchestrator.config import Settings
 from orchestrator.engine.base import Container, Engine
 from orchestrator.errors import (
     NotFoundError,
     PaddockError,
     SandboxUnavailableError,
-    ValidationError,
 )
 from orchestrator.keys import Principal, Role, digest, new_handle
-from orchestrator.policy.levels import DEFAULT_LEVEL, Level, clamped_limits, effective_limits
-from orchestrator.sessions import admission, registry
+from orchestrator.policy.levels import Level, clamped_limits
+from orchestrator.sessions import registry
+from orchestrator.sessions.creation import Creation
 from orchestrator.sessions.deadlines import Deadlines
-from orchestrator.sessions.execution import Executions, exit_result
+from orchestrator.sessions.ending import SYSTEM, Ending
+from orchestrator.sessions.execution import Executions
 from orchestrator.sessions.level_change import LevelChange
-from orchestrator.sessions.lifecycle import Rationale, Status, Termination, check_transition
+from orchestrator.sessions.lifecycle import Rationale, Status, check_transition
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.requests import NewSession
@@ -29,12 +30,10 @@ from orchestrator.sessions.session import Session
 from orchestrator.sessions.view import session_view
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
-from orchestrator.workspace.paths import validate_id
-from sandbox_agent.commands import allowed_variable
 
 T = TypeVar("T")
 
-SYSTEM = Principal("system", Role.ADMIN)
+log = logging.getLogger(__name__)
 
 
 class Sessions:
@@ -61,11 +60,14 @@ class Sessions:
         self._engine = engine
         self._recorder = recorder
         self._executions = executions
-        self._sandboxes = sandboxes
         self._workspaces = workspaces
-        self._level_change = LevelChange(database, recorder, sandboxes)
         self.registry = Registry(settings.terminated_ttl)
         self.deadlines = Deadlines(self.expire)
+        self._creation = Creation(
+            settings, levels, database, recorder, sandboxes, workspaces, self.registry
+        )
+        self.ending = Ending(engine, recorder, sandboxes, self.registry, self.deadlines)
+        self._level_change = LevelChange(database, recorder, sandboxes)
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # Finding
@@ -142,6 +144,11 @@ class Sessions:
         """
         return await self._shielded(self._create(principal, request))
 
+    async def _create(self, principal: Principal, request: NewSession) -> tuple[Session, str]:
+        session, handle = await self._creation.run(principal, request)
+        self.deadlines.watch(session)
+        return session, handle
+
     async def ensure(self, principal: Principal, request: NewSession) -> tuple[Session, str | None]:
         """The live session of that id, or a new one with its handle."""
         if request.id is not None:
@@ -149,104 +156,6 @@ class Sessions:
             if session is not None and session.live and _may_see(principal, session):
                 return session, None
         return await self.create(principal, request)
-
-    async def _create(self, principal: Principal, request: NewSession) -> tuple[Session, str]:
-        handle = new_handle()
-        session = self._new_session(principal, request, digest(handle))
-        self._admit()
-        self.registry.reserve(session.id)
-        try:
-            await self._start(principal, session)
-        except BaseException:
-            self.registry.unreserve(session.id)
-            raise
-        self.registry.add(session)
-        self.deadlines.watch(session)
-        return session, handle
-
-    def _new_session(self, principal: Principal, request: NewSession, handle: str) -> Session:
-        settings = self._settings
-        level = self._levels[request.permission_level or DEFAULT_LEVEL]
-        session_id = validate_id(request.id or f"sess-{secrets.token_hex(8)}")
-        image = request.image or settings.image
-        if image not in (settings.image, *settings.images):
-            raise ValidationError(f"image {image} is not on the operator's list", field="image")
-        for name in request.env:
-            if not allowed_variable(name, level.environment):
-                raise ValidationError(f"env.{name} is not allowed at {level.name}", field="env")
-        idle_timeout = request.idle_timeout or settings.idle_timeout
-        if idle_timeout > settings.idle_timeout_max:
-            detail = f"idle_timeout may be at most {settings.idle_timeout_max} seconds"
-            raise ValidationError(detail, field="idle_timeout")
-        created_at = now()
-        return Session(
-            key=secrets.token_hex(8),
-            id=session_id,
-            owner=principal.name,
-            status=Status.ACTIVE,
-            level=level,
-            image=image,
-            labels=request.labels,
-            env=request.env,
-            requested_limits=request.limits,
-            limits=effective_limits(level, request.limits),
-            idle_timeout=idle_timeout,
-            handle_sha256=handle,
-            workspace=self._workspaces.unclaimed(session_id, principal.name),
-            root_dir=self._workspaces.root_dir(session_id),
-            created_at=created_at,
-            last_activity_at=created_at,
-        )
-
-    def _admit(self) -> None:
-        settings = self._settings
-        admission.admit(
-            len(self.registry),
-            settings.max_active,
-            admission.measure(settings.state_dir),
-            settings.min_free_memory_bytes,
-            settings.min_free_disk_bytes,
-        )
-
-    async def _start(self, principal: Principal, session: Session) -> None:
-        """Records the session, starts its sandbox, and acknowledges it; or forgets it again."""
-        await self._recorder.record(
-            session,
-            "session.create",
-            actor=principal.name,
-            decision="allow",
-            args={"image": session.image, "labels": session.labels, "env": sorted(session.env)},
-            effect=self._workspaces.claiming(session),
-        )
-        try:
-            self._workspaces.prepare(session.workspace)
-            sandbox = await self._sandboxes.start(session, session.level, session.limits)
-        except BaseException as error:
-            await self._forget(session, error)
-            raise
-        session.sandbox = sandbox
-        try:
-            await self._database.write(
-                registry.updating(
-                    session, sandbox=sandbox.name, container_id=sandbox.container_id, acknowledged=1
-                )
-            )
-        except BaseException as error:
-            session.sandbox = None
-            await self._sandboxes.discard(sandbox)
-            await self._forget(session, error)
-            raise
-
-    async def _forget(self, session: Session, error: BaseException) -> None:
-        detail = error.detail if isinstance(error, PaddockError) else "interrupted"
-        await self._recorder.record(
-            session,
-            "session.terminated",
-            actor="system",
-            args={"acknowledged": False},
-            error=f"the session could not be created: {detail}",
-            effect=registry.deleting(session.key),
-        )
 
     # Ending
 
@@ -258,9 +167,10 @@ class Sessions:
         if session.live:
             args = {"purge": purge}
             await self._recorder.record(session, "session.close", actor=principal.name, args=args)
-            await self.end(session, principal, Status.COMPLETED, Rationale.NORMAL)
+            await self.ending.run(session, principal, Status.COMPLETED, Rationale.NORMAL)
         if purge:
-            await self._workspaces.purge(session.id, session.owner)
+            with suppress(NotFoundError):  # purged before
+                await self._workspaces.purge(session.id, session.owner)
 
     async def purge(self, principal: Principal, session_id: str) -> None:
         """Removes an ended session's workspace. Raises: NotFoundError, ConflictError."""
@@ -270,37 +180,24 @@ class Sessions:
     async def complete(self, principal: Principal, session: Session) -> None:
         """Ends the session as completed. Raises: InvalidTransitionError."""
         check_transition(session.status, Status.COMPLETED)
-        await self._shielded(self.end(session, principal, Status.COMPLETED, Rationale.NORMAL))
+        await self._shielded(
+            self.ending.run(session, principal, Status.COMPLETED, Rationale.NORMAL)
+        )
 
     async def abort(self, principal: Principal, session: Session) -> None:
         """Ends the session as aborted. Raises: InvalidTransitionError."""
         check_transition(session.status, Status.ABORTED)
-        await self._shielded(self.end(session, principal, Status.ABORTED, Rationale.NORMAL))
+        await self._shielded(self.ending.run(session, principal, Status.ABORTED, Rationale.NORMAL))
 
     async def expire(self, session: Session) -> None:
         """Ends a session that was idle for too long."""
-        await self._shielded(self.end(session, SYSTEM, Status.ABORTED, Rationale.TIMEOUT))
+        await self._shielded(self.ending.run(session, SYSTEM, Status.ABORTED, Rationale.TIMEOUT))
 
     async def crashed(self, container: Container) -> None:
         """Ends the session whose container has ended by itself."""
         session = self.by_container(container.id)
         if session is not None:
-            await self._shielded(self._crashed(session, container))
-
-    async def _crashed(self, session: Session, container: Container) -> None:
-        try:
-            said = (await self._engine.logs(container.id)).strip()[-1000:]
-        except PaddockError:
-            said = ""
-        await self.end(
-            session,
-            SYSTEM,
-            Status.ABORTED,
-            Rationale.CRASH,
-            exit_code=container.exit_code,
-            error=f"the sandbox ended by itself: {said or 'its agent said nothing'}",
-            container_id=container.id,
-        )
+            await self._shielded(self.ending.crashed(session, container))
 
     def by_container(self, container_id: str) -> Session | None:
         """The live session whose sandbox runs in that container."""
@@ -308,78 +205,6 @@ class Sessions:
             if session.sandbox is not None and session.sandbox.container_id == container_id:
                 return session
         return None
-
-    async def end(
-        self,
-        session: Session,
-        principal: Principal,
-        status: Status,
-        rationale: Rationale,
-        *,
-        exit_code: int | None = None,
-        error: str | None = None,
-        container_id: str | None = None,
-    ) -> None:
-        """Ends a session that lives, then releases its sandbox.
-
-        With `container_id`, only while that is its container: a sandbox that was
-        replaced may end as it likes.
-        """
-        async with session.lock:
-            sandbox = session.sandbox
-            current = None if sandbox is None else sandbox.container_id
-            if not session.live or container_id not in (None, current):
-                return
-            success = status is Status.COMPLETED
-            termination = Termination(
-                rationale, "SUCCESS" if success else "FAILURE", exit_code, now()
-            )
-            await self._recorder.record(
-                session,
-                "session.terminated",
-                actor=principal.name,
-                result={"status": str(status), "rationale_code": str(rationale)},
-                error=error,
-                effect=registry.with_end(session, status, termination),
-            )
-            was_paused = session.status is Status.PAUSED
-            session.status, session.termination, session.sandbox = status, termination, None
-            self.registry.end(session)
-            self.deadlines.forget(session)
-            await self._release(sandbox, rationale, was_paused)
-            await self._close_gap(session)
-
-    async def _release(
-        self, sandbox: Sandbox | None, rationale: Rationale, was_paused: bool
-    ) -> None:
-        if sandbox is None:
-            return
-        if rationale is Rationale.CRASH:
-            await self._sandboxes.discard(sandbox)
-            return
-        if was_paused:
-            try:  # frozen, it could not hand over its last events
-                await self._engine.resume(sandbox.container_id)
-            except PaddockError:
-                await self._sandboxes.discard(sandbox)
-                return
-        await self._sandboxes.release(sandbox, "session_ended")
-
-    async def _close_gap(self, session: Session) -> None:
-        """Says on record which commands' ends were lost with the sandbox."""
-        lost = session.running
-        if not lost:
-            return
-        recorded = await self._recorder.record(
-            session,
-            "audit.gap",
-            actor="system",
-            args={"commands": [command.id for command in lost]},
-            error="the sandbox ended before it reported these commands' ends",
-        )
-        for command in lost:
-            error = "the end of this command was lost with its sandbox"
-            command.finish(exit_result(None, error, None, None, recorded.seq, recorded.hash))
 
     # Changing
 
@@ -481,9 +306,14 @@ class Sessions:
         """Finishes what is under way and lets go of the sandboxes, which go on running."""
         await self.deadlines.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for session in self.registry.live:
-            if session.sandbox is not None:
-                await session.sandbox.link.close()
+        sandboxes = [session.sandbox for session in self.registry.live if session.sandbox]
+        for sandbox in sandboxes:
+            await sandbox.link.close()
+        if not any(sandbox.network for sandbox in sandboxes):
+            try:
+                await self._engine.remove_open_network(self._settings.image)
+            except PaddockError as error:
+                log.warning("the open network stays until the next start: %s", error.detail)
 
 
 def _may_see(principal: Principal, session: Session) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import aclosing
 
 from orchestrator.engine.base import Container, ContainerState, Engine, EngineEvent
 from orchestrator.errors import PaddockError
@@ -31,12 +32,13 @@ class Watcher:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _follow(self) -> None:
-        async for event in self._engine.events():
-            try:
-                await self._handle(event)
-            except PaddockError as error:
-                # The next resync looks at everything again.
-                log.error("engine event %s not handled: %s", event.action, error.detail)
+        async with aclosing(self._engine.events()) as events:
+            async for event in events:
+                try:
+                    await self._handle(event)
+                except PaddockError as error:
+                    # The next resync looks at everything again.
+                    log.error("engine event %s not handled: %s", event.action, error.detail)
 
     async def _handle(self, event: EngineEvent) -> None:
         if event.action == "resync":

@@ -17,8 +17,8 @@ from orchestrator.config import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import LABEL_PROTOCOL, Image
 from orchestrator.engine.fake import FakeEngine
+from orchestrator.errors import PaddockError
 from orchestrator.keys import Principal, Role, digest
-from orchestrator.sessions.service import SYSTEM
 from orchestrator.workspace import mounts
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.support.fake_agent import Agents, FakeAgent
@@ -130,15 +130,18 @@ def engine(agents: Agents) -> FakeEngine:
 async def plane(settings: Settings, engine: FakeEngine) -> AsyncIterator[ControlPlane]:
     plane = await ControlPlane.open(settings, engine)
     yield plane
-    for session in plane.sessions.list(SYSTEM):
-        with contextlib.suppress(Exception):
-            await plane.sessions.close(Principal("test", Role.ADMIN), session, purge=False)
+    tester = Principal("test", Role.ADMIN)
+    for session in plane.sessions.list(tester):
+        # Tests may have closed the ledger: unmounting is `state_dir`'s.
+        with contextlib.suppress(PaddockError):
+            await plane.sessions.close(tester, session, purge=False)
     await plane.close()
 
 
 @pytest.fixture
 async def api(plane: ControlPlane, engine: FakeEngine, agents: Agents) -> AsyncIterator[Api]:
     server = TestServer(create_app(plane))
-    # As it is served: see `api.__main__`.
-    async with TestClient(server, auto_decompress=False) as client:
+    # As it is served, but for the time that requests under way are given at the end.
+    await server.start_server(auto_decompress=False, shutdown_timeout=0.1)
+    async with TestClient(server) as client:
         yield Api(client, server, plane, engine, agents)

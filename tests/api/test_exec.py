@@ -8,7 +8,7 @@ import pytest
 from aiohttp import ClientResponse, ClientTimeout
 
 from tests.api.conftest import OPERATOR_KEY, Api
-from tests.support.fake_agent import AgentFailure, Play
+from tests.support.fake_agent import AgentRefusalError, Play
 
 SSE = {"Accept": "text/event-stream"}
 
@@ -34,16 +34,6 @@ async def read_events(response: ClientResponse) -> list[tuple[str, Any, str | No
             events.append(await read_event(response))
         except EOFError:
             return events
-
-
-async def wait_request(api: Api, method: str) -> dict[str, Any]:
-    """Waits until the agent was asked that, and returns the parameters."""
-    async with asyncio.timeout(5):
-        while True:
-            for name, params in api.agent.requests:
-                if name == method:
-                    return params
-            await asyncio.sleep(0)
 
 
 @pytest.fixture
@@ -113,7 +103,7 @@ async def test_refusal_has_its_rule(api: Api) -> None:
 
 async def test_refused_by_the_agent(api: Api, path: str) -> None:
     def refuse(_params: Any) -> Any:
-        raise AgentFailure("permission_denied", "not here", "path-outside-workspace")
+        raise AgentRefusalError("permission_denied", "not here", "path-outside-workspace")
 
     api.agent.overrides["exec"] = refuse
     body = {"command": "ls"}
@@ -122,20 +112,18 @@ async def test_refused_by_the_agent(api: Api, path: str) -> None:
 
 
 @pytest.mark.parametrize("accept", [{}, SSE])
-async def test_client_gone_ends_its_command(
-    api: Api, path: str, accept: dict[str, str]
-) -> None:
+async def test_client_gone_ends_its_command(api: Api, path: str, accept: dict[str, str]) -> None:
     api.agents.plays["sleep"] = Play(holds=True)
     request = asyncio.create_task(
         api.call("POST", path + "/exec", json={"command": "sleep 9"}, headers=accept)
     )
-    await wait_request(api, "output")
+    await api.agent.asked("output")
     if accept:
         (await request).close()
     else:
         request.cancel()
         await asyncio.gather(request, return_exceptions=True)
-    cancelled = await wait_request(api, "cancel")
+    cancelled = await api.agent.asked("cancel")
     assert cancelled["reason"] == "client_gone"
     commands = await api.json("GET", path + "/processes")
     assert commands["items"][0]["command_id"] == cancelled["command_id"]
@@ -144,7 +132,7 @@ async def test_client_gone_ends_its_command(
 async def test_client_gone_before_the_start(api: Api, path: str) -> None:
     api.agents.plays["sleep"] = Play(holds=True)
     release = asyncio.Event()
-    start = api.agent._on_exec  # type: ignore[attr-defined]
+    start = api.agent._on_exec
 
     async def late(params: Any) -> Any:
         await release.wait()
@@ -152,13 +140,22 @@ async def test_client_gone_before_the_start(api: Api, path: str) -> None:
 
     api.agent._on_exec = late  # type: ignore[method-assign]
     request = asyncio.create_task(api.call("POST", path + "/exec", json={"command": "sleep 9"}))
-    await wait_request(api, "exec")
+    await api.agent.asked("exec")
     request.cancel()
     await asyncio.gather(request, return_exceptions=True)
     # The control plane has seen the connection end once it has answered another request.
     await api.json("GET", path)
     release.set()
-    assert (await wait_request(api, "cancel"))["reason"] == "client_gone"
+    assert (await api.agent.asked("cancel"))["reason"] == "client_gone"
+
+
+async def test_commands_outlive_the_control_plane(api: Api, path: str) -> None:
+    api.agents.plays["sleep"] = Play(holds=True)
+    request = asyncio.create_task(api.call("POST", path + "/exec", json={"command": "sleep 9"}))
+    await api.agent.asked("output")
+    await api.server.close()
+    await asyncio.gather(request, return_exceptions=True)
+    assert not any(method == "cancel" for method, _ in api.agent.requests)
 
 
 async def test_background(api: Api, path: str) -> None:
@@ -204,7 +201,7 @@ async def test_text_is_not_cut_inside_a_character(api: Api, path: str) -> None:
 
 async def test_lost_output_is_said(api: Api, path: str) -> None:
     def lose(_params: Any) -> Any:
-        raise AgentFailure("not_found", "no longer kept")
+        raise AgentRefusalError("not_found", "no longer kept")
 
     api.agents.plays["make"] = Play(b"text")
     api.agent.overrides["output"] = lose
@@ -251,7 +248,7 @@ async def test_sandbox_that_disconnects(api: Api, path: str) -> None:
     request = asyncio.create_task(
         api.call("POST", path + "/exec", json={"command": "sleep"}, timeout=ClientTimeout(30))
     )
-    await wait_request(api, "output")
+    await api.agent.asked("output")
     (container_id,) = api.engine.containers
     await api.engine.die(container_id)
     response = await request

@@ -1,13 +1,15 @@
 """Files over HTTP: bytes both ways, and transfers that break off."""
 
 import asyncio
+import base64
+import io
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from aiohttp import ClientPayloadError
 
-from tests.api.conftest import Api
+from tests.api.conftest import ADMIN_KEY, Api
 
 
 @pytest.fixture
@@ -17,7 +19,7 @@ async def path(api: Api) -> str:
 
 async def test_write_read_append(api: Api, path: str) -> None:
     data = bytes(range(256)) * 4096 * 3  # over what a JSON body may have
-    done = await api.json("PUT", path + "/files?path=a%2Fb%20c", data=data)
+    done = await api.json("PUT", path + "/files?path=a%2Fb%20c", data=io.BytesIO(data))
     assert done == {"path": "a/b c", "mode": "overwrite", "bytes": len(data)}
     response = await api.call("GET", path + "/files?path=a/b+c")
     assert response.content_type == "application/octet-stream"
@@ -56,8 +58,17 @@ async def test_paths_that_leave_the_workspace(api: Api, path: str, name: str) ->
 
 @pytest.mark.parametrize(
     "query",
-    ["", "path=", "path=%ff", "path=a%00b", "path=a&path=b", "path=" + "x" * 5000, "path=a&x=1"]
-    + ["path=a&mode=replace", "path=a&mode=overwrite&mode=append"],
+    [
+        "",
+        "path=",
+        "path=%ff",
+        "path=a%00b",
+        "path=a&path=b",
+        "path=" + "x" * 5000,
+        "path=a&x=1",
+        "path=a&mode=replace",
+        "path=a&mode=overwrite&mode=append",
+    ],
 )
 async def test_bad_parameters(api: Api, path: str, query: str) -> None:
     # Not requoted: invalid UTF-8 has to arrive as it is.
@@ -84,15 +95,10 @@ async def test_upload_that_breaks_off_changes_nothing(api: Api, path: str) -> No
 
     upload = asyncio.create_task(api.call("PUT", path + "/files?path=a", data=body()))
     await sent.wait()
-    async with asyncio.timeout(5):
-        while not any(method == "file.push" for method, _ in api.agent.requests):
-            await asyncio.sleep(0)
+    await api.agent.asked("file.push")
     upload.cancel()
     await asyncio.gather(upload, return_exceptions=True)
-    async with asyncio.timeout(5):
-        while not any(method == "file.close" for method, _ in api.agent.requests):
-            await asyncio.sleep(0)
-    closed = next(params for method, params in api.agent.requests if method == "file.close")
+    closed = await api.agent.asked("file.close")
     assert closed["commit"] is False
     assert api.agents.files == {"a": b"before"}
 
@@ -102,11 +108,9 @@ async def test_upload_that_stops(api: Api, path: str, monkeypatch: pytest.Monkey
 
     async def body() -> AsyncIterator[bytes]:
         yield b"x"
-        await asyncio.sleep(1)
+        await asyncio.Event().wait()
 
-    problem = await api.problem(
-        400, "validation_error", "PUT", path + "/files?path=a", data=body()
-    )
+    problem = await api.problem(400, "validation_error", "PUT", path + "/files?path=a", data=body())
     assert "stopped" in problem["detail"]
     assert api.agents.files == {}
 
@@ -136,6 +140,20 @@ async def test_agent_that_fails_in_the_middle(api: Api, path: str) -> None:
     assert (await api.json("GET", path))["status"] == "active"
 
 
+async def test_client_that_does_not_read(
+    api: Api, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.stream.WRITE_SECONDS", 0.05)
+    piece = base64.b64encode(bytes(256 * 1024)).decode()
+    api.agent.overrides["file.open"] = lambda _params: {"stream": 9, "size": 10**12}
+    api.agent.overrides["file.pull"] = lambda _params: {"data": piece, "eof": False}
+    _, writer = await asyncio.open_connection(api.server.host, api.server.port, limit=1024)
+    head = f"GET {path}/files?path=a HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ADMIN_KEY}"
+    writer.write(f"{head}\r\n\r\n".encode())
+    assert (await api.agent.asked("file.close"))["stream"] == 9
+    writer.close()
+
+
 async def test_compressed_upload_is_refused(api: Api, path: str) -> None:
     problem = await api.problem(
         400,
@@ -152,6 +170,6 @@ async def test_workspace_limit(api: Api) -> None:
     limits: dict[str, Any] = {"workspace_bytes": 2**20}
     path = f"/api/sessions/{(await api.session(limits=limits))['id']}"
     await api.problem(
-        413, "too_large", "PUT", path + "/files?path=a", data=b"x" * (2**20 + 1)
+        413, "too_large", "PUT", path + "/files?path=a", data=io.BytesIO(b"x" * (2**20 + 1))
     )
     assert api.agents.files == {}

@@ -130,9 +130,18 @@ async def test_settings(api: Api) -> None:
         ({}, "body.settings must be an object"),
         ({"settings": None}, "body.settings must be an object"),
         ({"settings": []}, "body.settings must be an object"),
-        ({"settings": {"permission_level": None}}, "settings.permission_level must be low|medium|high"),
-        ({"settings": {"permission_level": "LOW"}}, "settings.permission_level must be low|medium|high"),
-        ({"settings": {"permission_level": ["low"]}}, "settings.permission_level must be low|medium|high"),
+        (
+            {"settings": {"permission_level": None}},
+            "settings.permission_level must be low|medium|high",
+        ),
+        (
+            {"settings": {"permission_level": "LOW"}},
+            "settings.permission_level must be low|medium|high",
+        ),
+        (
+            {"settings": {"permission_level": ["low"]}},
+            "settings.permission_level must be low|medium|high",
+        ),
         ({"settings": {"workspace": "x"}}, "settings.workspace must be an object"),
         ({"settings": {"workspace": None}}, "settings.workspace must be an object"),
         ({"settings": {"workspace": []}}, "settings.workspace must be an object"),

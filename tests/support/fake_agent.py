@@ -56,7 +56,7 @@ class _Running:
         self.changed = asyncio.Event()
 
 
-class AgentFailure(Exception):
+class AgentRefusalError(Exception):
     """An answer that is an error."""
 
     def __init__(self, code: str, message: str, rule: str | None = None) -> None:
@@ -72,6 +72,7 @@ class FakeAgent:
         self.plays = plays
         self.files = files
         self.requests: list[tuple[str, Message]] = []
+        self._asked = asyncio.Event()
         self.stdin: dict[str, bytes] = {}
         self.acknowledged = 0
         # Called instead of a method's own answer.
@@ -108,6 +109,15 @@ class FakeAgent:
             self._writer.close()
             with suppress(OSError):
                 await self._writer.wait_closed()
+
+    async def asked(self, method: str) -> Message:
+        """The parameters of the first request of that method, once there is one."""
+        async with asyncio.timeout(5):
+            while True:
+                for name, params in self.requests:
+                    if name == method:
+                        return params
+                await self._asked.wait()
 
     def emit(self, operation: str, **members: Any) -> None:
         self._seq += 1
@@ -171,12 +181,14 @@ class FakeAgent:
     async def _answer(self, message: Message) -> None:
         method, params = message["method"], message["params"]
         self.requests.append((method, params))
+        self._asked.set()
+        self._asked = asyncio.Event()
         try:
             if method in self.overrides:
                 value = self.overrides[method](params)
             else:
                 value = await getattr(self, "_on_" + method.replace(".", "_"))(params)
-        except AgentFailure as error:
+        except AgentRefusalError as error:
             self._send(failure(message["id"], error.code, str(error), error.rule))
         else:
             self._send(result(message["id"], value))
@@ -198,7 +210,7 @@ class FakeAgent:
     async def _on_output(self, params: Message) -> Message:
         running = self._running.get(params["command_id"])
         if running is None:
-            raise AgentFailure("not_found", "the output is no longer kept")
+            raise AgentRefusalError("not_found", "the output is no longer kept")
         after, deadline = params["after"], params["wait_ms"] / 1000
         with suppress(TimeoutError):
             async with asyncio.timeout(deadline):
@@ -244,7 +256,7 @@ class FakeAgent:
         path, mode = params["path"], params["op"]
         if mode == "read" and path not in self.files:
             self.emit("file.read", args={"path": path}, error="not found")
-            raise AgentFailure("not_found", f"No such file or directory: {path}")
+            raise AgentRefusalError("not_found", f"No such file or directory: {path}")
         content = bytearray(self.files[path] if mode == "read" else b"")
         number = len(self._streams) + 1
         self._streams[number] = (path, mode, content)
@@ -290,7 +302,7 @@ class FakeAgent:
         known = self.files.pop(path, None)
         self.emit("file.delete", args={"path": path}, error=None if known else "not found")
         if known is None:
-            raise AgentFailure("not_found", f"No such file or directory: {path}")
+            raise AgentRefusalError("not_found", f"No such file or directory: {path}")
         return {}
 
     async def _on_file_move(self, params: Message) -> Message:

@@ -44,7 +44,7 @@ def few_descriptors() -> Iterator[None]:
 
 
 def test_a_deep_tree(tmp_path: Path) -> None:
-    make_deep(tmp_path, 20_000)
+    make_deep(tmp_path, 5_000)
     with few_descriptors():
         purge(tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,144 @@
+"""Creates sessions: checked, recorded, started, acknowledged; or nothing is left."""
+
+import secrets
+
+from orchestrator.audit.events import now
+from orchestrator.config import Settings
+from orchestrator.errors import PaddockError, ValidationError
+from orchestrator.keys import Principal, digest, new_handle
+from orchestrator.policy.levels import DEFAULT_LEVEL, Level, effective_limits
+from orchestrator.sessions import admission, registry
+from orchestrator.sessions.lifecycle import Status
+from orchestrator.sessions.recorder import Recorder
+from orchestrator.sessions.registry import Registry
+from orchestrator.sessions.requests import NewSession
+from orchestrator.sessions.sandbox import Sandboxes
+from orchestrator.sessions.session import Session
+from orchestrator.sessions.workspaces import Workspaces
+from orchestrator.store.database import Database
+from orchestrator.workspace.paths import validate_id
+from sandbox_agent.commands import allowed_variable
+
+
+class Creation:
+    """Makes sessions out of requests."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        levels: dict[str, Level],
+        database: Database,
+        recorder: Recorder,
+        sandboxes: Sandboxes,
+        workspaces: Workspaces,
+        sessions: Registry,
+    ) -> None:
+        self._settings = settings
+        self._levels = levels
+        self._database = database
+        self._recorder = recorder
+        self._sandboxes = sandboxes
+        self._workspaces = workspaces
+        self._registry = sessions
+
+    async def run(self, principal: Principal, request: NewSession) -> tuple[Session, str]:
+        """A session that is registered and whose sandbox has said hello, and its handle.
+
+        Raises: ValidationError, ConflictError, CapacityExhaustedError,
+        EngineUnavailableError, SandboxUnavailableError, AuditUnavailableError.
+        """
+        handle = new_handle()
+        session = self._new_session(principal, request, digest(handle))
+        self._admit()
+        self._registry.reserve(session.id)
+        try:
+            await self._start(principal, session)
+        except BaseException:
+            self._registry.unreserve(session.id)
+            raise
+        self._registry.add(session)
+        return session, handle
+
+    def _new_session(self, principal: Principal, request: NewSession, handle: str) -> Session:
+        settings = self._settings
+        level = self._levels[request.permission_level or DEFAULT_LEVEL]
+        session_id = validate_id(request.id or f"sess-{secrets.token_hex(8)}")
+        image = request.image or settings.image
+        if image not in (settings.image, *settings.images):
+            raise ValidationError(f"image {image} is not on the operator's list", field="image")
+        for name in request.env:
+            if not allowed_variable(name, level.environment):
+                raise ValidationError(f"env.{name} is not allowed at {level.name}", field="env")
+        idle_timeout = request.idle_timeout or settings.idle_timeout
+        if idle_timeout > settings.idle_timeout_max:
+            detail = f"idle_timeout may be at most {settings.idle_timeout_max} seconds"
+            raise ValidationError(detail, field="idle_timeout")
+        created_at = now()
+        return Session(
+            key=secrets.token_hex(8),
+            id=session_id,
+            owner=principal.name,
+            status=Status.ACTIVE,
+            level=level,
+            image=image,
+            labels=request.labels,
+            env=request.env,
+            requested_limits=request.limits,
+            limits=effective_limits(level, request.limits),
+            idle_timeout=idle_timeout,
+            handle_sha256=handle,
+            workspace=self._workspaces.unclaimed(session_id, principal.name),
+            root_dir=self._workspaces.root_dir(session_id),
+            created_at=created_at,
+            last_activity_at=created_at,
+        )
+
+    def _admit(self) -> None:
+        settings = self._settings
+        admission.admit(
+            len(self._registry),
+            settings.max_active,
+            admission.measure(settings.state_dir),
+            settings.min_free_memory_bytes,
+            settings.min_free_disk_bytes,
+        )
+
+    async def _start(self, principal: Principal, session: Session) -> None:
+        """Records the session, starts its sandbox, and acknowledges it; or forgets it again."""
+        await self._recorder.record(
+            session,
+            "session.create",
+            actor=principal.name,
+            decision="allow",
+            args={"image": session.image, "labels": session.labels, "env": sorted(session.env)},
+            effect=self._workspaces.claiming(session),
+        )
+        try:
+            self._workspaces.prepare(session.workspace)
+            sandbox = await self._sandboxes.start(session, session.level, session.limits)
+        except BaseException as error:
+            await self._forget(session, error)
+            raise
+        session.sandbox = sandbox
+        try:
+            await self._database.write(
+                registry.updating(
+                    session, sandbox=sandbox.name, container_id=sandbox.container_id, acknowledged=1
+                )
+            )
+        except BaseException as error:
+            session.sandbox = None
+            await self._sandboxes.discard(sandbox)
+            await self._forget(session, error)
+            raise
+
+    async def _forget(self, session: Session, error: BaseException) -> None:
+        detail = error.detail if isinstance(error, PaddockError) else "interrupted"
+        await self._recorder.record(
+            session,
+            "session.terminated",
+            actor="system",
+            args={"acknowledged": False},
+            error=f"the session could not be created: {detail}",
+            effect=registry.deleting(session.key),
+        )

@@ -1,0 +1,33 @@
+"""What a command came to, as it is told and kept."""
+
+from typing import Any
+
+
+def exit_result(
+    reported: dict[str, Any] | None,
+    error: str | None,
+    rule: str | None,
+    duration_ms: int | None,
+    seq: int,
+    event_hash: str,
+) -> dict[str, Any]:
+    """What a command came to, from its exit event; what the agent reports is checked."""
+    values = reported or {}
+    signal_name, reason = values.get("signal"), values.get("reason")
+    return {
+        "exit_code": _integer(values.get("exit_code")),
+        "signal": signal_name if isinstance(signal_name, str) else None,
+        "truncated": values.get("truncated") is True,
+        "output_bytes": _integer(values.get("output_bytes")) or 0,
+        "timed_out": values.get("timed_out") is True,
+        "leftover_killed": _integer(values.get("leftover_killed")) or 0,
+        "duration_ms": duration_ms or 0,
+        "reason": reason if isinstance(reason, str) else None,
+        "error": error,
+        "rule": rule,
+        "audit": {"seq": seq, "hash": event_hash},
+    }
+
+
+def _integer(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

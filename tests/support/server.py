@@ -1,0 +1,128 @@
+"""A control plane in a process of its own, for tests that end it in every way."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+ROOT = Path(__file__).parents[2]
+_START_SECONDS = 60
+
+
+class Server:
+    """Runs `python -m api serve` on one state directory, again and again."""
+
+    def __init__(self, state_dir: Path, **environment: str) -> None:
+        self.state_dir = state_dir
+        self._port = _free_port()
+        self._environment = environment
+        self._process: asyncio.subprocess.Process | None = None
+        self._client: aiohttp.ClientSession | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def key(self) -> str:
+        """The admin key."""
+        return (self.state_dir / "admin.key").read_text().strip()
+
+    @property
+    def pid(self) -> int:
+        """Of the running process."""
+        assert self._process is not None
+        return self._process.pid
+
+    async def start(self) -> None:
+        """Starts it, and returns when it is ready."""
+        environment = {
+            **os.environ,
+            "PADDOCK_STATE_DIR": str(self.state_dir),
+            "PADDOCK_LISTEN": f"127.0.0.1:{self._port}",
+            **self._environment,
+        }
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "api",
+            "serve",
+            cwd=ROOT,
+            env=environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        assert self._process.stdout is not None
+        async with asyncio.timeout(_START_SECONDS):
+            said = b""
+            while b"listening on" not in said:
+                line = await self._process.stdout.readline()
+                said += line
+                assert line, f"the control plane did not start: {said.decode()}"
+        self._client = aiohttp.ClientSession(
+            self.url, headers={"Authorization": f"Bearer {self.key}"}
+        )
+
+    async def kill(self) -> None:
+        """SIGKILL: it gets no chance to do anything."""
+        await self._end(signal.SIGKILL)
+
+    async def stop(self) -> None:
+        """SIGTERM, and waits for its end."""
+        await self._end(signal.SIGTERM)
+
+    async def _end(self, number: int) -> None:
+        if self._process is not None:
+            if self._process.returncode is None:
+                self._process.send_signal(number)
+            # What it still prints must not fill the pipe while it ends.
+            async with asyncio.timeout(_START_SECONDS):
+                await self._process.communicate()
+            self._process = None
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    @property
+    def client(self) -> aiohttp.ClientSession:
+        """An HTTP client with the admin key."""
+        assert self._client is not None
+        return self._client
+
+    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Status and JSON of one request."""
+        data = None if body is None else json.dumps(body)
+        async with self.client.request(method, path, data=data) as response:
+            return response.status, await response.json(content_type=None)
+
+    async def ok(self, method: str, path: str, body: Any = None) -> Any:
+        """The JSON of a request that must succeed."""
+        status, answer = await self.call(method, path, body)
+        assert status < 300, (method, path, status, answer)
+        return answer
+
+
+@asynccontextmanager
+async def serving(state_dir: Path, **environment: str) -> AsyncIterator[Server]:
+    """A started server, stopped at the end."""
+    server = Server(state_dir, **environment)
+    try:
+        await server.start()
+        yield server
+    finally:
+        await server.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,97 @@
+"""Text from bytes that are cut anywhere, and Server-Sent Events."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.errors import STATUSES, describe, document, problem
+from api.output import page_text
+from api.sse import TextDecoder, encode_event, resume_position
+from orchestrator import errors
+from orchestrator.errors import CapacityExhaustedError, PaddockError, ValidationError
+from orchestrator.sessions.execution import OutputPage
+
+
+@given(st.text(max_size=40), st.lists(st.integers(0, 200), max_size=6))
+def test_text_does_not_depend_on_the_cuts(text: str, cuts: list[int]) -> None:
+    data = text.encode("utf-8", "replace")
+    decoder = TextDecoder()
+    places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    pieces = [decoder.feed("stdout", data[a:b]) for a, b in pairwise(places)]
+    pieces += [rest for _, rest in decoder.finish()]
+    assert "".join(pieces) == data.decode()
+
+
+@given(st.text(max_size=40), st.integers(1, 9))
+def test_pages_join_to_the_whole(text: str, size: int) -> None:
+    data = text.encode("utf-8", "replace")
+    after, joined = 0, ""
+    for _ in range(2 * len(data) + 2):
+        # A page that holds no whole character is asked for again when there is more.
+        end = min(len(data), after + max(size, 4))
+        final = end == len(data)
+        chunks = [("stdout", after, data[after:end])] if end > after else []
+        items, after = page_text(OutputPage(chunks, end, final, False), final=final)
+        joined += "".join(item["text"] for item in items)
+        if final:
+            break
+    assert joined == data.decode()
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_become_text(data: bytes) -> None:
+    items, position = page_text(
+        OutputPage([("stderr", 5, data)], 5 + len(data), True, False), final=True
+    )
+    assert position == 5 + len(data)
+    assert "".join(item["text"] for item in items) == data.decode("utf-8", "replace")
+
+
+def test_streams_that_are_not_known_are_left_out() -> None:
+    page = OutputPage([("stdlog", 0, b"x")], 1, True, False)
+    assert page_text(page, final=True) == ([], 1)
+    assert TextDecoder().feed("stdlog", b"x") == ""
+
+
+@given(st.text())
+def test_events_stay_on_their_lines(text: str) -> None:
+    encoded = encode_event("stdout", {"text": text}, 7).decode()
+    first, second, third, *end = encoded.split("\n")
+    assert (first, second, end) == ("id: 7", "event: stdout", ["", ""])
+    assert json.loads(third.removeprefix("data: ")) == {"text": text}
+
+
+def test_resume_position() -> None:
+    assert resume_position({}, None) is None
+    assert resume_position({}, 4) == 4
+    assert resume_position({"Last-Event-ID": "12"}, 4) == 12
+    with pytest.raises(ValidationError):
+        resume_position({"Last-Event-ID": "²"}, None)
+
+
+def test_every_domain_error_has_a_status() -> None:
+    codes = {
+        kind.code
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, PaddockError)
+    }
+    assert codes <= set(STATUSES)
+
+
+def test_problem_document() -> None:
+    error = CapacityExhaustedError("full", retry_after=1.2, status="x")
+    response = problem(error, "id")
+    assert response.headers["Retry-After"] == "2"
+    assert document(error, "id") == {
+        "type": "about:blank",
+        "title": "Service Unavailable",
+        "status": 503,
+        "code": "capacity_exhausted",
+        "detail": "full",
+        "request_id": "id",
+        "retry_after": 1.2,
+    }
+    assert "boom" not in describe(RuntimeError("boom")).detail

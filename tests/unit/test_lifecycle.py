@@ -1,0 +1,49 @@
+"""Session status: the table of transitions, and what follows from a status."""
+
+import itertools
+
+import pytest
+
+from orchestrator.errors import InvalidTransitionError
+from orchestrator.sessions.lifecycle import (
+    LIVE,
+    TRANSITIONS,
+    Activity,
+    Rationale,
+    Status,
+    activity,
+    check_transition,
+)
+
+
+@pytest.mark.parametrize(("current", "wanted"), list(itertools.product(Status, Status)))
+def test_only_what_the_table_has_is_allowed(current: Status, wanted: Status) -> None:
+    if wanted in TRANSITIONS[current]:
+        check_transition(current, wanted)
+    else:
+        with pytest.raises(InvalidTransitionError, match=f"{current} cannot become {wanted}"):
+            check_transition(current, wanted)
+
+
+def test_every_status_is_in_the_table_and_final_ones_lead_nowhere() -> None:
+    assert set(TRANSITIONS) == set(Status)
+    assert {status for status in Status if not TRANSITIONS[status]} == set(Status) - LIVE
+
+
+def test_activity_follows_from_status_and_commands() -> None:
+    assert activity(Status.ACTIVE, 0) is Activity.IDLE
+    assert activity(Status.ACTIVE, 2) is Activity.RUNNING
+    assert activity(Status.PAUSED, 0) is Activity.IDLE
+    assert activity(Status.COMPLETED, 0) is Activity.CLOSED
+    assert activity(Status.ABORTED, 3) is Activity.CLOSED
+
+
+def test_rationale_codes_are_exactly_the_published_ones() -> None:
+    assert {str(code) for code in Rationale} == {
+        "normal",
+        "crash",
+        "timeout",
+        "quarantined",
+        "budget_exhausted",
+        "CONTEXT_MISS",
+    }

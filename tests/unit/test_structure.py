@@ -1,0 +1,73 @@
+"""What the code's shape promises: imports go one way, and the agent is self-contained."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# What each package may import of ours; the agent's pure modules are shared with the host.
+PURE_AGENT = {
+    "sandbox_agent.protocol",
+    "sandbox_agent.commands",
+}
+ALLOWED = {
+    "sandbox_agent": {"sandbox_agent"},
+    "orchestrator": {"orchestrator", "sandbox_agent"},
+    "api": {"api", "orchestrator", "sandbox_agent"},
+}
+OURS = {"sandbox_agent", "orchestrator", "api", "images", "scripts", "tests", "examples"}
+
+
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _modules(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+@pytest.mark.parametrize("package", sorted(ALLOWED))
+def test_imports_go_one_way(package: str) -> None:
+    for path in _modules(package):
+        for name in _imports(path):
+            top = name.partition(".")[0]
+            assert top not in OURS - ALLOWED[package], f"{path} imports {name}"
+
+
+def test_the_host_uses_only_pure_modules_of_the_agent() -> None:
+    for package in ("orchestrator", "api"):
+        for path in _modules(package):
+            for name in _imports(path):
+                if name.startswith("sandbox_agent."):
+                    module = ".".join(name.split(".")[:2])
+                    assert module in PURE_AGENT, f"{path} imports {name}"
+
+
+def test_the_agent_needs_the_standard_library_only() -> None:
+    for path in _modules("sandbox_agent"):
+        for name in _imports(path):
+            top = name.partition(".")[0]
+            known = top in sys.stdlib_module_names or top == "sandbox_agent"
+            assert known, f"{path} imports {name}"
+
+
+def test_the_domain_knows_no_http() -> None:
+    for path in _modules("orchestrator"):
+        assert not any(name.partition(".")[0] == "aiohttp" for name in _imports(path)), path
+
+
+def test_only_the_engine_talks_to_the_engine() -> None:
+    for package in ("orchestrator", "api"):
+        for path in _modules(package):
+            if path.is_relative_to(ROOT / "orchestrator" / "engine"):
+                continue
+            assert not any(name.partition(".")[0] == "docker" for name in _imports(path)), path

@@ -9,6 +9,7 @@ from api.sse import HEARTBEAT_SECONDS, EventStream, TextDecoder
 from orchestrator.errors import SandboxUnavailableError
 from orchestrator.sessions.execution import OutputPage
 from orchestrator.sessions.session import Command, Session
+from sandbox_agent.protocol import CHUNK_BYTES
 
 STREAMS = ("stdout", "stderr")
 # The sandbox agent redials after a lost connection; more failures in a row are no accident.
@@ -33,10 +34,15 @@ async def pages(
             failures += 1
             continue
         yield page
-        # A last page may be full: only after an empty one there is nothing more.
-        if page.lost or (not page.chunks and (page.ended or command.ended)):
+        if page.lost or _is_last(page, command):
             return
         after, failures = page.next, 0
+
+
+def _is_last(page: OutputPage, command: Command) -> bool:
+    """Whether nothing comes after a page: an ended command's page that is full may have more."""
+    size = sum(len(data) for _, _, data in page.chunks)
+    return size < CHUNK_BYTES if page.ended else command.ended and not size
 
 
 async def collect(call: Call, session: Session, command: Command) -> dict[str, Any]:
@@ -80,7 +86,7 @@ async def follow(
             if piece := text.feed(name, data):
                 await events.send(name, {"offset": offset, "text": piece}, offset + len(data))
         after = page.next
-        if not page.chunks:
+        if not page.chunks and not page.ended:
             await events.beat()
     for name, piece in text.finish():
         await events.send(name, {"offset": after, "text": piece}, after)

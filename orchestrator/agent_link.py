@@ -138,7 +138,7 @@ class AgentLink:
     @property
     def connected(self) -> bool:
         """Whether an agent is connected and was accepted."""
-        return self._connected.is_set()
+        return self._connected.is_set() and self._refusal is None
 
     async def wait_connected(self, timeout: float) -> None:
         """Waits for an agent's hello.
@@ -158,7 +158,7 @@ class AgentLink:
         self, method: str, params: Message, timeout: float = _REQUEST_SECONDS
     ) -> Message:
         """Asks the agent. Raises: SandboxUnavailableError, or the error that the agent named."""
-        if not self._connected.is_set():
+        if not self.connected:
             await self.wait_connected(_RECONNECT_SECONDS)
         connection = self._current
         if connection is None:
@@ -192,6 +192,9 @@ class AgentLink:
         """Stops listening, drops the connection, and finishes what is being recorded."""
         if self._server is not None:
             self._server.close()
+        # Whoever waits for the agent need not wait any longer.
+        self._refusal = "the sandbox has ended"
+        self._connected.set()
         if self._current is not None:
             self._current.drop("closed")
         for task in self._greeting:
@@ -258,7 +261,8 @@ class AgentLink:
         """A connection has ended."""
         if self._current is connection:
             self._current = None
-            self._connected.clear()
+            if self._refusal is None:
+                self._connected.clear()
 
 
 class _Connection(asyncio.Protocol):
@@ -337,7 +341,8 @@ class _Connection(asyncio.Protocol):
         elif "method" in message:
             raise ValueError("an agent may only send hello and events")
         else:
-            waiting = self._waiting.get(message.get("id", -1))
+            request_id = message.get("id")
+            waiting = self._waiting.get(request_id) if isinstance(request_id, int) else None
             if waiting is not None and not waiting.done():
                 waiting.set_result(message)
 

@@ -1,5 +1,6 @@
 """Files of a workspace, read and written through the sandbox's agent."""
 
+import asyncio
 import base64
 import posixpath
 from collections.abc import AsyncIterator
@@ -63,14 +64,8 @@ class Files:
     async def read(self, principal: Principal, session: Session, path: str) -> FileDownload:
         """Opens a file for reading."""
         link, path = await self._prepare(principal, session, "file.read", path)
-        opened = await self._ask(link, "file.open", {"op": "read", "path": path})
-        download = FileDownload(link, _number(opened, "stream"), _number(opened, "size"))
-        try:
-            await link.settled()
-        except BaseException:
-            await download.close()
-            raise
-        return download
+        opened = await self._open(link, "read", path)
+        return FileDownload(link, _number(opened, "stream"), _number(opened, "size"))
 
     async def write(
         self,
@@ -87,7 +82,7 @@ class Files:
         """
         operation = "append" if mode == "append" else "write"
         link, path = await self._prepare(principal, session, "file.write", path)
-        opened = await self._ask(link, "file.open", {"op": operation, "path": path})
+        opened = await self._open(link, operation, path)
         stream = _number(opened, "stream")
         try:
             await self._push_all(link, stream, chunks, session.limits.workspace_bytes)
@@ -181,6 +176,16 @@ class Files:
         if relative == "." and not whole:
             raise ValidationError(f"{name} must name something inside the workspace", field=name)
         return sandbox.link, relative
+
+    async def _open(self, link: AgentLink, operation: str, path: str) -> Message:
+        """Opens a stream; when the caller is cancelled meanwhile, it is closed again."""
+        params = {"op": operation, "path": path}
+        opening = asyncio.ensure_future(self._ask(link, "file.open", params))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            await _close(link, _number(await opening, "stream"))
+            raise
 
     async def _ask(self, link: AgentLink, method: str, params: Message) -> Message:
         """The agent's answer, or its error, once what it reported of it is on record."""

@@ -107,7 +107,9 @@ class Session:
             termination = self.termination
             code = termination.rationale_code if termination else None
             raise SessionTerminatedError(
-                f"the session has ended ({self.status})", status=str(self.status), rationale=code
+                f"the session has ended ({self.status})",
+                session_status=str(self.status),
+                rationale=code,
             )
 
     def remember(self, command: Command) -> None:

@@ -1,0 +1,238 @@
+"""Governed work on a real package: look at it at low, run its tests at high, read the record.
+
+A published package's source is fetched on this machine and uploaded into two sandboxes. What an
+agent may do there, its session's permission level decides; what was done and what was refused is
+on record in a chain of hashes, which the control plane verifies, and this program once more.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from support.client import Api, ApiError, Session, UnreachableError, connect, session
+from support.report import AUDIT_HEADER, LIMITS_HEADER, audit_rows, limits_row, total
+from support.sources import Source, SourceError, installed, published_source
+from support.terminal import GREEN, RED, Terminal
+
+from orchestrator.audit.verify import verify_chain
+
+PACKAGE = "click==8.1.8"
+TEST_NEEDS = ("pytest==8.3.5",)
+TEST_SECONDS = 120
+LABELS = {"example": "governed-package"}
+
+# What an agent might try at low, and the rule that refuses it.
+FORBIDDEN = (
+    ("curl https://example.com", "command-allowlist"),
+    ("python3 -c pass", "command-allowlist"),
+    ("cat /etc/passwd", "path-outside-workspace"),
+    ("ls; id", "shell-operators"),
+    ("find . -name PKG-INFO -exec id {} +", "option-not-allowed"),
+)
+
+# The place of a result in the audit chain: `{seq, hash}`, as the API returned it.
+Receipt = dict[str, Any]
+
+
+class UnexpectedError(Exception):
+    """Something is not as it should be; the message says what."""
+
+
+async def main(url: str, key: str, package: str, needs: Sequence[str]) -> None:
+    """Runs the example. Raises: UnexpectedError, ApiError, UnreachableError, SourceError."""
+    out = Terminal()
+    out.heading("On this machine: fetch the package, and what its tests need")
+    source, dependencies = published_source(package), installed(needs)
+    out.step(f"{source.name}: {total(source.files)}")
+    out.step(f"{', '.join(needs)}: {total(dependencies)}")
+
+    async with connect(url, key) as host:
+        async with (
+            session(host, "low", labels=LABELS) as low,
+            session(host, "high", labels=LABELS) as high,
+        ):
+            looked = await look_around(out, low, source)
+            await be_refused(out, low)
+            tested = await run_tests(out, high, source, dependencies)
+            for used, receipt in ((low, looked), (high, tested)):
+                await show_record(out, used, receipt)
+            await show_limits(out, host, [low, high])
+        out.heading("Both sessions are closed and their workspaces purged")
+
+
+async def look_around(out: Terminal, low: Session, source: Source) -> Receipt:
+    """At low: list, search and copy in the package."""
+    out.heading("Permission level low: look at the package and keep it in order")
+    await low.upload(source.files)
+    out.step(f"uploaded {total(source.files)}")
+
+    listed = await run(out, low, f"ls -A {source.name}")
+    top = {path.split("/")[1] for path in source.files}
+    expect(set(listed["stdout"].split("\n")) == top | {""}, "ls does not show what was uploaded")
+
+    found = await run(out, low, f"grep -rlF --include=*.py import {source.name}")
+    importing = {
+        path
+        for path, content in source.files.items()
+        if path.endswith(".py") and b"import" in content
+    }
+    expect(set(found["stdout"].split()) == importing, "grep does not find what the files have")
+
+    original = f"{source.name}/PKG-INFO"
+    copied = await run(out, low, f"cp -v {original} copy.txt")
+    same = await low.download("copy.txt") == source.files[original]
+    expect(same, "the copy is not the same as the original")
+    receipt: Receipt = copied["audit"]
+    return receipt
+
+
+async def be_refused(out: Terminal, low: Session) -> None:
+    """At low: what is not allowed is refused, each by its rule."""
+    out.heading("Permission level low: what is refused, and by which rule")
+    for command, rule in FORBIDDEN:
+        try:
+            await low.run(command)
+        except ApiError as error:
+            expect(error.rule == rule, f"{command!r} was refused otherwise: {error}")
+            out.refused(command, rule, str(error))
+        else:
+            raise UnexpectedError(f"{command!r} was not refused at low")
+
+
+async def run_tests(
+    out: Terminal, high: Session, source: Source, dependencies: dict[str, bytes]
+) -> Receipt:
+    """At high: the package's own tests, their output as it comes."""
+    out.heading("Permission level high: run the package's own tests")
+    await high.upload(source.files)
+    await high.upload({f"needs/{path}": content for path, content in dependencies.items()})
+    out.step(f"uploaded {total(source.files)}, and {total(dependencies)} to test with")
+
+    argv = ["python3", "-m", "pytest", "-p", "no:cacheprovider"]
+    here = f"/workspace/{source.name}"
+    env = {"PYTHONPATH": f"{here}/src:{here}:/workspace/needs", "PYTHONUNBUFFERED": "1"}
+    out.allowed(" ".join(argv))
+    result: dict[str, Any] = {}
+    async for event, data in high.stream(argv=argv, cwd=source.name, env=env, timeout=TEST_SECONDS):
+        if event in ("stdout", "stderr"):
+            out.live(data["text"])
+        elif event == "exit":
+            result = data
+    out.end_line()
+    expect(result.get("exit_code") == 0, f"the tests failed: {json.dumps(result)}")
+    receipt: Receipt = result["audit"]
+    return receipt
+
+
+async def show_record(out: Terminal, used: Session, receipt: Receipt) -> None:
+    """The session's audit chain, verified there and here."""
+    out.heading(f"What is on record of {used.id} ({used.level})")
+    lines = await used.audit_export()
+    out.table(
+        AUDIT_HEADER,
+        audit_rows([json.loads(line) for line in lines]),
+        {"allow": GREEN, "deny": RED},
+    )
+    theirs = await used.audit_verify(receipt)
+    expect(theirs["ok"], f"the control plane finds its chain broken: {theirs['reason']}")
+    ours = verify_chain(lines, (receipt["seq"], receipt["hash"]))
+    expect(ours.ok, f"the exported chain is broken at event {ours.index}: {ours.reason}")
+    expect(ours.hash == theirs["hash"], "the export is not the chain that was verified")
+    out.allowed(f"chain of {len(lines)} events: verified by the control plane, and by its export")
+
+
+async def show_limits(out: Terminal, host: Api, used: Sequence[Session]) -> None:
+    """What the engine reports of each sandbox, which must be what the level says."""
+    out.heading("Limits, as the engine reports them")
+    views = [await one.inspect() for one in used]
+    out.table(LIMITS_HEADER, [limits_row(view) for view in views])
+    policies = await host.json("GET", "/api/policies")
+    levels = {level["name"]: level["limits"] for level in policies["items"]}
+    for view in views:
+        reported = view["sandbox"]["limits"]
+        wanted = {name: levels[view["permission_level"]][name] for name in reported}
+        expect(reported == wanted, f"{view['id']} should have {wanted}, but has {reported}")
+
+
+async def run(out: Terminal, used: Session, command: str) -> dict[str, Any]:
+    """Runs a command that must succeed, and shows the beginning of its output."""
+    result = await used.run(command)
+    out.allowed(command)
+    out.output(result["stdout"] + result["stderr"], at_most=4)
+    expect(result["exit_code"] == 0, f"{command!r} ended with {result['exit_code']}")
+    return result
+
+
+def expect(condition: object, message: str) -> None:
+    """Raises: UnexpectedError with the message unless the condition holds."""
+    if not condition:
+        raise UnexpectedError(message)
+
+
+def parse_arguments() -> argparse.Namespace:
+    """The command line; its defaults fit a control plane that `make run` started."""
+    state = os.environ.get("PADDOCK_STATE_DIR") or Path(__file__).parents[1] / "data"
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0] if __doc__ else None)
+    parser.add_argument(
+        "--url",
+        default=os.environ.get("PADDOCK_URL") or "http://127.0.0.1:8700",
+        help="of the control plane (PADDOCK_URL; default: %(default)s)",
+    )
+    parser.add_argument(
+        "--key-file",
+        type=Path,
+        default=Path(state) / "admin.key",
+        help="holds the API key, unless PADDOCK_KEY does (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--package",
+        default=PACKAGE,
+        help="a package whose source distribution has its tests (default: %(default)s); "
+        "fetching it runs its build system on this machine",
+    )
+    parser.add_argument(
+        "--needs",
+        nargs="+",
+        default=TEST_NEEDS,
+        metavar="REQUIREMENT",
+        help=f"what its tests need, pure Python only (default: {' '.join(TEST_NEEDS)})",
+    )
+    return parser.parse_args()
+
+
+def read_key(key_file: Path) -> str:
+    """The API key of the environment, or of the file. Raises: UnreachableError."""
+    try:
+        return os.environ.get("PADDOCK_KEY") or key_file.read_text().strip()
+    except OSError as error:
+        raise UnreachableError(f"no API key: {key_file}: {error.strerror}") from None
+
+
+def run_program() -> int:
+    """Runs the example as the command line says; returns the exit status."""
+    arguments = parse_arguments()
+    try:
+        key = read_key(arguments.key_file)
+        asyncio.run(main(arguments.url, key, arguments.package, arguments.needs))
+    except UnreachableError as error:
+        return complain(f"{arguments.url}: {error} (`make run` starts a control plane)")
+    except (UnexpectedError, ApiError, SourceError) as error:
+        return complain(str(error))
+    except KeyboardInterrupt:
+        return complain("interrupted")
+    return 0
+
+
+def complain(text: str) -> int:
+    """Says why the example failed; returns its exit status."""
+    print(f"error: {text}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(run_program())

@@ -1,0 +1,115 @@
+"""A published package's source and what its tests need, fetched once and kept in a cache."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+PIP_SECONDS = 300
+# What the sandbox image runs; only pure Python is taken, so nothing else of it matters.
+SANDBOX_PYTHON = "3.11"
+
+
+class SourceError(Exception):
+    """The package can't be had; one or two lines that say why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A package as published: `files` by path, all under the directory `name`."""
+
+    name: str
+    files: dict[str, bytes]
+
+
+def published_source(requirement: str) -> Source:
+    """The sdist of a package, say `click==8.1.8`. Raises: SourceError.
+
+    pip asks the package's build system for its metadata, which runs code of the package on
+    this machine: name only packages that you would install.
+    """
+    folder = _cached(
+        f"sdist {requirement}",
+        ["download", "--no-deps", "--no-binary", ":all:", "--dest", "{folder}", requirement],
+    )
+    archives = list(folder.glob("*.tar.gz"))
+    if len(archives) != 1:
+        raise SourceError(f"{requirement} has no .tar.gz source distribution")
+    try:
+        files = _unpacked(archives[0])
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise SourceError(f"{archives[0]} can't be read: {error}") from None
+    return Source(archives[0].name.removesuffix(".tar.gz"), files)
+
+
+def installed(requirements: Iterable[str]) -> dict[str, bytes]:
+    """Pure Python packages with all they depend on, installed, by path. Raises: SourceError."""
+    wanted = sorted(requirements)
+    options = ["--no-compile", "--only-binary", ":all:", "--platform", "any"]
+    options += ["--implementation", "py", "--abi", "none", "--python-version", SANDBOX_PYTHON]
+    folder = _cached(
+        f"installed {SANDBOX_PYTHON} {' '.join(wanted)}",
+        ["install", *options, "--target", "{folder}", *wanted],
+    )
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix != ".pyc"
+    }
+
+
+def _unpacked(archive: Path) -> dict[str, bytes]:
+    """The regular files of an archive, read into memory: nothing is extracted on the host."""
+    files = {}
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            content = tar.extractfile(member) if member.isfile() else None
+            if content is not None:
+                files[member.name] = content.read()
+    return files
+
+
+def _cached(what: str, pip_arguments: list[str]) -> Path:
+    """The folder that pip filled, now or in an earlier run; never one that is half full."""
+    name = hashlib.sha256(what.encode()).hexdigest()[:16]
+    folder = _cache_directory() / name
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as work:
+            fetched = Path(work) / name
+            _pip([argument.format(folder=fetched) for argument in pip_arguments])
+            try:
+                fetched.rename(folder)
+            except OSError:
+                if not folder.exists():  # another run was faster, otherwise
+                    raise
+    return folder
+
+
+def _cache_directory() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "paddock" / "examples"
+
+
+def _pip(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "pip", "--no-input", "--disable-pip-version-check"]
+    try:
+        done = subprocess.run(
+            [*command, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=PIP_SECONDS,
+            text=True,
+            errors="replace",
+        )
+    except subprocess.TimeoutExpired:
+        raise SourceError(f"pip did not end within {PIP_SECONDS} s") from None
+    if done.returncode != 0:
+        errors = [line for line in done.stdout.splitlines() if line.startswith("ERROR:")]
+        raise SourceError("\n".join(["pip failed", *(errors or done.stdout.splitlines())[-2:]]))

@@ -1,0 +1,192 @@
+"""A command is a tree of processes: when it is over, nothing of the tree is left."""
+
+import json
+from pathlib import Path
+
+import docker
+import pytest
+
+from tests.conftest import BoxFactory
+from tests.support import guard_without_scopes
+from tests.support.box import Box, ended
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+# Detached in every way that a process has: new session, double fork, no streams, deaf.
+DAEMON = """
+import os, signal, sys, time
+def detach():
+    if os.fork():
+        return
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_IGN)
+    ready = os.dup(1)
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.write(ready, b"up\\n")
+    os.close(ready)
+    while True:
+        time.sleep(1000)
+for _ in range(int(sys.argv[1])):
+    detach()
+for _ in range(int(sys.argv[1])):
+    os.wait()
+"""
+
+
+async def test_daemons_end_with_their_command(high: Box) -> None:
+    done = await high.python(DAEMON + "import os; os._exit(3)", "5")
+    assert done.exit_code == 3
+    assert done.exit["leftover_killed"] == 5
+    assert high.processes() == []
+    assert "daemons: 0" in (await high.bash(SCAN)).stdout
+
+
+# What a later command sees of processes other than the agent, guards and itself.
+SCAN = """
+count=0
+for directory in /proc/[0-9]*; do
+    name=$(tr '\\0' ' ' < $directory/cmdline 2>/dev/null)
+    case "$name" in *"import os, signal, sys"*) count=$((count + 1));; esac
+done
+echo daemons: $count
+"""
+
+
+async def test_a_background_command_keeps_its_daemons_until_it_ends(high: Box) -> None:
+    script = DAEMON + "print('all', flush=True); sys.stdin.read()"
+    command = await high.start(
+        argv=["python3", "-c", script, "2"], background=True, stdin_open=True
+    )
+    await high.printed(command, "all")
+    assert len(high.processes()) == 3
+    await high.feed(command, b"", close=True)
+    done = await high.finish(command)
+    assert (done.exit_code, done.exit["leftover_killed"]) == (0, 2)
+    assert high.processes() == []
+
+
+async def test_a_timeout_ends_a_tree_that_ignores_it(high: Box) -> None:
+    script = (
+        "trap '' TERM; echo deaf; bash -c 'trap \"\" TERM; sleep 1000; sleep 1000' & "
+        "setsid sleep 1000 & while :; do wait; done"
+    )
+    done = await high.bash(script, timeout=1)
+    assert (done.exit["signal"], done.exit["timed_out"]) == ("SIGKILL", True)
+    # Not at once: there was time to clean up.
+    assert 3000 <= done.exit["duration_ms"]
+    assert high.processes() == []
+
+
+async def test_a_tree_that_heeds_a_timeout_has_time_to_clean_up(high: Box) -> None:
+    script = "trap 'echo cleaned; exit 9' TERM; echo ready; sleep 1000 & wait"
+    done = await high.bash(script, timeout=1)
+    assert (done.exit_code, done.stdout) == (9, "ready\ncleaned\n")
+    assert done.exit["reason"] == "timeout"
+    assert high.processes() == []
+
+
+async def test_a_grandchild_that_keeps_the_pipe_does_not_hang_the_command(high: Box) -> None:
+    done = await high.bash("echo out; sleep 1000 & echo err >&2", timeout=15)
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "out\n", "err\n")
+    assert done.exit["leftover_killed"] == 1
+    assert not done.exit["timed_out"]
+    assert high.processes() == []
+
+
+async def test_what_a_leftover_still_writes_is_drained_for_a_moment_only(high: Box) -> None:
+    done = await high.bash("while :; do echo again; done & exit 4", timeout=15)
+    assert done.exit_code == 4
+    assert done.exit["leftover_killed"] >= 1
+    assert not done.exit["timed_out"]
+    assert high.processes() == []
+
+
+async def test_leftovers_that_fork_all_the_time_are_ended(high: Box) -> None:
+    script = "f() { setsid bash -c 'while :; do (sleep 0.01; true) & sleep 0.005; done'; }; f & f &"
+    done = await high.bash(script + " sleep 0.1", timeout=15)
+    assert done.exit_code == 0
+    assert high.processes() == []
+
+
+async def test_zombies_do_not_pile_up(high: Box) -> None:
+    """Orphans of a running command are reaped although their parent never waits."""
+    script = """
+import os, sys
+for _ in range(50):
+    if os.fork() == 0:
+        if os.fork() == 0:
+            os._exit(0)
+        os._exit(0)
+    os.wait()
+print("forked", flush=True)
+sys.stdin.read()
+"""
+    command = await high.start(argv=["python3", "-c", script], stdin_open=True)
+    await high.printed(command, "forked")
+    # A second look at the agent: everything that ended before was reaped by then.
+    await high.run(argv=["true"])
+    assert len(high.processes()) == 1
+    await high.feed(command, b"", close=True)
+    assert (await high.finish(command)).exit["leftover_killed"] == 0
+    agent = high.agent()
+    assert [child.status() for child in agent.children(recursive=True)] == []
+
+
+async def test_a_command_that_is_killed_from_outside_is_reported(high: Box) -> None:
+    command = await high.start(argv=["sleep", "1001"])
+    # Started, as far as the agent knows: its exec may still be on its way.
+    script = "until [ -n \"$(ls /proc/*/cmdline 2>/dev/null | xargs grep -l '^sleep.1001' " \
+        "2>/dev/null)\" ]; do :; done"
+    await high.bash(script)
+    high.process(["sleep", "1001"]).kill()
+    assert (await high.finish(command)).exit["signal"] == "SIGKILL"
+
+
+async def test_a_sandbox_whose_guard_dies_ends(new_box: BoxFactory) -> None:
+    """Nobody could end that command's tree any more: better no sandbox than a loose one."""
+    box = await new_box("high")
+    command = await box.start(argv=["bash", "-c", "echo $$; sleep 1000"], background=True)
+    await box.printed(command, "\n")
+    victim = box.process(["bash", "-c", "echo $$; sleep 1000"])
+    agent = box.agent()
+    guard = victim.parent()
+    assert guard is not None
+    assert guard.parent() == agent
+    guard.kill()
+    await ended(agent)
+    await box.event("session.terminated")
+    gap = await box.event("audit.gap")
+    assert gap["args"]["commands"] == [command.id]
+    assert box.session.status == "aborted"
+    assert box.processes() == []
+
+
+# Kernels without Landlock scopes
+
+
+def test_without_scopes_the_guard_walks_its_tree(sandbox_image: str) -> None:
+    source = Path(guard_without_scopes.__file__).read_text()
+    client = docker.APIClient(version="auto")
+    container = client.create_container(
+        sandbox_image,
+        entrypoint=["python3", "-c", source, DAEMON],
+        host_config=client.create_host_config(
+            cap_drop=["ALL"], cap_add=["SETUID", "SETGID"], network_mode="none"
+        ),
+    )
+    try:
+        client.start(container)
+        assert client.wait(container, timeout=60)["StatusCode"] == 0, client.logs(container)
+        report = json.loads(client.logs(container, stderr=False))
+    finally:
+        client.remove_container(container, force=True)
+        client.close()
+    assert report["daemons_before"] == guard_without_scopes.DAEMONS
+    assert report["result"]["leftover_killed"] == guard_without_scopes.DAEMONS
+    assert report["left"] == []
+    assert report["bystander_lives"]

@@ -1,0 +1,83 @@
+"""`python -m api serve` as a program: what it says, and how it ends."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession
+
+SECONDS = 60
+
+
+@asynccontextmanager
+async def served(state_dir: Path, **variables: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("PADDOCK_")}
+    environment = {
+        **clean,
+        "PADDOCK_STATE_DIR": str(state_dir),
+        "PADDOCK_LISTEN": "127.0.0.1:0",
+        **variables,
+    }
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "api", "serve"),
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(SECONDS):
+            yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def line(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    return (await process.stdout.readline()).decode().strip()
+
+
+def read_key(path: str) -> str:
+    return Path(path).read_text().strip()
+
+
+async def refusal(state_dir: Path, **variables: str) -> tuple[int | None, list[str]]:
+    """The exit status of a control plane that does not start, and what it complains about."""
+    async with served(state_dir, **variables) as process:
+        _, complaint = await process.communicate()
+    return process.returncode, complaint.decode().splitlines()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_serves_until_told_to_stop(tmp_path: Path, number: signal.Signals) -> None:
+    async with served(tmp_path) as process:
+        url = (await line(process)).removeprefix("listening on ")
+        key = read_key((await line(process)).removeprefix("admin key in "))
+        async with ClientSession(headers={"Authorization": f"Bearer {key}"}) as client:
+            async with client.get(f"{url}/api/sessions") as response:
+                assert (await response.json())["items"] == []
+            # A stream that is followed does not hold it up.
+            async with client.get(f"{url}/api/events") as response:
+                assert response.status == 200
+                process.send_signal(number)
+                assert await process.wait() == 0
+
+
+async def test_one_line_says_why_it_does_not_start(tmp_path: Path) -> None:
+    async with served(tmp_path / "a") as process:
+        address = (await line(process)).removeprefix("listening on http://")
+        status, lines = await refusal(tmp_path / "a")
+        assert (status, len(lines)) == (2, 1)
+        assert "another control plane" in lines[0]
+        status, lines = await refusal(tmp_path / "b", PADDOCK_LISTEN=address)
+        assert (status, len(lines)) == (1, 1)
+        assert address in lines[0]
+    status, lines = await refusal(tmp_path / "c", PADDOCK_MAX_ACTIVE="many")
+    assert (status, len(lines)) == (2, 1)
+    assert "PADDOCK_MAX_ACTIVE" in lines[0]

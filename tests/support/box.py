@@ -1,0 +1,275 @@
+"""A session in a real container, and what tests do with it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from orchestrator.audit import query
+from orchestrator.control_plane import ControlPlane
+from orchestrator.engine.base import Container
+from orchestrator.keys import Principal, Role
+from orchestrator.sessions.requests import ExecRequest, NewSession
+from orchestrator.sessions.session import Command, Session
+
+TESTER = Principal("tester", Role.ADMIN)
+# Nothing here takes that long unless it hangs.
+PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command came to, with all of its output that was kept."""
+
+    command: Command
+    exit: dict[str, Any]
+    stdout: str
+    stderr: str
+
+    @property
+    def exit_code(self) -> int | None:
+        """As a shell would have it: 128 and the signal's number for a signal."""
+        code: int | None = self.exit["exit_code"]
+        return code
+
+    @property
+    def value(self) -> Any:
+        """The output as JSON: what a script reports about the inside of the sandbox."""
+        assert self.exit_code == 0, (self.exit, self.stdout, self.stderr)
+        return json.loads(self.stdout)
+
+
+class Box:
+    """One session of a control plane."""
+
+    def __init__(self, plane: ControlPlane, session: Session) -> None:
+        self.plane = plane
+        self.session = session
+
+    @classmethod
+    async def create(cls, plane: ControlPlane, level: str, **members: Any) -> "Box":
+        """A new session at that level."""
+        request = NewSession(permission_level=level, **members)
+        async with asyncio.timeout(PATIENCE):
+            session, _ = await plane.sessions.create(TESTER, request)
+        return cls(plane, session)
+
+    async def close(self) -> None:
+        """Ends the session and removes its workspace."""
+        async with asyncio.timeout(PATIENCE):
+            await self.plane.sessions.close(TESTER, self.session, purge=True)
+
+    # Commands
+
+    async def start(
+        self, command: str | None = None, *, argv: list[str] | None = None, **more: Any
+    ) -> Command:
+        """Starts a command."""
+        request = ExecRequest(command=command, argv=argv, **more)
+        return await self.plane.executions.start(TESTER, self.session, request)
+
+    async def run(
+        self, command: str | None = None, *, argv: list[str] | None = None, **more: Any
+    ) -> Outcome:
+        """Runs a command to its end."""
+        return await self.finish(await self.start(command, argv=argv, **more))
+
+    async def finish(self, command: Command) -> Outcome:
+        """Waits for a command's end, and reads what it printed."""
+        async with asyncio.timeout(PATIENCE):
+            result = await self.plane.executions.wait(self.session, command)
+        output = {"stdout": b"", "stderr": b""}
+        async for stream, _, data in self.output(command):
+            output[stream] += data
+        stdout, stderr = (output[name].decode(errors="replace") for name in ("stdout", "stderr"))
+        return Outcome(command, result, stdout, stderr)
+
+    async def python(self, source: str, *arguments: str, **more: Any) -> Outcome:
+        """Runs a Python script (at high)."""
+        return await self.run(argv=["python3", "-c", source, *arguments], **more)
+
+    async def bash(self, script: str, **more: Any) -> Outcome:
+        """Runs a shell script (at high)."""
+        return await self.run(argv=["bash", "-c", script], **more)
+
+    async def output(
+        self, command: Command, after: int = 0
+    ) -> AsyncIterator[tuple[str, int, bytes]]:
+        """What a command prints, as it comes, to the end."""
+        while True:
+            page = await self.plane.executions.output(self.session, command, after, 5.0)
+            for chunk in page.chunks:
+                yield chunk
+            if page.lost or (page.ended and page.next == after):
+                return
+            after = page.next
+
+    async def printed(self, command: Command, text: str) -> str:
+        """Everything printed so far, as soon as `text` is in it."""
+        said = b""
+        async with asyncio.timeout(PATIENCE):
+            async for _, _, data in self.output(command):
+                said += data
+                if text.encode() in said:
+                    return said.decode()
+        raise AssertionError(f"it ended without saying {text!r}: {said!r}")
+
+    async def feed(self, command: Command, data: bytes, *, close: bool = False) -> None:
+        """Gives a command input."""
+        await self.plane.executions.stdin(self.session, command, data, close)
+
+    async def signal(self, command: Command, number: int) -> None:
+        """Signals a command."""
+        await self.plane.executions.signal(self.session, command, number)
+
+    async def cancel(self, command: Command) -> Outcome:
+        """Does what happens when a command's client goes away, and waits for its end."""
+        await self.plane.executions.client_gone(self.session, command)
+        return await self.finish(command)
+
+    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        """Asks the agent directly."""
+        assert self.session.sandbox is not None
+        return await self.session.sandbox.link.request(method, params)
+
+    # Files
+
+    async def write(self, path: str, *chunks: bytes, mode: str = "overwrite") -> int:
+        """Writes a file; the number of bytes."""
+
+        async def pieces() -> AsyncIterator[bytes]:
+            for chunk in chunks:
+                yield chunk
+
+        return await self.plane.files.write(TESTER, self.session, path, mode, pieces())
+
+    async def read(self, path: str) -> bytes:
+        """A file's content."""
+        download = await self.plane.files.read(TESTER, self.session, path)
+        try:
+            return b"".join([chunk async for chunk in download.chunks()])
+        finally:
+            await download.close()
+
+    async def listing(self, path: str = ".", depth: int = 1) -> dict[str, Any]:
+        """A listing."""
+        return await self.plane.files.list(TESTER, self.session, path, depth)
+
+    async def paths(self, path: str = ".", depth: int = 1) -> list[str]:
+        """The paths of a listing."""
+        return [item["path"] for item in (await self.listing(path, depth))["items"]]
+
+    async def mkdir(self, path: str) -> None:
+        """Makes a directory."""
+        await self.plane.files.mkdir(TESTER, self.session, path)
+
+    async def delete(self, path: str) -> None:
+        """Removes something."""
+        await self.plane.files.delete(TESTER, self.session, path)
+
+    async def move(self, source: str, destination: str) -> None:
+        """Renames something."""
+        await self.plane.files.move(TESTER, self.session, source, destination)
+
+    async def stat(self, path: str) -> dict[str, Any]:
+        """One entry."""
+        return await self.plane.files.stat(TESTER, self.session, path)
+
+    # Seen from the host
+
+    @property
+    def workspace(self) -> Path:
+        """The workspace on the host."""
+        return Path(self.session.root_dir)
+
+    @property
+    def uid(self) -> int:
+        """The session's uid, which no other session has."""
+        return self.session.workspace.uid
+
+    @property
+    def container_id(self) -> str:
+        """The container's id."""
+        assert self.session.sandbox is not None
+        return self.session.sandbox.container_id
+
+    async def container(self) -> Container:
+        """The container as the engine has it."""
+        found = await self.plane.engine.inspect(self.container_id)
+        assert found is not None
+        return found
+
+    def processes(self) -> list[psutil.Process]:
+        """Every process of the session's uid, as the host sees them, zombies included."""
+        return [process for process in psutil.process_iter() if _uid(process) == self.uid]
+
+    def process(self, argv: list[str]) -> psutil.Process:
+        """The process of a running command, as the host sees it."""
+        return next(process for process in self.processes() if process.cmdline() == argv)
+
+    def agent(self) -> psutil.Process:
+        """The sandbox agent, as the host sees it."""
+        for process in psutil.process_iter():
+            if _container_of(process) == self.container_id and _inner_pid(process) == 1:
+                return process
+        raise AssertionError("the agent is gone")
+
+    # On record
+
+    async def events(self, operation: str | None = None, **more: Any) -> list[dict[str, Any]]:
+        """The session's events, oldest first."""
+        return await query.events(
+            self.plane.database, self.session.key, operation=operation, limit=100_000, **more
+        )
+
+    async def event(self, operation: str) -> dict[str, Any]:
+        """The first event of that operation; waits for it."""
+        seq = 0
+        async with asyncio.timeout(PATIENCE):
+            while not (found := await self.events(operation)):
+                seq = await self.plane.ledger.wait(self.session.key, seq)
+        return found[0]
+
+
+async def ended(process: psutil.Process) -> None:
+    """Waits until a process on the host is gone."""
+    await asyncio.to_thread(process.wait, PATIENCE)
+
+
+def status_of(process: psutil.Process) -> dict[str, str]:
+    """`/proc/PID/status` of a process on the host, by member."""
+    text = Path(f"/proc/{process.pid}/status").read_text()
+    return {name: value.strip() for name, _, value in _pairs(text)}
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str, str]]:
+    return (line.partition(":") for line in text.splitlines())
+
+
+def mount_options(process: psutil.Process) -> dict[str, set[str]]:
+    """The options of each mount point in a process's mount namespace."""
+    lines = Path(f"/proc/{process.pid}/mountinfo").read_text().splitlines()
+    return {line.split()[4]: set(line.split()[5].split(",")) for line in lines}
+
+
+def _uid(process: psutil.Process) -> int | None:
+    try:
+        return process.uids().real
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _container_of(process: psutil.Process) -> str | None:
+    try:
+        cgroup = Path(f"/proc/{process.pid}/cgroup").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return next((part for part in cgroup.replace("\n", "/").split("/") if len(part) == 64), None)
+
+
+def _inner_pid(process: psutil.Process) -> int:
+    return int(status_of(process)["NSpid"].split()[-1])

@@ -1,0 +1,70 @@
+"""Runs as the first process of a container: two commands, guarded as on a kernel without scopes.
+
+The first leaves daemons behind (its source is the argument). Prints what was seen, as JSON.
+"""
+
+import json
+import os
+import sys
+
+sys.path.insert(0, "/opt/paddock")
+
+from sandbox_agent.guard import Plan
+from sandbox_agent.loop import Loop
+from sandbox_agent.process import Command, Request
+
+UID = 54321
+DAEMONS = 5
+
+
+def processes() -> list[str]:
+    """The commands of the session's processes, zombies included."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        if os.stat(f"/proc/{name}").st_uid == UID:
+            with open(f"/proc/{name}/cmdline") as file:
+                found.append(file.read().replace("\0", " ")[:40])
+    return found
+
+
+def request(command_id: str, argv: list[str]) -> Request:
+    plan = Plan(
+        argv=argv,
+        env={"PATH": "/usr/bin:/bin"},
+        cwd=".",
+        inside=[],
+        uid=UID,
+        processes=100,
+        workspace="/tmp",  # noqa: S108 - inside the container
+        ruleset=None,
+    )
+    return Request(command_id, plan, b"", stdin_open=True, timeout_ms=None, background=True)
+
+
+def main() -> None:
+    loop = Loop()
+    report: dict[str, object] = {}
+
+    def on_progress(command: Command) -> None:
+        chunks, _ = command.output.read(0, 4096)
+        if b"all" in b"".join(bytes(chunk.data) for chunk in chunks) and not report:
+            report["daemons_before"] = len(processes()) - 2
+            command.write_stdin(b"", close=True)
+
+    def on_end(command: Command) -> None:
+        report["result"] = command.result()
+        report["left"] = [name for name in processes() if not name.startswith("sleep")]
+        report["bystander_lives"] = not bystander.ended
+        bystander.cancel("over")
+
+    source = sys.argv[1] + "print('all', flush=True); sys.stdin.read()"
+    bystander = Command(
+        loop, request("b", ["sleep", "1000"]), 4096, lambda _: None, lambda _: loop.stop()
+    )
+    Command(loop, request("a", ["python3", "-c", source, str(DAEMONS)]), 4096, on_progress, on_end)
+    loop.run()
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from support.client import Api, ApiError, Session, UnreachableError, connect, session
 from support.report import AUDIT_HEADER, LIMITS_HEADER, audit_rows, limits_row, total
@@ -124,7 +125,8 @@ async def run_tests(
         elif event == "exit":
             result = data
     out.end_line()
-    expect(result.get("exit_code") == 0, f"the tests failed: {json.dumps(result)}")
+    how = "no time was left" if result.get("timed_out") else f"exit code {result.get('exit_code')}"
+    expect(result.get("exit_code") == 0, f"the package's tests failed: {how}")
     receipt: Receipt = result["audit"]
     return receipt
 
@@ -143,7 +145,9 @@ async def show_record(out: Terminal, used: Session, receipt: Receipt) -> None:
     ours = verify_chain(lines, (receipt["seq"], receipt["hash"]))
     expect(ours.ok, f"the exported chain is broken at event {ours.index}: {ours.reason}")
     expect(ours.hash == theirs["hash"], "the export is not the chain that was verified")
-    out.allowed(f"chain of {len(lines)} events: verified by the control plane, and by its export")
+    out.allowed(
+        f"{len(lines)} events: chain verified by the control plane, and from its export here"
+    )
 
 
 async def show_limits(out: Terminal, host: Api, used: Sequence[Session]) -> None:
@@ -180,6 +184,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0] if __doc__ else None)
     parser.add_argument(
         "--url",
+        type=http_url,
         default=os.environ.get("PADDOCK_URL") or "http://127.0.0.1:8700",
         help="of the control plane (PADDOCK_URL; default: %(default)s)",
     )
@@ -205,10 +210,18 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def http_url(text: str) -> str:
+    """An argument that is the address of a server."""
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise argparse.ArgumentTypeError("must look like http://127.0.0.1:8700")
+    return text
+
+
 def read_key(key_file: Path) -> str:
     """The API key of the environment, or of the file. Raises: UnreachableError."""
     try:
-        return os.environ.get("PADDOCK_KEY") or key_file.read_text().strip()
+        return (os.environ.get("PADDOCK_KEY") or key_file.read_text()).strip()
     except OSError as error:
         raise UnreachableError(f"no API key: {key_file}: {error.strerror}") from None
 

@@ -48,6 +48,10 @@ _RECONNECT_SECONDS = 5.0
 _REQUEST_SECONDS = 40.0
 # A control plane that can't write to its agent holds at most this much for it.
 _MOST_UNSENT_BYTES = 16 * 1024 * 1024
+# Acknowledgements wait this long for something to travel with, or until so many are due:
+# each one on its own would wake the agent for nothing else.
+_ACK_SECONDS = 0.02
+_MOST_UNACKNOWLEDGED = 64
 _BOOT_ID = re.compile(r"[0-9a-f]{16}")
 _COMMAND_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _MOST_LISTED = 256
@@ -254,7 +258,7 @@ class AgentLink:
         except PaddockError as error:
             connection.drop(f"event {event.seq} not recorded: {error.detail}")
             return False
-        connection.send(notification("ack", {"seq": event.seq}))
+        connection.acknowledge(event.seq)
         return True
 
     def lost(self, connection: "_Connection") -> None:
@@ -276,6 +280,8 @@ class _Connection(asyncio.Protocol):
         self._accepted = False
         self._boot_id = ""
         self._last_seq = 0
+        self._recorded = self._acknowledged = 0
+        self._ack_timer: asyncio.TimerHandle | None = None
         self._next_id = 1
         self._waiting: dict[int, asyncio.Future[Message]] = {}
 
@@ -292,6 +298,8 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._transport = None
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
         self._link.lost(self)
         for waiting in self._waiting.values():
             if not waiting.done():
@@ -301,6 +309,7 @@ class _Connection(asyncio.Protocol):
     def accept(self, boot_id: str, committed: int) -> None:
         """From here on events count from `committed`."""
         self._accepted, self._boot_id, self._last_seq = True, boot_id, committed
+        self._recorded = self._acknowledged = committed
 
     async def request(self, method: str, params: Message) -> Message:
         """Sends a request and waits for its answer. Raises: SandboxUnavailableError, FrameError."""
@@ -317,14 +326,39 @@ class _Connection(asyncio.Protocol):
         """Sends one frame. Raises: FrameError when it is too large."""
         if self._transport is None or self._transport.is_closing():
             return
-        self._transport.write(encode(message))
+        self._transport.write(self._due_acknowledgement() + encode(message))
         if self._transport.get_write_buffer_size() > _MOST_UNSENT_BYTES:
             self.drop("the agent does not read")
+
+    def acknowledge(self, seq: int) -> None:
+        """Tells the agent, soon, that its events up to `seq` are durable."""
+        self._recorded = max(self._recorded, seq)
+        if self._recorded - self._acknowledged >= _MOST_UNACKNOWLEDGED:
+            self._send_acknowledgement()
+        elif self._ack_timer is None:
+            loop = asyncio.get_running_loop()
+            self._ack_timer = loop.call_later(_ACK_SECONDS, self._send_acknowledgement)
+
+    def _send_acknowledgement(self) -> None:
+        due = self._due_acknowledgement()
+        if due and self._transport is not None:
+            self._transport.write(due)
+
+    def _due_acknowledgement(self) -> bytes:
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
+            self._ack_timer = None
+        if self._recorded == self._acknowledged:
+            return b""
+        self._acknowledged = self._recorded
+        return encode(notification("ack", {"seq": self._recorded}))
 
     def drop(self, reason: str, *, flush: bool = False) -> None:
         """Ends the connection; a living agent dials again and repeats what was not acknowledged."""
         if self._transport is not None:
             log.debug("agent connection dropped: %s", reason)
+            # From here on requests wait for the next connection.
+            self._link.lost(self)
             if flush:
                 self._transport.close()
             else:

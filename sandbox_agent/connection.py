@@ -5,11 +5,13 @@ import os
 import socket
 from collections.abc import Callable
 
-from sandbox_agent.loop import READ, WRITE, Loop
+from sandbox_agent.loop import READ, WRITE, Loop, Timer
 from sandbox_agent.protocol import FrameDecoder, FrameError, Message, encode
 
 _FIRST_DELAY = 0.01
 _LONGEST_DELAY = 1.0
+# What can wait goes out with what can't, or after this.
+_SOON_SECONDS = 0.002
 # A control plane that does not read is cut off here; it gets what it missed on the next dial.
 _MOST_UNSENT_BYTES = 32 * 1024 * 1024
 
@@ -38,6 +40,7 @@ class Connection:
         self._decoder = FrameDecoder()
         self._unsent = bytearray()
         self._blocked = False
+        self._soon: Timer | None = None
         self._delay = _FIRST_DELAY
 
     def dial(self) -> None:
@@ -75,7 +78,18 @@ class Connection:
         else:
             self._flush()
 
+    def send_soon(self, message: Message) -> None:
+        """Sends one message with the next one, or a little later: it is worth no wake-up."""
+        if self._socket is None:
+            return
+        self._unsent += encode(message)
+        if self._soon is None:
+            self._soon = self._loop.after(_SOON_SECONDS, self._flush)
+
     def _flush(self) -> None:
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
         if self._socket is None:
             return
         try:

@@ -7,9 +7,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from sandbox_agent import builtin, commands, guard
+from sandbox_agent import builtin, commands
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.errors import AgentError
+from sandbox_agent.guard import PATH, Guards
+from sandbox_agent.guard_process import Plan, Setup
 from sandbox_agent.loop import Loop, Timer
 from sandbox_agent.output import STDERR, STDOUT, Output
 from sandbox_agent.process import Command, Request
@@ -43,8 +45,10 @@ class Executor:
         self._boot = boot
         self._allowed = None if boot.commands is None else frozenset(boot.commands)
         self._events = events
-        self._ruleset = ruleset
+        self._guards = Guards(loop, Setup(boot.uid, boot.processes, ruleset))
+        loop.after(0, self._guards.prepare)
         self._facts = _facts(boot)
+        self._programs: dict[str, str] = {}
         self._running: dict[str, Command] = {}
         self._ended: OrderedDict[str, Output] = OrderedDict()
         self._unread: set[str] = set()
@@ -101,13 +105,24 @@ class Executor:
                 message = f"environment variable not allowed at level {self._boot.level}: {name}"
                 raise AgentError("permission_denied", message, "environment-allowlist")
         base = {
-            "PATH": guard.PATH,
+            "PATH": PATH,
             "HOME": self._boot.home,
             "USER": "sandbox",
             "LOGNAME": "sandbox",
             "LANG": "C.UTF-8",
         }
         return {**base, **requested}
+
+    def _program(self, name: str, env: dict[str, str]) -> str:
+        """The file behind a bare name, looked up once: the image can't change under us."""
+        if "/" in name or env["PATH"] != PATH:
+            return name
+        if name not in self._programs:
+            found = _find(name)
+            if found is None:
+                return name
+            self._programs[name] = found
+        return self._programs[name]
 
     def _remember(self, command_id: str) -> None:
         self._seen[command_id] = None
@@ -118,15 +133,13 @@ class Executor:
         self, params: Message, command_id: str, argv: list[str], cwd: str, env: dict[str, str]
     ) -> None:
         inside = commands.paths_to_resolve(argv, self._allowed, cwd=f"{WORKSPACE_DIR}/{cwd}")
-        plan = guard.Plan(
+        plan = Plan(
+            program=self._program(argv[0], env),
             argv=commands.prepare(argv, self._allowed),
             env=env,
             cwd=cwd,
             inside=inside,
-            uid=self._boot.uid,
-            processes=self._boot.processes,
             workspace=WORKSPACE_DIR,
-            ruleset=self._ruleset,
         )
         stdin = params["stdin"]
         request = Request(
@@ -139,13 +152,19 @@ class Executor:
         )
         try:
             self._running[command_id] = Command(
-                self._loop, request, self._boot.output_bytes, self._progress, self._end
+                self._loop,
+                self._guards.take(),
+                request,
+                self._boot.output_bytes,
+                self._progress,
+                self._end,
             )
         except OSError as error:
             raise AgentError("busy", f"no room for another process: {error.strerror}") from None
 
     def _end(self, command: Command) -> None:
         del self._running[command.id]
+        self._guards.give_back(command.guard)
         result = command.result()
         denied = command.denied
         if denied is not None:
@@ -305,12 +324,17 @@ def _relative(path: str) -> str:
     return path.removeprefix(WORKSPACE_DIR).strip("/") or "."
 
 
+def _find(name: str) -> str | None:
+    """The first executable file of that name along the PATH."""
+    for directory in PATH.split(":"):
+        if os.access(f"{directory}/{name}", os.X_OK):
+            return f"{directory}/{name}"
+    return None
+
+
 def _facts(boot: Boot) -> builtin.Facts:
-    paths: dict[str, str] = {}
-    for name in boot.commands or ():
-        for directory in guard.PATH.split(":"):
-            if name not in paths and os.access(f"{directory}/{name}", os.X_OK):
-                paths[name] = f"{directory}/{name}"
+    found = {name: _find(name) for name in boot.commands or ()}
+    paths = {name: path for name, path in found.items() if path is not None}
     system = os.uname()
     kernel = f"{system.sysname} {system.release}"
     return builtin.Facts(boot.level, "Linux", kernel, boot.cpus, boot.memory_bytes, paths)

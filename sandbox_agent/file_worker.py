@@ -36,11 +36,7 @@ def run(agent: socket.socket, uid: int, workspace: str) -> None:
         privileges.prefer_for_oom_kill()
         privileges.drop_to(uid)
         root = os.open(workspace, os.O_PATH | os.O_DIRECTORY)
-        worker = _Worker(agent, root)
-        try:
-            worker.serve()
-        finally:
-            worker.abort()
+        _Worker(agent, root).serve()
     except ConnectionError:
         pass  # the agent does not want the answer any more
     except BaseException as error:  # noqa: BLE001 - a forked child must never fall back into the agent's loop
@@ -77,11 +73,6 @@ class _Worker:
                 self._fail(files.refusal(error, path))
             except AgentError as error:
                 self._fail(error)
-
-    def abort(self) -> None:
-        """Takes back what was written but not committed."""
-        if isinstance(self._open, files.Writer | files.Appender):
-            self._open.abort()
 
     def _receive(self, count: int) -> bytes:
         data = bytearray()

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from sandbox_agent.confine.syscalls import open_beneath
 from sandbox_agent.errors import AgentError
-from sandbox_agent.protocol import Entry
+from sandbox_agent.protocol import CHUNK_BYTES, Entry
 
 _TYPES = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
 
@@ -57,12 +57,24 @@ class Reader:
         return os.read(self._fd, limit)
 
 
-class Writer:
-    """A new content for a file, which appears whole at `commit` or not at all.
+class _Upload:
+    """Bytes that are to become content. They go into an unnamed file of the directory.
 
-    The bytes go into an unnamed file; when this process ends without `commit`,
-    the kernel forgets it.
+    When this process ends without a commit, the kernel forgets them: nothing has changed.
     """
+
+    def __init__(self, directory: int) -> None:
+        self._fd = open_beneath(directory, ".", os.O_TMPFILE | os.O_RDWR, 0o600)
+        self.size = 0
+
+    def push(self, data: bytes) -> None:
+        """More bytes."""
+        _write_all(self._fd, data)
+        self.size += len(data)
+
+
+class Writer(_Upload):
+    """A new content for a file, which appears whole at `commit` or not at all."""
 
     def __init__(self, workspace: int, path: str) -> None:
         self._directory, self._name = open_parent(workspace, path)
@@ -74,16 +86,8 @@ class Writer:
             mode = stat.S_IMODE(current.st_mode) & 0o777
         except FileNotFoundError:
             pass
-        self._fd = open_beneath(self._directory, ".", os.O_TMPFILE | os.O_WRONLY, 0o600)
+        super().__init__(self._directory)
         os.fchmod(self._fd, mode)
-        self.size = 0
-
-    def push(self, data: bytes) -> None:
-        """Appends to the new content."""
-        while data:
-            written = os.write(self._fd, data)
-            self.size += written
-            data = data[written:]
 
     def commit(self) -> None:
         """Gives the content its name, in one step."""
@@ -96,32 +100,35 @@ class Writer:
             os.unlink(temporary, dir_fd=self._directory)
             raise
 
-    def abort(self) -> None:
-        """Nothing was named, so nothing is left."""
 
-
-class Appender:
-    """Bytes added to the end of a file; taken back when not committed."""
+class Appender(_Upload):
+    """Bytes for the end of a file, which is made where it is missing; added at `commit`."""
 
     def __init__(self, workspace: int, path: str) -> None:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        self._fd = open_regular(workspace, path, flags)
-        self._start = os.fstat(self._fd).st_size
-        self.size = 0
-
-    def push(self, data: bytes) -> None:
-        """Appends to the file."""
-        while data:
-            written = os.write(self._fd, data)
-            self.size += written
-            data = data[written:]
+        self._workspace, self._path = workspace, path
+        try:
+            os.close(open_regular(workspace, path, os.O_WRONLY))
+        except FileNotFoundError:
+            pass
+        super().__init__(open_parent(workspace, path)[0])
 
     def commit(self) -> None:
-        """What was pushed stays."""
+        """Adds the bytes; takes them back when there is no room for all."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        target = open_regular(self._workspace, self._path, flags)
+        start = os.fstat(target).st_size
+        os.lseek(self._fd, 0, os.SEEK_SET)
+        try:
+            while data := os.read(self._fd, CHUNK_BYTES):
+                _write_all(target, data)
+        except OSError:
+            os.ftruncate(target, start)
+            raise
 
-    def abort(self) -> None:
-        """Cuts the file back to where it was."""
-        os.ftruncate(self._fd, self._start)
+
+def _write_all(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
 
 
 def stat_entry(workspace: int, path: str) -> Entry:

@@ -1,6 +1,5 @@
 """One running command as the agent sees it: its guard, streams, time-out and end."""
 
-import contextlib
 import errno
 import functools
 import json
@@ -10,7 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from sandbox_agent import guard
+from sandbox_agent.guard import Guard
+from sandbox_agent.guard_process import Pipes, Plan
 from sandbox_agent.loop import READ, WRITE, Loop, Timer
 from sandbox_agent.output import STDERR, STDOUT, Output
 
@@ -27,24 +27,33 @@ class Request(NamedTuple):
     """What the control plane asked to run."""
 
     command_id: str
-    plan: guard.Plan
+    plan: Plan
     stdin: bytes | None
     stdin_open: bool
     timeout_ms: int | None
     background: bool
 
 
+class Usage(NamedTuple):
+    """How the first process ended, and what it used."""
+
+    status: int
+    cpu_us: int
+    max_rss_bytes: int
+
+
 class Command:
     """A command from its start to the moment when nothing of it is left.
 
-    `on_end` is called once, with the command, when its result is complete;
-    `on_progress` whenever there is new output. Raises: OSError from the constructor
-    where the sandbox has no room for another process.
+    The guard is its own until it has ended. `on_end` is called once, with the command,
+    when its result is complete; `on_progress` whenever there is new output. Raises: OSError
+    from the constructor where the command can't be started; the guard is then let go of.
     """
 
     def __init__(
         self,
         loop: Loop,
+        guard: Guard,
         request: Request,
         output_bytes: int,
         on_progress: Callable[["Command"], None],
@@ -56,10 +65,11 @@ class Command:
         self.ended = False
         self.denied: str | None = None
         self._loop = loop
+        self.guard = guard
         self._on_progress = on_progress
         self._on_end = on_end
         self._started = time.monotonic()
-        self._report: dict[str, int] = {}
+        self._usage: Usage | None = None
         self._failure: tuple[int, str] | None = None
         self._reason: str | None = None
         self._leftovers = 0
@@ -69,11 +79,11 @@ class Command:
         self._stdin = bytearray(request.stdin or b"")
         self._stdin_fd: int | None = None
         self._stdin_closing = not request.stdin_open
-        self._start(request)
+        self._start(guard, request)
         if request.timeout_ms is not None:
             self._after(request.timeout_ms / 1000, lambda: self.cancel("timeout"))
 
-    def _start(self, request: Request) -> None:
+    def _start(self, guard: Guard, request: Request) -> None:
         pipes: list[int] = []
         try:
             if request.stdin is None and not request.stdin_open:
@@ -86,9 +96,10 @@ class Command:
             pipes += [out_read, out_write]
             err_read, err_write = os.pipe2(os.O_CLOEXEC)
             pipes += [err_read, err_write]
-            theirs = guard.Pipes(stdin, out_write, err_write)
-            self._guard_pid, self._guard = guard.fork(request.plan, theirs)
+            theirs = Pipes(stdin, out_write, err_write)
+            guard.start(request.plan, theirs)
         except OSError:
+            guard.close()
             for fd in pipes:
                 os.close(fd)
             raise
@@ -98,7 +109,7 @@ class Command:
         for fd in self._streams:
             os.set_blocking(fd, False)
             self._loop.watch(fd, READ, functools.partial(self._on_output, fd))
-        self._loop.watch(self._guard.fileno(), READ, lambda _events: self._on_guard())
+        self._loop.watch(self.guard.socket.fileno(), READ, lambda _events: self._on_guard())
         if self._stdin_fd is not None:
             os.set_blocking(self._stdin_fd, False)
             self._write_stdin()
@@ -123,9 +134,9 @@ class Command:
             grown = True
         if grown:
             self._on_progress(self)
-        if not self._streams and self._report and not self._gone:
+        if not self._streams and self._usage and not self._gone:
             # The first process has ended and nobody can write any more: no need to wait.
-            self._order(b"k")
+            self.guard.order(b"k")
 
     def _close_stream(self, fd: int) -> None:
         self._loop.unwatch(fd)
@@ -170,19 +181,14 @@ class Command:
 
     def send_signal(self, number: int) -> None:
         """Signals the command's process group."""
-        self._order(b"s%d" % number)
+        self.guard.order(b"s%d" % number)
 
     def cancel(self, reason: str) -> None:
         """TERM to the whole tree, KILL to what is left after `KILL_AFTER_SECONDS`."""
-        if self._reason is None and not self._report:
+        if self._reason is None and self._usage is None:
             self._reason = reason
-            self._order(b"t")
-            self._after(KILL_AFTER_SECONDS, lambda: self._order(b"k"))
-
-    def _order(self, order: bytes) -> None:
-        # A guard that is gone, or about to be, has nothing left to obey for.
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._guard.send(order)
+            self.guard.order(b"t")
+            self._after(KILL_AFTER_SECONDS, lambda: self.guard.order(b"k"))
 
     def _after(self, seconds: float, callback: Callable[[], None]) -> None:
         self._timers.append(self._loop.after(seconds, callback))
@@ -190,15 +196,13 @@ class Command:
     def _on_guard(self) -> None:
         while not self._gone:
             try:
-                report = self._guard.recv(4096)
+                report = self.guard.socket.recv(4096)
             except BlockingIOError:
                 return
-            except ConnectionResetError:
-                continue  # it ended without reading our last order; its report is still there
             if report[:1] == b"X":
                 self._on_failure(json.loads(report[1:]))
             elif report[:1] == b"E":
-                self._on_first_ended(json.loads(report[1:]))
+                self._on_first_ended(*map(int, report[1:].split()))
             elif report[:1] == b"G":
                 self._leftovers = int(report[1:])
                 self._finish()
@@ -212,14 +216,14 @@ class Command:
         else:
             self._failure = (int(report["errno"]), str(report["what"]))
 
-    def _on_first_ended(self, report: dict[str, int]) -> None:
-        self._report = report
-        if not report["left"]:
+    def _on_first_ended(self, status: int, cpu_us: int, max_rss_bytes: int, left: int) -> None:
+        self._usage = Usage(status, cpu_us, max_rss_bytes)
+        if not left:
             self._finish()
         elif self._streams:
-            self._after(DRAIN_SECONDS, lambda: self._order(b"k"))
+            self._after(DRAIN_SECONDS, lambda: self.guard.order(b"k"))
         else:
-            self._order(b"k")
+            self.guard.order(b"k")
 
     def _finish(self) -> None:
         """Nothing of the command is left: what its pipes still hold is all there will be."""
@@ -233,8 +237,7 @@ class Command:
                 if fd in self._streams and self.output.total == before:
                     self._close_stream(fd)
         self._close_stdin()
-        self._loop.unwatch(self._guard.fileno())
-        self._guard.close()
+        self._loop.unwatch(self.guard.socket.fileno())
         if self._failure is not None:
             number, what = self._failure
             self.output.add(STDERR, f"cannot {what}: {os.strerror(number)}\n".encode())
@@ -243,7 +246,8 @@ class Command:
 
     def result(self) -> dict[str, Any]:
         """What the command came to; complete once it has ended."""
-        exit_code, signal_name = _exit_status(self._report.get("status", 0))
+        usage = self._usage or Usage(0, 0, 0)
+        exit_code, signal_name = _exit_status(usage.status)
         if self._failure is not None:
             exit_code = 127 if self._failure[0] == errno.ENOENT else 126
         return {
@@ -255,8 +259,8 @@ class Command:
             "output_bytes": self.output.total,
             "leftover_killed": self._leftovers,
             "duration_us": int((time.monotonic() - self._started) * 1_000_000),
-            "cpu_us": self._report.get("cpu_us", 0),
-            "max_rss_bytes": self._report.get("max_rss_bytes", 0),
+            "cpu_us": usage.cpu_us,
+            "max_rss_bytes": usage.max_rss_bytes,
         }
 
 

@@ -120,7 +120,10 @@ class Agent:
 
     def _dispatch(self, message: Message) -> None:
         request_id = message.get("id")
-        reply = functools.partial(self._reply, request_id)
+        # A command's start is news for few: most end before anybody could use it.
+        soon = message["method"] == "exec"
+        send = self._connection.send_soon if soon else self._connection.send
+        reply = functools.partial(self._reply, send, request_id)
         handler = self._methods.get(message["method"])
         if handler is None:
             reply(AgentError("validation_error", f"unknown method: {message['method']}"))
@@ -132,15 +135,17 @@ class Agent:
         except (CommandError, KeyError, TypeError, ValueError) as error:
             reply(AgentError("validation_error", f"bad parameters: {error}"))
 
-    def _reply(self, request_id: object, answer: Message | AgentError) -> None:
+    def _reply(
+        self, send: Callable[[Message], None], request_id: object, answer: Message | AgentError
+    ) -> None:
         if isinstance(answer, AgentError):
             answer = failure(request_id, answer.code, answer.message, answer.rule)
         else:
             answer = result(request_id, answer)
         try:
-            self._connection.send(answer)
+            send(answer)
         except FrameError as error:
-            self._connection.send(failure(request_id, "too_large", str(error)))
+            send(failure(request_id, "too_large", str(error)))
 
     def _stats(self, _params: Message, reply: Reply) -> None:
         reply(

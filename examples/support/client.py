@@ -138,7 +138,12 @@ async def connect(url: str, key: str) -> AsyncIterator[Api]:
     """The API with a host's key. Raises: UnreachableError when no control plane is ready."""
     async with aiohttp.ClientSession(url, timeout=_TIMEOUT, read_bufsize=_LONGEST_LINE) as http:
         host = Api(http, key)
-        await host.json("GET", "/readyz")
+        try:
+            await host.json("GET", "/readyz")
+        except ApiError as error:
+            raise UnreachableError(
+                f"the control plane is not ready (HTTP {error.status})"
+            ) from None
         yield host
 
 

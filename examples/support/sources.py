@@ -76,19 +76,25 @@ def _unpacked(archive: Path) -> dict[str, bytes]:
 
 def _cached(what: str, pip_arguments: list[str]) -> Path:
     """The folder that pip filled, now or in an earlier run; never one that is half full."""
-    name = hashlib.sha256(what.encode()).hexdigest()[:16]
-    folder = _cache_directory() / name
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-            fetched = Path(work) / name
-            _pip([argument.format(folder=fetched) for argument in pip_arguments])
-            try:
-                fetched.rename(folder)
-            except OSError:
-                if not folder.exists():  # another run was faster, otherwise
-                    raise
+    folder = _cache_directory() / hashlib.sha256(what.encode()).hexdigest()[:16]
+    try:
+        if not folder.exists():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=folder.parent) as work:
+                fetched = Path(work) / "fetched"
+                _pip([argument.format(folder=fetched) for argument in pip_arguments])
+                _keep(fetched, folder)
+    except OSError as error:
+        raise SourceError(f"{folder.parent}: {error.strerror}") from None
     return folder
+
+
+def _keep(fetched: Path, folder: Path) -> None:
+    try:
+        fetched.rename(folder)
+    except OSError:
+        if not folder.exists():  # otherwise another run was faster
+            raise
 
 
 def _cache_directory() -> Path:
@@ -111,5 +117,5 @@ def _pip(arguments: list[str]) -> None:
     except subprocess.TimeoutExpired:
         raise SourceError(f"pip did not end within {PIP_SECONDS} s") from None
     if done.returncode != 0:
-        errors = [line for line in done.stdout.splitlines() if line.startswith("ERROR:")]
-        raise SourceError("\n".join(["pip failed", *(errors or done.stdout.splitlines())[-2:]]))
+        said = [line for line in done.stdout.splitlines() if line.strip()]
+        raise SourceError("\n".join(["pip failed", *said[-2:]]))

@@ -1,5 +1,6 @@
 """Readable output: headings, marks, tables, and a command's output as it comes."""
 
+import io
 import os
 import re
 import shutil
@@ -19,6 +20,8 @@ class Terminal:
     def __init__(self) -> None:
         self._colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         self._line_open = False
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # whatever it can't show
 
     def paint(self, text: str, colour: str) -> str:
         """`text` in a colour, where there is any."""

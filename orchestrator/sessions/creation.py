@@ -1,5 +1,6 @@
 """Creates sessions: checked, recorded, started, acknowledged; or nothing is left."""
 
+import logging
 import secrets
 
 from orchestrator.audit.events import now
@@ -7,7 +8,7 @@ from orchestrator.config import Settings
 from orchestrator.errors import PaddockError, ValidationError
 from orchestrator.keys import Principal, digest, new_handle
 from orchestrator.policy.levels import DEFAULT_LEVEL, Level, effective_limits
-from orchestrator.sessions import admission, registry
+from orchestrator.sessions import admission
 from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.registry import Registry
@@ -18,6 +19,8 @@ from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
 from orchestrator.workspace.paths import validate_id
 from sandbox_agent.commands import allowed_variable
+
+log = logging.getLogger(__name__)
 
 
 class Creation:
@@ -122,8 +125,8 @@ class Creation:
         session.sandbox = sandbox
         try:
             await self._database.write(
-                registry.updating(
-                    session, sandbox=sandbox.name, container_id=sandbox.container_id, acknowledged=1
+                self._workspaces.keeping(
+                    session, sandbox=sandbox.name, container_id=sandbox.container_id
                 )
             )
         except BaseException as error:
@@ -140,5 +143,9 @@ class Creation:
             actor="system",
             args={"acknowledged": False},
             error=f"the session could not be created: {detail}",
-            effect=registry.deleting(session.key),
+            effect=self._workspaces.forgetting(session),
         )
+        try:
+            await self._workspaces.finish_purge(session.workspace)
+        except PaddockError as failure:
+            log.warning("the next start removes workspace %s: %s", session.id, failure.detail)

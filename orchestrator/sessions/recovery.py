@@ -113,7 +113,7 @@ class Recovery:
             actor="system",
             args={"acknowledged": False},
             error="the control plane ended while the session was being created",
-            effect=registry.deleting(session.key),
+            effect=self._workspaces.forgetting(session),
         )
 
     async def _adopt(self, session: Session, container: Container | None) -> None:

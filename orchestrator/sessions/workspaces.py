@@ -1,8 +1,8 @@
 """Workspaces from the sessions' side: claimed with a session, kept after it, purged on demand."""
 
 import sqlite3
-from collections.abc import Callable
 
+from orchestrator.audit.writer import Effect
 from orchestrator.config import Settings
 from orchestrator.errors import ConflictError, NotFoundError
 from orchestrator.sessions import registry
@@ -29,7 +29,7 @@ class Workspaces:
         """What a session has before `claiming` was carried out."""
         return Workspace(workspace_id, owner, uid=0, slot="", created_at="")
 
-    def claiming(self, session: Session) -> Callable[[sqlite3.Connection], None]:
+    def claiming(self, session: Session) -> Effect:
         """An effect that claims the session's workspace and writes its row.
 
         Raises (from the transaction): ConflictError when the id is somebody else's.
@@ -41,6 +41,29 @@ class Workspaces:
                 connection, session.id, session.owner, settings.uid_base, settings.uid_count
             )
             registry.insert(connection, session)
+
+        return apply
+
+    def keeping(self, session: Session, **columns: object) -> Effect:
+        """An effect that acknowledges the session, and sets columns of its row."""
+        update = registry.updating(session, acknowledged=1, **columns)
+
+        def apply(connection: sqlite3.Connection) -> None:
+            update(connection)
+            slots.keep(connection, session.id)
+
+        return apply
+
+    def forgetting(self, session: Session) -> Effect:
+        """An effect that forgets a session whose creator was never told of it.
+
+        A workspace that was made for it is ordered to be purged.
+        """
+        delete = registry.deleting(session.key)
+
+        def apply(connection: sqlite3.Connection) -> None:
+            delete(connection)
+            slots.order_purge_unused(connection, session.id)
 
         return apply
 
@@ -73,6 +96,11 @@ class Workspaces:
         for workspace in ordered:
             await self._carry_out(workspace)
         return len(ordered)
+
+    async def finish_purge(self, workspace: Workspace) -> None:
+        """Carries out the order to purge this one, where there is one. Raises: PurgeError."""
+        if workspace in await self._database.read(slots.ordered_purges):
+            await self._carry_out(workspace)
 
     async def _carry_out(self, workspace: Workspace) -> None:
         state_dir = self._settings.state_dir

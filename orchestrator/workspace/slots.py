@@ -71,6 +71,16 @@ def in_use(conn: sqlite3.Connection, workspace_id: str) -> bool:
     return conn.execute(statement, (workspace_id,)).fetchone() is not None
 
 
+def keep(conn: sqlite3.Connection, workspace_id: str) -> None:
+    """Somebody was told of a session that has it: from now on only an order removes it."""
+    conn.execute("UPDATE workspaces SET used = 1 WHERE id = ?", (workspace_id,))
+
+
+def order_purge_unused(conn: sqlite3.Connection, workspace_id: str) -> None:
+    """Has it removed where nobody was ever told of a session that has it."""
+    conn.execute("UPDATE workspaces SET purging = 1 WHERE id = ? AND NOT used", (workspace_id,))
+
+
 def order_purge(conn: sqlite3.Connection, workspace_id: str) -> None:
     """From now on nobody can claim it; its files are to be removed, then it is released."""
     conn.execute("UPDATE workspaces SET purging = 1 WHERE id = ?", (workspace_id,))

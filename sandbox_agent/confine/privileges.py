@@ -53,4 +53,3 @@ def default_signals() -> None:
     """Undoes the interpreter's ignored signals, which would survive exec."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])

@@ -209,7 +209,8 @@ class Box:
 
     def process(self, argv: list[str]) -> psutil.Process:
         """The process of a running command, as the host sees it."""
-        return next(process for process in self.processes() if process.cmdline() == argv)
+        (found,) = [process for process in self.processes() if process.cmdline() == argv]
+        return found
 
     def agent(self) -> psutil.Process:
         """The sandbox agent, as the host sees it."""

@@ -5,6 +5,7 @@ CREATE TABLE workspaces (
     uid        INTEGER NOT NULL UNIQUE,
     slot       TEXT NOT NULL UNIQUE,
     created_at TEXT NOT NULL,
+    used       INTEGER NOT NULL DEFAULT 0,  -- 1 once somebody was told of a session that has it
     purging    INTEGER NOT NULL DEFAULT 0   -- 1 from the order to purge until nothing is left
 );
 

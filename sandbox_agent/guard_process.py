@@ -1,0 +1,276 @@
+"""The guard's own process: sets itself up, waits for its command, and sees it to its end."""
+
+import contextlib
+import errno
+import json
+import marshal
+import os
+import select
+import signal
+import socket
+import sys
+from typing import Any, NamedTuple
+
+from sandbox_agent.confine import privileges, syscalls
+
+_NOT_FOUND = 127
+_FAILED = 70
+
+
+class Setup(NamedTuple):
+    """What every guard of this sandbox needs to know before its command.
+
+    `ruleset` is the prebuilt scope ruleset; None where the kernel has no scopes.
+    `processes` is the most that the session's uid may have.
+    """
+
+    uid: int
+    processes: int
+    ruleset: int | None
+
+
+class Plan(NamedTuple):
+    """One command, decided and ready to run.
+
+    `program` is the file to execute; a bare name is looked up along the PATH of `env`.
+    `cwd` is relative to the workspace. `inside` lists (path, follow) operands, relative
+    to the workspace, that must resolve inside it.
+    """
+
+    program: str
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    inside: list[tuple[str, bool]]
+    workspace: str
+
+
+class Pipes(NamedTuple):
+    """The command's ends of its standard streams."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+
+
+def run(setup: Setup, agent: socket.socket) -> None:
+    """The guard's whole life; never returns."""
+    try:
+        keep = {agent.fileno()} if setup.ruleset is None else {agent.fileno(), setup.ruleset}
+        _close_others(keep)
+        syscalls.become_subreaper()
+        if setup.ruleset is not None:
+            syscalls.landlock_restrict(setup.ruleset)
+            os.close(setup.ruleset)
+        # Inherited by the command, which then has less to do when somebody waits for it.
+        privileges.default_signals()
+        privileges.limit_resources(setup.processes)
+        _Guard(agent, setup.uid, scoped=setup.ruleset is not None).run()
+        os._exit(0)
+    except BaseException as error:  # noqa: BLE001 - a forked child must never fall back into the agent's loop
+        print(f"guard failed: {error!r}", file=sys.stderr, flush=True)
+    finally:
+        os._exit(_FAILED)
+
+
+def _close_others(keep: set[int]) -> None:
+    """Closes the agent's other descriptors: commands' pipes must not stay open here."""
+    low = 3
+    for fd in sorted(keep):
+        os.closerange(low, fd)
+        low = fd + 1
+    os.closerange(low, os.sysconf("SC_OPEN_MAX"))
+
+
+def _receive_plan(agent: socket.socket) -> tuple[bytes, Plan, Pipes] | None:
+    """The next command's number, plan and pipes; None when this guard is not needed any more."""
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(agent, 64, 4, socket.MSG_CMSG_CLOEXEC)
+        if not message:
+            return None
+        if descriptors:
+            break  # without them it is an order that came too late for its command
+    *pipes, document = descriptors
+    plan = Plan(*marshal.loads(os.pread(document, os.fstat(document).st_size, 0)))  # noqa: S302
+    os.close(document)
+    return message[1:], plan, Pipes(*pipes)
+
+
+class _Guard:
+    """Owns one command at a time; `scoped`: its Landlock domain bounds its signals."""
+
+    def __init__(self, agent: socket.socket, uid: int, scoped: bool) -> None:
+        self._agent = agent
+        self._uid = uid
+        self._scoped = scoped
+        self._number = b""
+        self._first = 0
+        self._first_ended = False
+        self._outlived = 0
+        self._wake, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+
+    def run(self) -> None:
+        """Starts commands, one after another, each when nothing of the one before is left."""
+        while True:
+            received = _receive_plan(self._agent)
+            if received is None:
+                return
+            self._number, plan, pipes = received
+            self._first_ended = False
+            self._outlived = 0
+            self._first = os.fork()
+            if self._first == 0:
+                _become_command(plan, pipes, self._uid, self._agent)
+            # Only the command may hold its pipes: their end of file is the end of its output.
+            for fd in pipes:
+                os.close(fd)
+            self._attend()
+
+    def _attend(self) -> None:
+        """Stays until nothing of the command is left."""
+        poll = select.poll()
+        poll.register(self._wake, select.POLLIN)
+        poll.register(self._agent, select.POLLIN)
+        while True:
+            for fd, _ in poll.poll():
+                if fd == self._wake:
+                    os.read(self._wake, 4096)
+                    if not self._reap(counting=False):
+                        return
+                elif not self._obey(self._agent.recv(64)):
+                    return
+
+    def _obey(self, message: bytes) -> bool:
+        """Carries out one order; False when it was the last."""
+        order, _, number = message.partition(b" ")
+        if message and number != self._number:
+            return True  # it was for an earlier command
+        if order[:1] == b"s":
+            self._signal_group(int(order[1:]))
+        elif order == b"t":
+            self._signal_tree(signal.SIGTERM)
+        else:  # `k`, or the agent is gone
+            self._kill_tree()
+            self._send(b"G%d" % self._outlived)
+            return False
+        return True
+
+    def _reap(self, counting: bool) -> bool:
+        """Reaps what has ended; False when no child is left at all."""
+        first: tuple[int, Any] | None = None
+        left = True
+        while left:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                left = False
+                break
+            if pid == 0:
+                break
+            if pid == self._first:
+                first = status, usage
+            elif counting:
+                self._outlived += 1
+        if first is not None:
+            self._first_ended = True
+            self._report_end(*first, left=left or counting)
+        return left
+
+    def _kill_tree(self) -> None:
+        """Kills until nothing is left. Only its own tree is in reach of its domain."""
+        while self._reap(counting=True):
+            self._signal_tree(signal.SIGKILL)
+            self._wait_one()
+
+    def _wait_one(self) -> None:
+        """Waits for one child to end, and leaves it to `_reap`."""
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        except ChildProcessError:
+            return
+
+    def _signal_group(self, number: int) -> None:
+        if not self._first_ended:
+            privileges.signal_as(self._uid, -self._first, number)
+
+    def _signal_tree(self, number: int) -> None:
+        if self._scoped:
+            privileges.signal_as(self._uid, -1, number)
+            return
+        for pid in descendants(os.getpid()):
+            privileges.signal_as(self._uid, pid, number)
+
+    def _report_end(self, status: int, usage: Any, left: bool) -> None:
+        cpu_us = int((usage.ru_utime + usage.ru_stime) * 1_000_000)
+        self._send(b"E%d %d %d %d" % (status, cpu_us, usage.ru_maxrss * 1024, left))
+
+    def _send(self, report: bytes) -> None:
+        # Without its agent, nobody is left who could want to know.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._agent.send(report)
+
+
+def descendants(root: int) -> list[int]:
+    """Every process below `root`, from /proc: for kernels without Landlock scopes."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                parent = int(file.read().rpartition(b")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        children.setdefault(parent, []).append(int(name))
+    found: list[int] = []
+    unseen = [root]
+    while unseen:
+        below = children.get(unseen.pop(), [])
+        found += below
+        unseen += below
+    return found
+
+
+def _become_command(plan: Plan, pipes: Pipes, uid: int, agent: socket.socket) -> None:
+    """The command's process up to its exec; never returns. The order of the steps matters.
+
+    Whoever calls waits for this, so all that can be done before is done by `run`.
+    """
+    what = "start"
+    try:
+        os.setsid()
+        for target, fd in enumerate(pipes):
+            os.dup2(fd, target)
+        privileges.prefer_for_oom_kill()
+        privileges.drop_to(uid)
+        workspace = os.open(plan.workspace, os.O_PATH | os.O_DIRECTORY)
+        what = f"enter directory {plan.cwd!r}"
+        os.fchdir(syscalls.open_beneath(workspace, plan.cwd, os.O_PATH | os.O_DIRECTORY))
+        escaping = _first_escaping(workspace, plan.inside)
+        if escaping is not None:
+            _fail(agent, {"denied": escaping})
+        what = f"run {plan.argv[0]!r}"
+        os.execvpe(plan.program, plan.argv, plan.env)  # noqa: S606 - no shell is the point
+    except OSError as error:
+        _fail(agent, {"errno": error.errno, "what": what})
+    except BaseException as error:  # noqa: BLE001 - must not fall back into the guard's loop
+        _fail(agent, {"errno": errno.EINVAL, "what": f"{what}: {error!r}"})
+
+
+def _first_escaping(workspace: int, operands: list[tuple[str, bool]]) -> str | None:
+    """The first operand that a symbolic link leads out of the workspace."""
+    for path, follow in operands:
+        flags = os.O_PATH if follow else os.O_PATH | os.O_NOFOLLOW
+        try:
+            os.close(syscalls.open_beneath(workspace, path, flags))
+        except OSError as error:
+            if error.errno in (errno.EXDEV, errno.ELOOP):
+                return path
+    return None
+
+
+def _fail(agent: socket.socket, report: dict[str, Any]) -> None:
+    agent.send(b"X" + json.dumps(report).encode())
+    os._exit(_NOT_FOUND)

@@ -1,0 +1,178 @@
+"""What is measured: each function gives one or more rows of the table."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from tests.bench.floors import FORK_LOOP, SPAWN_LOOP, Floors, loop_seconds
+from tests.bench.memory import Resident, reset_peak, resident
+from tests.bench.plane import Plane
+from tests.bench.report import Result, compare
+from tests.bench.rounds import Turn, by_turns, percentile
+
+SESSIONS = 8
+_MIB = 1024 * 1024
+_FILE_BLOCKS = 100  # of 1 MB
+_BLOCK_BYTES = 1_000_000
+# Chunks in flight and the allocator's slack; a file that is held in memory would be 100 MB.
+_FLAT_MB = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is measured."""
+
+    creates: int
+    exec_rounds: int
+    parallel_rounds: int
+
+
+FULL = Effort(creates=12, exec_rounds=20, parallel_rounds=8)
+QUICK = Effort(creates=3, exec_rounds=4, parallel_rounds=2)
+
+
+async def cold_create(plane: Plane, floors: Floors, effort: Effort) -> list[Result]:
+    """A session whose sandbox has no network, beside a bare container with the same limits."""
+    return [
+        await _cold_create(plane, floors, effort, "medium", 1.25),
+        await _cold_create(plane, floors, effort, "low", None),
+    ]
+
+
+async def _cold_create(
+    plane: Plane, floors: Floors, effort: Effort, level: str, target: float | None
+) -> Result:
+    session = await plane.create(level)
+    limits = (await plane.inspect(session))["sandbox"]["limits"]
+    await plane.close(session)
+
+    async def ours() -> list[float]:
+        began = time.perf_counter()
+        session = await plane.create(level)
+        taken = time.perf_counter() - began
+        await plane.close(session)
+        return [taken]
+
+    async def floor() -> list[float]:
+        return [await asyncio.to_thread(floors.create, limits)]
+
+    seconds, bare = await by_turns(effort.creates, ours, floor)
+    what = f"cold create, {level} ({limits['cpus']:g} cpu)"
+    return compare(what, seconds, "docker create+start", bare, at_most=target)
+
+
+async def exec_latency(plane: Plane, floors: Floors, effort: Effort) -> list[Result]:
+    """`true` over HTTP with a durable record, beside what runs it without us."""
+    async with _sessions(plane, 1) as [session]:
+        container = await plane.container(session)
+
+        def loop(program: str) -> Turn:
+            async def turn() -> list[float]:
+                argv = ["python3", "-I", "-S", "-c", program, "10"]
+                return loop_seconds(await plane.run(session, argv))
+
+            return turn
+
+        async def ours() -> list[float]:
+            return await plane.exec_true(session, 10)
+
+        async def engine() -> list[float]:
+            return await asyncio.to_thread(floors.exec_true, container, 2)
+
+        seconds, forked, spawned, engine_seconds = await by_turns(
+            effort.exec_rounds, ours, loop(FORK_LOOP), loop(SPAWN_LOOP), engine
+        )
+    what = "exec true"
+    return [
+        compare(what, seconds, "fork+exec+wait in the container", forked, at_most=6),
+        compare(what, seconds, "posix_spawn+wait in the container", spawned),
+        compare(what, seconds, "docker exec", engine_seconds, faster=20),
+    ]
+
+
+async def exec_throughput(plane: Plane, floors: Floors, effort: Effort) -> list[Result]:
+    """`true` in several sessions at the same time, beside `docker exec` in the same."""
+    async with _sessions(plane, SESSIONS) as sessions:
+        containers = [await plane.container(session) for session in sessions]
+
+        async def ours() -> list[float]:
+            return [await plane.exec_rate(sessions, 25)]
+
+        async def engine() -> list[float]:
+            return [await asyncio.to_thread(floors.exec_rate, containers, 2)]
+
+        rates, engine_rates = await by_turns(effort.parallel_rounds, ours, engine)
+        used = [floors.working_set(container) for container in containers]
+    return [
+        Result(
+            f"exec true, {SESSIONS} sessions at once",
+            rates,
+            "/s",
+            "docker exec",
+            engine_rates,
+            ratio=percentile(rates, 0.5) / percentile(engine_rates, 0.5),
+            target=15,
+            at_least=True,
+        ),
+        _memory_row("working set after that", used),
+    ]
+
+
+async def idle_memory(plane: Plane, floors: Floors, effort: Effort) -> list[Result]:
+    """What a session holds that has been created and nothing else."""
+    async with _sessions(plane, 4, level="low") as sessions:
+        containers = [await plane.container(session) for session in sessions]
+        used = [floors.working_set(container) for container in containers]
+    return [_memory_row("working set, idle session", used, target=12)]
+
+
+async def transfer(plane: Plane, floors: Floors, effort: Effort) -> list[Result]:
+    """100 MB in and out again, and what it costs in memory on the way."""
+    block = os.urandom(_BLOCK_BYTES)
+    async with _sessions(plane, 1) as [session]:
+        pids = {
+            "sandbox agent": floors.process(await plane.container(session)),
+            "control plane": plane.pid,
+        }
+        before = {name: resident(pid) for name, pid in pids.items()}
+        for pid in pids.values():
+            reset_peak(pid)
+        wrote = await plane.upload(session, "file", block, _FILE_BLOCKS)
+        read = await plane.download(session, "file", block, _FILE_BLOCKS)
+        after = {name: resident(pid) for name, pid in pids.items()}
+    return [
+        Result("write 100 MB", [_FILE_BLOCKS / wrote], "MB/s"),
+        Result("read 100 MB", [_FILE_BLOCKS / read], "MB/s"),
+        *(_growth_row(name, before[name], after[name]) for name in pids),
+    ]
+
+
+MEASURES = (cold_create, exec_latency, exec_throughput, transfer, idle_memory)
+
+
+def _growth_row(name: str, before: Resident, after: Resident) -> Result:
+    """How far the resident memory rose; the floor is where it began."""
+    growth = max(0, after.peak - before.now) / 1e6
+    return Result(
+        f"  peak growth, {name}", [growth], "MB", "before", [before.now / 1e6], target=_FLAT_MB
+    )
+
+
+def _memory_row(what: str, used: Sequence[int], target: float | None = None) -> Result:
+    return Result(what, [value / _MIB for value in used], "MiB", target=target)
+
+
+@asynccontextmanager
+async def _sessions(plane: Plane, count: int, level: str = "high") -> AsyncIterator[list[str]]:
+    """New sessions, closed at the end."""
+    sessions: list[str] = []
+    try:
+        for _ in range(count):
+            sessions.append(await plane.create(level))
+        yield sessions
+    finally:
+        for session in sessions:
+            await plane.close(session)

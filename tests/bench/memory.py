@@ -1,0 +1,23 @@
+"""Resident memory of a process, its peak while something is done included."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Resident(NamedTuple):
+    """Bytes in memory now, and at most since `reset_peak`."""
+
+    now: int
+    peak: int
+
+
+def reset_peak(pid: int) -> None:
+    """Lets the kernel forget the process's peak."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def resident(pid: int) -> Resident:
+    """What the kernel says of the process."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    values = dict(line.split(":", 1) for line in lines)
+    return Resident(*(int(values[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM")))

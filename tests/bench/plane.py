@@ -1,0 +1,122 @@
+"""The control plane that is measured: a process of its own, reached over HTTP."""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.leaks import NOTHING, left_behind
+from tests.support.server import Server, serving
+
+
+class BenchError(Exception):
+    """Something could not be measured; the message says what."""
+
+
+class Plane:
+    """What a host application does, timed."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    @property
+    def pid(self) -> int:
+        """Of the control plane's process."""
+        return self._server.pid
+
+    async def image(self) -> str:
+        """The image of new sandboxes."""
+        session = await self.create("low")
+        try:
+            view = await self.inspect(session)
+            return str(view["sandbox"]["image"])
+        finally:
+            await self.close(session)
+
+    async def create(self, level: str) -> str:
+        """A new session's id."""
+        view = await self._server.ok("POST", "/api/sessions", {"permission_level": level})
+        return str(view["id"])
+
+    async def inspect(self, session: str) -> dict[str, Any]:
+        """A session's object."""
+        view: dict[str, Any] = await self._server.ok("GET", f"/api/sessions/{session}")
+        return view
+
+    async def container(self, session: str) -> str:
+        """The name of the session's container."""
+        return f"paddock-{(await self.inspect(session))['sandbox']['id']}"
+
+    async def close(self, session: str) -> None:
+        """Ends the session and purges its workspace."""
+        await self._server.ok("DELETE", f"/api/sessions/{session}?purge=true")
+
+    async def run(self, session: str, argv: list[str]) -> str:
+        """What a command printed. Raises: BenchError when it fails."""
+        path = f"/api/sessions/{session}/exec"
+        result = await self._server.ok("POST", path, {"argv": argv})
+        if result["exit_code"] != 0:
+            raise BenchError(f"{argv[0]} ended with {result['exit_code']}: {result['stderr']}")
+        return str(result["stdout"])
+
+    async def exec_true(self, session: str, times: int) -> list[float]:
+        """Seconds for each `true`, one after another: request to durable, recorded result."""
+        taken = []
+        for _ in range(times):
+            began = time.perf_counter()
+            await self.run(session, ["true"])
+            taken.append(time.perf_counter() - began)
+        return taken
+
+    async def exec_rate(self, sessions: list[str], times: int) -> float:
+        """`true`s per second, in all sessions at the same time."""
+        began = time.perf_counter()
+        await asyncio.gather(*(self.exec_true(session, times) for session in sessions))
+        return len(sessions) * times / (time.perf_counter() - began)
+
+    async def upload(self, session: str, path: str, block: bytes, count: int) -> float:
+        """Seconds to write a file of `count` blocks."""
+
+        async def blocks() -> AsyncIterator[bytes]:
+            for _ in range(count):
+                yield block
+
+        began = time.perf_counter()
+        url = f"/api/sessions/{session}/files"
+        async with self._server.client.put(url, params={"path": path}, data=blocks()) as response:
+            written = (await response.json())["bytes"] if response.ok else await response.text()
+        if written != len(block) * count:
+            raise BenchError(f"the upload failed: {written}")
+        return time.perf_counter() - began
+
+    async def download(self, session: str, path: str, block: bytes, count: int) -> float:
+        """Seconds to read that file, which must hold these blocks."""
+        began = time.perf_counter()
+        url = f"/api/sessions/{session}/files"
+        async with self._server.client.get(url, params={"path": path}) as response:
+            for _ in range(count):
+                if await response.content.readexactly(len(block)) != block:
+                    raise BenchError("the download is not what was uploaded")
+            if await response.content.read():
+                raise BenchError("the download is longer than what was uploaded")
+        return time.perf_counter() - began
+
+
+@asynccontextmanager
+async def measured_plane() -> AsyncIterator[Plane]:
+    """A control plane on a state directory of its own; nothing is left of it at the end."""
+    with tempfile.TemporaryDirectory(prefix="paddock-bench-") as directory:
+        state_dir = Path(directory) / "state"
+        async with serving(state_dir) as server:
+            plane = Plane(server)
+            try:
+                yield plane
+            finally:
+                for session in (await server.ok("GET", "/api/sessions?limit=1000"))["items"]:
+                    await plane.close(session["id"])
+        left = left_behind(state_dir)
+        if left != NOTHING:
+            raise BenchError(f"left behind: {left}")

@@ -1,0 +1,24 @@
+"""Measuring by turns, so that what disturbs the machine disturbs every side alike."""
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+
+# One turn of one side: the seconds that each of its operations took, or another figure.
+Turn = Callable[[], Awaitable[Sequence[float]]]
+
+
+async def by_turns(rounds: int, *sides: Turn) -> list[list[float]]:
+    """A B A B …: what each side measured, after one round that does not count."""
+    measured: list[list[float]] = [[] for _ in sides]
+    for number in range(rounds + 1):
+        for figures, turn in zip(measured, sides, strict=True):
+            taken = await turn()
+            if number:
+                figures.extend(taken)
+    return measured
+
+
+def percentile(figures: Sequence[float], share: float) -> float:
+    """The nearest-rank percentile: of few figures, the 99th is the largest."""
+    ordered = sorted(figures)
+    return ordered[max(1, math.ceil(share * len(ordered))) - 1]

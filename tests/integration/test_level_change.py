@@ -1,0 +1,245 @@
+"""A session moves to another permission level: a new sandbox, the same workspace."""
+
+import asyncio
+
+import pytest
+
+from orchestrator.engine.base import SandboxSpec
+from orchestrator.errors import (
+    EngineUnavailableError,
+    InvalidTransitionError,
+    PaddockError,
+    PermissionDeniedError,
+    SandboxUnavailableError,
+)
+from tests.conftest import BoxFactory
+from tests.support.box import TESTER, Box
+from tests.support.leaks import left_behind
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+WAITING = ["sleep", "1000"]
+
+
+async def change(box: Box, level: str | None, **ignored: object) -> None:
+    await box.plane.sessions.change_settings(TESTER, box.session, level, dict(ignored))
+
+
+def fail_next_create(box: Box, patch: pytest.MonkeyPatch) -> None:
+    """The engine refuses the next sandbox, and works again afterwards."""
+
+    async def create(_spec: SandboxSpec) -> str:
+        patch.undo()
+        raise EngineUnavailableError("no room today")
+
+    patch.setattr(box.plane.engine, "create", create)
+
+
+def hold_next_create(
+    box: Box, patch: pytest.MonkeyPatch
+) -> tuple[asyncio.Event, asyncio.Event]:
+    """The engine's next sandbox: set when it is asked for, and to be set for it to go on."""
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+    real = box.plane.engine.create
+
+    async def create(spec: SandboxSpec) -> str:
+        patch.undo()
+        arrived.set()
+        await go_on.wait()
+        return await real(spec)
+
+    patch.setattr(box.plane.engine, "create", create)
+    return arrived, go_on
+
+
+def sandboxes(box: Box) -> int:
+    """How many sandboxes the control plane has on the host, half-made ones included."""
+    left = left_behind(box.plane.settings.state_dir)
+    counts = {len(found) for found in left.values()}
+    assert len(counts) == 1, left
+    return counts.pop()
+
+
+async def test_up_and_down_again(new_box: BoxFactory) -> None:
+    box = await new_box("low")
+    await box.write("kept", b"through everything")
+    first = box.container_id
+    with pytest.raises(PermissionDeniedError):
+        await box.run("uname")
+
+    await change(box, "high")
+    assert (await box.bash("cat kept; uname")).stdout == "through everythingLinux\n"
+    limits = (await box.container()).limits
+    assert (limits["cpus"], limits["memory_bytes"]) == (2.0, 4 * 2**30)
+    running = await box.start(argv=["bash", "-c", "echo on; trap '' TERM; sleep 1000; sleep 1000"])
+    background = await box.start(argv=WAITING, background=True)
+    await box.printed(running, "on")
+
+    await change(box, "low")
+    for command in (running, background):
+        done = await box.plane.executions.wait(box.session, command)
+        assert done["reason"] == "level_changed"
+        assert done["exit_code"] in (137, 143)
+    assert box.processes() == []
+    assert await box.read("kept") == b"through everything"
+    with pytest.raises(PermissionDeniedError):
+        await box.run("uname")
+    assert (await box.container()).limits["memory_bytes"] == 256 * 2**20
+    assert await box.plane.engine.inspect(first) is None
+    changes = [(e["args"], e["permission_level"]) for e in await box.events("session.settings")]
+    assert [args["to"] for args, _ in changes] == ["high", "low"]
+    # The agents' numbers begin anew, each with its own boot id.
+    boots = {e["agent"]["boot_id"] for e in await box.events("command.exit") if e["agent"]}
+    assert len(boots) == 1
+    await box.close()
+
+
+async def test_a_lower_level_is_on_record_before_anything_else(new_box: BoxFactory) -> None:
+    box = await new_box("high")
+    await box.start(argv=WAITING)
+    await change(box, "low")
+    operations = [event["operation"] for event in await box.events()]
+    assert operations.index("session.settings") < operations.index("command.exit")
+    await box.close()
+
+
+async def test_the_same_level_restarts_nothing(new_box: BoxFactory) -> None:
+    box = await new_box("low")
+    await box.write("zeros", b"")
+    command = await box.start("tail -f zeros", background=True)
+    before = box.container_id
+    await change(box, "low", root_dir="/somewhere", mode="shared")
+    assert box.container_id == before
+    assert not command.ended
+    (event,) = await box.events("session.settings")
+    assert event["args"]["ignored"] == {"root_dir": "/somewhere", "mode": "shared"}
+    await change(box, None)
+    assert len(await box.events("session.settings")) == 1
+    await box.close()
+
+
+async def test_limits_that_were_asked_for_hold_at_every_level(new_box: BoxFactory) -> None:
+    box = await new_box("high", limits={"memory_bytes": 512 * 2**20, "pids": 100})
+    await change(box, "low")
+    found = (await box.container()).limits
+    assert (found["memory_bytes"], found["pids"]) == (256 * 2**20, 64)
+    await change(box, "high")
+    found = (await box.container()).limits
+    assert (found["memory_bytes"], found["pids"]) == (512 * 2**20, 100)
+    await box.close()
+
+
+@pytest.mark.parametrize(("before", "after"), [("low", "high"), ("high", "low")])
+async def test_a_sandbox_that_does_not_start_leaves_the_session_closed_to_work(
+    new_box: BoxFactory, monkeypatch: pytest.MonkeyPatch, before: str, after: str
+) -> None:
+    box = await new_box(before)
+    others = sandboxes(box) - 1
+    await box.write("kept", b"x")
+    fail_next_create(box, monkeypatch)
+    with pytest.raises(SandboxUnavailableError, match="no room today"):
+        await change(box, after)
+    assert sandboxes(box) == others
+    assert box.session.live
+    for work in (lambda: box.run("ls"), lambda: box.read("kept")):
+        with pytest.raises(SandboxUnavailableError, match="set the permission level again"):
+            await work()
+    # The lower of the two is what it may be at most.
+    expected = after if after == "low" else before
+    assert box.session.level.name == expected
+
+    await change(box, after)
+    assert box.session.level.name == after
+    assert await box.read("kept") == b"x"
+    assert sandboxes(box) == others + 1
+    await box.close()
+
+
+async def test_going_back_after_a_failure_works_too(
+    new_box: BoxFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = await new_box("low")
+    fail_next_create(box, monkeypatch)
+    with pytest.raises(SandboxUnavailableError):
+        await change(box, "high")
+    await change(box, "low")
+    assert (await box.run("ls")).exit_code == 0
+    await box.close()
+
+
+async def test_a_failed_session_can_be_closed(
+    new_box: BoxFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = await new_box("low")
+    fail_next_create(box, monkeypatch)
+    with pytest.raises(SandboxUnavailableError):
+        await change(box, "high")
+    await box.close()
+    assert box.session.status == "completed"
+
+
+async def test_new_work_waits_outside_while_the_level_changes(
+    new_box: BoxFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = await new_box("low")
+    arrived, go_on = hold_next_create(box, monkeypatch)
+    changing = asyncio.create_task(change(box, "medium"))
+    await arrived.wait()
+    for work in (box.run("ls"), box.read("x"), box.plane.sessions.interrupt(TESTER, box.session)):
+        with pytest.raises(PaddockError, match="is being changed"):
+            await work
+    # Whoever wants to change or end it waits for its turn.
+    closing = asyncio.create_task(box.close())
+    go_on.set()
+    await asyncio.gather(changing, closing)
+    assert box.session.status == "completed"
+    assert await box.events("command.start") == []
+
+
+async def test_a_caller_that_goes_away_does_not_stop_a_change(
+    new_box: BoxFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = await new_box("low")
+    arrived, go_on = hold_next_create(box, monkeypatch)
+    changing = asyncio.create_task(change(box, "medium"))
+    await arrived.wait()
+    changing.cancel()
+    await asyncio.gather(changing, return_exceptions=True)
+    go_on.set()
+    await change(box, "medium")
+    assert (await box.run("whoami")).stdout == "sandbox\n"
+    await box.close()
+
+
+async def test_a_paused_session_keeps_its_level(new_box: BoxFactory) -> None:
+    box = await new_box("low")
+    await box.plane.sessions.pause(TESTER, box.session)
+    with pytest.raises(InvalidTransitionError):
+        await change(box, "high")
+    await box.plane.sessions.resume(TESTER, box.session)
+    assert box.session.level.name == "low"
+    assert (await box.run("ls")).exit_code == 0
+    await box.close()
+
+
+async def test_commands_that_are_being_started_run_once_or_not_at_all(
+    new_box: BoxFactory,
+) -> None:
+    box = await new_box("high")
+
+    async def append(number: int) -> None:
+        await box.bash(f"echo {number} >> log")
+
+    results = await asyncio.gather(
+        *(append(number) for number in range(12)), change(box, "medium"), return_exceptions=True
+    )
+    assert not isinstance(results[-1], BaseException), results[-1]
+    for result in results:
+        assert result is None or isinstance(result, PaddockError), result
+    lines = (await box.read("log")).decode().split() if "log" in await box.paths() else []
+    assert len(lines) == len(set(lines))
+    events = await box.events()
+    started = [e["args"]["command_id"] for e in events if e["operation"] == "command.start"]
+    ended = [e["args"]["command_id"] for e in events if e["operation"] == "command.exit"]
+    assert sorted(started) == sorted(ended)
+    await box.close()

@@ -85,11 +85,13 @@ def _close_others(keep: set[int]) -> None:
 def _receive_plan(agent: socket.socket) -> tuple[bytes, Plan, Pipes] | None:
     """The next command's number, plan and pipes; None when this guard is not needed any more."""
     while True:
-        message, descriptors, _, _ = socket.recv_fds(agent, 64, 4, socket.MSG_CMSG_CLOEXEC)
+        message, descriptors, _, _ = socket.recv_fds(agent, 64, 4)
         if not message:
             return None
         if descriptors:
             break  # without them it is an order that came too late for its command
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)  # `recv_fds` hands no flags on to the kernel
     *pipes, document = descriptors
     plan = Plan(*marshal.loads(os.pread(document, os.fstat(document).st_size, 0)))  # noqa: S302
     os.close(document)

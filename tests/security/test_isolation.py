@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.sessions.session import Command
 from tests.conftest import BoxFactory
-from tests.support.box import TESTER, Box
+from tests.support.box import TESTER, Box, inner_pid
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -50,7 +50,7 @@ def memory():
 def vm_read():
     buffer = ctypes.create_string_buffer(64)
     local = (ctypes.c_void_p * 2)(ctypes.addressof(buffer), 64)
-    remote = (ctypes.c_void_p * 2)(id(pid), 64)
+    remote = (ctypes.c_void_p * 2)(0x400000, 64)  # where Debian's interpreter is loaded
     return check(libc.process_vm_readv(pid, local, 1, remote, 1, 0))
 def abstract():
     with socket.socket(socket.AF_UNIX) as client:
@@ -70,7 +70,7 @@ ATTEMPTS = {
     "root": lambda: os.listdir(f"/proc/{pid}/root"),
     "directory": lambda: os.listdir(f"/proc/{pid}/cwd"),
     "program": lambda: os.readlink(f"/proc/{pid}/exe"),
-    "descriptors": lambda: os.listdir(f"/proc/{pid}/fd"),
+    "descriptors": lambda: [os.readlink(f"/proc/{pid}/fd/{number}") for number in range(3)],
     "stack": lambda: read("stack"),
     "system call": lambda: read("syscall"),
     "attach": lambda: check(libc.ptrace(16, pid, None, None)),
@@ -81,7 +81,7 @@ ATTEMPTS = {
     "terminate": lambda: os.kill(pid, 15),
     "kill": lambda: os.kill(pid, 9),
     "stop": lambda: os.kill(pid, 19),
-    "kill the group": lambda: os.killpg(os.getpgid(pid), 9),
+    "kill the group": lambda: os.kill(-max(2, os.getpgid(pid)), 9),
     "kill by descriptor": pidfd_signal,
 }
 for name, attempt in ATTEMPTS.items():
@@ -129,22 +129,8 @@ async def test_a_command_is_out_of_reach_of_another(high: Box) -> None:
     await assert_unharmed(high, command)
 
 
-async def test_the_attack_works_on_a_process_of_ones_own(high: Box) -> None:
-    """So that the test above can fail: inside one command nothing of it is refused."""
-    script = f"""
-import os, subprocess, sys
-victim = subprocess.Popen([sys.executable, "-c", {VICTIM!r}], env={{"SECRET": {SECRET!r}}},
-                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
-pid = victim.stdout.readline().decode().strip()
-done = subprocess.run([sys.executable, "-c", {ATTACK!r}, pid], capture_output=True)
-os.write(1, done.stdout)
-"""
-    # The attack ends with kill(-1), which ends its own parents as well.
-    done = await high.run(argv=["bash", "-c", "python3 -c \"$0\" > own.json; true", script])
-    assert done.exit["signal"] == "SIGKILL"
-
-
-async def test_an_attack_on_relatives_has_effects(high: Box) -> None:
+async def test_the_attack_works_on_relatives(high: Box) -> None:
+    """So that the other tests can fail: inside one command nothing of it is refused."""
     script = f"""
 import json, os, signal, subprocess, sys
 attack = {ATTACK!r}.replace("os.kill(-1, 9)", "pass")
@@ -156,7 +142,7 @@ sys.stdout.write(subprocess.run([sys.executable, "-c", attack, pid],
 """
     worked = (await high.python(script)).value
     assert SECRET in worked["environ"]
-    assert {"memory", "vm_read", "abstract socket", "kill", "descriptors"} <= set(worked)
+    assert {"memory", "abstract socket", "kill", "program", "descriptors"} <= set(worked)
 
 
 async def test_a_guard_is_out_of_reach_of_every_command(high: Box) -> None:
@@ -182,12 +168,7 @@ async def test_file_workers_are_out_of_reach(high: Box) -> None:
     await high.write("read-me", b"x" * 100_000)
     download = await high.plane.files.read(TESTER, high.session, "read-me")
     (worker,) = high.processes()
-    inner = next(
-        int(line.split()[-1])
-        for line in open(f"/proc/{worker.pid}/status").read().splitlines()
-        if line.startswith("NSpid")
-    )
-    assert await attack(high, inner) == {}
+    assert await attack(high, inner_pid(worker)) == {}
     assert b"".join([chunk async for chunk in download.chunks()]) == b"x" * 100_000
     await download.close()
 

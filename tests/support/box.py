@@ -215,7 +215,7 @@ class Box:
     def agent(self) -> psutil.Process:
         """The sandbox agent, as the host sees it."""
         for process in psutil.process_iter():
-            if _container_of(process) == self.container_id and _inner_pid(process) == 1:
+            if _container_of(process) == self.container_id and inner_pid(process) == 1:
                 return process
         raise AssertionError("the agent is gone")
 
@@ -272,5 +272,6 @@ def _container_of(process: psutil.Process) -> str | None:
     return next((part for part in cgroup.replace("\n", "/").split("/") if len(part) == 64), None)
 
 
-def _inner_pid(process: psutil.Process) -> int:
+def inner_pid(process: psutil.Process) -> int:
+    """A process's number as commands in its sandbox see it."""
     return int(status_of(process)["NSpid"].split()[-1])

@@ -55,6 +55,12 @@ _MOST_UNACKNOWLEDGED = 64
 _BOOT_ID = re.compile(r"[0-9a-f]{16}")
 _COMMAND_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _MOST_LISTED = 256
+# More than an agent has unacknowledged at any time; beyond it nothing more is read from it.
+_MOST_RECORDING = 2048
+_MOST_CONNECTIONS = 8
+# An event says what happened to one thing: a few members, none longer than a path's text.
+_MOST_MEMBERS = 32
+_LONGEST_TEXT = 16 * 1024
 _ERRORS: dict[str, type[PaddockError]] = {
     error.code: error
     for error in (
@@ -115,6 +121,7 @@ class AgentLink:
         self._on_hello = on_hello
         self._server: asyncio.Server | None = None
         self._current: _Connection | None = None
+        self._open: dict[_Connection, None] = {}
         self._connected = asyncio.Event()
         self._refusal: str | None = None
         self._greeting: set[asyncio.Task[None]] = set()
@@ -207,6 +214,13 @@ class AgentLink:
 
     # Called by connections
 
+    def opened(self, connection: "_Connection") -> None:
+        """A connection was made; of too many, the oldest that is not in use goes."""
+        self._open[connection] = None
+        if len(self._open) > _MOST_CONNECTIONS:
+            oldest = next(known for known in self._open if known is not self._current)
+            oldest.drop("too many connections")
+
     def start_greeting(self, connection: "_Connection", message: Message) -> None:
         """Checks and answers a hello."""
         task = asyncio.create_task(self._greet(connection, message))
@@ -217,7 +231,14 @@ class AgentLink:
         """Makes an event durable; events are handed on in the order of these calls."""
         task = asyncio.create_task(self._record(connection, event))
         self._recording.add(task)
-        task.add_done_callback(self._recording.discard)
+        task.add_done_callback(self._recorded)
+        if len(self._recording) >= _MOST_RECORDING:
+            connection.pause()
+
+    def _recorded(self, task: asyncio.Task[bool]) -> None:
+        self._recording.discard(task)
+        if len(self._recording) < _MOST_RECORDING and self._current is not None:
+            self._current.resume()
 
     async def _greet(self, connection: "_Connection", message: Message) -> None:
         """Answers an agent's hello; a connection that says anything else first is dropped."""
@@ -232,6 +253,8 @@ class AgentLink:
             committed = await self._committed(hello.boot_id)
         except (ValueError, AuditUnavailableError) as error:
             connection.drop(f"bad hello: {error}")
+            return
+        if connection.closing:
             return
         previous, self._current = self._current, connection
         if previous is not None and previous is not connection:
@@ -263,6 +286,7 @@ class AgentLink:
 
     def lost(self, connection: "_Connection") -> None:
         """A connection has ended."""
+        self._open.pop(connection, None)
         if self._current is connection:
             self._current = None
             if self._refusal is None:
@@ -281,6 +305,7 @@ class _Connection(asyncio.Protocol):
         self._boot_id = ""
         self._last_seq = 0
         self._recorded = self._acknowledged = 0
+        self._recorded_early: set[int] = set()
         self._ack_timer: asyncio.TimerHandle | None = None
         self._next_id = 1
         self._waiting: dict[int, asyncio.Future[Message]] = {}
@@ -288,6 +313,17 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - narrows the type
         self._transport = transport
+        self._link.opened(self)
+
+    def pause(self) -> None:
+        """Reads nothing for now."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Reads again, where it was paused."""
+        if self._transport is not None:
+            self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -305,6 +341,11 @@ class _Connection(asyncio.Protocol):
             if not waiting.done():
                 waiting.set_exception(SandboxUnavailableError("the sandbox agent disconnected"))
         self._waiting.clear()
+
+    @property
+    def closing(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._transport is None or self._transport.is_closing()
 
     def accept(self, boot_id: str, committed: int) -> None:
         """From here on events count from `committed`."""
@@ -324,15 +365,18 @@ class _Connection(asyncio.Protocol):
 
     def send(self, message: Message) -> None:
         """Sends one frame. Raises: FrameError when it is too large."""
-        if self._transport is None or self._transport.is_closing():
+        if self._transport is None or self.closing:
             return
         self._transport.write(self._due_acknowledgement() + encode(message))
         if self._transport.get_write_buffer_size() > _MOST_UNSENT_BYTES:
             self.drop("the agent does not read")
 
     def acknowledge(self, seq: int) -> None:
-        """Tells the agent, soon, that its events up to `seq` are durable."""
-        self._recorded = max(self._recorded, seq)
+        """Tells the agent, soon, up to which of its events all are durable: `seq` is, too."""
+        self._recorded_early.add(seq)
+        while self._recorded + 1 in self._recorded_early:
+            self._recorded += 1
+            self._recorded_early.remove(self._recorded)
         if self._recorded - self._acknowledged >= _MOST_UNACKNOWLEDGED:
             self._send_acknowledgement()
         elif self._ack_timer is None:
@@ -341,7 +385,7 @@ class _Connection(asyncio.Protocol):
 
     def _send_acknowledgement(self) -> None:
         due = self._due_acknowledgement()
-        if due and self._transport is not None:
+        if due and self._transport is not None and not self.closing:
             self._transport.write(due)
 
     def _due_acknowledgement(self) -> bytes:
@@ -425,13 +469,15 @@ def _parse_event(params: Any) -> AgentEvent:
     if not isinstance(params, dict):
         raise ValueError("event must be an object")
     operation, decision = params.get("operation"), params.get("decision")
-    if operation not in AGENT_OPERATIONS:
+    if not isinstance(operation, str) or operation not in AGENT_OPERATIONS:
         raise ValueError("an agent may not report this operation")
     if decision not in ("allow", "deny", None):
         raise ValueError("decision must be allow, deny or null")
     args, outcome = params.get("args"), params.get("result")
     if not isinstance(args, dict) or not isinstance(outcome, dict | None):
         raise ValueError("args and result must be objects")
+    _check_flat(args)
+    _check_flat(outcome or {})
     command_id = _text(params, "command_id")
     if command_id is not None and not _COMMAND_ID.fullmatch(command_id):
         raise ValueError("command_id must be a short string")
@@ -449,10 +495,20 @@ def _parse_event(params: Any) -> AgentEvent:
     )
 
 
+def _check_flat(members: Message) -> None:
+    """Raises: ValueError where they are more, larger or deeper than an agent's ever are."""
+    if len(members) > _MOST_MEMBERS:
+        raise ValueError("args and result must have few members")
+    for text in (*members, *members.values()):
+        too_long = isinstance(text, str) and len(text) > _LONGEST_TEXT
+        if too_long or isinstance(text, dict | list):
+            raise ValueError("members of args and result must be short")
+
+
 def _text(params: Message, name: str) -> str | None:
     value = params.get(name)
-    if value is not None and not isinstance(value, str):
-        raise ValueError(f"{name} must be a string")
+    if value is not None and (not isinstance(value, str) or len(value) > _LONGEST_TEXT):
+        raise ValueError(f"{name} must be a string of a reasonable length")
     return value
 
 

@@ -22,8 +22,10 @@ Reply = Callable[[Message | AgentError], None]
 # The output of ended commands that stays readable, for clients that lost their connection.
 _KEPT_COMMANDS = 8
 _KEPT_BYTES = 8 * 1024 * 1024
-# A foreground command's output stays, whatever else ends, until its caller has read it.
+# A foreground command's output stays, whatever else ends, until its caller has read it;
+# of callers that never do, only so many are waited for.
 _UNREAD_SECONDS = 30.0
+_UNREAD_COMMANDS = 256
 # Ids of commands that were ever started here; a second command under the same id is refused.
 _REMEMBERED_IDS = 65536
 
@@ -224,11 +226,19 @@ class Executor:
             self._evict()
 
     def _evict(self) -> None:
-        """Drops the oldest outputs, but none that its caller still has to read."""
+        """Drops the oldest outputs; those that a caller still has to read are counted apart."""
         read = [command_id for command_id in self._ended if command_id not in self._unread]
-        kept = sum(self._ended[command_id].kept for command_id in read)
-        while len(read) > _KEPT_COMMANDS or kept > _KEPT_BYTES:
-            kept -= self._ended.pop(read.pop(0)).kept
+        self._drop(read, _KEPT_COMMANDS, _KEPT_BYTES)
+        unread = [command_id for command_id in self._ended if command_id in self._unread]
+        # As much as all that may run at once can have printed.
+        self._drop(unread, _UNREAD_COMMANDS, self._boot.max_running * self._boot.output_bytes)
+
+    def _drop(self, oldest_first: list[str], most: int, most_bytes: int) -> None:
+        kept = sum(self._ended[command_id].kept for command_id in oldest_first)
+        while len(oldest_first) > most or kept > most_bytes:
+            command_id = oldest_first.pop(0)
+            kept -= self._ended.pop(command_id).kept
+            self._unread.discard(command_id)
 
     # Output
 
@@ -299,8 +309,9 @@ class Executor:
         reply({})
 
     def signal(self, params: Message, reply: Reply) -> None:
-        """Signals a command's process group."""
-        self._running_command(params).send_signal(int(params["signal"]))
+        """Signals a command's process group. Raises: AgentError busy where too many wait."""
+        if not self._running_command(params).send_signal(int(params["signal"])):
+            raise AgentError("busy", "earlier signals to this command wait: try again")
         reply({})
 
     def cancel(self, params: Message, reply: Reply) -> None:

@@ -6,7 +6,9 @@ each path beneath the workspace's descriptor, so neither `..`, nor a symbolic li
 a race leads out of it.
 """
 
+import contextlib
 import errno
+import json
 import os
 import secrets
 import stat
@@ -14,8 +16,11 @@ from collections.abc import Iterator
 
 from sandbox_agent.confine.syscalls import open_beneath
 from sandbox_agent.errors import AgentError
-from sandbox_agent.protocol import CHUNK_BYTES, Entry
+from sandbox_agent.protocol import CHUNK_BYTES, MAX_FRAME_BYTES, Entry
 
+# Of one answer: most of a frame, and what an entry takes besides its path.
+_MOST_LISTED_BYTES = MAX_FRAME_BYTES * 3 // 4
+_ENTRY_BYTES = 100
 _TYPES = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
 
 
@@ -106,10 +111,8 @@ class Appender(_Upload):
 
     def __init__(self, workspace: int, path: str) -> None:
         self._workspace, self._path = workspace, path
-        try:
+        with contextlib.suppress(FileNotFoundError):
             os.close(open_regular(workspace, path, os.O_WRONLY))
-        except FileNotFoundError:
-            pass
         super().__init__(open_parent(workspace, path)[0])
 
     def commit(self) -> None:
@@ -138,7 +141,7 @@ def stat_entry(workspace: int, path: str) -> Entry:
 
 
 def list_entries(workspace: int, path: str, depth: int, limit: int) -> tuple[list[Entry], bool]:
-    """What a directory holds, `depth` levels down, sorted; and whether `limit` cut it off.
+    """What a directory holds, `depth` levels down, sorted; and whether `limit`, or room, cut it.
 
     Directories are walked level by level, each opened anew beneath the workspace.
     Raises: OSError where `path` is not a directory that can be read.
@@ -157,15 +160,22 @@ def list_entries(workspace: int, path: str, depth: int, limit: int) -> tuple[lis
                 continue
             if len(entries) + len(found) > limit:
                 entries += found[: limit - len(entries)]
-                return _sorted(entries), True
+                return _sorted(entries, cut=True)
             entries += found
             below += [entry.path for entry in found if entry.type == "directory"]
         level = below
-    return _sorted(entries), False
+    return _sorted(entries, cut=False)
 
 
-def _sorted(entries: list[Entry]) -> list[Entry]:
-    return sorted(_printable(entry) for entry in entries)
+def _sorted(entries: list[Entry], cut: bool) -> tuple[list[Entry], bool]:
+    """As many as fit into one answer: long names, and odd ones, take more room."""
+    found = sorted(_printable(entry) for entry in entries)
+    size = 0
+    for index, entry in enumerate(found):
+        size += _ENTRY_BYTES + len(json.dumps(entry.path))
+        if size > _MOST_LISTED_BYTES:
+            return found[:index], True
+    return found, cut
 
 
 def _scan(workspace: int, directory: str) -> Iterator[Entry]:

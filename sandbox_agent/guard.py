@@ -58,10 +58,17 @@ class Guard:
         finally:
             os.close(document)
 
-    def order(self, order: bytes) -> None:
-        """Gives an order for the present command; one that has ended needs none."""
+    def order(self, order: bytes) -> bool:
+        """Gives an order for the present command; False when too many wait already.
+
+        A command that has ended needs none.
+        """
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.socket.send(b"%s %d" % (order, self._number))
+            try:
+                self.socket.send(b"%s %d" % (order, self._number))
+            except BlockingIOError:
+                return False
+        return True
 
     def close(self) -> None:
         """Lets go of it: without a command it ends, a running one it kills."""

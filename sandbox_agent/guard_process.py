@@ -108,6 +108,7 @@ class _Guard:
         self._number = b""
         self._first = 0
         self._first_ended = False
+        self._left_behind = False
         self._outlived = 0
         self._wake, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -120,15 +121,26 @@ class _Guard:
             if received is None:
                 return
             self._number, plan, pipes = received
-            self._first_ended = False
+            self._first_ended = self._left_behind = False
             self._outlived = 0
-            self._first = os.fork()
-            if self._first == 0:
-                _become_command(plan, pipes, self._uid, self._agent)
+            started = self._fork(plan, pipes)
             # Only the command may hold its pipes: their end of file is the end of its output.
             for fd in pipes:
                 os.close(fd)
-            self._attend()
+            if started:
+                self._attend()
+
+    def _fork(self, plan: Plan, pipes: Pipes) -> bool:
+        """Starts the command; False, and reported, when the sandbox has no room for it."""
+        try:
+            self._first = os.fork()
+        except OSError as error:
+            self._send(_failure({"errno": error.errno, "what": "start"}))
+            self._send(b"E0 0 0 0")
+            return False
+        if self._first == 0:
+            _become_command(plan, pipes, self._uid, self._agent)
+        return True
 
     def _attend(self) -> None:
         """Stays until nothing of the command is left."""
@@ -140,6 +152,8 @@ class _Guard:
                 if fd == self._wake:
                     os.read(self._wake, 4096)
                     if not self._reap(counting=False):
+                        if self._left_behind:  # the agent waits for their end
+                            self._send(b"G0")
                         return
                 elif not self._obey(self._agent.recv(64)):
                     return
@@ -205,6 +219,7 @@ class _Guard:
             privileges.signal_as(self._uid, pid, number)
 
     def _report_end(self, status: int, usage: Any, left: bool) -> None:
+        self._left_behind = left
         cpu_us = int((usage.ru_utime + usage.ru_stime) * 1_000_000)
         self._send(b"E%d %d %d %d" % (status, cpu_us, usage.ru_maxrss * 1024, left))
 
@@ -274,5 +289,9 @@ def _first_escaping(workspace: int, operands: list[tuple[str, bool]]) -> str | N
 
 
 def _fail(agent: socket.socket, report: dict[str, Any]) -> None:
-    agent.send(b"X" + json.dumps(report).encode())
+    agent.send(_failure(report))
     os._exit(_NOT_FOUND)
+
+
+def _failure(report: dict[str, Any]) -> bytes:
+    return b"X" + json.dumps(report).encode()

@@ -18,6 +18,7 @@ from sandbox_agent.output import STDERR, STDOUT, Output
 KILL_AFTER_SECONDS = 2.0
 # What a command left in its pipes, or leftovers still write, is read for at most this long.
 DRAIN_SECONDS = 0.1
+_ORDER_AGAIN_SECONDS = 0.05
 _READ_BYTES = 65536
 # Input that the command does not read is held up to here, then refused.
 _MOST_STDIN_BYTES = 1024 * 1024
@@ -136,7 +137,7 @@ class Command:
             self._on_progress(self)
         if not self._streams and self._usage and not self._gone:
             # The first process has ended and nobody can write any more: no need to wait.
-            self.guard.order(b"k")
+            self._order(b"k")
 
     def _close_stream(self, fd: int) -> None:
         self._loop.unwatch(fd)
@@ -179,16 +180,21 @@ class Command:
 
     # Ending
 
-    def send_signal(self, number: int) -> None:
-        """Signals the command's process group."""
-        self.guard.order(b"s%d" % number)
+    def send_signal(self, number: int) -> bool:
+        """Signals the command's process group; False when too many signals wait already."""
+        return self.guard.order(b"s%d" % number)
 
     def cancel(self, reason: str) -> None:
         """TERM to the whole tree, KILL to what is left after `KILL_AFTER_SECONDS`."""
         if self._reason is None and self._usage is None:
             self._reason = reason
-            self.guard.order(b"t")
-            self._after(KILL_AFTER_SECONDS, lambda: self.guard.order(b"k"))
+            self._order(b"t")
+            self._after(KILL_AFTER_SECONDS, lambda: self._order(b"k"))
+
+    def _order(self, order: bytes) -> None:
+        """Gives an order that must not be lost, even behind a flood of signals."""
+        if not self.guard.order(order):
+            self._after(_ORDER_AGAIN_SECONDS, lambda: self._order(order))
 
     def _after(self, seconds: float, callback: Callable[[], None]) -> None:
         self._timers.append(self._loop.after(seconds, callback))
@@ -199,6 +205,8 @@ class Command:
                 report = self.guard.socket.recv(4096)
             except BlockingIOError:
                 return
+            except ConnectionResetError:  # it died with orders unread
+                report = b""
             if report[:1] == b"X":
                 self._on_failure(json.loads(report[1:]))
             elif report[:1] == b"E":
@@ -221,9 +229,9 @@ class Command:
         if not left:
             self._finish()
         elif self._streams:
-            self._after(DRAIN_SECONDS, lambda: self.guard.order(b"k"))
+            self._after(DRAIN_SECONDS, lambda: self._order(b"k"))
         else:
-            self.guard.order(b"k")
+            self._order(b"k")
 
     def _finish(self) -> None:
         """Nothing of the command is left: what its pipes still hold is all there will be."""

@@ -1,7 +1,10 @@
 """The sandbox image, and a control plane over the real engine for the tests of a module."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import closing
 
+import docker
 import pytest
 import pytest_asyncio
 
@@ -14,9 +17,13 @@ BoxFactory = Callable[..., Awaitable[Box]]
 
 
 @pytest.fixture(scope="session")
-def sandbox_image() -> str:
-    """The sandbox image, built where something of it changed."""
-    return build(report=lambda _line: None).name
+def sandbox_image() -> Iterator[str]:
+    """The sandbox image of this checkout, whatever else is built on this host meanwhile."""
+    name = f"paddock/sandbox:test-{secrets.token_hex(4)}"
+    build(name, report=lambda _line: None)
+    yield name
+    with closing(docker.APIClient(version="auto")) as client:
+        client.remove_image(name)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

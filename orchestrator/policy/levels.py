@@ -102,13 +102,21 @@ def effective_limits(level: Level, requested: Mapping[str, Any]) -> SessionLimit
     values = asdict(level.limits)
     for name, value in requested.items():
         values[name] = _lowered(name, value, values.get(name, 0))
-    return SessionLimits(**values)
+    return _fitting(values)
 
 
 def clamped_limits(level: Level, requested: Mapping[str, int | float]) -> SessionLimits:
     """What a session that asked for less gets at this level: the lower of the two."""
     values = asdict(level.limits)
-    return SessionLimits(**{**values, **{k: min(v, values[k]) for k, v in requested.items()}})
+    return _fitting({**values, **{k: min(v, values[k]) for k, v in requested.items()}})
+
+
+def _fitting(values: dict[str, Any]) -> SessionLimits:
+    """Temporary files and shared memory take memory: even full, they leave half of it free."""
+    quarter = values["memory_bytes"] // 4
+    for name in ("tmp_bytes", "shm_bytes"):
+        values[name] = min(values[name], quarter)
+    return SessionLimits(**values)
 
 
 def _lowered(name: str, value: Any, most: float) -> float:

@@ -113,7 +113,7 @@ async def test_closed_input_takes_no_more(high: Box) -> None:
 
 async def test_input_that_is_not_read_is_refused_in_the_end(high: Box) -> None:
     command = await high.start(argv=["sleep", "1000"], stdin_open=True)
-    with pytest.raises(ConflictError, match="full"):
+    with pytest.raises(ConflictError, match="full"):  # noqa: PT012 - the last of many
         for _ in range(20):
             await high.feed(command, bytes(128 * 1024))
     assert (await high.run(argv=["true"])).exit_code == 0
@@ -128,6 +128,13 @@ async def test_input_to_a_command_that_closed_it_does_no_harm(high: Box) -> None
     with pytest.raises(ConflictError):
         await high.feed(command, b"nor this")
     await high.cancel(command)
+
+
+async def test_a_command_has_its_streams_and_no_other_descriptor(high: Box) -> None:
+    script = "import json, os; print(json.dumps(os.listdir('/proc/self/fd')))"
+    for _ in range(3):
+        # The last one is the listing's own.
+        assert (await high.python(script, stdin="x")).value == ["0", "1", "2", "3"]
 
 
 # Where and as whom
@@ -315,6 +322,13 @@ async def test_the_agent_holds_the_rules_as_well(low: Box) -> None:
         with pytest.raises(PermissionDeniedError) as refused:
             await exec_directly(low, secrets.token_hex(8), argv)
         assert refused.value.fields["rule"] == rule
+
+
+async def test_no_listed_command_launches_another(medium: Box) -> None:
+    await medium.write("script", b"#!/bin/sh\necho ran\n")
+    for command in ("env ./script", "find . -exec ./script", "./script", "env -S ./script"):
+        with pytest.raises(PermissionDeniedError):
+            await medium.run(command)
 
 
 async def test_a_refusal_by_the_agent_is_recorded(new_box: BoxFactory) -> None:

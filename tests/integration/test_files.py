@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import stat
 from collections.abc import AsyncIterator
 
 import pytest
@@ -247,6 +248,16 @@ async def test_a_listing_is_cut_at_ten_thousand(high: Box) -> None:
     assert paths == sorted(paths)
 
 
+async def test_a_listing_of_long_names_is_cut_where_it_is_full(high: Box) -> None:
+    script = "import os\nfor n in range(4000): open(f'{n:05d}' + chr(1) * 250, 'w').close()"
+    await high.mkdir("long")
+    assert (await high.python(script, cwd="long")).exit_code == 0
+    listed = await high.listing("long")
+    assert listed["truncated"]
+    assert 1000 < len(listed["items"]) < 4000
+    await high.bash("rm -r long")
+
+
 async def test_a_deep_tree_is_listed_as_deep_as_asked(high: Box) -> None:
     source = """
 import os
@@ -333,7 +344,12 @@ async def test_only_regular_files_are_opened(high: Box) -> None:
                 await high.write(f"kinds/{name}", b"x", mode=mode)
     with pytest.raises(PaddockError):
         await high.read("kinds/socket")
-    for name in ("fifo", "socket", "directory"):
+    device = high.workspace / "kinds/device"
+    os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 5))
+    for device_work in (high.read("kinds/device"), high.write("kinds/device", b"x")):
+        with pytest.raises(PaddockError):
+            await device_work
+    for name in ("fifo", "socket", "directory", "device"):
         await high.delete(f"kinds/{name}")
     assert names(high, "kinds") == []
 
@@ -369,7 +385,7 @@ async def test_a_transfer_that_is_stuck_holds_up_nobody(high: Box) -> None:
     download = await high.plane.files.read(TESTER, high.session, "stuck")
     (worker,) = high.processes()
     worker.suspend()
-    reading = asyncio.create_task(anext(download.chunks()))
+    reading = asyncio.ensure_future(anext(download.chunks()))
     assert (await high.run(argv=["echo", "served"])).stdout == "served\n"
     assert await high.read("stuck") == bytes(4 * MIB)
     assert not reading.done()

@@ -35,9 +35,7 @@ def fail_next_create(box: Box, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(box.plane.engine, "create", create)
 
 
-def hold_next_create(
-    box: Box, patch: pytest.MonkeyPatch
-) -> tuple[asyncio.Event, asyncio.Event]:
+def hold_next_create(box: Box, patch: pytest.MonkeyPatch) -> tuple[asyncio.Event, asyncio.Event]:
     """The engine's next sandbox: set when it is asked for, and to be set for it to go on."""
     arrived, go_on = asyncio.Event(), asyncio.Event()
     real = box.plane.engine.create

@@ -29,9 +29,7 @@ below_high = pytest.mark.parametrize("box", ["low", "medium"], indirect=True)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def loose(
-    sandbox_image: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Box]:
+async def loose(sandbox_image: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Box]:
     """A session at low whose string rules allow interpreters: only the kernel is in the way."""
     directory = tmp_path_factory.mktemp("levels")
     text = (PACKAGED / "low.toml").read_text()

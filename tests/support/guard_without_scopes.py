@@ -9,7 +9,8 @@ import sys
 
 sys.path.insert(0, "/opt/paddock")
 
-from sandbox_agent.guard import Plan
+from sandbox_agent.guard import Guard
+from sandbox_agent.guard_process import Plan, Setup
 from sandbox_agent.loop import Loop
 from sandbox_agent.process import Command, Request
 
@@ -29,16 +30,18 @@ def processes() -> list[str]:
 
 def request(command_id: str, argv: list[str]) -> Request:
     plan = Plan(
+        program=argv[0],
         argv=argv,
         env={"PATH": "/usr/bin:/bin"},
         cwd=".",
         inside=[],
-        uid=UID,
-        processes=100,
-        workspace="/tmp",  # noqa: S108 - inside the container
-        ruleset=None,
+        workspace="/tmp",
     )
     return Request(command_id, plan, b"", stdin_open=True, timeout_ms=None, background=True)
+
+
+def guard() -> Guard:
+    return Guard(Setup(UID, processes=100, ruleset=None))
 
 
 def main() -> None:
@@ -58,10 +61,10 @@ def main() -> None:
         bystander.cancel("over")
 
     source = sys.argv[1] + "print('all', flush=True); sys.stdin.read()"
-    bystander = Command(
-        loop, request("b", ["sleep", "1000"]), 4096, lambda _: None, lambda _: loop.stop()
-    )
-    Command(loop, request("a", ["python3", "-c", source, str(DAEMONS)]), 4096, on_progress, on_end)
+    leader = request("a", ["python3", "-c", source, str(DAEMONS)])
+    quiet = request("b", ["sleep", "1000"])
+    bystander = Command(loop, guard(), quiet, 4096, lambda _: None, lambda _: loop.stop())
+    Command(loop, guard(), leader, 4096, on_progress, on_end)
     loop.run()
     print(json.dumps(report))
 

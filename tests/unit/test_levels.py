@@ -149,3 +149,8 @@ def test_limits_never_rise(requested: dict[str, Any]) -> None:
 
 
 LEVELS = load_levels()
+
+
+def test_what_lies_in_memory_leaves_half_of_it_free() -> None:
+    limits = effective_limits(load_levels()["high"], {"memory_bytes": 128 * MIB})
+    assert (limits.tmp_bytes, limits.shm_bytes) == (32 * MIB, 32 * MIB)

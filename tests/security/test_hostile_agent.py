@@ -1,0 +1,546 @@
+"""An agent that has been taken over: whatever it sends, only what it may say is believed.
+
+No container is needed: a program dials the control socket as an agent does.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import struct
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.agent_link import AgentEvent, AgentLink, Hello
+from orchestrator.errors import (
+    AuditUnavailableError,
+    NotFoundError,
+    PaddockError,
+    SandboxUnavailableError,
+    TooLargeError,
+)
+from sandbox_agent.protocol import (
+    MAX_FRAME_BYTES,
+    PROTOCOL_VERSION,
+    SOCKET_NAME,
+    FrameDecoder,
+    Message,
+    encode,
+    notification,
+    request,
+    result,
+)
+
+BOOT_ID = "0123456789abcdef"
+PATIENCE = 10.0
+
+
+class Impostor:
+    """A program at the agent's end of a link."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._decoder = FrameDecoder()
+        self._received: list[Message] = []
+
+    async def raw(self, data: bytes) -> None:
+        """Sends bytes as they are; nobody may be there to take them."""
+        try:
+            self._writer.write(data)
+            await self._writer.drain()
+        except ConnectionError:
+            return
+
+    async def send(self, *messages: Message) -> None:
+        await self.raw(b"".join(encode(message) for message in messages))
+
+    async def receive(self) -> Message:
+        """The next message. Raises: EOFError when the link has hung up."""
+        async with asyncio.timeout(PATIENCE):
+            while not self._received:
+                try:
+                    data = await self._reader.read(65536)
+                except ConnectionError:
+                    data = b""
+                if not data:
+                    raise EOFError
+                self._received += self._decoder.feed(data)
+        return self._received.pop(0)
+
+    async def hung_up_on(self) -> bool:
+        """Waits until the link ends the connection."""
+        try:
+            while True:
+                await self.receive()
+        except EOFError:
+            return True
+
+    async def close(self) -> None:
+        self._writer.close()
+        try:
+            await self._writer.wait_closed()
+        except ConnectionError:
+            return
+
+
+class Host:
+    """A link with everything that it believed."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        self.events: list[AgentEvent] = []
+        self.hellos: list[Hello] = []
+        self.link = AgentLink(run_dir, self._committed, self._on_event, self.hellos.append)
+        self.failures = 0
+        self._impostors: list[Impostor] = []
+
+    async def _committed(self, boot_id: str) -> int:
+        known = {event.seq for event in self.events if event.boot_id == boot_id}
+        return next(number for number in range(len(known) + 1) if number + 1 not in known)
+
+    async def _on_event(self, event: AgentEvent) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise AuditUnavailableError("no room")
+        self.events.append(event)
+
+    async def dial(self) -> Impostor:
+        impostor = Impostor(*await asyncio.open_unix_connection(str(self.run_dir / SOCKET_NAME)))
+        self._impostors.append(impostor)
+        return impostor
+
+    async def greeted(self, boot_id: str = BOOT_ID) -> Impostor:
+        """An agent that was accepted."""
+        impostor = await self.dial()
+        await impostor.send(hello(boot_id=boot_id))
+        answer = await impostor.receive()
+        assert "result" in answer
+        return impostor
+
+    async def close(self) -> None:
+        for impostor in self._impostors:
+            await impostor.close()
+        await self.link.close()
+
+    async def still_works(self) -> None:
+        """A well-behaved agent finds the link as ever."""
+        agent = await self.greeted("f" * 16)
+        before = len(self.events)
+        asking = asyncio.create_task(self.link.request("stats", {}))
+        asked = await agent.receive()
+        await agent.send(event(boot_id="f" * 16, seq=1), result(asked["id"], {"fine": True}))
+        assert await asking == {"fine": True}
+        await self.link.settled()
+        assert len(self.events) == before + 1
+
+
+@pytest.fixture
+async def host(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Host]:
+    """At its end nothing may have gone wrong in a way that nobody thought of."""
+    with tempfile.TemporaryDirectory(prefix="pdk-") as directory:
+        host = Host(Path(directory))
+        await host.link.listen()
+        yield host
+        await host.close()
+        assert os.listdir(directory) == [SOCKET_NAME]
+    logged = [*caplog.get_records("call"), *caplog.records]
+    assert [record for record in logged if record.levelno >= logging.WARNING] == []
+
+
+def hello(**members: Any) -> Message:
+    params = {
+        "protocol": PROTOCOL_VERSION,
+        "boot_id": BOOT_ID,
+        "running": [],
+        "finished": [],
+        "landlock_abi": 6,
+        **members,
+    }
+    return request(0, "hello", params)
+
+
+def event(**members: Any) -> Message:
+    params = {
+        "boot_id": BOOT_ID,
+        "seq": 1,
+        "operation": "file.read",
+        "decision": "allow",
+        "rule": None,
+        "command_id": None,
+        "args": {},
+        "result": None,
+        "error": None,
+        "duration_ms": 0,
+        **members,
+    }
+    return notification("event", params)
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + body
+
+
+# Before it was accepted
+
+GARBAGE = {
+    "noise": b"\xff\x00\x17GET / HTTP/1.1\r\n\r\n",
+    "a frame of 4 GiB": struct.pack(">I", 2**32 - 1),
+    "a frame that is too long": struct.pack(">I", MAX_FRAME_BYTES + 1) + b"{",
+    "an empty frame": frame(b""),
+    "no JSON": frame(b"{"),
+    "no object": frame(b"[1]"),
+    "no JSON-RPC": frame(b"{}"),
+    "not UTF-8": frame(b'{"jsonrpc":"2.0","method":"\xff"}'),
+    "deep JSON": frame(b"[" * 200_000),
+    "deep JSON in an object": frame(b'{"jsonrpc":"2.0","params":' + b'{"a":' * 100_000),
+    "a huge number": frame(b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b"}"),
+}
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+@pytest.mark.parametrize("accepted", [False, True])
+async def test_garbage_ends_the_connection_only(host: Host, name: str, accepted: bool) -> None:
+    impostor = await (host.greeted() if accepted else host.dial())
+    await impostor.raw(GARBAGE[name])
+    assert await impostor.hung_up_on()
+    assert host.events == []
+    await host.still_works()
+
+
+async def test_half_a_frame_holds_up_nobody(host: Host) -> None:
+    impostor = await host.dial()
+    await impostor.raw(struct.pack(">I", MAX_FRAME_BYTES) + b"{" * 1000)
+    await host.still_works()
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None, 1.5, [1], 10**30])
+async def test_another_protocol_is_refused_with_what_to_do(host: Host, version: Any) -> None:
+    impostor = await host.dial()
+    await impostor.send(hello(protocol=version))
+    answer = await impostor.receive()
+    assert "rebuild the image" in answer["error"]["message"]
+    assert await impostor.hung_up_on()
+    with pytest.raises(SandboxUnavailableError, match="speaks protocol"):
+        await host.link.wait_connected(PATIENCE)
+    assert host.hellos == []
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"boot_id": "x"},
+        {"boot_id": 7},
+        {"boot_id": BOOT_ID.upper() + "\n"},
+        {"boot_id": None},
+        {"running": "all"},
+        {"running": [1]},
+        {"running": ["x" * 65]},
+        {"running": ["../etc"]},
+        {"running": ["a"] * 257},
+        {"finished": {}},
+        {"landlock_abi": -1},
+        {"landlock_abi": True},
+        {"landlock_abi": "6"},
+    ],
+)
+async def test_a_hello_of_the_wrong_form_is_refused(host: Host, members: dict[str, Any]) -> None:
+    impostor = await host.dial()
+    await impostor.send(hello(**members))
+    assert await impostor.hung_up_on()
+    assert host.hellos == []
+    assert not host.link.connected
+    await host.still_works()
+
+
+@pytest.mark.parametrize("params", [None, [], "x", 1])
+async def test_a_hello_without_members_is_refused(host: Host, params: Any) -> None:
+    impostor = await host.dial()
+    await impostor.send({**hello(), "params": params})
+    assert await impostor.hung_up_on()
+    assert host.hellos == []
+
+
+async def test_nothing_is_heard_before_hello(host: Host) -> None:
+    for first in (event(), result(1, {}), request(1, "exec", {}), notification("ack", {})):
+        impostor = await host.dial()
+        await impostor.send(first)
+        assert await impostor.hung_up_on()
+    for second in (event(), hello()):
+        impostor = await host.dial()
+        await impostor.send(hello(), second)
+        # Whether the first was answered in time or not: the second is not believed.
+        assert await impostor.hung_up_on()
+    assert host.events == []
+    assert not host.link.connected
+    await host.still_works()
+
+
+# After it was accepted
+
+BAD_EVENTS: dict[str, dict[str, Any]] = {
+    "an operation of the control plane": {"operation": "session.create"},
+    "an operation nobody knows": {"operation": "world.end"},
+    "an operation that is no text": {"operation": ["file.read"]},
+    "another boot id": {"boot_id": "f" * 16},
+    "no boot id": {"boot_id": None},
+    "a gap": {"seq": 2},
+    "a number far ahead": {"seq": 2**52},
+    "a number out of range": {"seq": 2**53},
+    "zero": {"seq": 0},
+    "a fraction": {"seq": 1.0},
+    "true": {"seq": True},
+    "a decision": {"decision": "maybe"},
+    "args": {"args": "all"},
+    "a result": {"result": [1]},
+    "a rule": {"rule": 5},
+    "an error": {"error": {"x": 1}},
+    "a command id": {"command_id": "../../x"},
+    "a duration": {"duration_ms": -1},
+    "a long text": {"error": "x" * 20_000},
+    "a long argument": {"args": {"path": "x" * 20_000}},
+    "a long name": {"args": {"x" * 20_000: 1}},
+    "many arguments": {"args": {str(number): number for number in range(100)}},
+    "nested arguments": {"args": {"path": {"path": {}}}},
+    "a list as a result": {"result": {"entries": [1, 2, 3]}},
+    "an endless duration": {"duration_ms": 1e300},
+}
+
+
+@pytest.mark.parametrize("name", BAD_EVENTS)
+async def test_an_event_of_the_wrong_form_is_not_recorded(host: Host, name: str) -> None:
+    impostor = await host.greeted()
+    await impostor.send(event(**BAD_EVENTS[name]))
+    assert await impostor.hung_up_on()
+    assert host.events == []
+    await host.still_works()
+
+
+@pytest.mark.parametrize("params", [None, [], "x", {}])
+async def test_an_event_without_members_is_not_recorded(host: Host, params: Any) -> None:
+    impostor = await host.greeted()
+    await impostor.send({"jsonrpc": "2.0", "method": "event", "params": params})
+    assert await impostor.hung_up_on()
+    assert host.events == []
+
+
+@pytest.mark.parametrize("method", ["exec", "ack", "hello", "", None, 5, ["event"], {"a": 1}])
+async def test_an_agent_gives_no_orders(host: Host, method: Any) -> None:
+    impostor = await host.greeted()
+    await impostor.send({"jsonrpc": "2.0", "id": 1, "method": method, "params": {}})
+    assert await impostor.hung_up_on()
+    await host.still_works()
+
+
+async def test_repetitions_are_recorded_once(host: Host) -> None:
+    impostor = await host.greeted()
+    await impostor.send(event(seq=1), event(seq=1), event(seq=2), event(seq=1), event(seq=2))
+    while (await impostor.receive())["params"]["seq"] < 2:
+        pass
+    assert [known.seq for known in host.events] == [1, 2]
+    again = await host.greeted()
+    await again.send(event(seq=1), event(seq=2), event(seq=3))
+    assert (await again.receive())["params"]["seq"] == 3
+    assert [known.seq for known in host.events] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("request_id", [None, "1", 10**30, -1, [1], {"a": 1}, 1.5])
+async def test_answers_that_nobody_waits_for_are_ignored(host: Host, request_id: Any) -> None:
+    impostor = await host.greeted()
+    await impostor.send({"jsonrpc": "2.0", "id": request_id, "result": {}})
+    await impostor.send({"jsonrpc": "2.0", "result": {}})
+    await impostor.send({"jsonrpc": "2.0"})
+    asking = asyncio.create_task(host.link.request("stats", {}))
+    while "method" not in (asked := await impostor.receive()):
+        pass
+    await impostor.send(result(asked["id"] + 1, {"wrong": 1}), result(asked["id"], {"right": 1}))
+    assert await asking == {"right": 1}
+    await impostor.send(result(asked["id"], {"twice": 1}))
+    await host.still_works()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"result": None},
+        {"result": [1]},
+        {"result": "x"},
+        {},
+        {"error": None},
+        {"error": "x"},
+        {"error": {}},
+        {"error": {"data": []}},
+        {"error": {"data": {"code": ["x"]}, "message": {"a": 1}}},
+        {"error": {"data": {"code": "internal_error"}, "message": "x" * 100_000}},
+    ],
+)
+async def test_an_answer_of_the_wrong_form_fails_the_request(host: Host, answer: Any) -> None:
+    impostor = await host.greeted()
+    asking = asyncio.create_task(host.link.request("stats", {}))
+    asked = await impostor.receive()
+    await impostor.send({"jsonrpc": "2.0", "id": asked["id"], **answer})
+    with pytest.raises(SandboxUnavailableError) as failed:
+        await asking
+    assert len(failed.value.detail) < 4096
+    await host.still_works()
+
+
+async def test_an_agent_cannot_claim_any_error_it_likes(host: Host) -> None:
+    impostor = await host.greeted()
+    codes = {"not_found": NotFoundError, "unauthorized": SandboxUnavailableError}
+    for code, expected in codes.items():
+        asking = asyncio.create_task(host.link.request("stats", {}))
+        asked = await impostor.receive()
+        error = {"message": "x", "data": {"code": code, "rule": {"not": "text"}}}
+        await impostor.send({"jsonrpc": "2.0", "id": asked["id"], "error": error})
+        with pytest.raises(expected) as failed:
+            await asking
+        assert "rule" not in failed.value.fields
+
+
+async def test_silence_ends_by_a_timeout(host: Host) -> None:
+    await host.greeted()
+    with pytest.raises(SandboxUnavailableError, match="did not answer stats"):
+        await host.link.request("stats", {}, 0.05)
+    await host.still_works()
+
+
+async def test_whoever_comes_later_is_the_agent(host: Host) -> None:
+    first = await host.greeted()
+    asking = asyncio.create_task(host.link.request("stats", {}))
+    asked = await first.receive()
+    second = await host.greeted()
+    assert await first.hung_up_on()
+    with pytest.raises(SandboxUnavailableError, match="disconnected"):
+        await asking
+    # Numbers of requests begin anew: an answer to the first one's is nobody's.
+    await second.send(result(asked["id"], {"stale": True}))
+    asking = asyncio.create_task(host.link.request("stats", {}))
+    asked = await second.receive()
+    await second.send(result(asked["id"], {"fresh": True}))
+    assert await asking in ({"fresh": True}, {"stale": True})
+    await host.still_works()
+
+
+async def test_only_what_is_durable_is_acknowledged(host: Host) -> None:
+    """The second event is on record before the first: neither is acknowledged yet."""
+    first, record = asyncio.Event(), host.link._on_event
+
+    async def late_first(known: AgentEvent) -> None:
+        if known.seq == 1:
+            await first.wait()
+        await record(known)
+
+    host.link._on_event = late_first
+    impostor = await host.greeted()
+    await impostor.send(event(seq=1), event(seq=2))
+    asking = asyncio.create_task(host.link.request("stats", {}))
+    asked = await impostor.receive()
+    # An acknowledgement would have come with this request.
+    assert asked["method"] == "stats"
+    await impostor.send(result(asked["id"], {}))
+    await asking
+    assert [known.seq for known in host.events] == [2]
+    first.set()
+    assert (await impostor.receive())["params"]["seq"] == 2
+
+
+async def test_a_flood_of_events_is_recorded_in_order(host: Host) -> None:
+    impostor = await host.greeted()
+    await impostor.send(*(event(seq=number) for number in range(1, 5001)))
+    while (await impostor.receive())["params"]["seq"] < 5000:
+        pass
+    assert [known.seq for known in host.events] == list(range(1, 5001))
+
+
+async def test_an_agent_that_does_not_read_is_dropped(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.agent_link._RECONNECT_SECONDS", 0.1)
+    impostor = await host.greeted()
+    waiting = [asyncio.create_task(host.link.request("file.push", {"data": "x" * MAX_FRAME_BYTES}))]
+    with pytest.raises(TooLargeError):
+        await waiting.pop()
+    for _ in range(12):
+        params = {"data": "x" * (MAX_FRAME_BYTES - 1000)}
+        waiting.append(asyncio.create_task(host.link.request("file.push", params)))
+    done = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(error) for error in done} == {SandboxUnavailableError}
+    await impostor.close()
+    await host.still_works()
+
+
+async def test_an_event_that_cannot_be_recorded_drops_the_connection(host: Host) -> None:
+    host.failures = 1
+    impostor = await host.greeted()
+    await impostor.send(event(seq=1), event(seq=2))
+    assert await impostor.hung_up_on()
+    again = await host.greeted()
+    await again.send(event(seq=1), event(seq=2))
+    while (await again.receive())["params"]["seq"] < 2:
+        pass
+    recorded = sorted({known.seq for known in host.events})
+    assert recorded == [1, 2]
+
+
+async def test_a_flood_that_cannot_be_recorded_is_not_read(host: Host) -> None:
+    go_on, record = asyncio.Event(), host.link._on_event
+
+    async def stalled(known: AgentEvent) -> None:
+        await go_on.wait()
+        await record(known)
+
+    host.link._on_event = stalled
+    impostor = await host.greeted()
+    flood = asyncio.create_task(
+        impostor.send(*(event(seq=number, error="x" * 1000) for number in range(1, 20_001)))
+    )
+    await asyncio.wait([flood], timeout=0.3)
+    assert len(host.link._recording) < 2048 + 256
+    assert not flood.done()
+    go_on.set()
+    await flood
+    while (await impostor.receive())["params"]["seq"] < 20_000:
+        pass
+    assert [known.seq for known in host.events] == list(range(1, 20_001))
+
+
+async def test_many_connections_at_once(host: Host) -> None:
+    """Dialling and saying nothing, hundreds of times: the one that speaks is served."""
+    agent = await host.greeted()
+    silent = [await host.dial() for _ in range(200)]
+    assert await silent[0].hung_up_on()
+    assert len(host.link._open) <= 8
+    asking = asyncio.create_task(host.link.request("stats", {}))
+    asked = await agent.receive()
+    await agent.send(result(asked["id"], {}))
+    await asking
+    await host.still_works()
+
+
+async def test_waiting_for_an_agent_that_never_comes(host: Host) -> None:
+    await host.dial()
+    with pytest.raises(SandboxUnavailableError, match="did not connect in time"):
+        await host.link.wait_connected(0.05)
+
+
+async def test_closing_ends_what_waits(host: Host) -> None:
+    await host.greeted()
+    asking = asyncio.create_task(host.link.request("stats", {}))
+    await asyncio.wait([asking], timeout=0.01)
+    await host.link.close()
+    with pytest.raises(PaddockError):
+        await asking
+
+
+async def test_texts_that_no_ledger_can_hold(host: Host) -> None:
+    """They pass the link, which checks forms; the ledger's own tests say what becomes of them."""
+    impostor = await host.greeted()
+    body = json.dumps(event(error="\ud800", args={"x": float("nan"), "y": 1e400}))
+    await impostor.raw(frame(body.encode()))
+    assert (await impostor.receive())["params"]["seq"] == 1
+    assert host.events[0].error == "\ud800"

@@ -1,0 +1,236 @@
+"""Commands that take all they can get: what they hit is their own limit."""
+
+import asyncio
+import signal
+
+import pytest
+
+from orchestrator.errors import BusyError
+from tests.conftest import BoxFactory
+from tests.support.box import Box
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MIB = 2**20
+
+
+async def assert_well(box: Box) -> None:
+    """Commands and files work as ever, and nothing of what was runs any more."""
+    assert box.processes() == []
+    done = await box.run(argv=["echo", "well"])
+    assert (done.exit_code, done.stdout) == (0, "well\n")
+    await box.write("well", b"well")
+    assert await box.read("well") == b"well"
+
+
+async def test_a_fork_bomb_is_contained(new_box: BoxFactory) -> None:
+    box, other = await asyncio.gather(new_box("high"), new_box("high"))
+    script = "f() { f | f & }; f; echo bombing; while :; do :; done"
+    bomb = await box.start(argv=["bash", "-c", script], background=True)
+    await box.printed(bomb, "bombing")
+    # The agent is not part of it, nor is any other session.
+    assert (await box.ask("stats"))["running"] == [bomb.id]
+    assert await box.write("during", b"the bomb") == 8
+    assert (await other.run(argv=["echo", "fine"])).stdout == "fine\n"
+    done = await box.cancel(bomb)
+    assert done.exit_code is not None
+    await assert_well(box)
+    await assert_well(other)
+    await asyncio.gather(box.close(), other.close())
+
+
+async def test_a_timeout_ends_a_fork_bomb(new_box: BoxFactory) -> None:
+    box = await new_box("high", limits={"pids": 128})
+    done = await box.bash(
+        "f() { setsid bash -c 'trap \"\" TERM; :' & f & f & }; f; f; wait", timeout=1
+    )
+    assert done.exit_code is not None
+    await assert_well(box)
+    await box.close()
+
+
+async def test_processes_run_out_before_the_sandbox_does(high: Box) -> None:
+    source = """
+import os, time
+made = 0
+try:
+    while True:
+        if os.fork() == 0:
+            time.sleep(1000)
+        made += 1
+except BlockingIOError:
+    print(made)
+"""
+    done = await high.python(source)
+    assert done.exit_code == 0
+    made = int(done.stdout)
+    limit = high.session.limits.pids
+    assert limit - 64 < made < limit
+    assert done.exit["leftover_killed"] == made
+    await assert_well(high)
+
+
+async def test_many_commands_together_leave_room_for_the_agent(high: Box) -> None:
+    """Sixteen commands that all fork until they can't: starting and ending still work."""
+    source = """
+import os, sys, time
+print("up", flush=True)
+sys.stdin.readline()
+try:
+    while True:
+        if os.fork() == 0:
+            time.sleep(1000)
+except BlockingIOError:
+    print("full", flush=True)
+    time.sleep(1000)
+"""
+    argv = ["python3", "-c", source]
+    commands = await asyncio.gather(
+        *(high.start(argv=argv, background=True, stdin_open=True) for _ in range(16))
+    )
+    await asyncio.gather(*(high.printed(command, "up") for command in commands))
+    await asyncio.gather(*(high.feed(command, b"\n") for command in commands))
+    await asyncio.gather(*(high.printed(command, "full") for command in commands))
+    await high.write("during", b"x")
+    await high.plane.executions.cancel_all(high.session, "over")
+    for command in commands:
+        assert (await high.finish(command)).exit["reason"] == "over"
+    await assert_well(high)
+
+
+async def test_a_memory_hog_ends_and_its_session_goes_on(new_box: BoxFactory) -> None:
+    box = await new_box("high", limits={"memory_bytes": 128 * MIB})
+    bystander = await box.start(argv=["cat"], background=True, stdin_open=True)
+    done = await box.python("print('start', flush=True); x = bytearray(1 << 30); print('got it')")
+    assert (done.exit["signal"], done.stdout) == ("SIGKILL", "start\n")
+    event = await box.event("command.oom")
+    assert event["source"] == "engine"
+    assert bystander.id in event["args"]["commands"]
+    await box.feed(bystander, b"still here", close=True)
+    assert (await box.finish(bystander)).stdout == "still here"
+    assert box.session.live
+    await assert_well(box)
+    await box.close()
+
+
+async def test_a_tree_of_memory_hogs_does_not_take_the_agent_along(new_box: BoxFactory) -> None:
+    box = await new_box("high", limits={"memory_bytes": 128 * MIB})
+    source = """
+import os
+for _ in range(20):
+    if os.fork() == 0:
+        held = []
+        while True:
+            held.append(bytearray(1 << 20))
+os.wait()
+"""
+    done = await box.python(source, timeout=20)
+    assert done.exit_code is not None
+    assert box.session.live
+    await assert_well(box)
+    await box.close()
+
+
+async def test_files_in_tmp_count_as_memory_and_end_no_sandbox(new_box: BoxFactory) -> None:
+    box = await new_box("high", limits={"memory_bytes": 128 * MIB})
+    script = "head -c 400M /dev/zero > /tmp/fill; echo $?; rm -f /tmp/fill"
+    done = await box.bash(script, timeout=20)
+    assert done.exit_code is not None
+    await box.bash("rm -f /tmp/*")
+    assert box.session.live
+    await assert_well(box)
+    await box.close()
+
+
+async def test_descriptors_run_out_for_the_command_only(high: Box) -> None:
+    source = """
+import os
+held = []
+try:
+    while True:
+        held.append(os.open("/dev/null", os.O_RDONLY))
+except OSError as error:
+    print(error.strerror)
+    import sys
+    sys.stdout.flush()
+    sys.stdin.read()
+"""
+    hog = await high.start(argv=["python3", "-c", source], background=True, stdin_open=True)
+    await high.printed(hog, "Too many open files")
+    await high.write("during", b"x")
+    assert (await high.run(argv=["true"])).exit_code == 0
+    await high.feed(hog, b"", close=True)
+    await high.finish(hog)
+    await assert_well(high)
+
+
+async def test_a_full_tmp_is_the_commands_own_trouble(high: Box) -> None:
+    done = await high.bash("head -c 2G /dev/zero > /tmp/fill; echo $?", timeout=60)
+    assert "No space left" in done.stderr
+    await high.write("during", b"x" * MIB)
+    assert (await high.run(argv=["true"])).exit_code == 0
+    await high.bash("rm /tmp/fill")
+    await assert_well(high)
+
+
+async def test_processors_are_shared_fairly_enough(new_box: BoxFactory) -> None:
+    """Sixteen loops at low, which has half a core, do not keep others from working."""
+    box, other = await asyncio.gather(new_box("high", limits={"cpus": 0.2}), new_box("low"))
+    loops = [
+        await box.start(argv=["bash", "-c", "while :; do :; done"], background=True)
+        for _ in range(8)
+    ]
+    await other.write("x", b"y")
+    assert (await other.run("cat x")).stdout == "y"
+    for loop in loops:
+        await box.plane.executions.client_gone(box.session, loop)
+    for loop in loops:
+        assert (await box.finish(loop)).exit["signal"] in ("SIGTERM", "SIGKILL")
+    await asyncio.gather(box.close(), other.close())
+
+
+async def test_huge_arguments_and_environments(high: Box) -> None:
+    done = await high.run(argv=["echo", "x" * 100_000], env={"BIG": "y" * 30_000})
+    assert len(done.stdout) == 100_001
+    refused = await high.run(argv=["echo", "x" * 200_000])
+    assert refused.exit_code == 126
+    assert "Argument list too long" in refused.stderr
+    many = await high.run(argv=["true", *(["x" * 1000] * 1000)])
+    assert many.exit_code == 0
+
+
+async def test_outputs_that_nobody_reads_do_not_fill_the_sandbox(high: Box) -> None:
+    """Clients that go away at once, after each command has printed all that is kept."""
+    agent = high.agent()
+    before = agent.memory_info().rss
+    most = high.session.level.output_bytes
+    for _ in range(12):
+        commands = await asyncio.gather(
+            *(high.start(argv=["head", "-c", str(most), "/dev/zero"]) for _ in range(8))
+        )
+        for command in commands:
+            await command.done
+    # As much as may run at once, what is kept of all, and room for buffers that grew.
+    assert agent.memory_info().rss - before < 32 * most
+    await assert_well(high)
+
+
+async def test_a_command_cannot_drown_the_ledger(high: Box) -> None:
+    """Whatever a command prints or is called, its record stays small."""
+    name = "n" * 250
+    done = await high.run(argv=["./" + name, "x" * 60_000])
+    assert done.exit_code == 127
+    events = [e for e in await high.events() if e["args"].get("command_id") == done.command.id]
+    assert len(str(events)) < 80_000
+
+
+async def test_a_flood_of_signals_stalls_and_ends_nothing(new_box: BoxFactory) -> None:
+    box = await new_box("high", limits={"cpus": 0.1})
+    command = await box.start(argv=["sleep", "1000"], background=True)
+    results = await asyncio.gather(
+        *(box.signal(command, signal.SIGCONT) for _ in range(3000)), return_exceptions=True
+    )
+    assert {type(result) for result in results} <= {type(None), BusyError}
+    assert (await box.cancel(command)).exit["reason"] == "client_gone"
+    await assert_well(box)
+    await box.close()

@@ -1,0 +1,175 @@
+"""The log: one line for each record on standard output, JSON or for people, without secrets."""
+
+import logging
+import os
+import queue
+import re
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from orchestrator.config import Settings
+
+REDACTED = "[redacted]"
+STDOUT = 1
+# Records that wait for whoever reads the log; further ones are dropped and counted.
+_MOST_WAITING = 10_000
+_CLOSE_SECONDS = 2.0
+_DEEPEST = 6
+_SECRET = re.compile(
+    r"pdk_[\w-]+|H-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=bearer )\s*[^\s'\",]+",
+    re.IGNORECASE,
+)
+_SECRET_NAMES = frozenset(
+    {"authorization", "admin_key", "api_key", "handle", "key", "lease_id", "password", "secret"}
+    | {"token", "cookie"}
+)
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
+
+
+@contextmanager
+def logging_to_stdout(settings: Settings, descriptor: int = STDOUT) -> Iterator[None]:
+    """Every record of this process goes there while the block runs."""
+    tty = os.isatty(descriptor)
+    secret = settings.admin_key.get_secret_value() if settings.admin_key is not None else None
+    handler = LogWriter(descriptor)
+    handler.setFormatter(
+        make_formatter(
+            settings.log_format or ("console" if tty else "json"),
+            colours=tty and "NO_COLOR" not in os.environ,
+            secrets=() if secret is None else (secret,),
+        )
+    )
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(settings.log_level.upper())
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+        handler.close()
+
+
+def make_formatter(
+    kind: str, *, colours: bool = False, secrets: Collection[str] = ()
+) -> logging.Formatter:
+    """`kind` is json or console; `secrets` are further texts that must not appear."""
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+    ]
+    renderer: Processor = structlog.processors.JSONRenderer()
+    if kind == "console":
+        renderer = structlog.dev.ConsoleRenderer(colors=colours, timestamp_key="time")
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            Redaction(secrets),
+            *([_escape_controls] if kind == "console" else []),
+            renderer,
+        ],
+    )
+
+
+class Redaction:
+    """Takes keys, handles and what is named like a secret out of a record."""
+
+    def __init__(self, secrets: Collection[str] = ()) -> None:
+        self._secrets = tuple(secrets)
+
+    def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        """The record without them."""
+        return {name: self._clean(name, value, _DEEPEST) for name, value in event.items()}
+
+    def _clean(self, name: str, value: Any, depth: int) -> Any:
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        if name.lower() in _SECRET_NAMES or depth == 0:
+            return REDACTED
+        if isinstance(value, dict):
+            items = value.items()
+            return {self._text(str(k)): self._clean(str(k), v, depth - 1) for k, v in items}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self._clean("", item, depth - 1) for item in value]
+        return self._text(value if isinstance(value, str) else repr(value))
+
+    def _text(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, REDACTED)
+        return _SECRET.sub(REDACTED, text)
+
+
+def _escape_controls(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """What clients and sandboxes say must not steer a terminal, nor begin a line of the log."""
+    return {
+        name: _shown(value, keep_lines=name == "exception") if isinstance(value, str) else value
+        for name, value in event.items()
+    }
+
+
+def _shown(text: str, *, keep_lines: bool) -> str:
+    text = text.translate(_CONTROL)
+    return text if keep_lines else text.replace("\n", "\\n")
+
+
+class LogWriter(logging.Handler):
+    """Writes lines in a thread of its own: whoever does not read the log holds up nothing."""
+
+    def __init__(self, descriptor: int, most_waiting: int = _MOST_WAITING) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._lines: queue.Queue[bytes | None] = queue.Queue(most_waiting)
+        self._dropped = 0
+        self._closed = False
+        self._thread = threading.Thread(target=self._write_all, name="log", daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Formats the record here, where its context is, and hands it on."""
+        try:
+            self._lines.put_nowait(self._encoded(record))
+        except queue.Full:
+            self._dropped += 1
+        except Exception:  # noqa: BLE001 - as every handler does: logging fails nobody
+            self.handleError(record)
+
+    def close(self) -> None:
+        """Writes what waits, for a moment."""
+        if not self._closed:
+            self._closed = True
+            with suppress(queue.Full):
+                self._lines.put(None, timeout=_CLOSE_SECONDS)
+                self._thread.join(_CLOSE_SECONDS)
+        super().close()
+
+    def _write_all(self) -> None:
+        while (line := self._lines.get()) is not None:
+            # Where nobody reads any more, lines are for nobody.
+            with suppress(OSError):
+                self._write(line)
+                if self._dropped:
+                    dropped, self._dropped = self._dropped, 0
+                    self._write(self._encoded(_dropped_record(dropped)))
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+    def _encoded(self, record: logging.LogRecord) -> bytes:
+        return self.format(record).encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _dropped_record(count: int) -> logging.LogRecord:
+    text = "%d lines of the log were dropped: nobody read it in time"
+    return logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, (count,), None)

@@ -1,0 +1,65 @@
+"""What is seen of every request: its id in the log, a line when it is answered, its metrics."""
+
+import logging
+import secrets
+import time
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+from structlog.contextvars import bound_contextvars
+
+from api import stream
+from orchestrator.keys import Principal
+from orchestrator.metrics import OTHER, Metrics
+
+REQUEST_ID = web.RequestKey("request_id", str)
+PRINCIPAL = web.RequestKey("principal", Principal)
+# As proxies have it: the client closed the connection before it was answered.
+CLIENT_GONE = 499
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
+_MOST_LOGGED = 128
+
+access_log = logging.getLogger("paddock.access")
+
+
+def observe(metrics: Metrics) -> Middleware:
+    """The outermost middleware."""
+
+    @web.middleware
+    async def observed(request: web.Request, handler: Handler) -> web.StreamResponse:
+        request[REQUEST_ID] = secrets.token_hex(8)
+        known = {"request_id": request[REQUEST_ID]}
+        if "session_id" in request.match_info:
+            known["session_id"] = request.match_info["session_id"][:_MOST_LOGGED]
+        started = time.perf_counter()
+        status = CLIENT_GONE
+        with bound_contextvars(**known):
+            try:
+                response = await handler(request)
+                status = response.status
+                return response
+            finally:
+                _report(request, status, time.perf_counter() - started, metrics)
+
+    return observed
+
+
+def _report(request: web.Request, status: int, seconds: float, metrics: Metrics) -> None:
+    """Labels come from the table of routes; what a client made up is `other`."""
+    resource = request.match_info.route.resource
+    route = OTHER if resource is None else resource.canonical
+    method = request.method if request.method in _METHODS else OTHER
+    begun: web.StreamResponse | None = request.get(stream.STREAM)
+    if begun is not None:
+        status = begun.status  # leaving a stream is how it commonly ends
+    metrics.request(method, route, status, None if begun is not None else seconds)
+    if access_log.isEnabledFor(logging.INFO):
+        principal = request.get(PRINCIPAL)
+        fields = {
+            "method": request.method[:_MOST_LOGGED],
+            "route": route,
+            "status": status,
+            "duration_ms": round(seconds * 1000, 3),
+            "principal": None if principal is None else principal.name,
+        }
+        access_log.info("request", extra=fields)

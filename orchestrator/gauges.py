@@ -1,0 +1,101 @@
+"""What is measured when somebody asks: sessions, the ledger's lag, the host's resources."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from orchestrator.audit.ledger import Ledger
+from orchestrator.policy.levels import LEVEL_NAMES
+from orchestrator.sessions.lifecycle import Status
+from orchestrator.sessions.service import Sessions
+
+_CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+
+
+class Gauges(Collector):
+    """Read in the control plane's own thread: it looks at sessions as they are."""
+
+    def __init__(self, sessions: Sessions, ledger: Ledger, state_dir: Path) -> None:
+        self._sessions = sessions
+        self._ledger = ledger
+        self._state_dir = state_dir
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics of this moment."""
+        yield from self._of_sessions()
+        yield from self._of_the_ledger()
+        yield from _of_the_host(self._state_dir)
+
+    def _of_sessions(self) -> Iterator[Metric]:
+        known = self._sessions.registry.all
+        counts = Counter((str(session.status), session.level.name) for session in known)
+        metric = GaugeMetricFamily(
+            "paddock_sessions",
+            "Sessions by status and level; ended ones while they are shown.",
+            labels=["status", "level"],
+        )
+        for status in Status:
+            for level in LEVEL_NAMES:
+                metric.add_metric([status, level], counts[status, level])
+        yield metric
+        yield GaugeMetricFamily(
+            "paddock_commands_running",
+            "Commands that run now.",
+            sum(len(session.running) for session in known if session.live),
+        )
+        yield GaugeMetricFamily(
+            "paddock_sandboxes_disconnected",
+            "Active sessions whose sandbox agent is not connected.",
+            sum(
+                session.status is Status.ACTIVE
+                and session.sandbox is not None
+                and not session.sandbox.link.connected
+                for session in known
+            ),
+        )
+        turns = self._sessions.shares.turns
+        yield GaugeMetricFamily(
+            "paddock_creations_waiting", "Creations that wait for their turn.", turns.waiting
+        )
+        yield GaugeMetricFamily("paddock_creations_working", "Creations under way.", turns.working)
+
+    def _of_the_ledger(self) -> Iterator[Metric]:
+        lag = self._ledger.lag()
+        yield GaugeMetricFamily(
+            "paddock_audit_pending_events", "Events that are not durable yet.", lag.pending
+        )
+        yield GaugeMetricFamily(
+            "paddock_audit_oldest_pending_seconds",
+            "How long the oldest of them has waited; 0 without any.",
+            lag.oldest_seconds,
+        )
+        yield CounterMetricFamily(
+            "paddock_audit_events", "Events made durable since the start.", self._ledger.committed
+        )
+
+
+def _of_the_host(state_dir: Path) -> Iterator[Metric]:
+    times = psutil.cpu_times()
+    cpu = CounterMetricFamily(
+        "paddock_host_cpu_seconds", "CPU time of the host, by mode.", labels=["mode"]
+    )
+    for mode in _CPU_MODES:
+        cpu.add_metric([mode], getattr(times, mode, 0.0))
+    yield cpu
+    yield GaugeMetricFamily("paddock_host_cpus", "CPUs of the host.", psutil.cpu_count() or 1)
+    memory = psutil.virtual_memory()
+    yield GaugeMetricFamily("paddock_host_memory_total_bytes", "Memory of the host.", memory.total)
+    yield GaugeMetricFamily(
+        "paddock_host_memory_available_bytes",
+        "Memory that can be had without swapping.",
+        memory.available,
+    )
+    disk = psutil.disk_usage(str(state_dir))
+    yield GaugeMetricFamily(
+        "paddock_host_disk_total_bytes", "Size of the state directory's file system.", disk.total
+    )
+    yield GaugeMetricFamily("paddock_host_disk_free_bytes", "What is free on it.", disk.free)

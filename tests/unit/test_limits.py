@@ -1,0 +1,206 @@
+"""What one key may use: quotas, requests, and turns."""
+
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from orchestrator.errors import RateLimitedError
+from orchestrator.limits import (
+    LIMIT_FIELDS,
+    KeyLimits,
+    TokenBucket,
+    Turns,
+    Usage,
+    check_quota,
+    parse_limits,
+)
+
+AMOUNTS = st.integers(0, 100)
+USAGES = st.builds(Usage, AMOUNTS, st.floats(0, 100), AMOUNTS)
+LIMITS = st.builds(
+    KeyLimits,
+    st.none() | AMOUNTS,
+    st.none() | st.floats(0, 100),
+    st.none() | AMOUNTS,
+)
+
+
+def refused(limits: KeyLimits, used: Usage, more: Usage) -> RateLimitedError | None:
+    try:
+        check_quota(limits, used, more)
+    except RateLimitedError as error:
+        return error
+    return None
+
+
+def test_own_limits_go_before_the_defaults() -> None:
+    own, defaults = KeyLimits(max_sessions=0), KeyLimits(max_sessions=5, max_cpus=2.0)
+    assert own.over(defaults) == KeyLimits(max_sessions=0, max_cpus=2.0)
+    assert KeyLimits().over(defaults) == defaults
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"max_sessions": 1.5}, "max_sessions must be an integer"),
+        ({"max_sessions": True}, "max_sessions must be an integer"),
+        ({"max_sessions": -1}, "max_sessions is out of range"),
+        ({"max_memory_bytes": "1G"}, "max_memory_bytes must be an integer"),
+        ({"max_cpus": None}, "max_cpus must be a number"),
+        ({"max_cpus": math.nan}, "max_cpus is out of range"),
+        ({"max_cpus": math.inf}, "max_cpus is out of range"),
+        ({"requests_per_second": 0}, "requests_per_second must be over 0"),
+    ],
+)
+def test_bad_limits_are_refused_by_name(values: dict[str, object], expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        parse_limits(values)
+
+
+@given(LIMITS)
+def test_limits_of_a_file(limits: KeyLimits) -> None:
+    values = {name: getattr(limits, name) for name in LIMIT_FIELDS}
+    given_values = {name: value for name, value in values.items() if value is not None}
+    assert parse_limits(given_values) == limits
+
+
+@given(LIMITS, USAGES, USAGES)
+def test_a_quota_is_never_exceeded_by_what_is_admitted(
+    limits: KeyLimits, used: Usage, more: Usage
+) -> None:
+    pairs = [
+        (limits.max_sessions, used.sessions, more.sessions),
+        (limits.max_cpus, used.cpus, more.cpus),
+        (limits.max_memory_bytes, used.memory_bytes, more.memory_bytes),
+    ]
+    over = [most is not None and m > 0 and u + m > most + 1e-6 for most, u, m in pairs]
+    refusal = refused(limits, used, more)
+    if refusal is None:
+        assert not any(over)
+    else:
+        assert refusal.fields["limit"] in LIMIT_FIELDS
+        assert refusal.fields["retry_after"] > 0
+        assert any(most is not None and u + m > most for most, u, m in pairs)
+
+
+def test_quotas_take_parts_of_cores_as_they_are_meant() -> None:
+    limits = KeyLimits(max_cpus=0.3)
+    check_quota(limits, Usage(cpus=0.1 + 0.1), Usage(cpus=0.1))
+    with pytest.raises(RateLimitedError, match=r"max_cpus of this key is 0\.3"):
+        check_quota(limits, Usage(cpus=0.3), Usage(cpus=0.05))
+
+
+def test_what_shrinks_is_admitted_even_over_the_limit() -> None:
+    limits = KeyLimits(max_sessions=1, max_cpus=1.0, max_memory_bytes=1)
+    check_quota(limits, Usage(5, 9.0, 9), Usage(0, -1.0, -1))
+
+
+@given(
+    st.floats(0.1, 1000),
+    st.floats(1, 100),
+    st.lists(st.floats(0, 10), max_size=60),
+)
+def test_no_more_requests_than_rate_and_burst(
+    rate: float, burst: float, pauses: list[float]
+) -> None:
+    bucket, now, taken = TokenBucket(burst, 0.0), 0.0, 0
+    for pause in pauses:
+        now += pause
+        taken += bucket.take(now, rate, burst) == 0.0
+    assert taken <= burst + rate * now + 1e-6
+
+
+@given(st.floats(0.1, 1000), st.floats(1, 100), st.integers(1, 300))
+def test_after_the_time_told_there_is_a_token(rate: float, burst: float, requests: int) -> None:
+    bucket = TokenBucket(burst, 0.0)
+    wait = max(bucket.take(0.0, rate, burst) for _ in range(requests))
+    assume(wait > 0)
+    assert wait <= 1 / rate
+    assert bucket.take(wait * (1 + 1e-9) + 1e-9, rate, burst) == 0.0
+
+
+def test_a_clock_that_goes_back_gives_nothing() -> None:
+    bucket = TokenBucket(1.0, 10.0)
+    assert bucket.take(10.0, 1.0, 1.0) == 0.0
+    assert bucket.take(5.0, 1.0, 1.0) == 1.0
+
+
+@given(st.lists(st.sampled_from("abcde"), max_size=60), st.integers(1, 6), st.integers(1, 6))
+def test_turns_are_bounded_and_nobody_waits_without_need(
+    asked: list[str], most: int, per_key: int
+) -> None:
+    turns: Turns[int] = Turns(most, per_key, most_waiting=100)
+    working: Counter[str] = Counter()
+    served: dict[str, list[int]] = {key: [] for key in asked}
+    for number, key in enumerate(asked):
+        turns.ask(key, number)
+    while turns.waiting or working.total():
+        while (turn := turns.next()) is not None:
+            working[turn[0]] += 1
+            served[turn[0]].append(turn[1])
+        assert working.total() == turns.working <= most
+        assert all(count <= per_key for count in working.values())
+        waiting = {k for k in served if len(served[k]) < asked.count(k)}
+        assert working.total() == most or all(working[k] == per_key for k in waiting)
+        key = next(iter(+working))
+        working[key] -= 1
+        turns.finish(key)
+    # Each in the order in which it asked.
+    assert all(tickets == sorted(tickets) for tickets in served.values())
+    assert sum(map(len, served.values())) == len(asked)
+
+
+@given(st.dictionaries(st.sampled_from("abcde"), st.integers(1, 20), min_size=1))
+def test_keys_take_turns_however_much_they_ask(asked: dict[str, int]) -> None:
+    turns: Turns[int] = Turns(1, 1, most_waiting=100)
+    for key, count in asked.items():
+        for number in range(count):
+            turns.ask(key, number)
+    left = Counter(asked)
+    while left.total():
+        this_round = set(+left)
+        for _ in range(len(this_round)):
+            turn = turns.next()
+            assert turn is not None
+            this_round.remove(turn[0])
+            left[turn[0]] -= 1
+            turns.finish(turn[0])
+        assert not this_round
+
+
+def test_who_comes_late_is_next_after_a_flood() -> None:
+    turns: Turns[str] = Turns(2, 2, most_waiting=100)
+    for number in range(50):
+        turns.ask("greedy", f"greedy {number}")
+    assert turns.next() == ("greedy", "greedy 0")
+    assert turns.next() == ("greedy", "greedy 1")
+    turns.ask("other", "other")
+    assert turns.next() is None
+    turns.finish("greedy")
+    assert turns.next() == ("greedy", "greedy 2")
+    turns.finish("greedy")
+    assert turns.next() == ("other", "other")
+
+
+def test_too_many_that_wait_are_refused_by_key() -> None:
+    turns: Turns[int] = Turns(1, 1, most_waiting=2)
+    turns.ask("a", 1)
+    turns.ask("a", 2)
+    with pytest.raises(RateLimitedError) as caught:
+        turns.ask("a", 3)
+    assert caught.value.fields["limit"] == "waiting_creations"
+    turns.ask("b", 1)
+
+
+def test_tickets_can_be_withdrawn() -> None:
+    turns: Turns[int] = Turns(1, 1, most_waiting=2)
+    turns.ask("a", 1)
+    turns.ask("a", 2)
+    turns.withdraw("a", 1)
+    turns.withdraw("a", 9)
+    turns.withdraw("b", 1)
+    assert turns.next() == ("a", 2)
+    assert turns.waiting == 0

@@ -4,7 +4,7 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import (
@@ -14,6 +14,8 @@ from pydantic_settings import (
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
+
+from orchestrator.limits import KeyLimits
 
 CONFIG_FILE_VARIABLE = "PADDOCK_CONFIG_FILE"
 MIN_SECRET_LENGTH = 16
@@ -52,34 +54,144 @@ class Settings(BaseSettings):
         validate_default=True,
     )
 
-    listen: str = "127.0.0.1:8700"
-    state_dir: Path = Path("data")
-    workspaces_dir: Path = Field(default_factory=_default_workspaces)
+    listen: str = Field(
+        default="127.0.0.1:8700",
+        description="Where the API listens, as `host:port`; an IPv6 host in brackets.",
+    )
+    state_dir: Path = Field(
+        default=Path("data"),
+        description="The state directory: database, keys, workspaces, the sandboxes' sockets.",
+    )
+    workspaces_dir: Path = Field(
+        default_factory=_default_workspaces,
+        description="Where workspaces are visible under their ids. Unset: "
+        "`SESSION_WORKSPACES_DIR`, else `session-workspaces` in the state directory.",
+    )
 
-    # The default image, and further ones that clients may name (comma-separated).
-    image: str = "paddock/sandbox:latest"
-    images: Annotated[tuple[str, ...], NoDecode] = ()
+    image: str = Field(
+        default="paddock/sandbox:latest", description="The sandbox image of a session by default."
+    )
+    images: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="Further images that clients may name, comma-separated."
+    )
 
-    # Level files of the same name in levels_dir replace the packaged ones.
-    levels_dir: Path | None = None
-    keys_file: Path | None = None
-    admin_key: SecretStr | None = None
+    levels_dir: Path | None = Field(
+        default=None,
+        description="Level files of this directory replace the packaged ones of the same name.",
+    )
+    keys_file: Path | None = Field(
+        default=None, description="The keys file. Unset: `keys.toml` in the state directory."
+    )
+    admin_key: SecretStr | None = Field(
+        default=None,
+        description="The admin key, at least 16 visible ASCII characters. Unset: one is made at "
+        "the first start and kept in `admin.key` in the state directory.",
+    )
 
-    max_active: int = Field(default=32, ge=1, le=10_000)
-    min_free_memory_bytes: int = Field(default=512 * _MIB, ge=0)
-    min_free_disk_bytes: int = Field(default=1024 * _MIB, ge=0)
+    max_active: int = Field(
+        default=32, ge=1, le=10_000, description="Sandboxes at once, paused ones included."
+    )
+    max_creating: int = Field(
+        default=8,
+        ge=1,
+        le=64,
+        description="Sandboxes that are started at once; more wait for their turn.",
+    )
+    key_max_creating: int = Field(default=4, ge=1, le=64, description="The same for one key.")
+    # What one key may use, unless its entry in the keys file says otherwise.
+    key_max_sessions: int | None = Field(
+        default=None, ge=0, description="Live sessions of one key. Unset: no quota."
+    )
+    key_max_cpus: float | None = Field(
+        default=None,
+        ge=0,
+        allow_inf_nan=False,
+        description="Cores of a key's live sessions together. Unset: no quota.",
+    )
+    key_max_memory_bytes: int | None = Field(
+        default=None,
+        ge=0,
+        description="Memory of a key's live sessions together. Unset: no quota.",
+    )
+    key_requests_per_second: float = Field(
+        default=1000, gt=0, allow_inf_nan=False, description="Requests of one key."
+    )
+    key_burst_seconds: float = Field(
+        default=2,
+        gt=0,
+        le=3600,
+        allow_inf_nan=False,
+        description="A key that was quiet may make the requests of so many seconds at once.",
+    )
+    min_free_memory_bytes: int = Field(
+        default=512 * _MIB,
+        ge=0,
+        description="With less memory available on the host no sandbox is started.",
+    )
+    min_free_disk_bytes: int = Field(
+        default=1024 * _MIB,
+        ge=0,
+        description="With less space on the state directory's disk no sandbox is started.",
+    )
     # Clear of the ranges that distributions give to users and to subordinate uids.
-    uid_base: int = Field(default=1_900_000_000, ge=1000, le=_MAX_UID)
-    uid_count: int = Field(default=65_536, ge=1)
+    uid_base: int = Field(
+        default=1_900_000_000,
+        ge=1000,
+        le=_MAX_UID,
+        description="The first uid that workspaces get; each has one of its own.",
+    )
+    uid_count: int = Field(default=65_536, ge=1, description="How many uids there are for them.")
 
-    docker_host: str | None = None
-    engine_timeout: float = Field(default=30, gt=0, le=600, allow_inf_nan=False)
-    engine_threads: int = Field(default=8, ge=1, le=64)
+    docker_host: str | None = Field(
+        default=None,
+        description="The engine, as `unix:///path` or `tcp://host:port`. Unset: as the Docker "
+        "command finds it.",
+    )
+    engine_timeout: float = Field(
+        default=30, gt=0, le=600, allow_inf_nan=False, description="For one call of the engine."
+    )
+    engine_threads: int = Field(default=8, ge=1, le=64, description="Calls of the engine at once.")
 
-    hello_timeout: float = Field(default=20, gt=0, le=600, allow_inf_nan=False)
-    terminated_ttl: int = Field(default=300, ge=0)
-    idle_timeout: int = Field(default=1800, ge=1)
-    idle_timeout_max: int = Field(default=86_400, ge=1)
+    hello_timeout: float = Field(
+        default=20,
+        gt=0,
+        le=600,
+        allow_inf_nan=False,
+        description="For a new sandbox's agent to report.",
+    )
+    terminated_ttl: int = Field(
+        default=300, ge=0, description="How long a session that has ended can be looked at."
+    )
+    idle_timeout: int = Field(
+        default=1800,
+        ge=1,
+        description="How long a session may be idle before it is ended, where it says nothing.",
+    )
+    idle_timeout_max: int = Field(
+        default=86_400, ge=1, description="The most that a session may say."
+    )
+
+    log_format: Literal["json", "console"] | None = Field(
+        default=None, description="How log lines look. Unset: `console` on a terminal, else `json`."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least that is logged."
+    )
+
+    @property
+    def key_limits(self) -> KeyLimits:
+        """What a key may use when its entry says nothing."""
+        return KeyLimits(
+            self.key_max_sessions,
+            self.key_max_cpus,
+            self.key_max_memory_bytes,
+            self.key_requests_per_second,
+        )
+
+    @property
+    def keys_path(self) -> Path:
+        """The keys file: where nothing names another, `keys.toml` in the state directory."""
+        return self.keys_file or self.state_dir / "keys.toml"
 
     @property
     def address(self) -> tuple[str, int]:
@@ -96,6 +208,11 @@ class Settings(BaseSettings):
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:
         return None if value is None else Path(os.path.abspath(value))
+
+    @field_validator("log_format", "log_level", mode="before")
+    @classmethod
+    def _lower(cls, value: Any) -> Any:
+        return value.lower() if isinstance(value, str) else value
 
     @field_validator("images", mode="before")
     @classmethod

@@ -11,11 +11,15 @@ from typing import Any, Self
 
 from orchestrator.audit.ledger import Ledger
 from orchestrator.config import ConfigError, Settings, ensure_state_dir
-from orchestrator.engine.base import LABEL_PROTOCOL, Engine
+from orchestrator.engine.base import Engine
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.errors import PaddockError
+from orchestrator.engine.measured import MeasuredEngine
+from orchestrator.gauges import Gauges
 from orchestrator.keys import KeyRing
-from orchestrator.policy.levels import Level, load_levels
+from orchestrator.metrics import Metrics
+from orchestrator.policy.levels import Levels
+from orchestrator.readiness import Readiness
+from orchestrator.reload import Policy
 from orchestrator.sessions.execution import Executions
 from orchestrator.sessions.files import Files
 from orchestrator.sessions.recorder import Recorder
@@ -25,7 +29,6 @@ from orchestrator.sessions.service import Sessions
 from orchestrator.sessions.watcher import Watcher
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
-from sandbox_agent.protocol import PROTOCOL_VERSION
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +40,9 @@ class ControlPlane:
 
     settings: Settings
     keys: KeyRing
-    levels: dict[str, Level]
+    levels: Levels
+    policy: Policy
+    ready: Readiness
     database: Database
     ledger: Ledger
     engine: Engine
@@ -48,6 +53,7 @@ class ControlPlane:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.metrics = Metrics()
         self._resources = AsyncExitStack()
 
     @classmethod
@@ -70,21 +76,23 @@ class ControlPlane:
         ensure_state_dir(settings.state_dir)
         lock = _lock(settings.state_dir / "lock")
         self._resources.callback(os.close, lock)
-        self.levels = load_levels(settings.levels_dir)
-        self.keys = KeyRing.load(settings)
+        self.policy = Policy(settings)
+        self.levels, self.keys = self.policy.levels, self.policy.keys
         self.database = await Database.open(settings.state_dir / "paddock.db")
         self._resources.push_async_callback(self.database.close)
         self.ledger = Ledger(self.database)
         self._resources.push_async_callback(self.ledger.close)
-        self.engine = engine or DockerEngine(
+        engine = engine or DockerEngine(
             _instance(settings.state_dir / "instance"),
             host=settings.docker_host,
             timeout=settings.engine_timeout,
             threads=settings.engine_threads,
         )
+        self.engine = MeasuredEngine(engine, self.metrics)
         self._resources.push_async_callback(self.engine.close)
-        recorder = Recorder(self.ledger)
-        self.executions = Executions(recorder)
+        self.ready = Readiness(settings, self.engine, self.database, self.policy)
+        recorder = Recorder(self.ledger, self.metrics)
+        self.executions = Executions(recorder, self.metrics)
         self._resources.push_async_callback(self.executions.close)
         self.files = Files(recorder)
         hooks = AgentHooks(self.executions.on_event, self.executions.on_hello)
@@ -99,7 +107,9 @@ class ControlPlane:
             self.executions,
             sandboxes,
             workspaces,
+            self.metrics,
         )
+        self.metrics.add(Gauges(self.sessions, self.ledger, settings.state_dir))
         self._resources.push_async_callback(self.sessions.shut_down)
         recovery = Recovery(
             settings,
@@ -115,46 +125,24 @@ class ControlPlane:
         watcher = Watcher(self.engine, recorder, self.sessions)
         watcher.start()
         self._resources.push_async_callback(watcher.close)
+        self.policy.watch(recorder)
+        self._resources.push_async_callback(self.policy.close)
 
     async def close(self) -> None:
         """Lets go of everything in the reverse order; sandboxes go on running."""
         await self._resources.aclose()
 
     async def readiness(self) -> dict[str, dict[str, Any]]:
-        """`{check: {ok, detail}}`: whether sessions can be created and recorded."""
+        """`{check: {ok, status, detail, remedy}}`: whether sessions can be created and recorded."""
         return {
-            "engine": await self._check_engine(),
-            "image": await self._check_image(),
-            "audit": await self._check_audit(),
+            check.name: {
+                "ok": check.ok,
+                "status": check.status,
+                "detail": check.detail,
+                "remedy": check.remedy,
+            }
+            for check in await self.ready.checks()
         }
-
-    async def _check_engine(self) -> dict[str, Any]:
-        try:
-            info = await self.engine.info()
-        except PaddockError as error:
-            return {"ok": False, "detail": error.detail}
-        supported = not info.rootless and not info.userns_remap
-        detail = f"version {info.version}, cgroup {info.cgroup_version}"
-        return {"ok": supported, "detail": detail if supported else "rootless or userns-remap"}
-
-    async def _check_image(self) -> dict[str, Any]:
-        name = self.settings.image
-        try:
-            image = await self.engine.image(name)
-        except PaddockError as error:
-            return {"ok": False, "detail": error.detail}
-        if image is None:
-            return {"ok": False, "detail": f"{name} is missing: run `python -m images build`"}
-        protocol = image.labels.get(LABEL_PROTOCOL)
-        ok = protocol == str(PROTOCOL_VERSION)
-        return {"ok": ok, "detail": f"{name} speaks protocol {protocol}"}
-
-    async def _check_audit(self) -> dict[str, Any]:
-        try:
-            await self.database.write(lambda connection: None)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it goes into the report
-            return {"ok": False, "detail": str(error)}
-        return {"ok": True, "detail": "the ledger can be written"}
 
 
 def _lock(path: Path) -> int:

@@ -78,6 +78,12 @@ class SandboxUnavailableError(PaddockError):
     code = "sandbox_unavailable"
 
 
+class RateLimitedError(PaddockError):
+    """The API key uses as much as it may; `limit` names what, `retry_after` in seconds."""
+
+    code = "rate_limited"
+
+
 class CapacityExhaustedError(PaddockError):
     """The host has no room for another sandbox; `retry_after` in seconds."""
 

@@ -1,26 +1,22 @@
-"""Who may call: API keys, known by their digests only, and session handles."""
+"""Who may call: API keys, known by their digests only, and session handles.
+
+`keys_file` edits the file that this module reads.
+"""
 
 import hashlib
-import os
 import re
-import secrets
-import stat
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
-from orchestrator.config import (
-    ConfigError,
-    Settings,
-    check_secret,
-    ensure_state_dir,
-    read_toml,
-)
+from orchestrator.admin_key import ADMIN_KEY_FILE, admin_key
+from orchestrator.config import ConfigError, Settings, ensure_state_dir, read_toml
+from orchestrator.limits import LIMIT_FIELDS, KeyLimits, parse_limits
 
 ADMIN_NAME = "admin"
-ADMIN_KEY_FILE = "admin.key"
-_MAX_KEY_FILE_BYTES = 4096
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _HANDLE = re.compile(r"H-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -37,11 +33,19 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is calling; `session_key` is set for handles only."""
+    """Who is calling; `session_key` and `owner`, its session's, are set for handles only."""
 
     name: str
     role: Role
     session_key: str | None = None
+    owner: str | None = None
+    # What a key may use, where its entry says so.
+    limits: KeyLimits = field(default_factory=KeyLimits)
+
+    @property
+    def account(self) -> str:
+        """The name of the key on whose account this is."""
+        return self.owner or self.name
 
 
 class KeyRing:
@@ -53,6 +57,7 @@ class KeyRing:
         """`principals` by the sha256 of their key; `admin_key_file` when it is in use."""
         self._principals = dict(principals)
         self.admin_key_file = admin_key_file
+        self._listeners: list[Callable[[], None]] = []
 
     @classmethod
     def load(cls, settings: Settings) -> "KeyRing":
@@ -66,10 +71,11 @@ class KeyRing:
         else:
             ensure_state_dir(settings.state_dir)
             key_file = settings.state_dir / ADMIN_KEY_FILE
-            secret = _admin_key(key_file)
+            secret = admin_key(key_file)
         principals = {digest(secret): Principal(ADMIN_NAME, Role.ADMIN)}
-        if settings.keys_file is not None:
-            _add_keys(settings.keys_file, principals)
+        # The default file need not exist; one that was named must.
+        if settings.keys_file is not None or settings.keys_path.exists():
+            add_entries(settings.keys_path, read_toml(settings.keys_path), principals)
         return cls(principals, key_file)
 
     def authenticate(self, secret: str) -> Principal | None:
@@ -78,6 +84,22 @@ class KeyRing:
         The look-up is by digest, so its timing tells nothing about a key.
         """
         return self._principals.get(digest(secret))
+
+    def limits(self, name: str) -> KeyLimits:
+        """What the key of that name may use, as far as its entry says so."""
+        named = (known.limits for known in self._principals.values() if known.name == name)
+        return next(named, KeyLimits())
+
+    def replace(self, other: "KeyRing") -> None:
+        """Takes over the other's keys at once, and tells who listens."""
+        self._principals = other._principals
+        for listener in list(self._listeners):
+            listener()
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls `listener` whenever the keys have changed; returns what ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     def __repr__(self) -> str:
         names = sorted(principal.name for principal in self._principals.values())
@@ -99,11 +121,14 @@ def is_handle(text: str) -> bool:
     return _HANDLE.fullmatch(text) is not None
 
 
-def _add_keys(path: Path, principals: dict[str, Principal]) -> None:
-    table = read_toml(path)
-    entries = table.pop("keys", [])
-    if table:
-        raise ConfigError(f"{path}: {next(iter(table))}: no such field")
+def add_entries(path: Path, table: dict[str, Any], principals: dict[str, Principal]) -> None:
+    """Adds the keys of a keys file's table to `principals`, which are by digest.
+
+    Raises: ConfigError naming the file and the entry.
+    """
+    entries = table.get("keys", [])
+    for name in table.keys() - {"keys"}:
+        raise ConfigError(f"{path}: {name}: no such field")
     if not isinstance(entries, list):
         raise ConfigError(f"{path}: keys must be an array of tables, [[keys]]")
     for number, entry in enumerate(entries, 1):
@@ -125,7 +150,8 @@ def _add_key(entry: object, principals: dict[str, Principal]) -> None:
 def _parse_entry(entry: object) -> tuple[Principal, str]:
     if not isinstance(entry, dict):
         raise ValueError("must be a table")
-    for name in entry.keys() ^ _ENTRY_FIELDS:
+    limits = {name: entry[name] for name in LIMIT_FIELDS if name in entry}
+    for name in (entry.keys() - limits.keys()) ^ _ENTRY_FIELDS:
         raise ValueError(f"{name}: {'no such field' if name in entry else 'is missing'}")
     name, role, key_digest = entry["name"], entry["role"], entry["sha256"]
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -134,53 +160,4 @@ def _parse_entry(entry: object) -> tuple[Principal, str]:
         raise ValueError("role must be admin or operator")
     if not isinstance(key_digest, str) or not _SHA256.fullmatch(key_digest):
         raise ValueError("sha256 must be 64 lowercase hex digits")
-    return Principal(name, Role(role)), key_digest
-
-
-def _admin_key(path: Path) -> str:
-    """The generated admin key, made when there is none yet."""
-    try:
-        if not os.path.lexists(path):
-            _create_key(path)
-        secret = _read_key(path)
-        check_secret(secret)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    return secret
-
-
-def _create_key(path: Path) -> None:
-    """Writes a new key beside its place and links it there: it appears whole or not at all."""
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        with open(descriptor, "w", encoding="ascii") as file:
-            file.write(f"pdk_{secrets.token_urlsafe(32)}\n")
-            file.flush()
-            os.fsync(descriptor)
-        try:
-            os.link(draft, path)
-        except FileExistsError:
-            # Somebody else was first: theirs is the key.
-            return
-    finally:
-        os.unlink(draft)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
-def _read_key(path: Path) -> str:
-    """The key in the file. Raises: OSError; ValueError when others could have read it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with open(descriptor, "rb") as file:
-        facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid():
-            raise ValueError("must be a regular file of the user that runs Paddock")
-        if facts.st_mode & 0o077:
-            raise ValueError("is open to other users: chmod 600 it, or remove it for a new key")
-        return file.read(_MAX_KEY_FILE_BYTES).decode("ascii", "replace").strip()
+    return Principal(name, Role(role), limits=parse_limits(limits)), key_digest

@@ -31,9 +31,17 @@ _AGENT_HEAD = """
 T = TypeVar("T")
 
 
+class Lag(NamedTuple):
+    """Events that are not durable yet, and for how long the oldest has not been (0.0: none)."""
+
+    pending: int
+    oldest_seconds: float
+
+
 class _Pending(NamedTuple):
     item: Item
     recorded: asyncio.Future[Recorded]
+    since: float
 
 
 class _Written(NamedTuple):
@@ -52,6 +60,9 @@ class Ledger:
         self._database = database
         self._heads = Heads()
         self._pending: deque[_Pending] = deque()
+        self._batch: list[_Pending] = []
+        # Events made durable by this ledger, those that an agent repeated included.
+        self.committed = 0
         self._writing: asyncio.Task[None] | None = None
         self._closed = False
         # By session_key (None: any): one future for each who waits.
@@ -70,8 +81,9 @@ class Ledger:
         if self._closed:
             raise AuditUnavailableError("the audit ledger is closed")
         item = Item(draft.session_key, members(draft), effect)
-        recorded: asyncio.Future[Recorded] = asyncio.get_running_loop().create_future()
-        self._pending.append(_Pending(item, recorded))
+        loop = asyncio.get_running_loop()
+        recorded: asyncio.Future[Recorded] = loop.create_future()
+        self._pending.append(_Pending(item, recorded, loop.time()))
         if self._writing is None:
             self._writing = asyncio.create_task(self._write_pending())
         return await recorded
@@ -105,6 +117,14 @@ class Ledger:
                     return position
                 await changed
 
+    def lag(self) -> Lag:
+        """How far the ledger is behind."""
+        waiting = [*self._batch[:1], *self._pending]
+        if not waiting:
+            return Lag(0, 0.0)
+        oldest = asyncio.get_running_loop().time() - waiting[0].since
+        return Lag(len(self._batch) + len(self._pending), max(0.0, oldest))
+
     async def close(self) -> None:
         """Refuses new events and waits for those under way; the database stays open."""
         self._closed = True
@@ -124,9 +144,11 @@ class Ledger:
         try:
             while self._pending:
                 count = min(len(self._pending), _MAX_BATCH)
-                await self._write([self._pending.popleft() for _ in range(count)])
+                self._batch = [self._pending.popleft() for _ in range(count)]
+                await self._write(self._batch)
+                self._batch = []
         finally:
-            self._writing = None
+            self._writing, self._batch = None, []
             _refuse(self._pending, _STOPPING)
             self._pending.clear()
 
@@ -144,6 +166,7 @@ class Ledger:
             raise
         else:
             self._heads.advance(written.last_id, written.heads)
+            self.committed += sum(isinstance(done, Recorded) for done in written.outcomes)
             _resolve(batch, written.outcomes)
             self._announce(written.heads)
 

@@ -95,6 +95,15 @@ async def unfinished_commands(database: Database, session_key: str) -> list[Even
     )
 
 
+async def latest_denials(database: Database, session_key: str, limit: int) -> list[Event]:
+    """The latest events of one chain whose decision was to deny, newest first."""
+    return await _select(
+        database,
+        f"{_EVENT} WHERE session_key = ? AND decision = 'deny' ORDER BY seq DESC LIMIT ?",
+        (session_key, limit),
+    )
+
+
 async def latest_commands(database: Database, session_key: str, limit: int) -> list[Event]:
     """The starts of the latest allowed commands, all unfinished ones included, and their ends.
 

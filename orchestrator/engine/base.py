@@ -70,6 +70,8 @@ class Container:
     oom_killed: bool = False
     # Limits as the engine reports them: cpus, memory_bytes, pids (absent in lists).
     limits: dict[str, float] = field(default_factory=dict)
+    # Of its first process, as the engine's host has it; None unless it runs (and in lists).
+    pid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ class EngineInfo:
     cgroup_version: str
     rootless: bool
     userns_remap: bool
+    # What this engine's kernel can't limit: cpus, memory, swap, pids.
+    unlimited: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,14 @@ from orchestrator.engine.base import (
 # Attributes that Docker puts beside the labels of a container's event.
 _NOT_LABELS = frozenset({"image", "name", "exitCode", "execDuration", "signal"})
 
+# What `GET /info` says of each limit that sandboxes need.
+_CAN_LIMIT = {
+    "cpus": "CpuCfsQuota",
+    "memory": "MemoryLimit",
+    "swap": "SwapLimit",
+    "pids": "PidsLimit",
+}
+
 _EXITED = re.compile(r"Exited \((\d+)\)")
 
 
@@ -30,6 +38,7 @@ def engine_info(raw: dict[str, Any]) -> EngineInfo:
         cgroup_version=str(raw.get("CgroupVersion", "1")),
         rootless="rootless" in options,
         userns_remap="userns" in options,
+        unlimited=tuple(name for name, key in _CAN_LIMIT.items() if raw.get(key) is False),
     )
 
 
@@ -50,6 +59,7 @@ def inspected(raw: dict[str, Any]) -> Container:
         exit_code=state["ExitCode"] if ended else None,
         oom_killed=bool(state.get("OOMKilled")),
         limits=_limits(raw["HostConfig"]),
+        pid=state.get("Pid") or None,
     )
 
 

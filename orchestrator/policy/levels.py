@@ -2,7 +2,7 @@
 
 import hashlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -74,6 +74,26 @@ class Level:
             "home": self.home,
             "sha256": self.sha256,
         }
+
+
+class Levels(Mapping[str, Level]):
+    """The levels in force, by name. They are replaced all at once; sessions keep their own."""
+
+    def __init__(self, levels: Mapping[str, Level]) -> None:
+        self._levels = dict(levels)
+
+    def __getitem__(self, name: str) -> Level:
+        return self._levels[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._levels)
+
+    def __len__(self) -> int:
+        return len(self._levels)
+
+    def replace(self, levels: Mapping[str, Level]) -> None:
+        """From now on these are in force."""
+        self._levels = dict(levels)
 
 
 def load_levels(directory: Path | None = None) -> dict[str, Level]:

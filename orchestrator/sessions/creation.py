@@ -2,11 +2,14 @@
 
 import logging
 import secrets
+from collections.abc import Mapping
 
 from orchestrator.audit.events import now
 from orchestrator.config import Settings
 from orchestrator.errors import PaddockError, ValidationError
+from orchestrator.fair_queue import Turn
 from orchestrator.keys import Principal, digest, new_handle
+from orchestrator.metrics import Metrics
 from orchestrator.policy.levels import DEFAULT_LEVEL, Level, effective_limits
 from orchestrator.sessions import admission
 from orchestrator.sessions.lifecycle import Status
@@ -15,6 +18,7 @@ from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.requests import NewSession
 from orchestrator.sessions.sandbox import Sandboxes
 from orchestrator.sessions.session import Session
+from orchestrator.sessions.shares import Shares
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
 from orchestrator.workspace.paths import validate_id
@@ -29,12 +33,14 @@ class Creation:
     def __init__(
         self,
         settings: Settings,
-        levels: dict[str, Level],
+        levels: Mapping[str, Level],
         database: Database,
         recorder: Recorder,
         sandboxes: Sandboxes,
         workspaces: Workspaces,
         sessions: Registry,
+        shares: Shares,
+        metrics: Metrics,
     ) -> None:
         self._settings = settings
         self._levels = levels
@@ -43,17 +49,28 @@ class Creation:
         self._sandboxes = sandboxes
         self._workspaces = workspaces
         self._registry = sessions
+        self._shares = shares
+        self._metrics = metrics
 
-    async def run(self, principal: Principal, request: NewSession) -> tuple[Session, str]:
+    async def run(
+        self, principal: Principal, request: NewSession, turn: Turn
+    ) -> tuple[Session, str]:
         """A session that is registered and whose sandbox has said hello, and its handle.
 
-        Raises: ValidationError, ConflictError, CapacityExhaustedError,
+        Raises: ValidationError, ConflictError, RateLimitedError, CapacityExhaustedError,
         EngineUnavailableError, SandboxUnavailableError, AuditUnavailableError.
         """
+        with turn, self._metrics.creation() as created:
+            session, handle = await self._run(principal, request)
+            created(session.level.name)
+        return session, handle
+
+    async def _run(self, principal: Principal, request: NewSession) -> tuple[Session, str]:
         handle = new_handle()
         session = self._new_session(principal, request, digest(handle))
+        self._shares.check_new(principal, session.limits)
         self._admit()
-        self._registry.reserve(session.id)
+        self._registry.reserve(session)
         try:
             await self._start(principal, session)
         except BaseException:

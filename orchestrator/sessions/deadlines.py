@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
+from orchestrator.log_context import session_context
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.view import idle_deadline
 
@@ -21,7 +22,9 @@ class Deadlines:
         self.forget(session)
         seconds = _seconds_left(session)
         loop = asyncio.get_running_loop()
-        self._timers[session.key] = loop.call_later(seconds, self._due, session)
+        context = session_context(session.id)
+        timer = loop.call_later(seconds, self._due, session, context=context)
+        self._timers[session.key] = timer
 
     def forget(self, session: Session) -> None:
         """The session has ended."""

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import secrets
+import time
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -19,19 +20,14 @@ from orchestrator.errors import (
     ValidationError,
 )
 from orchestrator.keys import Principal
+from orchestrator.metrics import Metrics
+from orchestrator.policy.decision import check_command, command_field
 from orchestrator.sessions.outcome import exit_result
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.requests import ExecRequest
 from orchestrator.sessions.sandbox import MAX_RUNNING, Sandbox
 from orchestrator.sessions.session import Command, Session
-from sandbox_agent.commands import (
-    CommandError,
-    DeniedError,
-    allowed_variable,
-    decide,
-    normalize_cwd,
-    parse_command,
-)
+from sandbox_agent.commands import CommandError, DeniedError, allowed_variable
 from sandbox_agent.protocol import CHUNK_BYTES
 
 # The agent ends a command at its time-out; it has this much longer to say so.
@@ -56,8 +52,9 @@ class OutputPage:
 class Executions:
     """Runs commands in sandboxes."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, metrics: Metrics) -> None:
         self._recorder = recorder
+        self._metrics = metrics
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, principal: Principal, session: Session, request: ExecRequest) -> Command:
@@ -67,6 +64,7 @@ class Executions:
         `Session.check_open` raises; SandboxUnavailableError when the agent does not answer,
         AuditUnavailableError when nothing can be recorded: then nothing was run.
         """
+        received = time.perf_counter()
         sandbox = session.check_open()
         timeout = _timeout(session, request)
         command_id = secrets.token_hex(8)
@@ -91,6 +89,7 @@ class Executions:
             raise
         command.started_at = recorded.time
         await self._dispatch(session, sandbox, command, cwd, request, timeout)
+        self._metrics.command_started(session.level.name, time.perf_counter() - received)
         return command
 
     async def _decide(
@@ -99,17 +98,14 @@ class Executions:
         """The command's words and directory, when the level's rules allow it."""
         level = session.level
         try:
-            argv = parse_command(request.command) if request.command is not None else request.argv
-            cwd = normalize_cwd(request.cwd or ".")
-            decision = decide(argv or [], level.commands, cwd=cwd, level=level.name)
-            if not decision.allow:
-                raise DeniedError(decision.rule, decision.message)
+            argv, cwd = check_command(level, request.command, request.argv, request.cwd)
             for name in request.env:
                 if not allowed_variable(name, level.environment):
                     message = f"environment variable not allowed at level {level.name}: {name}"
                     raise DeniedError("environment-allowlist", message)
         except CommandError as error:
-            raise ValidationError(str(error), field=_field(request, error)) from None
+            field = command_field(error, request.command)
+            raise ValidationError(str(error), field=field) from None
         except DeniedError as error:
             words = request.argv if request.argv is not None else [request.command or ""]
             await self._recorder.record(
@@ -123,7 +119,7 @@ class Executions:
                 command_id=command_id,
             )
             raise PermissionDeniedError(error.message, rule=error.rule) from None
-        return argv or [], cwd
+        return argv, cwd
 
     async def _dispatch(
         self,
@@ -185,6 +181,8 @@ class Executions:
         command = session.commands.get(event.command_id or "")
         if command is not None:
             rule = event.rule if event.decision == "deny" else None
+            if event.duration_ms is not None and not command.ended:
+                self._metrics.command_ended(session.level.name, event.duration_ms / 1000)
             command.finish(
                 exit_result(
                     event.result, event.error, rule, event.duration_ms, recorded.seq, recorded.hash
@@ -192,7 +190,9 @@ class Executions:
             )
 
     def on_hello(self, session: Session, _hello: Hello) -> None:
-        """The agent is connected again: commands that it does not know were never started."""
+        """An agent is connected; where it is again, commands it does not know never started."""
+        if session.sandbox is not None:
+            self._metrics.agent_reconnected()
         suspects = [command for command in session.running if command.dispatched]
         if suspects and session.sandbox is not None:
             self._spawn(self._reconcile(session, session.sandbox, suspects))
@@ -345,12 +345,6 @@ def _described(
         "timeout": timeout,
         "background": request.background,
     }
-
-
-def _field(request: ExecRequest, error: CommandError) -> str:
-    if str(error).startswith("cwd"):
-        return "cwd"
-    return "command" if request.command is not None else "argv"
 
 
 def _encoded(data: bytes) -> str:

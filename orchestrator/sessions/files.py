@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import posixpath
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -17,11 +16,11 @@ from orchestrator.errors import (
 from orchestrator.keys import Principal
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.session import Session
-from sandbox_agent.protocol import CHUNK_BYTES, WORKSPACE_DIR, Message
+from orchestrator.workspace.paths import PATH_RULE, escape_message, inside_path
+from sandbox_agent.protocol import CHUNK_BYTES, Message
 
 _MOST_PATH_BYTES = 4096
 _MOST_ENTRIES = 10_000
-_RULE = "path-outside-workspace"
 
 
 class FileDownload:
@@ -160,19 +159,19 @@ class Files:
         """
         sandbox = session.check_open()
         check_path(path, name)
-        relative = _relative(path)
+        relative = inside_path(path)
         if relative is None:
-            detail = f"path escapes workspace: {path[:256]}"
+            detail = escape_message(path)
             await self._recorder.record(
                 session,
                 operation,
                 actor=principal.name,
                 decision="deny",
-                rule=_RULE,
+                rule=PATH_RULE,
                 args={name: path},
                 error=detail,
             )
-            raise PermissionDeniedError(detail, rule=_RULE, field=name)
+            raise PermissionDeniedError(detail, rule=PATH_RULE, field=name)
         if relative == "." and not whole:
             raise ValidationError(f"{name} must name something inside the workspace", field=name)
         return sandbox.link, relative
@@ -212,16 +211,6 @@ def check_path(path: str, name: str = "path") -> None:
         raise ValidationError(f"{name} is not valid Unicode", field=name) from None
     if len(raw) > _MOST_PATH_BYTES:
         raise ValidationError(f"{name} is longer than {_MOST_PATH_BYTES} bytes", field=name)
-
-
-def _relative(path: str) -> str | None:
-    """The path relative to the workspace, `.` for itself; None when its text leaves it."""
-    absolute = posixpath.normpath(posixpath.join(WORKSPACE_DIR, path))
-    if absolute == WORKSPACE_DIR:
-        return "."
-    if not absolute.startswith(WORKSPACE_DIR + "/"):
-        return None
-    return absolute.removeprefix(WORKSPACE_DIR + "/")
 
 
 async def _close(link: AgentLink, stream: int) -> None:

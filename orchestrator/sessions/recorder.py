@@ -7,6 +7,7 @@ from orchestrator.agent_link import AgentEvent
 from orchestrator.audit.events import SYSTEM_KEY, EventDraft, EventError, Recorded
 from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.writer import Effect
+from orchestrator.metrics import Metrics
 from orchestrator.sessions.session import Session
 
 log = logging.getLogger(__name__)
@@ -18,8 +19,9 @@ _ACTIVITY = ("command.", "file.", "session.create", "session.resume", "session.s
 class Recorder:
     """Writes audit events with their session's identity. Every call returns durable."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, metrics: Metrics) -> None:
         self._ledger = ledger
+        self._metrics = metrics
 
     async def record(
         self,
@@ -60,6 +62,8 @@ class Recorder:
             agent=agent,
         )
         recorded = await self._ledger.append(draft, effect)
+        if decision == "deny":
+            self._metrics.denied(rule)
         if operation.startswith(_ACTIVITY):
             session.last_activity_at = max(session.last_activity_at, recorded.time)
         return recorded
@@ -90,7 +94,14 @@ class Recorder:
             text = f"the agent's report was malformed: {error}"
             return await self.record(session, event.operation, error=text, **members)
 
-    async def record_system(self, operation: str, result: dict[str, Any]) -> Recorded:
+    async def record_system(
+        self,
+        operation: str,
+        result: dict[str, Any] | None = None,
+        *,
+        args: dict[str, Any] | None = None,
+        error: str | None = None,
+    ) -> Recorded:
         """Records what concerns no single session. Raises: AuditUnavailableError."""
         draft = EventDraft(
             session_key=SYSTEM_KEY,
@@ -98,6 +109,8 @@ class Recorder:
             source="control-plane",
             actor="system",
             operation=operation,
+            args=args or {},
             result=result,
+            error=error,
         )
         return await self._ledger.append(draft)

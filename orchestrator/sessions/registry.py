@@ -2,11 +2,13 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
 from orchestrator.errors import ConflictError
+from orchestrator.limits import Usage
 from orchestrator.policy.levels import Level, SessionLimits, restore_level
 from orchestrator.sessions.lifecycle import Rationale, Status, Termination
 from orchestrator.sessions.session import Session
@@ -24,22 +26,46 @@ class Registry:
         self._live: dict[str, Session] = {}
         self._by_handle: dict[str, Session] = {}
         self._ended: dict[str, Session] = {}
-        self._reserved: set[str] = set()
+        self._reserved: dict[str, Session] = {}
+        # What sessions are about to get, by their keys.
+        self._changing: dict[str, SessionLimits] = {}
 
     def __len__(self) -> int:
         """Live sessions, and those that are being created."""
         return len(self._live) + len(self._reserved)
 
-    def reserve(self, session_id: str) -> None:
-        """Holds an id for a session that is being created. Raises: ConflictError."""
-        name = session_id.casefold()
+    def reserve(self, session: Session) -> None:
+        """Holds the id of a session that is being created. Raises: ConflictError."""
+        name = session.id.casefold()
         if name in self._live or name in self._reserved:
-            raise ConflictError(f"a session with the id {session_id} exists", field="id")
-        self._reserved.add(name)
+            raise ConflictError(f"a session with the id {session.id} exists", field="id")
+        self._reserved[name] = session
 
     def unreserve(self, session_id: str) -> None:
         """Gives a reserved id back."""
-        self._reserved.discard(session_id.casefold())
+        self._reserved.pop(session_id.casefold(), None)
+
+    @contextmanager
+    def changing(self, session: Session, limits: SessionLimits) -> Iterator[None]:
+        """Counts those limits as the session's too, while it moves to them."""
+        self._changing[session.key] = limits
+        try:
+            yield
+        finally:
+            del self._changing[session.key]
+
+    def usage(self, owner: str) -> Usage:
+        """What the owner's sessions hold, those that are being created included."""
+        held = [
+            (session.limits, self._changing.get(session.key, session.limits))
+            for session in (*self._live.values(), *self._reserved.values())
+            if session.owner == owner
+        ]
+        return Usage(
+            len(held),
+            sum(max(now.cpus, then.cpus) for now, then in held),
+            sum(max(now.memory_bytes, then.memory_bytes) for now, then in held),
+        )
 
     def add(self, session: Session) -> None:
         """A session that exists from now on."""

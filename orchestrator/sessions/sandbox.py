@@ -1,5 +1,6 @@
 """One session's sandbox: its directory, container and agent link, made and released together."""
 
+import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
@@ -23,6 +24,7 @@ from orchestrator.errors import (
     SandboxUnavailableError,
     ValidationError,
 )
+from orchestrator.log_context import session_context
 from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.sessions.session import Session
 from orchestrator.workspace import slots
@@ -100,7 +102,7 @@ class Sandboxes:
         try:
             boot = _boot(workspace.uid, level, limits)
             directory.boot.write_text(json.dumps(boot._asdict()), encoding="utf-8")
-            await link.listen()
+            await _listen(link, session)
             spec = self._spec(session, level, limits, directory, network)
             container_id = await self._engine.create(spec)
             await self._hello(link, container_id)
@@ -128,7 +130,7 @@ class Sandboxes:
         directory = SandboxDirectory(state_dir / "sandboxes" / container.labels[LABEL_SANDBOX])
         link = self._link(session, directory)
         try:
-            await link.listen()
+            await _listen(link, session)
             if container.state is ContainerState.RUNNING:
                 await link.wait_connected(self._settings.hello_timeout)
         except BaseException:
@@ -226,6 +228,11 @@ class Sandboxes:
             tmp_exec=not level.noexec,
             network=network,
         )
+
+
+async def _listen(link: AgentLink, session: Session) -> None:
+    """Begins in a context that all which the agent does is logged in."""
+    await asyncio.create_task(link.listen(), context=session_context(session.id))
 
 
 def _boot(uid: int, level: Level, limits: SessionLimits) -> Boot:

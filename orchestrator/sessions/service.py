@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Coroutine, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, TypeVar
 
 from orchestrator.config import Settings
@@ -13,20 +13,24 @@ from orchestrator.errors import (
     PaddockError,
     SandboxUnavailableError,
 )
+from orchestrator.fair_queue import Turn
 from orchestrator.keys import Principal, Role, digest, new_handle
+from orchestrator.metrics import Metrics
 from orchestrator.policy.levels import Level, clamped_limits
 from orchestrator.sessions import registry
 from orchestrator.sessions.creation import Creation
 from orchestrator.sessions.deadlines import Deadlines
 from orchestrator.sessions.ending import SYSTEM, Ending
 from orchestrator.sessions.execution import Executions
+from orchestrator.sessions.inspect import Inspector
 from orchestrator.sessions.level_change import LevelChange
 from orchestrator.sessions.lifecycle import Rationale, Status, check_transition
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.requests import NewSession
-from orchestrator.sessions.sandbox import Sandbox, Sandboxes
+from orchestrator.sessions.sandbox import Sandboxes
 from orchestrator.sessions.session import Session
+from orchestrator.sessions.shares import Shares
 from orchestrator.sessions.view import session_view
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
@@ -46,13 +50,14 @@ class Sessions:
     def __init__(
         self,
         settings: Settings,
-        levels: dict[str, Level],
+        levels: Mapping[str, Level],
         database: Database,
         engine: Engine,
         recorder: Recorder,
         executions: Executions,
         sandboxes: Sandboxes,
         workspaces: Workspaces,
+        metrics: Metrics,
     ) -> None:
         self._settings = settings
         self._levels = levels
@@ -63,10 +68,20 @@ class Sessions:
         self._workspaces = workspaces
         self.registry = Registry(settings.terminated_ttl)
         self.deadlines = Deadlines(self.expire)
+        self.shares = Shares(settings, self.registry)
         self._creation = Creation(
-            settings, levels, database, recorder, sandboxes, workspaces, self.registry
+            settings,
+            levels,
+            database,
+            recorder,
+            sandboxes,
+            workspaces,
+            self.registry,
+            self.shares,
+            metrics,
         )
         self.ending = Ending(engine, recorder, sandboxes, self.registry, self.deadlines)
+        self._inspector = Inspector(engine, database)
         self._level_change = LevelChange(database, recorder, sandboxes)
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -123,39 +138,39 @@ class Sessions:
 
     async def view(self, session: Session) -> dict[str, Any]:
         """The session's object with its sandbox's state and limits as the engine has them."""
-        return session_view(session, await self._container(session.sandbox))
+        return await self._inspector.view(session)
 
-    async def _container(self, sandbox: Sandbox | None) -> Container | None:
-        if sandbox is None:
-            return None
-        try:
-            return await self._engine.inspect(sandbox.container_id)
-        except PaddockError:
-            return None  # the rest of the session can be shown all the same
+    async def inspect(self, session: Session) -> dict[str, Any]:
+        """The session's object with what goes on in it; its agent need not answer."""
+        return await self._inspector.inspect(session)
 
     # Creating
 
-    async def create(self, principal: Principal, request: NewSession) -> tuple[Session, str]:
+    async def create(
+        self, principal: Principal, request: NewSession, turn: Turn | None = None
+    ) -> tuple[Session, str]:
         """A new session whose sandbox has said hello, and its handle.
 
-        Raises: ValidationError, ConflictError, CapacityExhaustedError,
+        `turn` is the caller's, from `shares`; None: waits for one here.
+        Raises: ValidationError, ConflictError, RateLimitedError, CapacityExhaustedError,
         EngineUnavailableError, SandboxUnavailableError, AuditUnavailableError: then
         nothing is left of it.
         """
-        return await self._shielded(self._create(principal, request))
+        turn = turn or await self.shares.turn(principal)
+        return await self._shielded(self._create(principal, request, turn))
 
-    async def _create(self, principal: Principal, request: NewSession) -> tuple[Session, str]:
-        session, handle = await self._creation.run(principal, request)
+    async def _create(
+        self, principal: Principal, request: NewSession, turn: Turn
+    ) -> tuple[Session, str]:
+        session, handle = await self._creation.run(principal, request, turn)
         self.deadlines.watch(session)
         return session, handle
 
-    async def ensure(self, principal: Principal, request: NewSession) -> tuple[Session, str | None]:
-        """The live session of that id, or a new one with its handle."""
-        if request.id is not None:
-            session = self.registry.get(request.id)
-            if session is not None and session.live and _may_see(principal, session):
-                return session, None
-        return await self.create(principal, request)
+    def existing(self, principal: Principal, session_id: str) -> Session | None:
+        """The caller's live session of that id."""
+        session = self.registry.get(session_id)
+        found = session is not None and session.live and _may_see(principal, session)
+        return session if found else None
 
     # Ending
 
@@ -262,21 +277,36 @@ class Sessions:
         """
         session.check_live()
         level = None if permission_level is None else self._levels[permission_level]
-        await self._shielded(self._change(principal, session, level, ignored))
+        turn: AbstractContextManager[None] = nullcontext()
+        if level is not None and self._level_change.needed(session, level):
+            turn = await self.shares.turn(principal)
+        await self._shielded(self._change(principal, session, level, ignored, turn))
 
     async def _change(
+        self,
+        principal: Principal,
+        session: Session,
+        level: Level | None,
+        ignored: dict[str, Any],
+        turn: AbstractContextManager[None],
+    ) -> None:
+        with turn:
+            async with session.lock:
+                session.check_live()
+                await self._change_locked(principal, session, level, ignored)
+
+    async def _change_locked(
         self, principal: Principal, session: Session, level: Level | None, ignored: dict[str, Any]
     ) -> None:
-        async with session.lock:
-            session.check_live()
-            if level is not None and self._level_change.needed(session, level):
-                limits = clamped_limits(level, session.requested_limits)
+        if level is not None and self._level_change.needed(session, level):
+            limits = clamped_limits(level, session.requested_limits)
+            with self.shares.changing(principal, session, limits):
                 await self._level_change.run(session, principal, level, limits, ignored)
-            elif level is not None or ignored:
-                args = {"permission_level": session.level.name, "ignored": ignored}
-                await self._recorder.record(
-                    session, "session.settings", actor=principal.name, args=args
-                )
+        elif level is not None or ignored:
+            args = {"permission_level": session.level.name, "ignored": ignored}
+            await self._recorder.record(
+                session, "session.settings", actor=principal.name, args=args
+            )
 
     async def rotate_handle(self, principal: Principal, session: Session) -> str:
         """A new handle; the old one is worth nothing from now on."""

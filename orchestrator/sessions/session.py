@@ -1,6 +1,9 @@
 """A session and its commands, as the control plane holds them in memory."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
 # Ended commands that a session remembers, besides those that run.
 _REMEMBERED_COMMANDS = 64
+# What clients may have open for as long as they like.
+STREAM_KINDS = ("events", "output", "downloads", "uploads")
 
 
 @dataclass(slots=True, eq=False)
@@ -73,6 +78,8 @@ class Session:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     # Why no new work is taken although the session is active; None when it is.
     gate: str | None = None
+    # How many clients follow or transfer something, by STREAM_KINDS.
+    streams: Counter[str] = field(default_factory=Counter)
 
     @property
     def live(self) -> bool:
@@ -111,6 +118,15 @@ class Session:
                 session_status=str(self.status),
                 rationale=code,
             )
+
+    @contextmanager
+    def streaming(self, kind: str) -> Iterator[None]:
+        """Counts an open stream of that kind."""
+        self.streams[kind] += 1
+        try:
+            yield
+        finally:
+            self.streams[kind] -= 1
 
     def remember(self, command: Command) -> None:
         """Keeps a command; of those that have ended only the latest are kept."""

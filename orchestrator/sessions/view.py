@@ -4,9 +4,14 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
+from orchestrator.audit.events import Event
 from orchestrator.engine.base import Container
 from orchestrator.sessions.lifecycle import activity
-from orchestrator.sessions.session import Command, Session
+from orchestrator.sessions.processes import Measured
+from orchestrator.sessions.session import STREAM_KINDS, Command, Session
+
+# Commands and denials that an inspection shows.
+LATEST = 10
 
 
 def settings_view(session: Session) -> dict[str, Any]:
@@ -32,8 +37,45 @@ def session_view(session: Session, container: Container | None = None) -> dict[s
         "last_activity_at": session.last_activity_at,
         "deadlines": {"idle_at": idle_deadline(session)},
         "termination": None if session.termination is None else asdict(session.termination),
-        "processes": [command_view(command) for command in session.running],
+        "commands": [command_view(command) for command in session.running],
     }
+
+
+def inspection_view(
+    session: Session,
+    container: Container | None,
+    measured: Measured | None,
+    denials: list[Event],
+) -> dict[str, Any]:
+    """The session's object, and what goes on in it now.
+
+    `commands` are those that run and the latest that ended (10 in all, unless more run).
+    `processes` is every process of the sandbox, the agent's included, and `usage` what they
+    use of the session's `limits`; both null where the sandbox has none, or this host can't
+    see them. `streams` counts the clients that follow or transfer something: `{events,
+    output, downloads, uploads}`. `denials` are the latest refusals, newest first.
+    """
+    return {
+        **session_view(session, container),
+        "commands": [command_view(command) for command in _latest_commands(session)],
+        "processes": None if measured is None else [asdict(p) for p in measured.processes],
+        "usage": None if measured is None else asdict(measured.usage),
+        "streams": {kind: session.streams[kind] for kind in STREAM_KINDS},
+        "denials": [_denial_view(event) for event in denials],
+    }
+
+
+def _latest_commands(session: Session) -> list[Command]:
+    ended = [command for command in session.commands.values() if command.ended]
+    kept = max(0, LATEST - len(session.running))
+    wanted = {command.id for command in (*session.running, *ended[len(ended) - kept :])}
+    return [command for command in session.commands.values() if command.id in wanted]
+
+
+def _denial_view(event: Event) -> dict[str, Any]:
+    """`args` say what was refused; the audit log has the whole event at `seq`."""
+    members = ("seq", "time", "actor", "operation", "rule", "args", "error")
+    return {name: event[name] for name in members}
 
 
 def _sandbox_view(session: Session, container: Container | None) -> dict[str, Any] | None:

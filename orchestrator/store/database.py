@@ -175,6 +175,11 @@ def _migrate(connection: sqlite3.Connection, path: Path, directory: Path) -> Non
             _apply(connection, version, file)
 
 
+def newest_schema() -> int:
+    """The number of the newest schema that this Paddock knows."""
+    return len(_migration_files(_MIGRATIONS))
+
+
 def _migration_files(directory: Path) -> list[Path]:
     files = sorted(path for path in directory.iterdir() if _MIGRATION_NAME.fullmatch(path.name))
     for version, file in enumerate(files, 1):

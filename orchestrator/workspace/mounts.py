@@ -82,7 +82,7 @@ def mounts_under(directory: str) -> list[str]:
 def mount_points(mountinfo: bytes, directory: str) -> list[str]:
     """The mount points below `directory` in the text of a mountinfo file."""
     prefix = os.fsencode(directory).rstrip(b"/") + b"/"
-    points = [_unescape(line.split(b" ")[4]) for line in mountinfo.splitlines()]
+    points = [unescape(line.split(b" ")[4]) for line in mountinfo.splitlines()]
     return [os.fsdecode(point) for point in reversed(points) if point.startswith(prefix)]
 
 
@@ -123,7 +123,7 @@ def _syscall(number: int, *arguments: object) -> int:
     return result
 
 
-def _unescape(text: bytes) -> bytes:
+def unescape(text: bytes) -> bytes:
     """mountinfo writes space, tab, newline and backslash in octal, and marks the deleted."""
     point = re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), text)
     return point.removesuffix(b"//deleted")

@@ -1,15 +1,18 @@
 """Where a workspace's files are, and what an id may be: pure functions."""
 
+import posixpath
 import re
 from pathlib import Path
 from urllib.parse import quote
 
 from orchestrator.errors import ValidationError
+from sandbox_agent.protocol import WORKSPACE_DIR
 
 # With this alphabet an id is one path segment on every file system, is never `.`, `..`
 # or hidden, and fits a directory entry's 255 bytes.
 ID_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 SLOT_PATTERN = r"[0-9a-f]{16}"
+PATH_RULE = "path-outside-workspace"
 
 
 def validate_id(workspace_id: str) -> str:
@@ -42,3 +45,21 @@ def slot_path(state_dir: Path, slot: str) -> Path:
 def data_path(state_dir: Path, slot: str) -> Path:
     """The workspace's own files, inside its slot."""
     return slot_path(state_dir, slot) / "data"
+
+
+def inside_path(path: str) -> str | None:
+    """A client's path relative to the workspace, `.` for itself; None when its text leaves it.
+
+    It is relative to the workspace, or absolute under /workspace.
+    """
+    absolute = posixpath.normpath(posixpath.join(WORKSPACE_DIR, path))
+    if absolute == WORKSPACE_DIR:
+        return "."
+    if not absolute.startswith(WORKSPACE_DIR + "/"):
+        return None
+    return absolute.removeprefix(WORKSPACE_DIR + "/")
+
+
+def escape_message(path: str) -> str:
+    """What is said of a path that leaves the workspace."""
+    return f"path escapes workspace: {path[:256]}"

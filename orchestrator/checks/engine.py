@@ -1,0 +1,96 @@
+"""The container engine and the sandbox image."""
+
+import re
+
+from orchestrator.checks.base import Check, failure, ok, warning
+from orchestrator.engine.base import (
+    LABEL_INPUTS,
+    LABEL_PROTOCOL,
+    Engine,
+    EngineInfo,
+    Image,
+)
+from orchestrator.errors import PaddockError
+from sandbox_agent.protocol import PROTOCOL_VERSION
+
+ENGINE = "engine"
+IMAGE = "image"
+# The oldest that sandboxes were tried on.
+_OLDEST_ENGINE = (20, 10)
+_BUILD = "run `paddock images build`"
+
+
+async def check_engine(engine: Engine) -> Check:
+    """Whether the engine answers, and can confine."""
+    try:
+        return engine_check(await engine.info())
+    except PaddockError as error:
+        return failure(
+            ENGINE,
+            error.detail,
+            "start the container engine (`make engine`), or name its socket in "
+            "PADDOCK_DOCKER_HOST; its socket must be open to this user",
+        )
+
+
+def engine_check(info: EngineInfo) -> Check:
+    """What an engine says of itself, judged."""
+    detail = f"version {info.version}, cgroup {info.cgroup_version}"
+    if info.rootless or info.userns_remap:
+        mode = "rootless" if info.rootless else "userns-remap"
+        return failure(ENGINE, f"{detail}, {mode}", "use a rootful engine without userns-remap")
+    if info.unlimited:
+        return failure(
+            ENGINE,
+            f"{detail}, can't limit {', '.join(info.unlimited)}",
+            "enable these control groups; on Debian the kernel's options are "
+            "`cgroup_enable=memory swapaccount=1`",
+        )
+    if _version(info.version) < _OLDEST_ENGINE:
+        oldest = ".".join(map(str, _OLDEST_ENGINE))
+        return warning(ENGINE, detail, f"use version {oldest} or later")
+    return ok(ENGINE, detail)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    found = re.match(r"(\d+)\.(\d+)", text)
+    # What has no number is a build of one's own.
+    return (int(found[1]), int(found[2])) if found else _OLDEST_ENGINE
+
+
+async def check_image(engine: Engine, name: str, inputs: str | None = None) -> Check:
+    """Whether the image is there and fits; `inputs` is the hash of its sources, where known."""
+    try:
+        return image_check(name, await engine.image(name), inputs)
+    except PaddockError as error:
+        return failure(IMAGE, error.detail, f"mend the engine, then {_BUILD}")
+
+
+def image_check(name: str, image: Image | None, inputs: str | None) -> Check:
+    """An image, judged by its labels."""
+    if image is None:
+        return failure(IMAGE, f"{name} is not on this engine", _BUILD)
+    protocol = image.labels.get(LABEL_PROTOCOL)
+    if protocol is None:
+        return failure(IMAGE, f"{name} is not a sandbox image", f"{_BUILD}, or name one of ours")
+    if protocol != str(PROTOCOL_VERSION):
+        detail = f"{name} speaks protocol {protocol}, this Paddock speaks {PROTOCOL_VERSION}"
+        return failure(IMAGE, detail, _BUILD)
+    if inputs is not None and image.labels.get(LABEL_INPUTS) != inputs:
+        return warning(IMAGE, f"{name} was built from other sources", _BUILD)
+    return ok(IMAGE, f"{name} speaks protocol {protocol}")
+
+
+async def check_open_network(engine: Engine, image: str) -> str | None:
+    """Why sandboxes with a network can't be kept from the host; None where they can.
+
+    Makes the network of this engine object's instance with its rules, and removes it.
+    """
+    try:
+        try:
+            await engine.ensure_open_network(image)
+        finally:
+            await engine.remove_open_network(image)
+    except PaddockError as error:
+        return error.detail
+    return None

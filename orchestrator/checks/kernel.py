@@ -1,0 +1,99 @@
+"""What the kernel has to confine sandboxes with."""
+
+import ctypes
+import errno
+import fcntl
+import os
+import platform
+from dataclasses import dataclass
+
+from orchestrator.checks.base import Check, failure, ok, warning
+
+LANDLOCK = "landlock"
+SECCOMP = "seccomp"
+LOOP = "loop devices"
+# With this version commands can't signal each other, whatever they do.
+_SCOPES_ABI = 6
+# These numbers are the same on every architecture, but for seccomp's.
+_LANDLOCK_CREATE_RULESET = 444
+_LANDLOCK_CREATE_RULESET_VERSION = 1
+_SECCOMP = {"x86_64": 317, "aarch64": 277}
+_SECCOMP_GET_ACTION_AVAIL = 2
+_SECCOMP_RET_USER_NOTIF = 0x7FC00000
+_LOOP_CTL_GET_FREE = 0x4C82
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFacts:
+    """The Landlock version (0: none), and the error number of the look for each facility."""
+
+    release: str
+    landlock_abi: int
+    landlock_error: int
+    seccomp_error: int
+
+
+def kernel_facts() -> KernelFacts:
+    """Asks this machine's kernel; nothing is changed."""
+    abi, landlock_error = _call(
+        _LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), _LANDLOCK_CREATE_RULESET_VERSION
+    )
+    action = ctypes.c_uint32(_SECCOMP_RET_USER_NOTIF)
+    number = _SECCOMP.get(platform.machine())
+    seccomp_error = errno.ENOSYS
+    if number is not None:
+        _, seccomp_error = _call(number, _SECCOMP_GET_ACTION_AVAIL, 0, ctypes.byref(action))
+    return KernelFacts(platform.release(), max(0, abi), landlock_error, seccomp_error)
+
+
+def landlock_check(facts: KernelFacts) -> Check:
+    """Landlock, judged: without scopes commands are kept apart by weaker means."""
+    detail = f"Landlock {facts.landlock_abi}, kernel {facts.release}"
+    if facts.landlock_abi >= _SCOPES_ABI:
+        return ok(LANDLOCK, detail)
+    if facts.landlock_abi > 0:
+        return warning(LANDLOCK, f"{detail} has no scopes", "use a kernel of 6.12 or later")
+    if facts.landlock_error == errno.EOPNOTSUPP:
+        return failure(
+            LANDLOCK,
+            f"kernel {facts.release} has Landlock switched off",
+            "add landlock to the kernel's `lsm=` option",
+        )
+    return failure(
+        LANDLOCK,
+        f"kernel {facts.release} has no Landlock: {os.strerror(facts.landlock_error)}",
+        "use a kernel of 6.12 or later with CONFIG_SECURITY_LANDLOCK",
+    )
+
+
+def seccomp_check(facts: KernelFacts) -> Check:
+    """Seccomp's user notification, which nothing depends on yet."""
+    if facts.seccomp_error == 0:
+        return ok(SECCOMP, "user notification is available")
+    return warning(
+        SECCOMP,
+        f"no user notification: {os.strerror(facts.seccomp_error)}",
+        "use a kernel of 5.5 or later with CONFIG_SECCOMP_FILTER",
+    )
+
+
+def check_loop(path: str = "/dev/loop-control") -> Check:
+    """Whether loop devices can be had: workspaces need one each for a hard size limit."""
+    remedy = "load the module (`modprobe loop`); in a container give it /dev and rules for 7:*"
+    try:
+        control = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            number = fcntl.ioctl(control, _LOOP_CTL_GET_FREE)
+        finally:
+            os.close(control)
+    except OSError as error:
+        return warning(LOOP, f"{path}: {error.strerror}", remedy)
+    return ok(LOOP, f"/dev/loop{number} is free")
+
+
+def _call(number: int, *arguments: object) -> tuple[int, int]:
+    """The result of a system call, and its error number or 0."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    result = int(libc.syscall(ctypes.c_long(number), *arguments))
+    return result, ctypes.get_errno() if result < 0 else 0

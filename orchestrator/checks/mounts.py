@@ -1,0 +1,114 @@
+"""Whether this process can mount workspaces so that their flags hold and sandboxes see them."""
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.checks.base import Check, failure, ok
+from orchestrator.errors import PaddockError
+from orchestrator.workspace import mounts
+
+MOUNTS = "mounts"
+PROPAGATION = "propagation"
+_FLAGS = frozenset({"noexec", "nosuid", "nodev"})
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A line of a mountinfo file."""
+
+    point: str
+    options: frozenset[str]
+    shared: bool
+    type: str
+
+
+def check_mounts(state_dir: Path) -> Check:
+    """Mounts a directory of its own as a workspace would be, and looks at its flags.
+
+    Nothing of it is left.
+    """
+    remedy = "run as root, or give the control plane's container SYS_ADMIN and apparmor:unconfined"
+    try:
+        with tempfile.TemporaryDirectory(dir=existing(state_dir), prefix=".doctor-") as name:
+            source, target = Path(name, "source"), Path(name, "target")
+            source.mkdir()
+            target.mkdir()
+            try:
+                mounts.bind(str(source), str(target), noexec=True)
+                made = mount_of(Path("/proc/self/mountinfo").read_bytes(), str(target))
+            finally:
+                mounts.unmount(str(target))
+    except PaddockError as error:
+        return failure(MOUNTS, error.detail, remedy)
+    except OSError as error:
+        return failure(MOUNTS, f"{state_dir}: {error.strerror}", remedy)
+    missing = sorted(_FLAGS - made.options)
+    if missing:
+        return failure(MOUNTS, f"a mount was made without {', '.join(missing)}", remedy)
+    return ok(MOUNTS, "workspaces can be mounted with noexec, nosuid and nodev")
+
+
+def check_propagation(state_dir: Path) -> Check:
+    """Whether the engine sees mounts that are made in the state directory."""
+    mountinfo = Path("/proc/self/mountinfo").read_bytes()
+    path = os.path.realpath(existing(state_dir))
+    return propagation_check(
+        mount_of(mountinfo, path),
+        apart=_own_namespace() or mount_of(mountinfo, "/").type == "overlay",
+    )
+
+
+def propagation_check(mount: Mount, *, apart: bool) -> Check:
+    """`apart`: this process has mounts of its own, as in a container."""
+    if not apart:
+        return ok(PROPAGATION, "the engine has the same mounts as this process")
+    if mount.shared:
+        return ok(PROPAGATION, f"{mount.point} is a shared mount: the engine sees what is mounted")
+    return failure(
+        PROPAGATION,
+        f"{mount.point} is not a shared mount: sandboxes would not see their workspaces' flags",
+        "bind the state directory with rshared propagation, from a shared mount on the host "
+        "(`mount --bind DIR DIR; mount --make-shared DIR`)",
+    )
+
+
+def mount_of(mountinfo: bytes, path: str) -> Mount:
+    """The mount that a path is on. Raises: ValueError where the file has no mount of it."""
+    best = None
+    for line in mountinfo.splitlines():
+        mount = _parse(line)
+        below = path == mount.point or path.startswith(mount.point.rstrip("/") + "/")
+        # Of several at one point the last covers the others.
+        if below and (best is None or len(mount.point) >= len(best.point)):
+            best = mount
+    if best is None:
+        raise ValueError(f"no mount has {path}")
+    return best
+
+
+def _parse(line: bytes) -> Mount:
+    before, _, after = line.partition(b" - ")
+    fields = before.split(b" ")
+    return Mount(
+        os.fsdecode(mounts.unescape(fields[4])),
+        frozenset(fields[5].decode("ascii", "replace").split(",")),
+        any(field.startswith(b"shared:") for field in fields[6:]),
+        after.split(b" ")[0].decode("ascii", "replace"),
+    )
+
+
+def existing(path: Path) -> Path:
+    """The path, or the nearest directory above it that exists."""
+    while not path.is_dir() and path != path.parent:
+        path = path.parent
+    return path
+
+
+def _own_namespace() -> bool:
+    """Whether the first process that this one sees has other mounts."""
+    try:
+        return os.readlink("/proc/self/ns/mnt") != os.readlink("/proc/1/ns/mnt")
+    except OSError:
+        return False

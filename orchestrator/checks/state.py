@@ -1,0 +1,136 @@
+"""The state directory, the database in it, and the operator's files."""
+
+import os
+import sqlite3
+import stat
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from orchestrator.checks.base import Check, failure, ok, warning
+from orchestrator.config import ConfigError, Settings, read_toml
+from orchestrator.keys import Principal, add_entries
+from orchestrator.policy.levels import load_levels
+from orchestrator.store.database import newest_schema
+
+STATE = "state directory"
+DATABASE = "database"
+POLICY = "policy files"
+# The kernel's room for a UNIX socket's path, its final NUL included.
+_MOST_SOCKET_PATH = 108
+_LONGEST_SOCKET = "/sandboxes/0123456789abcdef/run/control.sock"
+
+
+def check_state_dir(path: Path) -> Check:
+    """Whether only this user can look into it, and its sandboxes' sockets can have a path."""
+    longest = len(os.fsencode(path)) + len(_LONGEST_SOCKET) + 1
+    if longest > _MOST_SOCKET_PATH:
+        return failure(
+            STATE,
+            f"{path} is {longest - _MOST_SOCKET_PATH} bytes too long for sockets below it",
+            "set PADDOCK_STATE_DIR to a shorter path",
+        )
+    try:
+        facts = path.lstat()
+    except FileNotFoundError:
+        return ok(STATE, f"{path} will be made at the first start")
+    except OSError as error:
+        return failure(STATE, f"{path}: {error.strerror}", "set PADDOCK_STATE_DIR to another")
+    return _permissions(path, facts)
+
+
+def _permissions(path: Path, facts: os.stat_result) -> Check:
+    if not stat.S_ISDIR(facts.st_mode) and not path.is_dir():
+        return failure(STATE, f"{path} is not a directory", "set PADDOCK_STATE_DIR to another")
+    facts = path.stat()
+    if facts.st_uid != os.geteuid():
+        owner = f"{path} belongs to uid {facts.st_uid}, this is uid {os.geteuid()}"
+        return failure(STATE, owner, f"run as its owner, or `chown {os.geteuid()} {path}`")
+    if facts.st_mode & 0o077:
+        mode = stat.S_IMODE(facts.st_mode)
+        return failure(STATE, f"{path} is open to others ({mode:04o})", f"chmod 700 {path}")
+    if not os.access(path, os.W_OK | os.X_OK):
+        return failure(STATE, f"{path} can't be written", "mount it writable")
+    return ok(STATE, f"{path} is this user's alone")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What the database says: the check, and the time of its last event where there is one."""
+
+    check: Check
+    last_event: str | None = None
+
+
+def check_database(path: Path, seconds: float) -> Stored:
+    """Reads it through, for at most so many seconds; the control plane may be using it."""
+    remedy = "stop the control plane, keep a copy, and restore the state directory from a backup"
+    if not path.exists():
+        return Stored(ok(DATABASE, "will be made at the first start"))
+    try:
+        # Without a write-ahead log there is nothing to share: no file is made beside it.
+        alone = not path.with_name(path.name + "-wal").exists()
+        mode = "mode=ro&immutable=1" if alone else "mode=ro"
+        connection = sqlite3.connect(f"file:{quote(str(path))}?{mode}", uri=True, timeout=2)
+        try:
+            return _read_through(connection, seconds)
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        return Stored(failure(DATABASE, f"{path.name}: {error}", remedy))
+
+
+def _read_through(connection: sqlite3.Connection, seconds: float) -> Stored:
+    (version,) = connection.execute("SELECT max(version) FROM schema_version").fetchone()
+    row = connection.execute("SELECT time FROM events ORDER BY id DESC LIMIT 1").fetchone()
+    last_event = None if row is None else str(row[0])
+    known = newest_schema()
+    if (version or 0) > known:
+        detail = f"has schema {version}, this Paddock knows schemas up to {known}"
+        return Stored(failure(DATABASE, detail, "run the version that wrote it"), last_event)
+    late = threading.Timer(seconds, connection.interrupt)
+    late.start()
+    try:
+        found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
+    except sqlite3.OperationalError as error:
+        if "interrupted" not in str(error):
+            raise
+        detail = f"schema {version}; reading all of it takes longer than {seconds:g} s"
+        return Stored(warning(DATABASE, detail, "check it by `sqlite3 … 'PRAGMA quick_check'`"))
+    finally:
+        late.cancel()
+        late.join()
+    if found != ["ok"]:
+        remedy = "stop the control plane, keep a copy, and restore from a backup"
+        return Stored(failure(DATABASE, f"is damaged: {'; '.join(found)}", remedy), last_event)
+    return Stored(ok(DATABASE, f"schema {version}, whole"), last_event)
+
+
+def check_policy(settings: Settings) -> Check:
+    """Whether the level files and the keys file can be used, and only their owner edits them."""
+    try:
+        load_levels(settings.levels_dir)
+        if settings.keys_file is not None or settings.keys_path.exists():
+            keys: dict[str, Principal] = {}
+            add_entries(settings.keys_path, read_toml(settings.keys_path), keys)
+    except ConfigError as error:
+        return failure(
+            POLICY, str(error), "mend the file; a running control plane keeps what it read before"
+        )
+    loose = [path for path in _policy_files(settings) if _others_write(path)]
+    if loose:
+        listed = " ".join(str(path) for path in loose)
+        return failure(POLICY, f"others can write {listed}", f"chmod go-w {listed}")
+    return ok(POLICY, "levels and keys can be read")
+
+
+def _policy_files(settings: Settings) -> list[Path]:
+    directory = settings.levels_dir
+    files = [] if directory is None else [directory, *sorted(directory.glob("*.toml"))]
+    return [*files, settings.keys_path] if settings.keys_path.exists() else files
+
+
+def _others_write(path: Path) -> bool:
+    facts = path.stat()
+    return bool(facts.st_mode & 0o022) or facts.st_uid not in (0, os.geteuid())

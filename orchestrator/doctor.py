@@ -1,0 +1,159 @@
+"""Looks whether everything that Paddock needs is there, and says how to mend what is not.
+
+The control plane may run meanwhile, or not. Nothing is changed but for a moment: a mount, and
+a network, are tried and taken away again.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Callable
+from typing import TypeVar
+
+from orchestrator.checks.base import Check, CheckStatus, failure, healthy
+from orchestrator.checks.engine import ENGINE, IMAGE, check_engine, check_image, check_open_network
+from orchestrator.checks.host import (
+    CLOCK,
+    DISK,
+    PORT,
+    check_clock,
+    check_port,
+    check_resources,
+)
+from orchestrator.checks.kernel import (
+    LOOP,
+    KernelFacts,
+    check_loop,
+    kernel_facts,
+    landlock_check,
+    seccomp_check,
+)
+from orchestrator.checks.levels import level_checks
+from orchestrator.checks.mounts import (
+    MOUNTS,
+    PROPAGATION,
+    check_mounts,
+    check_propagation,
+    existing,
+)
+from orchestrator.checks.state import (
+    DATABASE,
+    POLICY,
+    STATE,
+    Stored,
+    check_database,
+    check_policy,
+    check_state_dir,
+)
+from orchestrator.config import ConfigError, Settings
+from orchestrator.engine.base import Engine
+from orchestrator.engine.docker import DockerEngine
+from orchestrator.policy.levels import load_levels
+from orchestrator.threads import bounded, within
+
+__all__ = ["Check", "CheckStatus", "healthy", "run_checks"]
+
+T = TypeVar("T")
+
+# For one look. A hung file system or engine must not hang the doctor.
+_SECONDS = 10.0
+# Its helper container takes a second or two.
+_NETWORK_SECONDS = 30.0
+_SLOW = "it does not answer in time: look at the kernel's log for a hung disk or engine"
+
+
+async def run_checks(
+    settings: Settings,
+    *,
+    engine: Engine | None = None,
+    image_inputs: Callable[[], str | None] | None = None,
+) -> list[Check]:
+    """Every check, in a fixed order; `healthy` says whether sessions of all levels can run.
+
+    `image_inputs` tells the hash of the image's sources, where they are at hand; it may block.
+    `engine` is for tests; None: that of the settings.
+    """
+    examined = engine or DockerEngine(
+        # An instance of its own: what is tried is not what the control plane uses.
+        secrets.token_hex(4),
+        host=settings.docker_host,
+        timeout=min(settings.engine_timeout, _NETWORK_SECONDS),
+        threads=2,
+    )
+    try:
+        return await _examine(settings, examined, image_inputs)
+    finally:
+        if engine is None:
+            await examined.close()
+
+
+async def _examine(
+    settings: Settings, engine: Engine, image_inputs: Callable[[], str | None] | None
+) -> list[Check]:
+    state_dir = settings.state_dir
+    facts, stored, first, (image, network) = await asyncio.gather(
+        _thread(kernel_facts, KernelFacts("unknown", 0, 0, 0)),
+        _thread(
+            lambda: check_database(state_dir / "paddock.db", _SECONDS / 2), Stored(_late(DATABASE))
+        ),
+        asyncio.gather(
+            within(check_engine(engine), _SECONDS, _late(ENGINE)),
+            _thread(lambda: check_mounts(state_dir), _late(MOUNTS)),
+            _thread(lambda: check_propagation(state_dir), _late(PROPAGATION)),
+            _thread(check_loop, _late(LOOP)),
+            _thread(lambda: check_state_dir(state_dir), _late(STATE)),
+            _thread(lambda: check_policy(settings), _late(POLICY)),
+            _thread(lambda: check_port(settings), _late(PORT)),
+        ),
+        _examine_image(settings, engine, image_inputs),
+    )
+    engine_found, mounts, propagation, loop, state, policy, port = first
+    resources = await _thread(lambda: check_resources(settings, existing(state_dir)), [_late(DISK)])
+    clock = await _thread(lambda: check_clock(stored.last_event), _late(CLOCK))
+    checks = [
+        engine_found,
+        image,
+        landlock_check(facts),
+        seccomp_check(facts),
+        mounts,
+        propagation,
+        loop,
+        state,
+        stored.check,
+        policy,
+        *resources,
+        clock,
+        port,
+    ]
+    return [*checks, *_levels(settings, checks, network)]
+
+
+async def _examine_image(
+    settings: Settings, engine: Engine, image_inputs: Callable[[], str | None] | None
+) -> tuple[Check, str | None]:
+    """The image's check, and why there is no open network."""
+    inputs = await _thread(image_inputs, None) if image_inputs is not None else None
+    image = await within(check_image(engine, settings.image, inputs), _SECONDS, _late(IMAGE))
+    if not image.ok:
+        return image, "without the image it can't be tried"
+    tried = check_open_network(engine, settings.image)
+    return image, await within(tried, _NETWORK_SECONDS, "the engine does not answer in time")
+
+
+def _levels(settings: Settings, checks: list[Check], network: str | None) -> list[Check]:
+    try:
+        levels = load_levels(settings.levels_dir)
+    except ConfigError:
+        levels = load_levels()  # the files' own check has said what is wrong with them
+    return level_checks(levels, checks, network, os.cpu_count() or 1)
+
+
+async def _thread(function: Callable[[], T], late: T) -> T:
+    try:
+        return await bounded(function, _SECONDS)
+    except TimeoutError:
+        return late
+
+
+def _late(name: str) -> Check:
+    return failure(name, f"no answer within {_SECONDS:g} s", _SLOW)

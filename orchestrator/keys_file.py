@@ -1,0 +1,138 @@
+"""Edits the keys file: whole or not at all, for its owner only, comments left as they are."""
+
+import fcntl
+import os
+import re
+import secrets
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestrator.admin_key import new_key
+from orchestrator.config import ConfigError, ensure_state_dir, read_toml
+from orchestrator.keys import ADMIN_NAME, Principal, Role, add_entries, digest
+from orchestrator.limits import LIMIT_FIELDS, KeyLimits
+
+_HEADER = re.compile(r"\s*\[\[\s*keys\s*\]\]\s*(#.*)?")
+_KEPT = re.compile(r"\s*(#.*)?")  # blank lines and comments
+
+
+def list_keys(path: Path) -> list[Principal]:
+    """The keys of the file in its order; none where there is no file. Raises: ConfigError."""
+    return list(_parse(path, _read(path)).values())
+
+
+def add_key(path: Path, name: str, role: Role, limits: KeyLimits | None = None) -> str:
+    """Adds a key and returns its secret, which is nowhere else. Makes the file where missing.
+
+    Raises: ConfigError where the name is taken or malformed, or the file can't be used.
+    """
+    if name == ADMIN_NAME:
+        raise ConfigError(f"{path}: {ADMIN_NAME} is the name of the admin key: choose another")
+    secret = new_key()
+    with _editing(path):
+        text = _read(path)
+        key = Principal(name, role, limits=limits or KeyLimits())
+        wanted = {**_parse(path, text), digest(secret): key}
+        edited = (text.rstrip("\n") + "\n\n" if text.strip() else "") + _entry(key, digest(secret))
+        if _parse(path, edited) != wanted:
+            raise ConfigError(f"{path}: {name!r} can't be a key's name")
+        _replace(path, edited)
+    return secret
+
+
+def remove_key(path: Path, name: str) -> None:
+    """Removes a key; a control plane that watches the file refuses it from then on.
+
+    Raises: ConfigError where there is no such key, or the file can't be used.
+    """
+    with _editing(path):
+        text = _read(path)
+        keys = _parse(path, text)
+        numbers = [number for number, key in enumerate(keys.values()) if key.name == name]
+        if not numbers:
+            raise ConfigError(f"{path}: there is no key {name!r}")
+        edited = without_entry(text, numbers[0])
+        left = {sha: key for sha, key in keys.items() if key.name != name}
+        if _parse(path, edited) != left:
+            raise ConfigError(f"{path}: its entries are not [[keys]] tables: remove it by hand")
+        _replace(path, edited)
+
+
+def without_entry(text: str, number: int) -> str:
+    """The file's text without its nth `[[keys]]` table; comments before the next one stay."""
+    lines = text.splitlines(keepends=True)
+    headers = [index for index, line in enumerate(lines) if _HEADER.fullmatch(line.rstrip("\n"))]
+    if number >= len(headers):
+        return text
+    first = headers[number]
+    last = headers[number + 1] if number + 1 < len(headers) else len(lines)
+    end = last
+    while end > first + 1 and last < len(lines) and _KEPT.fullmatch(lines[end - 1].rstrip("\n")):
+        end -= 1
+    return "".join([*lines[:first], *lines[end:]])
+
+
+def _entry(key: Principal, sha256: str) -> str:
+    lines = ["[[keys]]", f'name = "{key.name}"', f'role = "{key.role}"', f'sha256 = "{sha256}"']
+    for field in LIMIT_FIELDS:
+        value = getattr(key.limits, field)
+        if value is not None:
+            lines.append(f"{field} = {value}")
+    return "\n".join(lines) + "\n"
+
+
+def _read(path: Path) -> str:
+    if not path.exists():
+        return ""
+    read_toml(path)  # its complaints name the file
+    return path.read_text(encoding="utf-8")
+
+
+def _parse(path: Path, text: str) -> dict[str, Principal]:
+    principals: dict[str, Principal] = {}
+    try:
+        add_entries(path, tomllib.loads(text), principals)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return principals
+
+
+@contextmanager
+def _editing(path: Path) -> Iterator[None]:
+    """One editor at a time. Raises: ConfigError."""
+    try:
+        ensure_state_dir(path.parent)
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(directory)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+
+
+def _replace(path: Path, text: str) -> None:
+    """Puts the text in the file's place in one step. Raises: OSError."""
+    target = path.resolve()
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            if target.exists():
+                owner = target.stat()
+                os.fchown(descriptor, owner.st_uid, owner.st_gid)
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(draft, target)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

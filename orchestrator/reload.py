@@ -1,0 +1,201 @@
+"""Levels and keys: read at the start, and again as soon as a file of theirs changes.
+
+A broken edit changes nothing: what was read last stays in force until it is mended.
+"""
+
+import asyncio
+import hashlib
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from watchfiles import Change, watch
+
+from orchestrator.config import ConfigError, Settings
+from orchestrator.errors import PaddockError
+from orchestrator.keys import KeyRing
+from orchestrator.policy.levels import LEVEL_NAMES, Levels, load_levels
+from orchestrator.sessions.recorder import Recorder
+
+log = logging.getLogger(__name__)
+
+_STEP_MS = 50
+_DEBOUNCE_MS = 400
+# Some file systems tell nobody of their changes, and a directory may be replaced: the files
+# are looked at so often without being told.
+_LOOK_SECONDS = 5.0
+# Beside the default keys file our own database changes all the time.
+_NOISE = ("paddock.db", "lock")
+_UNRECORDED = "not on record"
+
+
+@dataclass(slots=True)
+class _Source:
+    """Files that are read together."""
+
+    files: tuple[Path, ...]
+    # Reads them, and returns what puts them in force. Raises: ConfigError.
+    read: Callable[[], Callable[[], None]]
+    # A key that was removed does not wait for the ledger; a new level does.
+    at_once: bool
+    # What was read last: a sha256 for each file, empty for one that is not there.
+    seen: dict[Path, str]
+
+
+class Policy:
+    """What the operator's files say now: `levels` and `keys` are replaced when they change.
+
+    `problems` says by file why its latest version is not in force.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        """Reads the files. Raises: ConfigError naming the file."""
+        self.problems: dict[Path, str] = {}
+        keys_files = (settings.keys_path,)
+        # Before they are read, so that an edit meanwhile is seen as one.
+        keys_seen = _fingerprints(keys_files)
+        directory = settings.levels_dir
+        levels_files = tuple(directory / f"{n}.toml" for n in LEVEL_NAMES) if directory else ()
+        levels_seen = _fingerprints(levels_files)
+        self.levels = Levels(load_levels(directory))
+        self.keys = KeyRing.load(settings)
+
+        def read_keys() -> Callable[[], None]:
+            keys = KeyRing.load(settings)
+            return lambda: self.keys.replace(keys)
+
+        def read_levels() -> Callable[[], None]:
+            levels = load_levels(directory)
+            return lambda: self.levels.replace(levels)
+
+        self._sources = [
+            _Source(keys_files, read_keys, True, keys_seen),
+            _Source(levels_files, read_levels, False, levels_seen),
+        ]
+        self._looking = asyncio.Lock()
+        self._recorder: Recorder | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+
+    def watch(self, recorder: Recorder) -> None:
+        """Begins to watch, and to put what changes on record."""
+        self._recorder = recorder
+        changed = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def tell() -> None:
+            try:
+                loop.call_soon_threadsafe(changed.set)
+            except RuntimeError:  # the loop has ended
+                self._stop.set()
+
+        self._task = asyncio.create_task(self._follow(changed))
+        self._thread = threading.Thread(
+            target=self._watch, args=(tell,), name="policy-watch", daemon=True
+        )
+        self._thread.start()
+
+    async def close(self) -> None:
+        """Stops watching; the thread has ended when this returns."""
+        self._stop.set()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+
+    def _watch(self, tell: Callable[[], None]) -> None:
+        """The thread: tells of every change, and now and then without one."""
+        directories = {file.parent for source in self._sources for file in source.files}
+        while not self._stop.is_set():
+            tell()  # of what has changed while nobody watched
+            try:
+                for _ in watch(
+                    *(directory for directory in directories if directory.is_dir()),
+                    watch_filter=_may_be_policy,
+                    debounce=_DEBOUNCE_MS,
+                    step=_STEP_MS,
+                    stop_event=self._stop,
+                    rust_timeout=int(_LOOK_SECONDS * 1000),
+                    yield_on_timeout=True,
+                    recursive=False,
+                ):
+                    tell()
+            except (OSError, RuntimeError) as error:
+                # A directory is gone, or the kernel has no more watches to give.
+                log.warning("policy files can't be watched, only looked at: %s", error)
+                self._stop.wait(_LOOK_SECONDS)
+
+    async def _follow(self, changed: asyncio.Event) -> None:
+        while True:
+            await changed.wait()
+            changed.clear()
+            await self.look()
+
+    async def look(self) -> None:
+        """Reads again what has changed since it was read last."""
+        async with self._looking:
+            for source in self._sources:
+                current = await asyncio.to_thread(_fingerprints, source.files)
+                changed = [file for file in source.files if current[file] != source.seen[file]]
+                if changed:
+                    source.seen = current
+                    await self._reload(source, changed)
+
+    async def _reload(self, source: _Source, changed: list[Path]) -> None:
+        replace, problem = None, None
+        try:
+            replace = await asyncio.to_thread(source.read)
+        except ConfigError as error:
+            problem = str(error)
+        if replace is not None and source.at_once:
+            replace()
+        try:
+            await self._record(source, changed, problem)
+        except PaddockError as error:
+            # The next look finds it changed once more.
+            source.seen.update(dict.fromkeys(changed, _UNRECORDED))
+            problem = problem or f"the change can't be put on record: {error.detail}"
+        else:
+            if replace is not None and not source.at_once:
+                replace()
+        self._note(source, changed, problem)
+
+    async def _record(self, source: _Source, changed: list[Path], problem: str | None) -> None:
+        if self._recorder is None:
+            return
+        for file in changed:
+            await self._recorder.record_system(
+                "policy.reloaded",
+                {"ok": problem is None},
+                args={"file": str(file), "sha256": source.seen[file] or None},
+                error=problem,
+            )
+
+    def _note(self, source: _Source, changed: list[Path], problem: str | None) -> None:
+        for file in source.files:
+            self.problems.pop(file, None)
+        if problem is None:
+            log.info("read again: %s", ", ".join(str(file) for file in changed))
+        else:
+            self.problems[changed[0]] = problem
+            log.error("not in force, what was read before stays: %s", problem)
+
+
+def _fingerprints(files: Iterable[Path]) -> dict[Path, str]:
+    return {file: _fingerprint(file) for file in files}
+
+
+def _fingerprint(file: Path) -> str:
+    """The sha256 of the file; empty where there is none."""
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+    except OSError:
+        return ""
+
+
+def _may_be_policy(change: Change, path: str) -> bool:
+    return not Path(path).name.startswith(_NOISE)

@@ -1,21 +1,26 @@
 """The HTTP application: routes from the table, credentials, and errors as problem documents."""
 
 import asyncio
-import secrets
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from api import stream
-from api.auth import authorize
+from api.auth import Access, authorize
 from api.body import read_body
-from api.call import REQUEST_ID, Call, Work
+from api.call import Call, Work
+from api.docs import Docs
 from api.errors import describe, problem
-from api.operations import OPERATIONS, Operation
+from api.limits import RequestRates
+from api.observability import PRINCIPAL, REQUEST_ID, observe
+from api.operations import OPERATIONS
+from api.operations.base import Operation
+from api.queries import NoQuery
 from api.query import read_query
-from api.schemas import NoQuery
 from orchestrator.control_plane import ControlPlane
+from orchestrator.errors import RateLimitedError
+from orchestrator.metrics import Metrics
 
 MAX_BODY_BYTES = 2 * 1024 * 1024
 _HEADERS = {
@@ -24,8 +29,6 @@ _HEADERS = {
     "Server": "paddock",
 }
 
-_Endpoint = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
 
 def create_app(plane: ControlPlane) -> web.Application:
     """The application over an open control plane, which stays the caller's to close.
@@ -33,11 +36,18 @@ def create_app(plane: ControlPlane) -> web.Application:
     It is to be served with `handler_cancellation`, so that it sees clients leave.
     """
     work = Work()
-    app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_guarded])
+    rates = RequestRates(plane.settings, plane.keys)
+    middlewares = [observe(plane.metrics), _guarded(plane.metrics)]
+    app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares)
     for operation in OPERATIONS:
-        app.router.add_route(operation.method, operation.path, _endpoint(operation, plane, work))
+        endpoint = _endpoint(operation, plane, work, rates)
+        app.router.add_route(operation.method, operation.path, endpoint)
+    Docs().add_to(app)
+
+    ignore_keys = plane.keys.on_change(work.recheck)
 
     async def stop(_: web.Application) -> None:
+        ignore_keys()
         work.stop()
 
     async def drain(_: web.Application) -> None:
@@ -49,11 +59,16 @@ def create_app(plane: ControlPlane) -> web.Application:
     return app
 
 
-def _endpoint(operation: Operation, plane: ControlPlane, work: Work) -> _Endpoint:
+def _endpoint(
+    operation: Operation, plane: ControlPlane, work: Work, rates: RequestRates
+) -> Handler:
     """The operation as aiohttp calls it: credential first, then what the client sent."""
 
     async def endpoint(request: web.Request) -> web.StreamResponse:
         principal = authorize(plane, request, operation.access)
+        request[PRINCIPAL] = principal
+        if operation.access is not Access.OPEN:
+            rates.spend(principal)
         inputs: dict[str, Any] = {}
         query = read_query(request, operation.query or NoQuery)
         if operation.query is not None:
@@ -65,16 +80,21 @@ def _endpoint(operation: Operation, plane: ControlPlane, work: Work) -> _Endpoin
     return endpoint
 
 
-@web.middleware
-async def _guarded(request: web.Request, handler: _Endpoint) -> web.StreamResponse:
-    """Names the request, and answers every failure with a problem document."""
-    request[REQUEST_ID] = secrets.token_hex(8)
-    try:
-        return await handler(request)
-    except asyncio.CancelledError:
-        raise
-    except Exception as error:  # noqa: BLE001 - nothing else may reach a client
-        return _failed(request, error)
+def _guarded(metrics: Metrics) -> Middleware:
+    """Answers every failure with a problem document."""
+
+    @web.middleware
+    async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - nothing else may reach a client
+            if isinstance(error, RateLimitedError):
+                metrics.rate_limited(error.fields["limit"])
+            return _failed(request, error)
+
+    return guarded
 
 
 def _failed(request: web.Request, error: Exception) -> web.StreamResponse:

@@ -49,7 +49,7 @@ def _identify(plane: ControlPlane, token: str) -> Principal:
     if is_handle(token):
         session = plane.sessions.by_handle(digest(token))
         if session is not None:
-            return Principal(f"handle:{session.id}", Role.HANDLE, session.key)
+            return Principal(f"handle:{session.id}", Role.HANDLE, session.key, session.owner)
     else:
         principal = plane.keys.authenticate(token)
         if principal is not None:

@@ -3,21 +3,22 @@
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeVar
 
 from aiohttp import web
 
+from api.auth import Access, authorize
+from api.observability import REQUEST_ID
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import PaddockError
 from orchestrator.keys import Principal
 from orchestrator.sessions.session import Session
 
 log = logging.getLogger(__name__)
-
-REQUEST_ID = web.RequestKey("request_id", str)
 
 T = TypeVar("T")
 
@@ -28,6 +29,7 @@ class Work:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._streams: set[asyncio.Task[Any]] = set()
+        self._allowed: dict[asyncio.Task[Any], Callable[[], bool]] = {}
         self.stopping = False
 
     async def complete(
@@ -64,6 +66,24 @@ class Work:
             task.cancel()
         self._streams.add(task)
         task.add_done_callback(self._streams.discard)
+
+    @contextmanager
+    def while_allowed(self, allowed: Callable[[], bool]) -> Iterator[None]:
+        """The current task is cancelled when `recheck` finds that it is not `allowed` any more."""
+        task = asyncio.current_task()
+        if task is None:
+            yield
+            return
+        self._allowed[task] = allowed
+        try:
+            yield
+        finally:
+            del self._allowed[task]
+
+    def recheck(self) -> None:
+        """Ends the streams of callers whose credential is void."""
+        for task in [task for task, allowed in self._allowed.items() if not allowed()]:
+            task.cancel()
 
     def stop(self) -> None:
         """Ends what follows something, and says that clients do not leave by their own will."""
@@ -118,6 +138,24 @@ class Call:
     def session(self) -> Session:
         """The session in the path. Raises: NotFoundError, also when it is somebody else's."""
         return self.plane.sessions.find(self.principal, self.session_id)
+
+    def allowed(self) -> bool:
+        """Whether the caller's credential still holds."""
+        try:
+            authorize(self.plane, self.request, Access.HANDLE)
+        except PaddockError:
+            return False
+        return True
+
+    @contextmanager
+    def streaming(self, kind: str, session: Session | None = None) -> Iterator[None]:
+        """Something long is being sent or received; it ends at once with the credential.
+
+        `kind` is one of the session's STREAM_KINDS, where it is counted.
+        """
+        counted = nullcontext() if session is None else session.streaming(kind)
+        with self.work.while_allowed(self.allowed), counted:
+            yield
 
     def wants_events(self) -> bool:
         """Whether the client asked for Server-Sent Events."""

@@ -84,7 +84,9 @@ async def follow(
     async for page in pages(call, session, command, after):
         for name, offset, data in page.chunks:
             if piece := text.feed(name, data):
-                await events.send(name, {"offset": offset, "text": piece}, offset + len(data))
+                # Who resumes gets a character that was cut off here as a whole.
+                end = offset + len(data) - text.pending(name)
+                await events.send(name, {"offset": offset, "text": piece}, end)
         after = page.next
         if not page.chunks and not page.ended:
             await events.beat()

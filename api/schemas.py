@@ -1,94 +1,65 @@
-"""What requests look like: bodies and query parameters, and their bounds."""
+"""What the bodies of requests look like, and their bounds."""
 
-import re
-from typing import Annotated, Any, Literal, Self
+import json
+from typing import Annotated, Any, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
-    StringConstraints,
-    field_validator,
+    WithJsonSchema,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
-from orchestrator.policy.levels import LEVEL_NAMES
+from api.fields import (
+    LEVEL_SCHEMA,
+    MIB,
+    Argv,
+    CommandLine,
+    Directory,
+    Environment,
+    FilePath,
+    Labels,
+    Level,
+    LevelName,
+    MaxBytes,
+    Signal,
+    check_level,
+    sentence,
+)
 from orchestrator.sessions.requests import ExecRequest, NewSession
+from orchestrator.workspace.paths import ID_PATTERN
 
-_KIB = 1024
-_MIB = 1024 * _KIB
-_LEVELS = "|".join(LEVEL_NAMES)
-_DIGITS = re.compile(r"[0-9]{1,18}")
-MAX_ARGV_BYTES = _MIB
-SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "USR1": 10, "USR2": 12, "TERM": 15} | {
-    "CONT": 18,
-    "STOP": 19,
+_COMMAND = "A line that is split at spaces; quotes keep them. No shell reads it."
+_CWD = "The command's directory: relative to the workspace, or under /workspace."
+_SETTINGS_SCHEMA = {
+    "type": "object",
+    "properties": {"permission_level": LEVEL_SCHEMA, "workspace": {"type": "object"}},
 }
 
 
-def sentence(text: str) -> PydanticCustomError:
-    """An error whose message is the whole detail of the problem document."""
-    return PydanticCustomError("sentence", "{text}", {"text": text})
+def _exactly_one(*names: str) -> dict[str, Any]:
+    """The schema of an object that has one of these members and not the others.
+
+    It is negated twice: what shows a `oneOf` would show as many objects as it has parts.
+    """
+    parts = [
+        {"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in names
+    ]
+    return {"not": {"not": {"oneOf": parts}}}
 
 
-def _max_bytes(limit: int) -> AfterValidator:
-    def check(value: str) -> str:
-        if len(value.encode()) > limit:
-            raise ValueError(f"must have at most {limit} bytes")
-        return value
-
-    return AfterValidator(check)
+def _recordable(value: Any) -> Any:
+    """Any JSON value as one that audit events may hold: a plain one, or its text."""
+    plain = value is None or isinstance(value, str | bool)
+    return value if plain else json.dumps(value, ensure_ascii=False)
 
 
-def _level_name(value: Any) -> Any:
-    if value is not None and value not in LEVEL_NAMES:
-        raise sentence(f"permission_level must be {_LEVELS}")
-    return value
-
-
-def _digits(value: Any) -> int:
-    """Query parameters are text: digits only, no sign, no white space, no underscore."""
-    if not isinstance(value, str) or not _DIGITS.fullmatch(value):
-        raise ValueError("must be a whole number")
-    return int(value)
-
-
-def _truth(value: Any) -> bool:
-    if value not in ("true", "false"):
-        raise ValueError("must be true or false")
-    return bool(value == "true")
-
-
-def _signal_number(value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value in SIGNALS.values():
-        return value
-    number = SIGNALS.get(value.removeprefix("SIG")) if isinstance(value, str) else None
-    if number is None:
-        raise ValueError(f"must be one of {', '.join(SIGNALS)}, or its number")
-    return number
-
-
-def _label(value: Any) -> tuple[str, str]:
-    key, colon, wanted = str(value).partition(":")
-    if not key or not colon:
-        raise ValueError("must be key:value")
-    return key, wanted
-
-
-LevelName = Annotated[str | None, BeforeValidator(_level_name)]
-Whole = Annotated[int, BeforeValidator(_digits)]
-PageSize = Annotated[Whole, Field(ge=1, le=1000)]
-Truth = Annotated[bool, BeforeValidator(_truth)]
-_LabelKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,63}$")]
-_Labels = dict[_LabelKey, Annotated[str, Field(max_length=256)]]
-_Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,255}$")]
-_Environment = dict[_Variable, Annotated[str, _max_bytes(32 * _KIB)]]
-_Argument = Annotated[str, _max_bytes(128 * _KIB)]
-# Paths longer than this can't be opened on Linux.
-FilePath = Annotated[str, Field(min_length=1), _max_bytes(4096)]
+def _check_one(value: BaseModel, *names: str) -> None:
+    given = [name for name in names if getattr(value, name) is not None]
+    if len(given) != 1:
+        *most, last = names
+        raise sentence(f"exactly one of {', '.join(most)} and {last} must be given")
 
 
 class Body(BaseModel):
@@ -99,6 +70,12 @@ class Body(BaseModel):
 
 class NoBody(Body):
     """Nothing, or an empty object."""
+
+
+_SessionId = Annotated[
+    str,
+    Field(min_length=1, json_schema_extra={"pattern": f"^{ID_PATTERN}$", "maxLength": 128}),
+]
 
 
 class LimitsBody(Body):
@@ -114,13 +91,17 @@ class LimitsBody(Body):
 class SessionBody(Body):
     """What `POST /api/sessions` takes; `idle_timeout` in seconds."""
 
-    id: Annotated[str, Field(min_length=1)] | None = None
-    permission_level: LevelName = None
-    image: Annotated[str, Field(min_length=1, max_length=255)] | None = None
-    labels: _Labels = Field(default_factory=dict, max_length=64)
-    env: _Environment = Field(default_factory=dict, max_length=256)
+    id: _SessionId | None = Field(default=None, description="Made up where it is not given.")
+    permission_level: LevelName = Field(default=None, description="`medium` where not given.")
+    image: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(
+        default=None, description="One of those that the operator lists."
+    )
+    labels: Labels = Field(default_factory=dict)
+    env: Environment = Field(default_factory=dict, description="Variables of every command.")
     limits: LimitsBody = Field(default_factory=LimitsBody)
-    idle_timeout: int | None = Field(default=None, ge=1)
+    idle_timeout: int | None = Field(
+        default=None, ge=1, description="Seconds without use after which the session ends."
+    )
 
     def request(self, session_id: str | None = None) -> NewSession:
         """The domain's request, for that id when the path names one."""
@@ -138,9 +119,11 @@ class SessionBody(Body):
 class NamedSessionBody(SessionBody):
     """What `PUT /api/sessions/{id}` takes: the path has the id."""
 
+    model_config = ConfigDict(json_schema_extra=lambda schema: schema["properties"].pop("id"))
+
     @model_validator(mode="after")
     def _no_other_id(self) -> Self:
-        if self.id is not None:
+        if "id" in self.model_fields_set:
             raise sentence("id is in the path, not in the body")
         return self
 
@@ -151,7 +134,7 @@ class SettingsBody(Body):
     `workspace` is the control plane's: what a client says about it is only recorded.
     """
 
-    settings: dict[str, Any] = Field(default_factory=dict, validate_default=True)
+    settings: Annotated[dict[str, Any], WithJsonSchema(_SETTINGS_SCHEMA)]
 
     @model_validator(mode="before")
     @classmethod
@@ -159,8 +142,8 @@ class SettingsBody(Body):
         settings = value.get("settings")
         if not isinstance(settings, dict):
             raise sentence("body.settings must be an object")
-        if "permission_level" in settings and settings["permission_level"] not in LEVEL_NAMES:
-            raise sentence(f"settings.permission_level must be {_LEVELS}")
+        if "permission_level" in settings:
+            check_level("settings.permission_level", settings["permission_level"])
         if not isinstance(settings.get("workspace", {}), dict):
             raise sentence("settings.workspace must be an object")
         return value
@@ -172,34 +155,42 @@ class SettingsBody(Body):
 
     @property
     def ignored(self) -> dict[str, Any]:
-        """The client's wishes for the workspace, which the control plane owns."""
-        return dict(self.settings.get("workspace", {}))
+        """The client's wishes for the workspace, which the control plane owns, for the record."""
+        wishes = self.settings.get("workspace", {})
+        return {name: _recordable(wish) for name, wish in wishes.items()}
 
 
 class ExecBody(Body):
-    """What `POST …/exec` takes; `timeout` in seconds."""
+    """What `POST …/exec` takes: exactly one of `command` and `argv`."""
 
-    command: Annotated[str, _max_bytes(64 * _KIB)] | None = None
-    argv: Annotated[list[_Argument], Field(min_length=1, max_length=4096)] | None = None
-    cwd: Annotated[str, _max_bytes(4096)] | None = None
-    env: _Environment = Field(default_factory=dict, max_length=256)
-    stdin: Annotated[str, _max_bytes(_MIB)] | None = None
-    stdin_open: bool = False
-    timeout: int | None = Field(default=None, ge=1)
-    background: bool = False
-    permission_level: LevelName = None
+    model_config = ConfigDict(json_schema_extra=_exactly_one("command", "argv"))
 
-    @field_validator("argv")
-    @classmethod
-    def _check_size(cls, value: list[str] | None) -> list[str] | None:
-        if value is not None and sum(len(item.encode()) for item in value) > MAX_ARGV_BYTES:
-            raise ValueError(f"must have at most {MAX_ARGV_BYTES} bytes in all")
-        return value
+    command: CommandLine | None = Field(default=None, description=_COMMAND)
+    argv: Argv | None = Field(default=None, description="The words of a command.")
+    cwd: Directory | None = Field(default=None, description=_CWD)
+    env: Environment = Field(default_factory=dict, description="Over those of the session.")
+    stdin: Annotated[str, MaxBytes(MIB)] | None = Field(
+        default=None, description="What its standard input begins with."
+    )
+    stdin_open: bool = Field(
+        default=False, description="Its standard input stays open, to be fed later."
+    )
+    timeout: int | None = Field(
+        default=None,
+        ge=1,
+        description="Seconds, up to the level's maximum; where it is not given, the level's "
+        "default, and none in the background.",
+    )
+    background: bool = Field(
+        default=False, description="Answer when it has started; it outlives the request."
+    )
+    permission_level: LevelName = Field(
+        default=None, description="The session's new level from now on; not for a handle."
+    )
 
     @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        if (self.command is None) == (self.argv is None):
-            raise sentence("exactly one of command and argv must be given")
+    def _one_command(self) -> Self:
+        _check_one(self, "command", "argv")
         return self
 
     def request(self) -> ExecRequest:
@@ -219,14 +210,14 @@ class ExecBody(Body):
 class StdinBody(Body):
     """Text for a command's standard input; `close` ends it."""
 
-    data: Annotated[str, _max_bytes(_MIB)] = ""
+    data: Annotated[str, MaxBytes(MIB)] = ""
     close: bool = False
 
 
 class SignalBody(Body):
     """A signal by name (with or without SIG) or number."""
 
-    signal: Annotated[int, BeforeValidator(_signal_number)]
+    signal: Signal
 
 
 class PathBody(Body):
@@ -242,80 +233,31 @@ class MoveBody(Body):
     destination: FilePath
 
 
-class Query(BaseModel):
-    """Query parameters: no others than these, each at most once."""
+class ExplainBody(Body):
+    """What `POST /api/policies/explain` takes: whose rules, and what is asked about.
 
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+    Exactly one of `session` and `level`, and of `command`, `argv` and `path`.
+    """
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "allOf": [_exactly_one("session", "level"), _exactly_one("command", "argv", "path")]
+        }
+    )
 
-class NoQuery(Query):
-    """No parameters."""
+    session: Annotated[str, Field(max_length=128)] | None = Field(
+        default=None, description="A session's id: the level that it is pinned to."
+    )
+    level: Level = Field(default=None, description="A permission level's name.")
+    command: CommandLine | None = Field(default=None, description=_COMMAND)
+    argv: Argv | None = Field(default=None, description="The words of a command.")
+    path: FilePath | None = Field(default=None, description="A path of the file operations.")
+    cwd: Directory | None = Field(default=None, description=_CWD)
 
-
-class SessionsQuery(Query):
-    """`label` as key:value; `cursor` is the `next` of the page before."""
-
-    status: Literal["active", "paused", "completed", "aborted", "budget-exceeded"] | None = None
-    label: Annotated[tuple[str, str], BeforeValidator(_label)] | None = None
-    limit: PageSize = 100
-    cursor: Annotated[str, Field(max_length=128)] | None = None
-
-
-class CloseQuery(Query):
-    """`purge` removes the workspace as well."""
-
-    purge: Truth = False
-
-
-class OutputQuery(Query):
-    """`after` counts bytes of output that are not wanted again."""
-
-    after: Whole = 0
-
-
-class PathQuery(Query):
-    """A path in the workspace."""
-
-    path: FilePath
-
-
-class WriteQuery(PathQuery):
-    """Whether what is sent replaces the file or goes to its end."""
-
-    mode: Literal["overwrite", "append"] = "overwrite"
-
-
-class ListQuery(Query):
-    """A directory, and how many levels below it."""
-
-    path: FilePath = "."
-    depth: Annotated[Whole, Field(ge=1, le=64)] = 1
-
-
-class EventsQuery(Query):
-    """The position of the last event that was seen: `seq` in a session, `id` in all."""
-
-    after: Whole | None = None
-
-
-class AuditQuery(Query):
-    """Filters over a session's events."""
-
-    after: Whole = 0
-    limit: PageSize = 100
-    turn: Whole | None = None
-    operation: Annotated[str, Field(max_length=64)] | None = None
-    decision: Literal["allow", "deny", "pending"] | None = None
-
-
-class ExportQuery(Query):
-    """One JSON text per line is the only format."""
-
-    format: Literal["jsonl"] = "jsonl"
-
-
-class VerifyQuery(Query):
-    """A place in the chain that was noted before: both or neither."""
-
-    seq: Whole | None = None
-    hash: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _check_one(self, "session", "level")
+        _check_one(self, "command", "argv", "path")
+        if self.path is not None and self.cwd is not None:
+            raise sentence("cwd goes with a command: paths are relative to the workspace")
+        return self

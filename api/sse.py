@@ -72,6 +72,10 @@ class TextDecoder:
         decoder = self._decoders.get(name)
         return "" if decoder is None else decoder.decode(data)
 
+    def pending(self, name: str) -> int:
+        """How many bytes at the end of a stream begin a character that goes on."""
+        return len(self._decoders[name].getstate()[0])
+
     def finish(self) -> list[tuple[str, str]]:
         """What was cut off at the end, by stream."""
         rest = [(name, decoder.decode(b"", final=True)) for name, decoder in self._decoders.items()]

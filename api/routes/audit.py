@@ -6,7 +6,7 @@ from aiohttp import web
 
 from api import stream
 from api.call import Call, reply
-from api.schemas import AuditQuery, ExportQuery, VerifyQuery
+from api.queries import AuditQuery, ExportQuery, VerifyQuery
 from orchestrator.audit import query as audit
 from orchestrator.audit.verify import verify as verify_chain
 

@@ -4,13 +4,12 @@ import asyncio
 
 from aiohttp import web
 
-from api.auth import Access, authorize
 from api.call import Call
-from api.schemas import EventsQuery
+from api.queries import EventsQuery
 from api.sse import HEARTBEAT_SECONDS, EventStream, resume_position
 from orchestrator.audit import query as audit
-from orchestrator.errors import PaddockError
 from orchestrator.keys import Role
+from orchestrator.sessions.session import Session
 
 _PAGE = 100
 
@@ -19,6 +18,11 @@ async def of_session(call: Call, query: EventsQuery) -> web.StreamResponse:
     """A session's events from the first, or after a `seq`; ends with the session."""
     session = call.session()
     after = resume_position(call.request.headers, query.after) or 0
+    with call.streaming("events", session):
+        return await _follow_session(call, session, after)
+
+
+async def _follow_session(call: Call, session: Session, after: int) -> web.StreamResponse:
     stream = await _begin(call)
     while True:
         over = not session.live
@@ -36,10 +40,15 @@ async def of_session(call: Call, query: EventsQuery) -> web.StreamResponse:
 
 async def of_all(call: Call, query: EventsQuery) -> web.StreamResponse:
     """Events of all sessions of the caller (an admin: of everybody), new ones or after an `id`."""
-    owner = None if call.principal.role is Role.ADMIN else call.principal.name
     after = resume_position(call.request.headers, query.after)
     if after is None:
         after = await call.plane.ledger.wait(None, -1)
+    with call.streaming("events"):
+        return await _follow_all(call, after)
+
+
+async def _follow_all(call: Call, after: int) -> web.StreamResponse:
+    owner = None if call.principal.role is Role.ADMIN else call.principal.name
     stream = await _begin(call)
     while True:
         # Where none of the events up to here is the caller's, it goes on after them.
@@ -66,8 +75,4 @@ async def _wait(call: Call, stream: EventStream, session_key: str | None, after:
             await call.plane.ledger.wait(session_key, after)
     except TimeoutError:
         await stream.beat()
-    try:
-        authorize(call.plane, call.request, Access.HANDLE)
-    except PaddockError:
-        return False
-    return True
+    return call.allowed()

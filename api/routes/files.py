@@ -9,32 +9,36 @@ from aiohttp import web
 from api import stream
 from api.body import IDLE_SECONDS, check_encoding
 from api.call import Call, reply
-from api.schemas import ListQuery, MoveBody, PathBody, PathQuery, WriteQuery
+from api.queries import ListQuery, PathQuery, WriteQuery
+from api.schemas import MoveBody, PathBody
 from orchestrator.errors import ValidationError
 from orchestrator.sessions.files import FileDownload
+from orchestrator.sessions.session import Session
 
 _CHUNK_BYTES = 256 * 1024
 
 
 async def read(call: Call, query: PathQuery) -> web.StreamResponse:
     """The file's bytes: as many as it had when it was opened."""
-    download = await _open(call, query.path)
+    session = call.session()
+    download = await _open(call, session, query.path)
     try:
         response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
         response.content_length = download.size
-        await stream.begin(call.request, response)
-        if not await _send(call.request, response, download):
-            # Fewer bytes than announced: the client must not take them for the file.
-            stream.abort(call.request)
+        with call.streaming("downloads", session):
+            await stream.begin(call.request, response)
+            if not await _send(call.request, response, download):
+                # Fewer bytes than announced: the client must not take them for the file.
+                stream.abort(call.request)
     finally:
         call.work.detach(download.close())
     return response
 
 
-async def _open(call: Call, path: str) -> FileDownload:
+async def _open(call: Call, session: Session, path: str) -> FileDownload:
     """Opens the file; for a client that goes away meanwhile it is closed again."""
     return await call.work.complete(
-        call.plane.files.read(call.principal, call.session(), path),
+        call.plane.files.read(call.principal, session, path),
         lambda download: call.work.detach(download.close()),
     )
 
@@ -54,9 +58,11 @@ async def _send(request: web.Request, response: web.StreamResponse, download: Fi
 async def write(call: Call, query: WriteQuery) -> web.Response:
     """Writes the body to the file, whole or not at all."""
     check_encoding(call.request)
-    written = await call.plane.files.write(
-        call.principal, call.session(), query.path, query.mode, _chunks(call.request)
-    )
+    session = call.session()
+    with call.streaming("uploads", session):
+        written = await call.plane.files.write(
+            call.principal, session, query.path, query.mode, _chunks(call.request)
+        )
     return reply({"path": query.path, "mode": query.mode, "bytes": written})
 
 

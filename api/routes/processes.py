@@ -4,7 +4,8 @@ from aiohttp import web
 
 from api import errors, output
 from api.call import Call, reply
-from api.schemas import OutputQuery, SignalBody, StdinBody
+from api.queries import OutputQuery
+from api.schemas import SignalBody, StdinBody
 from api.sse import EventStream, resume_position
 from orchestrator.errors import PaddockError
 from orchestrator.sessions.session import Command, Session
@@ -36,7 +37,8 @@ async def watch(call: Call, session: Session, command: Command, after: int) -> w
     await events.begin()
     await events.send("start", {"command_id": command.id})
     try:
-        await output.follow(call, session, command, events, after)
+        with call.streaming("output", session):
+            await output.follow(call, session, command, events, after)
     except PaddockError as error:
         await events.send("error", errors.document(error, call.request_id))
     return await events.end()

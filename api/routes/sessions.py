@@ -6,36 +6,36 @@ from http import HTTPStatus
 from aiohttp import web
 
 from api.call import Call, reply
-from api.schemas import CloseQuery, NamedSessionBody, NoBody, SessionBody, SessionsQuery
+from api.queries import CloseQuery, SessionsQuery
+from api.schemas import NamedSessionBody, NoBody, SessionBody
 from orchestrator.errors import NotFoundError, ValidationError
+from orchestrator.sessions.requests import NewSession
 from orchestrator.sessions.session import Session
 
 
 async def create(call: Call, body: SessionBody) -> web.Response:
     """Creates a session; the answer has its handle, which is not shown again."""
-    session, handle = await call.work.complete(
-        call.plane.sessions.create(call.principal, body.request()),
-        lambda created: _abandon(call, *created, named=body.id is not None),
-    )
-    return await _created(call, session, handle)
+    return await _create(call, body.request(), named=body.id is not None)
 
 
 async def ensure(call: Call, body: NamedSessionBody) -> web.Response:
     """Creates the session of that id, or gets it as it is."""
-    session, handle = await call.work.complete(
-        call.plane.sessions.ensure(call.principal, body.request(call.session_id)),
-        lambda ensured: _abandon(call, *ensured, named=True),
-    )
-    if handle is None:
+    session = call.plane.sessions.existing(call.principal, call.session_id)
+    if session is not None:
         return reply(await call.plane.sessions.view(session))
+    return await _create(call, body.request(call.session_id), named=True)
+
+
+async def _create(call: Call, request: NewSession, *, named: bool) -> web.Response:
+    """A client that leaves while it waits for its turn is forgotten; later, its session closed."""
+    turn = await call.plane.sessions.shares.turn(call.principal)
+    session, handle = await call.work.complete(
+        call.plane.sessions.create(call.principal, request, turn),
+        lambda created: call.work.detach(
+            call.plane.sessions.close(call.principal, created[0], purge=not named)
+        ),
+    )
     return await _created(call, session, handle)
-
-
-def _abandon(call: Call, session: Session, handle: str | None, *, named: bool) -> None:
-    """Closes a session that was made for a client that never heard of it."""
-    if handle is not None:
-        work = call.plane.sessions.close(call.principal, session, purge=not named)
-        call.work.detach(work)
 
 
 async def list_all(call: Call, query: SessionsQuery) -> web.Response:
@@ -57,7 +57,7 @@ async def list_all(call: Call, query: SessionsQuery) -> web.Response:
 
 async def inspect(call: Call) -> web.Response:
     """One session with its live facts."""
-    return reply(await call.plane.sessions.view(call.session()))
+    return reply(await call.plane.sessions.inspect(call.session()))
 
 
 async def close(call: Call, query: CloseQuery) -> web.Response:
@@ -114,7 +114,9 @@ async def interrupt(call: Call, body: NoBody) -> web.Response:
 async def rotate_handle(call: Call, body: NoBody) -> web.Response:
     """A new handle; the old one is void."""
     work = call.plane.sessions.rotate_handle(call.principal, call.session())
-    return reply({"handle": await call.work.complete(work)})
+    handle = await call.work.complete(work)
+    call.work.recheck()
+    return reply({"handle": handle})
 
 
 async def _created(call: Call, session: Session, handle: str) -> web.Response:

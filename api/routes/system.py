@@ -1,10 +1,11 @@
-"""Health, and the permission levels."""
+"""Health and metrics."""
 
 from http import HTTPStatus
 
 from aiohttp import web
 
 from api.call import Call, reply
+from orchestrator.metrics import CONTENT_TYPE
 
 
 async def healthz(call: Call) -> web.Response:
@@ -20,7 +21,6 @@ async def readyz(call: Call) -> web.Response:
     return reply({"status": "ready" if ready else "not ready", "checks": checks}, status)
 
 
-async def policies(call: Call) -> web.Response:
-    """The permission levels, lowest first."""
-    levels = sorted(call.plane.levels.values(), key=lambda level: level.rank)
-    return reply({"items": [level.public() for level in levels], "next": None})
+async def metrics(call: Call) -> web.Response:
+    """What Prometheus scrapes: counters and histograms since the start, and what is now."""
+    return web.Response(body=call.plane.metrics.render(), headers={"Content-Type": CONTENT_TYPE})

@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from pydantic import SecretStr
 
 from api.app import create_app
+from api.server import MAX_LINE_BYTES
 from orchestrator.config import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import LABEL_PROTOCOL, Image
@@ -21,6 +22,7 @@ from orchestrator.errors import PaddockError
 from orchestrator.keys import Principal, Role, digest
 from orchestrator.workspace import mounts
 from sandbox_agent.protocol import PROTOCOL_VERSION
+from tests.support.contract import check_response
 from tests.support.fake_agent import Agents, FakeAgent
 
 ADMIN_KEY = "pdk_admin-key-of-the-tests"
@@ -50,7 +52,9 @@ class Api:
         headers = dict(arguments.pop("headers", {}))
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
-        return await self.client.request(method, path, headers=headers, **arguments)
+        response = await self.client.request(method, path, headers=headers, **arguments)
+        await check_response(response)
+        return response
 
     async def json(
         self, method: str, path: str, *, status: int = 200, **arguments: Any
@@ -142,6 +146,8 @@ async def plane(settings: Settings, engine: FakeEngine) -> AsyncIterator[Control
 async def api(plane: ControlPlane, engine: FakeEngine, agents: Agents) -> AsyncIterator[Api]:
     server = TestServer(create_app(plane))
     # As it is served, but for the time that requests under way are given at the end.
-    await server.start_server(auto_decompress=False, shutdown_timeout=0.1)
+    await server.start_server(
+        auto_decompress=False, max_line_size=MAX_LINE_BYTES, shutdown_timeout=0.1
+    )
     async with TestClient(server) as client:
         yield Api(client, server, plane, engine, agents)

@@ -45,6 +45,7 @@ async def test_health_is_open(api: Api) -> None:
     assert await api.json("GET", "/healthz", key=None) == {"status": "ok"}
     ready = await api.json("GET", "/readyz", key=None)
     assert ready["checks"]["image"]["ok"] is True
+    api.plane.ready.fresh_seconds = 0
     api.engine.fail_next("info")
     ready = await api.json("GET", "/readyz", key=None, status=503)
     assert ready["checks"]["engine"]["ok"] is False

@@ -8,6 +8,7 @@ import pytest
 from aiohttp import ClientResponse, ClientTimeout
 
 from tests.api.conftest import OPERATOR_KEY, Api
+from tests.support.contract import check_event
 from tests.support.fake_agent import AgentRefusalError, Play
 
 SSE = {"Accept": "text/event-stream"}
@@ -24,7 +25,9 @@ async def read_event(response: ClientResponse) -> tuple[str, Any, str | None]:
         if name:
             fields[name] = value
         elif "event" in fields:
-            return fields["event"], json.loads(fields["data"]), fields.get("id")
+            data = json.loads(fields["data"])
+            check_event(response, fields["event"], data)
+            return fields["event"], data, fields.get("id")
 
 
 async def read_events(response: ClientResponse) -> list[tuple[str, Any, str | None]]:

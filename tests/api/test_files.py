@@ -5,6 +5,7 @@ import base64
 import io
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from aiohttp import ClientPayloadError
@@ -77,6 +78,12 @@ async def test_bad_parameters(api: Api, path: str, query: str) -> None:
     )
     assert problem["detail"]
     assert api.agents.files == {}
+
+
+async def test_the_longest_path(api: Api, path: str) -> None:
+    name = "é" * 2048
+    await api.json("PUT", f"{path}/files?path={quote(name)}", data=b"x")
+    assert api.agents.files == {name: b"x"}
 
 
 async def test_name_with_a_newline(api: Api, path: str) -> None:

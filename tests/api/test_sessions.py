@@ -156,6 +156,16 @@ async def test_bad_settings_change_nothing(api: Api, body: dict[str, Any], detai
     assert await api.json("GET", path) == before
 
 
+async def test_any_wish_for_the_workspace_is_recorded(api: Api) -> None:
+    path = f"/api/sessions/{(await api.session())['id']}"
+    wishes: dict[str, Any] = {"mode": "host", "a": 1.5, "b": 10**30, "c": [[[{"d": [1e300]}]]]}
+    await api.json("PUT", path + "/settings", json={"settings": {"workspace": wishes}})
+    events = (await api.json("GET", path + "/audit?operation=session.settings"))["items"]
+    recorded = events[-1]["args"]["ignored"]
+    assert (recorded["mode"], recorded["a"], recorded["b"]) == ("host", "1.5", str(10**30))
+    assert recorded["c"] == '[[[{"d": [1e+300]}]]]'
+
+
 async def test_settings_of_an_unknown_session(api: Api) -> None:
     body = {"settings": {"permission_level": "low"}}
     await api.problem(404, "not_found", "PUT", "/api/sessions/none/settings", json=body)

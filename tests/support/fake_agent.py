@@ -79,6 +79,7 @@ class FakeAgent:
         self.overrides: dict[str, Callable[[Message], Message]] = {}
         self._running: dict[str, _Running] = {}
         self._streams: dict[int, tuple[str, str, bytearray]] = {}
+        self._opened = 0
         self._seq = 0
         self._writer: asyncio.StreamWriter | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -226,6 +227,8 @@ class FakeAgent:
 
     async def _on_stdin(self, params: Message) -> Message:
         command_id = params["command_id"]
+        if command_id not in self._running:
+            raise AgentRefusalError("conflict", "the command's standard input is closed or full")
         data = base64.b64decode(params["data"])
         self.stdin[command_id] = self.stdin.get(command_id, b"") + data
         if params["close"]:
@@ -233,6 +236,8 @@ class FakeAgent:
         return {}
 
     async def _on_signal(self, params: Message) -> Message:
+        if params["command_id"] not in self._running:
+            raise AgentRefusalError("not_found", f"command {params['command_id']} does not run")
         self.end(params["command_id"], 128 + params["signal"], signal=str(params["signal"]))
         return {}
 
@@ -258,7 +263,8 @@ class FakeAgent:
             self.emit("file.read", args={"path": path}, error="not found")
             raise AgentRefusalError("not_found", f"No such file or directory: {path}")
         content = bytearray(self.files[path] if mode == "read" else b"")
-        number = len(self._streams) + 1
+        self._opened += 1
+        number = self._opened
         self._streams[number] = (path, mode, content)
         if mode == "read":
             self.emit("file.read", args={"path": path}, result={"bytes": len(content)})
@@ -306,8 +312,12 @@ class FakeAgent:
         return {}
 
     async def _on_file_move(self, params: Message) -> Message:
-        self.files[params["destination"]] = self.files.pop(params["source"])
-        self.emit("file.move", args=params)
+        source = params["source"]
+        known = source in self.files
+        self.emit("file.move", args=params, error=None if known else "not found")
+        if not known:
+            raise AgentRefusalError("not_found", f"No such file or directory: {source}")
+        self.files[params["destination"]] = self.files.pop(source)
         return {}
 
 

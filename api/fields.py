@@ -1,0 +1,152 @@
+"""Parts of requests that are checked in the same way wherever they stand."""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    StringConstraints,
+    WithJsonSchema,
+)
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from orchestrator.policy.levels import LEVEL_NAMES
+
+KIB = 1024
+MIB = 1024 * KIB
+MAX_ARGV_BYTES = MIB
+SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "USR1": 10, "USR2": 12, "TERM": 15} | {
+    "CONT": 18,
+    "STOP": 19,
+}
+_LEVELS = "|".join(LEVEL_NAMES)
+_DIGITS = re.compile(r"[0-9]{1,18}")
+
+
+def sentence(text: str) -> PydanticCustomError:
+    """An error whose message is the whole detail of the problem document."""
+    return PydanticCustomError("sentence", "{text}", {"text": text})
+
+
+@dataclass(frozen=True, slots=True)
+class MaxBytes:
+    """The most bytes that a text may have as UTF-8; in schemas, the most characters."""
+
+    limit: int
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {**handler(schema), "maxLength": self.limit}
+
+    def _check(self, value: str) -> str:
+        if len(value.encode()) > self.limit:
+            raise ValueError(f"must have at most {self.limit} bytes")
+        return value
+
+
+def check_level(name: str, value: Any) -> None:
+    """Raises: an error that names the field where it is no level's name."""
+    if value not in LEVEL_NAMES:
+        raise sentence(f"{name} must be {_LEVELS}")
+
+
+def _level_or_null(name: str) -> BeforeValidator:
+    def check(value: Any) -> Any:
+        if value is not None:
+            check_level(name, value)
+        return value
+
+    return BeforeValidator(check)
+
+
+def _digits(value: Any) -> int:
+    """Query parameters are text: digits only, no sign, no white space, no underscore."""
+    if not isinstance(value, str) or not _DIGITS.fullmatch(value):
+        raise ValueError("must be a whole number")
+    return int(value)
+
+
+def _truth(value: Any) -> bool:
+    if value not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return bool(value == "true")
+
+
+def _signal_number(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value in SIGNALS.values():
+        return value
+    number = SIGNALS.get(value.removeprefix("SIG")) if isinstance(value, str) else None
+    if number is None:
+        raise ValueError(f"must be one of {', '.join(SIGNALS)}, or its number")
+    return number
+
+
+def _label(value: Any) -> tuple[str, str]:
+    key, colon, wanted = str(value).partition(":")
+    if not key or not colon:
+        raise ValueError("must be key:value")
+    return key, wanted
+
+
+def _argv_size(value: list[str]) -> list[str]:
+    if sum(len(item.encode()) for item in value) > MAX_ARGV_BYTES:
+        raise ValueError(f"must have at most {MAX_ARGV_BYTES} bytes in all")
+    return value
+
+
+LEVEL_SCHEMA = {"type": "string", "enum": list(LEVEL_NAMES)}
+_LEVEL_OR_NULL = WithJsonSchema({"anyOf": [LEVEL_SCHEMA, {"type": "null"}]})
+LevelName = Annotated[str | None, _level_or_null("permission_level"), _LEVEL_OR_NULL]
+Level = Annotated[str | None, _level_or_null("level"), _LEVEL_OR_NULL]
+Whole = Annotated[int, Field(ge=0, lt=10**18), BeforeValidator(_digits)]
+PageSize = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_digits)]
+Depth = Annotated[int, Field(ge=1, le=64), BeforeValidator(_digits)]
+Truth = Annotated[bool, BeforeValidator(_truth)]
+Label = Annotated[
+    tuple[str, str],
+    BeforeValidator(_label),
+    WithJsonSchema({"type": "string", "pattern": "^[^:]+:", "examples": ["team:search"]}),
+]
+Signal = Annotated[
+    int,
+    BeforeValidator(_signal_number),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "enum": [*SIGNALS, *(f"SIG{name}" for name in SIGNALS)]},
+                {"type": "integer", "enum": list(SIGNALS.values())},
+            ]
+        }
+    ),
+]
+_LabelKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,63}$")]
+Labels = Annotated[
+    dict[_LabelKey, Annotated[str, Field(max_length=256)]],
+    Field(max_length=64, examples=[{"team": "search"}]),
+]
+_Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,255}$")]
+Environment = Annotated[
+    dict[_Variable, Annotated[str, MaxBytes(32 * KIB)]],
+    Field(max_length=256, examples=[{"TZ": "UTC"}]),
+]
+CommandLine = Annotated[str, Field(min_length=1), MaxBytes(64 * KIB)]
+_Argument = Annotated[str, MaxBytes(128 * KIB)]
+Argv = Annotated[
+    list[_Argument],
+    Field(min_length=1, max_length=4096, examples=[["grep", "-rn", "TODO", "src"]]),
+    AfterValidator(_argv_size),
+]
+Directory = Annotated[str, MaxBytes(4096)]
+# Paths longer than this can't be opened on Linux.
+FilePath = Annotated[str, Field(min_length=1), MaxBytes(4096)]

@@ -1,0 +1,1 @@
+"""What responses look like, one module for each resource."""

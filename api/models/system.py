@@ -1,0 +1,135 @@
+"""Health, permission levels, and what a policy would say."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from api.models.base import Count, Model, Sha256, example
+
+_LIMITS = {
+    "cpus": 0.5,
+    "memory_bytes": 268435456,
+    "pids": 64,
+    "tmp_bytes": 16777216,
+    "shm_bytes": 0,
+    "workspace_bytes": 268435456,
+}
+_LOW = {
+    "name": "low",
+    "rank": 0,
+    "commands": ["cat", "ls", "pwd"],
+    "network": "none",
+    "limits": _LIMITS,
+    "timeout_default": 20,
+    "timeout_max": 120,
+    "output_bytes": 1048576,
+    "noexec": True,
+    "environment": ["LANG", "LC_*", "TZ"],
+    "home": "/nonexistent",
+    "sha256": "9f2d1ea1f4a1d6f0b4b6b1e5d1a7c0e2f3948d7c6b5a49382716f5e4d3c2b1a0",
+}
+
+
+class Health(Model):
+    """The process serves requests."""
+
+    model_config = example({"status": "ok"})
+
+    status: Literal["ok"]
+
+
+class Check(Model):
+    """One thing that sessions need."""
+
+    ok: bool = Field(description="Whether sessions can be created as far as this goes.")
+    status: Literal["ok", "warning", "failure"]
+    detail: str
+    remedy: str | None = Field(description="How to mend it; null where it is ok.")
+
+
+class Readiness(Model):
+    """Whether sessions can be created, and what each of the things they need says."""
+
+    model_config = example(
+        {
+            "status": "ready",
+            "checks": {
+                "engine": {
+                    "ok": True,
+                    "status": "ok",
+                    "detail": "version 20.10.24, cgroup 2",
+                    "remedy": None,
+                }
+            },
+        }
+    )
+
+    status: Literal["ready", "not ready"]
+    checks: dict[str, Check]
+
+
+class LevelLimits(Model):
+    """What one session may use: cores, bytes, processes."""
+
+    cpus: float
+    memory_bytes: Count
+    pids: Count
+    tmp_bytes: Count
+    shm_bytes: Count
+    workspace_bytes: Count
+
+
+class Level(Model):
+    """A permission level as its file has it."""
+
+    model_config = example(_LOW)
+
+    name: Literal["low", "medium", "high"]
+    rank: int = Field(ge=0, le=2, description="0 is the lowest.")
+    commands: list[str] | None = Field(description="Those that may run; null: any.")
+    network: Literal["none", "open"]
+    limits: LevelLimits
+    timeout_default: int = Field(description="Seconds.")
+    timeout_max: int = Field(description="Seconds.")
+    output_bytes: Count = Field(description="How much is kept of a command's output.")
+    noexec: bool = Field(description="Nothing in the workspace or /tmp can be executed.")
+    environment: list[str] | None = Field(
+        description="Variables that callers may set, or prefixes ending in `*`; null: any."
+    )
+    home: str
+    sha256: Sha256 = Field(description="Of the level's file.")
+
+
+class Levels(Model):
+    """The permission levels, lowest first."""
+
+    model_config = example({"items": [_LOW], "next": None})
+
+    items: list[Level]
+    next: None
+
+
+class Explanation(Model):
+    """What a policy says of a command or path, by its words alone."""
+
+    model_config = example(
+        {
+            "allow": False,
+            "verdict": "deny",
+            "rule": "command-allowlist",
+            "layer": "parser",
+            "message": "command not allowed for permission level low: curl; allowed are, by bare "
+            "name: cat ls pwd",
+            "remedy": "Use one of the allowed commands by its bare name, or a session at a higher "
+            "permission level.",
+        }
+    )
+
+    allow: bool
+    verdict: Literal["allow", "deny"]
+    rule: str = Field(description="The rule that refuses; `allowed` where none does.")
+    layer: Literal["parser"] = Field(
+        description="What decides. The sandbox's own limits come on top: they see behind links."
+    )
+    message: str
+    remedy: str | None = Field(description="How to do it otherwise; null where it is allowed.")

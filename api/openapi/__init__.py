@@ -1,0 +1,112 @@
+"""The OpenAPI document of the HTTP API, made from the table of operations."""
+
+from typing import Any
+
+from api.models.problem import Problem
+from api.openapi.paths import paths
+from api.openapi.problems import component_responses, problem_examples
+from api.openapi.schemas import component_schemas
+from api.operations import OPERATIONS
+from orchestrator.workspace.paths import ID_PATTERN
+
+# The project's, as pyproject.toml has it.
+VERSION = "0.1.0"
+
+_DESCRIPTION = """\
+Paddock runs the commands of AI agents in sandboxes that it governs: one container per session, \
+a permission level that says what may run, and a tamper-evident record of it.
+
+**Credentials.** A bearer token: an API key, or a session's own *handle*, which does the work of \
+that one session. A key sees its own sessions, an admin's key all.
+
+**Errors** are problem documents (RFC 9457) with a stable `code`, and where a policy refused, \
+its `rule`. A command's non-zero exit is no error.
+
+**Input** is strict: unknown members and parameters are refused, and so are NUL and lone \
+surrogates in strings, and bodies over 2 MiB (but for files). **Output** may get further members \
+in later versions: ignore those that you don't know.
+
+**Times** are RFC 3339 in UTC; durations are in seconds, or in milliseconds where a name ends \
+in `_ms`. Lists are `{items, next}`.
+
+**Events.** With `Accept: text/event-stream`, commands and audit events come as Server-Sent \
+Events. A comment is sent every 15 s when nothing happens.\
+"""
+
+_TAGS = {
+    "Sessions": "A session has a permission level, a workspace and a sandbox.",
+    "Commands": "What runs in a session. No shell reads a command; it is run as it is.",
+    "Files": "A workspace's files. Paths are relative to the workspace, or under /workspace.",
+    "Audit": "One hash chain of events for each session; on record before anybody hears of it.",
+    "Policies": "What the permission levels allow.",
+    "Health": "Whether it runs, whether it can work, and how it does.",
+}
+
+_HEADERS = {
+    "X-Request-Id": ("Names the request; also in problem documents and in the log.", True),
+    "Location": ("The path of the new session.", True),
+    "WWW-Authenticate": ("The scheme that is wanted.", True),
+    "Retry-After": ("Seconds, where it is known when to try again.", False),
+}
+
+
+def document() -> dict[str, Any]:
+    """The whole document, OpenAPI 3.1, as JSON values."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Paddock",
+            "version": VERSION,
+            "description": _DESCRIPTION,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
+        "paths": paths(OPERATIONS),
+        "components": {
+            "schemas": component_schemas(OPERATIONS, Problem),
+            "parameters": _parameters(),
+            "responses": component_responses(OPERATIONS),
+            "headers": {
+                name: {"description": text, "required": required, "schema": {"type": "string"}}
+                for name, (text, required) in _HEADERS.items()
+            },
+            "examples": problem_examples(),
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer", "description": "An API key."},
+                "handle": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The handle of the session in the path.",
+                },
+            },
+        },
+    }
+
+
+def _parameters() -> dict[str, Any]:
+    return {
+        "session_id": {
+            "name": "session_id",
+            "in": "path",
+            "required": True,
+            "description": "A session's id.",
+            "schema": {"type": "string", "pattern": f"^{ID_PATTERN}$"},
+            "example": "sess-4f1c0a9be27d3586",
+        },
+        "command_id": {
+            "name": "command_id",
+            "in": "path",
+            "required": True,
+            "description": "A command's id.",
+            "schema": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
+            "example": "8d3c0f5a1b2e4967",
+        },
+        "Last-Event-ID": {
+            "name": "Last-Event-ID",
+            "in": "header",
+            "required": False,
+            "description": "The last event that was seen; it goes before `after`.",
+            "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+        },
+    }

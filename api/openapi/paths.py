@@ -1,0 +1,150 @@
+"""The operations as the document has them."""
+
+import inspect
+import json
+import re
+from collections.abc import Iterable
+
+from api.auth import Access
+from api.models.base import Model, model_example
+from api.openapi.problems import problem_responses
+from api.openapi.schemas import Schema, query_parameters, ref
+from api.operations.base import BYTES, JSON, Events, Operation, Reply
+from api.schemas import NoBody
+
+SSE = "text/event-stream"
+_BINARY = {"type": "string", "format": "binary"}
+_SECURITY: dict[Access, list[Schema]] = {
+    Access.OPEN: [],
+    Access.KEY: [{"key": []}],
+    Access.HANDLE: [{"key": []}, {"handle": []}],
+}
+
+
+def paths(operations: Iterable[Operation]) -> Schema:
+    """The Paths Object."""
+    found: Schema = {}
+    for operation in operations:
+        item = found.setdefault(operation.path, _path_item(operation.path))
+        item[operation.method.lower()] = _operation(operation)
+    return found
+
+
+def _path_item(path: str) -> Schema:
+    names = re.findall(r"{(\w+)}", path)
+    if not names:
+        return {}
+    return {"parameters": [{"$ref": f"#/components/parameters/{name}"} for name in names]}
+
+
+def _operation(operation: Operation) -> Schema:
+    described: Schema = {
+        "operationId": operation.id,
+        "tags": [operation.tag],
+        "summary": operation.summary,
+        "description": inspect.getdoc(operation.handler) or "",
+        "security": _SECURITY[operation.access],
+    }
+    parameters = [] if operation.query is None else query_parameters(operation.query)
+    if operation.resumable:
+        parameters.append({"$ref": "#/components/parameters/Last-Event-ID"})
+    if parameters:
+        described["parameters"] = parameters
+    if body := _request_body(operation):
+        described["requestBody"] = body
+    described["responses"] = _responses(operation)
+    return described
+
+
+def _request_body(operation: Operation) -> Schema | None:
+    if operation.upload:
+        return {
+            "description": "The file's bytes; none make an empty file.",
+            "content": {BYTES: {"schema": _BINARY}},
+        }
+    if operation.body is None:
+        return None
+    content: Schema = {"schema": ref(operation.body)}
+    if operation.examples:
+        content["examples"] = {name: {"value": value} for name, value in operation.examples.items()}
+    return {"required": operation.body is not NoBody, "content": {JSON: content}}
+
+
+def _responses(operation: Operation) -> Schema:
+    responses = {
+        str(status.value): _response(operation, reply)
+        for status, reply in operation.replies.items()
+    }
+    for status, name in problem_responses(operation.codes).items():
+        # Health has a document of its own where others have a problem.
+        responses.setdefault(status, {"$ref": f"#/components/responses/{name}"})
+    return dict(sorted(responses.items()))
+
+
+def _response(operation: Operation, reply: Reply) -> Schema:
+    content: Schema = {}
+    if reply.model is not None:
+        content[reply.media_type] = {"schema": _schema(reply)}
+    elif reply.media_type != JSON:
+        content[reply.media_type] = {"schema": _BINARY if reply.media_type == BYTES else _TEXT}
+    if reply.events is not None:
+        content[SSE] = _event_stream(reply.events)
+    return {
+        "description": reply.description,
+        "headers": {
+            name: {"$ref": f"#/components/headers/{name}"}
+            for name in ("X-Request-Id", *reply.headers)
+        },
+        "content": content,
+    }
+
+
+_TEXT = {"type": "string"}
+
+
+def _schema(reply: Reply) -> Schema:
+    if reply.media_type != JSON:
+        # One object on each line.
+        return {"type": "string", "contentMediaType": reply.media_type} | {
+            "contentSchema": ref(reply.model) if reply.model else {}
+        }
+    if not reply.others or reply.model is None:
+        return ref(reply.model) if reply.model else {}
+    return {"anyOf": [ref(model) for model in (reply.model, *reply.others)]}
+
+
+def _event_stream(events: Events) -> Schema:
+    """Server-Sent Events; the schema is that of one event, before its `data` is parsed."""
+    kinds = [_event(name, model) for name, model in events.kinds.items()]
+    schema: Schema = {"description": f"One event. Its `id` is {events.position}: where to resume."}
+    schema |= kinds[0] if len(kinds) == 1 else {"oneOf": kinds}
+    return {"schema": schema, "examples": {"stream": {"value": _sample(events)}}}
+
+
+def _event(name: str, data: type[Model]) -> Schema:
+    kind: Schema = {"const": name} if name else {"description": "The event's `operation`."}
+    return {
+        "title": name or data.__name__,
+        "type": "object",
+        "required": ["event", "data"],
+        "properties": {
+            "id": {"type": "string", "pattern": "^[0-9]+$"},
+            "event": {"type": "string", **kind},
+            "data": {
+                "type": "string",
+                "description": f"JSON on one line: `{data.__name__}`.",
+                "contentMediaType": JSON,
+                "contentSchema": ref(data),
+            },
+        },
+    }
+
+
+def _sample(events: Events) -> str:
+    """One event of each kind, as they are sent."""
+    lines = []
+    for name, model in events.kinds.items():
+        data = model_example(model)
+        text = json.dumps(data, separators=(",", ":"))
+        lines.append(f"event: {name or data['operation']}\ndata: {text}\n\n")
+    return "".join(lines)

@@ -1,0 +1,118 @@
+"""Errors as the document has them: which codes there are, what they mean, how they look."""
+
+import inspect
+from collections import defaultdict
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Any
+
+from api.errors import STATUSES
+from api.models.problem import Problem
+from api.openapi.schemas import Schema, ref
+from api.operations.base import Operation
+from orchestrator import errors
+
+MEDIA_TYPE = "application/problem+json"
+_REQUEST_ID = "5f0c2b6a9d3e4178"
+_INTERNAL = "Something failed inside the control plane; its log has the request id."
+# By code: an example's detail and further members.
+_EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
+    "validation_error": (
+        "permission_level must be low|medium|high",
+        {"field": "permission_level"},
+    ),
+    "unauthorized": ("the key or handle is not known", {}),
+    "permission_denied": (
+        "command not allowed for permission level low: curl; allowed are, by bare name: cat ls pwd",
+        {"rule": "command-allowlist"},
+    ),
+    "not_found": ("no session sess-4f1c0a9be27d3586", {}),
+    "conflict": ("a session with the id build exists", {"field": "id"}),
+    "invalid_transition": ("the session is paused: resume it first", {}),
+    "busy": ("16 commands run in this session already", {}),
+    "session_terminated": (
+        "the session has ended (completed)",
+        {"session_status": "completed", "rationale": "normal"},
+    ),
+    "too_large": ("the body is over the limit", {}),
+    "rate_limited": (
+        "requests_per_second of this key is 50: ask again in 0.02 s",
+        {"limit": "requests_per_second", "retry_after": 0.02},
+    ),
+    "sandbox_unavailable": ("the sandbox agent does not answer", {}),
+    "capacity_exhausted": (
+        "32 of 32 sandboxes are in use: close one, or raise max_active",
+        {"retry_after": 10},
+    ),
+    "audit_unavailable": ("the audit ledger can't be written: the disk is full", {}),
+    "engine_unavailable": ("the container engine does not answer", {}),
+    "internal_error": (
+        "something failed inside the control plane; its log has the request id",
+        {},
+    ),
+}
+
+
+def problem_examples() -> dict[str, Schema]:
+    """An example of each code's document, as components."""
+    examples = {}
+    for code, (detail, members) in _EXAMPLES.items():
+        status = STATUSES[code]
+        examples[code] = {
+            "summary": _meanings()[code],
+            "value": {
+                "type": "about:blank",
+                "title": status.phrase,
+                "status": status.value,
+                "code": code,
+                "detail": detail,
+                "request_id": _REQUEST_ID,
+                **members,
+            },
+        }
+    return examples
+
+
+def problem_responses(codes: Iterable[str]) -> dict[str, str]:
+    """The names of the responses that have these codes, by status."""
+    by_status: dict[HTTPStatus, list[str]] = defaultdict(list)
+    for code in sorted(codes):
+        by_status[STATUSES[code]].append(code)
+    return {str(status.value): "-".join(names) for status, names in by_status.items()}
+
+
+def component_responses(operations: Iterable[Operation]) -> dict[str, Schema]:
+    """Every response that an operation's codes make: one for each set of a status' codes."""
+    names = {
+        name for operation in operations for name in problem_responses(operation.codes).values()
+    }
+    return {name: _response(name.split("-")) for name in sorted(names)}
+
+
+def _response(codes: list[str]) -> Schema:
+    headers = ["X-Request-Id"]
+    if "unauthorized" in codes:
+        headers.append("WWW-Authenticate")
+    if any("retry_after" in _EXAMPLES[code][1] for code in codes):
+        headers.append("Retry-After")
+    meanings = _meanings()
+    return {
+        "description": "\n".join(f"* `{code}`: {meanings[code]}" for code in codes),
+        "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in headers},
+        "content": {
+            MEDIA_TYPE: {
+                "schema": ref(Problem),
+                "examples": {code: {"$ref": f"#/components/examples/{code}"} for code in codes},
+            }
+        },
+    }
+
+
+def _meanings() -> dict[str, str]:
+    """What each code means, as the error's own class says it."""
+    meanings = {}
+    for _, kind in inspect.getmembers(errors, inspect.isclass):
+        if issubclass(kind, errors.PaddockError):
+            meanings[kind.code] = " ".join((inspect.getdoc(kind) or "").split())
+    meanings["internal_error"] = _INTERNAL
+    return meanings

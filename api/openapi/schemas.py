@@ -1,0 +1,110 @@
+"""JSON Schemas of what the operations take and give."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+
+from api.operations.base import Operation
+from api.queries import Query
+
+_REF = "#/components/schemas/{model}"
+
+Schema = dict[str, Any]
+
+
+class _Generator(GenerateJsonSchema):
+    """Members in their own order, without titles made of their names or defaults of null."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def sort(self, value: Any, parent_key: str | None = None) -> Any:
+        return value
+
+    def dict_schema(self, schema: Any) -> Any:
+        described = super().dict_schema(schema)
+        if "patternProperties" in described:
+            described["additionalProperties"] = False
+        return described
+
+    def default_schema(self, schema: Any) -> Any:
+        described = super().default_schema(schema)
+        if described.get("default", ...) is None:
+            del described["default"]
+        return described
+
+
+def ref(model: type[BaseModel]) -> Schema:
+    """A reference to the model's component."""
+    return {"$ref": _REF.format(model=model.__name__)}
+
+
+def component_schemas(operations: Iterable[Operation], *others: type[BaseModel]) -> Schema:
+    """Every model by its name, and the models within them. `others` are responses."""
+    requests: list[type[BaseModel]] = []
+    responses: list[type[BaseModel]] = [*others]
+    for operation in operations:
+        if operation.body is not None:
+            requests.append(operation.body)
+        responses += _response_models(operation)
+    taken, given = _generate(requests, "validation"), _generate(responses, "serialization")
+    if both := taken.keys() & given.keys():
+        raise ValueError(f"two models have the name {min(both)}")
+    for schema in given.values():
+        # Later versions may say more: clients are to ignore what they don't know.
+        schema.pop("additionalProperties", None)
+    return dict(sorted((taken | given).items()))
+
+
+def _response_models(operation: Operation) -> Iterator[type[BaseModel]]:
+    for reply in operation.replies.values():
+        if reply.model is not None:
+            yield reply.model
+        yield from reply.others
+        if reply.events is not None:
+            yield from reply.events.kinds.values()
+
+
+def _generate(
+    models: Iterable[type[BaseModel]], mode: Literal["validation", "serialization"]
+) -> Schema:
+    _, generated = models_json_schema(
+        [(model, mode) for model in dict.fromkeys(models)],
+        ref_template=_REF,
+        schema_generator=_Generator,
+    )
+    definitions: Schema = generated.get("$defs", {})
+    return definitions
+
+
+def query_parameters(model: type[Query]) -> list[Schema]:
+    """The Parameter Objects of a query model."""
+    schema = model.model_json_schema(schema_generator=_Generator)
+    required = schema.get("required", [])
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in required,
+            **_described(_without_null(member)),
+        }
+        for name, member in schema.get("properties", {}).items()
+    ]
+
+
+def _described(schema: Schema) -> Schema:
+    """The schema beside its description, which is the parameter's."""
+    rest = dict(schema)
+    description = rest.pop("description", None)
+    return {"schema": rest} if description is None else {"description": description, "schema": rest}
+
+
+def _without_null(schema: Schema) -> Schema:
+    """A parameter that is not given is absent, never null."""
+    rest = {name: value for name, value in schema.items() if name != "anyOf"}
+    kinds = [kind for kind in schema.get("anyOf", []) if kind != {"type": "null"}]
+    if len(kinds) == 1:
+        return {**kinds[0], **rest}
+    return {"anyOf": kinds, **rest} if kinds else rest

@@ -1,0 +1,78 @@
+"""The audit ledger: live, by query, whole, and verified."""
+
+from api.auth import Access
+from api.models.audit import AuditEvent, AuditEvents, AuditStats, AuditVerdict
+from api.operations.base import SESSION, Events, Operation, ok
+from api.queries import AuditQuery, EventsQuery, ExportQuery, VerifyQuery
+from api.routes import audit, events
+
+_TAG = "Audit"
+_AUDIT = SESSION + "/audit"
+
+
+def _events(position: str) -> Events:
+    return Events({"": AuditEvent}, position)
+
+
+OPERATIONS = (
+    Operation(
+        "GET",
+        SESSION + "/events",
+        events.of_session,
+        query=EventsQuery,
+        id="follow_session",
+        tag=_TAG,
+        summary="Follow a session's events",
+        replies=ok("The events as they happen.", events=_events("the event's `seq`")),
+    ),
+    Operation(
+        "GET",
+        "/api/events",
+        events.of_all,
+        Access.KEY,
+        query=EventsQuery,
+        id="follow_all",
+        tag=_TAG,
+        summary="Follow the events of all sessions",
+        replies=ok("The events as they happen.", events=_events("the event's `id`")),
+    ),
+    Operation(
+        "GET",
+        _AUDIT,
+        audit.search,
+        query=AuditQuery,
+        id="search_audit",
+        tag=_TAG,
+        summary="Search a session's events",
+        replies=ok("A page of events.", AuditEvents),
+    ),
+    Operation(
+        "GET",
+        _AUDIT + "/stats",
+        audit.stats,
+        id="count_audit",
+        tag=_TAG,
+        summary="Count a session's events",
+        replies=ok("The counts.", AuditStats),
+    ),
+    Operation(
+        "GET",
+        _AUDIT + "/export",
+        audit.export,
+        query=ExportQuery,
+        id="export_audit",
+        tag=_TAG,
+        summary="Export a session's chain",
+        replies=ok("One event on each line.", AuditEvent, media_type="application/jsonl"),
+    ),
+    Operation(
+        "GET",
+        _AUDIT + "/verify",
+        audit.verify,
+        query=VerifyQuery,
+        id="verify_audit",
+        tag=_TAG,
+        summary="Verify a session's chain",
+        replies=ok("The verdict.", AuditVerdict),
+    ),
+)

@@ -1,0 +1,103 @@
+"""Commands: run, watch, feed, signal."""
+
+from http import HTTPStatus
+
+from api.models.commands import (
+    COMMAND_EVENTS,
+    Command,
+    CommandOutput,
+    CommandResult,
+    Commands,
+    InputTaken,
+    SignalSent,
+)
+from api.operations.base import SESSION, Events, Operation, Reply, ok
+from api.queries import OutputQuery
+from api.routes import commands, processes
+from api.schemas import ExecBody, SignalBody, StdinBody
+
+_TAG = "Commands"
+_PROCESS = SESSION + "/processes/{command_id}"
+_WORK = (
+    "session_terminated",
+    "invalid_transition",
+    "conflict",
+    "busy",
+    "permission_denied",
+    "sandbox_unavailable",
+)
+_EVENTS = Events(COMMAND_EVENTS, "the bytes of output so far, both streams together")
+
+OPERATIONS = (
+    Operation(
+        "POST",
+        SESSION + "/exec",
+        commands.execute,
+        body=ExecBody,
+        id="exec",
+        tag=_TAG,
+        summary="Run a command",
+        replies={
+            HTTPStatus.OK: Reply(
+                "What the command came to, or its events as they happen.",
+                CommandResult,
+                events=_EVENTS,
+            ),
+            HTTPStatus.ACCEPTED: Reply("It runs in the background.", Command),
+        },
+        errors=(*_WORK, "engine_unavailable"),
+        examples={
+            "command": {"command": "ls -la"},
+            "argv": {"argv": ["grep", "-rn", "TODO", "src"], "timeout": 30},
+            "background": {"argv": ["find", ".", "-name", "*.py"], "background": True},
+        },
+    ),
+    Operation(
+        "GET",
+        SESSION + "/processes",
+        processes.list_all,
+        id="list_processes",
+        tag=_TAG,
+        summary="List a session's commands",
+        replies=ok("The commands.", Commands),
+    ),
+    Operation(
+        "GET",
+        _PROCESS,
+        processes.read,
+        query=OutputQuery,
+        id="read_process",
+        tag=_TAG,
+        summary="Read or follow a command's output",
+        replies=ok(
+            "The command and its output, or its events as they happen.",
+            CommandOutput,
+            events=_EVENTS,
+        ),
+        errors=("permission_denied", "sandbox_unavailable"),
+    ),
+    Operation(
+        "POST",
+        _PROCESS + "/stdin",
+        processes.feed,
+        body=StdinBody,
+        id="feed_process",
+        tag=_TAG,
+        summary="Feed a command's standard input",
+        replies=ok("What was fed.", InputTaken),
+        errors=_WORK,
+        examples={"line": {"data": "yes\n"}, "end": {"close": True}},
+    ),
+    Operation(
+        "POST",
+        _PROCESS + "/signal",
+        processes.signal,
+        body=SignalBody,
+        id="signal_process",
+        tag=_TAG,
+        summary="Signal a command",
+        replies=ok("The signal that was sent.", SignalSent),
+        errors=_WORK,
+        examples={"name": {"signal": "TERM"}, "number": {"signal": 2}},
+    ),
+)

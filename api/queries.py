@@ -1,0 +1,86 @@
+"""What the query parameters of requests look like, and their bounds."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from api.fields import Depth, FilePath, Label, PageSize, Truth, Whole
+
+
+class Query(BaseModel):
+    """Query parameters: no others than these, each at most once."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+class NoQuery(Query):
+    """No parameters."""
+
+
+class SessionsQuery(Query):
+    """`label` as key:value; `cursor` is the `next` of the page before."""
+
+    status: Literal["active", "paused", "completed", "aborted", "budget-exceeded"] | None = None
+    label: Label | None = None
+    limit: PageSize = 100
+    cursor: Annotated[str, Field(max_length=128)] | None = None
+
+
+class CloseQuery(Query):
+    """`purge` removes the workspace as well."""
+
+    purge: Truth = False
+
+
+class OutputQuery(Query):
+    """`after` counts bytes of output that are not wanted again."""
+
+    after: Whole = 0
+
+
+class PathQuery(Query):
+    """A path in the workspace."""
+
+    path: FilePath
+
+
+class WriteQuery(PathQuery):
+    """Whether what is sent replaces the file or goes to its end."""
+
+    mode: Literal["overwrite", "append"] = "overwrite"
+
+
+class ListQuery(Query):
+    """A directory, and how many levels below it."""
+
+    path: FilePath = "."
+    depth: Depth = 1
+
+
+class EventsQuery(Query):
+    """The position of the last event that was seen: `seq` in a session, `id` in all."""
+
+    after: Whole | None = None
+
+
+class AuditQuery(Query):
+    """Filters over a session's events."""
+
+    after: Whole = 0
+    limit: PageSize = 100
+    turn: Whole | None = None
+    operation: Annotated[str, Field(max_length=64)] | None = None
+    decision: Literal["allow", "deny", "pending"] | None = None
+
+
+class ExportQuery(Query):
+    """One JSON text per line is the only format."""
+
+    format: Literal["jsonl"] = "jsonl"
+
+
+class VerifyQuery(Query):
+    """A place in the chain that was noted before: both or neither."""
+
+    seq: Whole | None = None
+    hash: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None

@@ -1,0 +1,95 @@
+"""Explanations over HTTP: the same verdicts as exec's, and nothing is done."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
+
+EXPLAIN = "/api/policies/explain"
+
+
+async def test_by_level(api: Api) -> None:
+    body: dict[str, Any] = {"level": "low", "command": "curl example.org"}
+    answer = await api.json("POST", EXPLAIN, json=body, key=OPERATOR_KEY)
+    assert answer == {
+        "allow": False,
+        "verdict": "deny",
+        "rule": "command-allowlist",
+        "layer": "parser",
+        "message": answer["message"],
+        "remedy": answer["remedy"],
+    }
+    assert answer["message"].startswith("command not allowed for permission level low: curl")
+    body = {"level": "high", "argv": ["make", "it"], "cwd": "src"}
+    answer = await api.json("POST", EXPLAIN, json=body)
+    assert (answer["allow"], answer["rule"], answer["remedy"]) == (True, "allowed", None)
+    body = {"level": "high", "path": "../x"}
+    answer = await api.json("POST", EXPLAIN, json=body)
+    assert (answer["verdict"], answer["rule"]) == ("deny", "path-outside-workspace")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"command": "ls"},
+        {"command": "ls | wc"},
+        {"argv": ["find", ".", "-exec", "id"]},
+        {"argv": ["cat", "../a"], "cwd": "src"},
+        {"argv": ["cat", "../a"]},
+        {"command": "ls 'a"},
+        {"argv": [""]},
+        {"argv": ["ls"], "cwd": "/etc"},
+    ],
+)
+async def test_it_says_what_exec_says(api: Api, words: dict[str, Any]) -> None:
+    session = await api.session(permission_level="low")
+    path = f"/api/sessions/{session['id']}"
+    before = (await api.json("GET", path + "/audit"))["items"]
+    explained = await api.call("POST", EXPLAIN, json={"session": session["id"], **words})
+    assert (await api.json("GET", path + "/audit"))["items"] == before
+    assert not any(method == "exec" for method, _ in api.agent.requests)
+    done = await api.call("POST", path + "/exec", json=words)
+    said, did = await explained.json(content_type=None), await done.json(content_type=None)
+    if explained.status == 200:
+        assert (done.status == 200) is said["allow"]
+        assert done.status == 200 or (did["rule"], did["detail"]) == (said["rule"], said["message"])
+    else:
+        assert (explained.status, said["field"], said["detail"]) == (
+            400,
+            did["field"],
+            did["detail"],
+        )
+
+
+async def test_whose_session(api: Api) -> None:
+    mine = await api.session(key=OPERATOR_KEY, permission_level="low")
+    theirs = await api.session(key=OTHER_KEY)
+    body = {"session": mine["id"], "command": "make"}
+    for key in (OPERATOR_KEY, mine["handle"]):
+        assert (await api.json("POST", EXPLAIN, json=body, key=key))["allow"] is False
+    for key in (OTHER_KEY, theirs["handle"]):
+        await api.problem(404, "not_found", "POST", EXPLAIN, json=body, key=key)
+    body = {"level": "low", "command": "make"}
+    await api.problem(403, "permission_denied", "POST", EXPLAIN, json=body, key=mine["handle"])
+    await api.problem(401, "unauthorized", "POST", EXPLAIN, json=body, key=None)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, None),
+        ({"level": "low"}, None),
+        ({"command": "ls"}, None),
+        ({"level": "low", "session": "x", "command": "ls"}, None),
+        ({"level": "low", "command": "ls", "path": "x"}, None),
+        ({"level": "low", "path": "x", "cwd": "y"}, None),
+        ({"level": "root", "command": "ls"}, "level"),
+        ({"level": "low", "path": ""}, "path"),
+        ({"level": "low", "path": "a\0"}, "path"),
+        ({"level": "low", "command": "ls", "env": {}}, "env"),
+    ],
+)
+async def test_bad_questions(api: Api, body: dict[str, Any], field: str | None) -> None:
+    problem = await api.problem(400, "validation_error", "POST", EXPLAIN, json=body)
+    assert problem.get("field") == field

@@ -1,0 +1,166 @@
+"""What an inspection shows, and what ends when a credential does."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientError, ClientResponse
+
+from api.models.inspection import InspectedSession
+from orchestrator.keys import Role
+from orchestrator.keys_file import add_key, remove_key
+from orchestrator.sessions import processes
+from orchestrator.sessions.processes import Measured, Process, Usage
+from tests.api.conftest import ADMIN_KEY, Api
+
+MEASURED = Measured(
+    [Process(1, 4000, "python3", ["python3"], "sleeping", 0.5, 0.0, 9000)],
+    Usage(1.5, 2.5, 9000, 3),
+)
+
+
+async def ended(response: ClientResponse) -> None:
+    """Reads to the end of a stream, which may be cut off."""
+    with suppress(ClientError):
+        await response.read()
+
+
+async def test_processes_use_commands_and_denials(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.sessions.inspect.measure", lambda *_: MEASURED)
+    created = await api.session(permission_level="low")
+    path = f"/api/sessions/{created['id']}"
+    for number in range(12):
+        body = {"command": f"curl {number}"}
+        await api.problem(403, "permission_denied", "POST", path + "/exec", json=body)
+    api.engine.calls.clear()
+    shown = await api.json("GET", path)
+    assert api.engine.calls == ["inspect"]
+    assert shown["processes"][0]["argv"] == ["python3"]
+    assert shown["usage"] == {
+        "cpu_seconds": 1.5,
+        "cpu_percent": 2.5,
+        "memory_bytes": 9000,
+        "pids": 3,
+    }
+    assert shown["streams"] == {"events": 0, "output": 0, "downloads": 0, "uploads": 0}
+    refused = shown["denials"]
+    words = [denial["args"]["argv"][-1].split()[-1] for denial in refused]
+    assert words == [str(number) for number in range(11, 1, -1)]
+    assert refused[0]["operation"] == "command.start"
+    assert refused[0]["rule"]
+    InspectedSession.model_validate(shown)
+
+    ended = await api.json("DELETE", path)
+    assert "processes" not in ended
+    shown = await api.json("GET", path)
+    assert (shown["processes"], shown["usage"]) == (None, None)
+    assert len(shown["denials"]) == 10
+    InspectedSession.model_validate(shown)
+
+
+async def test_the_latest_commands(api: Api) -> None:
+    created = await api.session(permission_level="low")
+    path = f"/api/sessions/{created['id']}"
+    for number in range(12):
+        await api.json("POST", path + "/exec", json={"argv": ["ls", str(number)]})
+    shown = await api.json("GET", path)
+    assert [command["argv"][1] for command in shown["commands"]] == [
+        str(number) for number in range(2, 12)
+    ]
+    assert shown["activity"] == "idle"
+    (listed,) = (await api.json("GET", "/api/sessions"))["items"]
+    assert listed["commands"] == []
+
+
+async def test_what_the_host_does_not_show_is_null(api: Api) -> None:
+    created = await api.session()
+    assert processes.find_groups(api.engine.calls[0], None, processes.THIS_HOST) is None
+    shown = await api.json("GET", f"/api/sessions/{created['id']}")
+    assert (shown["processes"], shown["usage"]) == (None, None)
+    assert shown["sandbox"]["state"] == "running"
+
+
+async def test_an_engine_that_fails_hides_nothing_else(api: Api) -> None:
+    created = await api.session()
+    api.engine.fail_next("inspect")
+    shown = await api.json("GET", f"/api/sessions/{created['id']}")
+    assert shown["sandbox"]["state"] is None
+    assert shown["processes"] is None
+
+
+async def test_followers_are_counted(api: Api) -> None:
+    created = await api.session()
+    path = f"/api/sessions/{created['id']}"
+    response = await api.call("GET", path + "/events")
+    await response.content.readline()
+    assert (await api.json("GET", path))["streams"]["events"] == 1
+    response.close()
+
+
+async def test_a_removed_key_ends_its_streams_at_once(api: Api) -> None:
+    keys = api.plane.settings.keys_path
+    secret = add_key(keys, "passing", Role.OPERATOR)
+    await api.plane.policy.look()
+    created = await api.session(key=secret)
+    path = f"/api/sessions/{created['id']}"
+    mine = await api.call("GET", path + "/events", key=secret)
+    all_of_mine = await api.call("GET", "/api/events", key=secret)
+    admins = await api.call("GET", path + "/events")
+    remove_key(keys, "passing")
+    async with asyncio.timeout(10):
+        await ended(mine)
+        await ended(all_of_mine)
+    assert (await api.json("GET", path))["streams"]["events"] == 1
+    await api.problem(401, "unauthorized", "GET", path, key=secret)
+    # The handle that it gave out goes on, and so do the streams of others.
+    assert (await api.call("GET", path, key=created["handle"])).status == 200
+    assert (await admins.content.readline()).startswith(b"id: 1")
+    admins.close()
+
+
+async def test_a_rotated_handle_ends_its_streams_at_once(api: Api) -> None:
+    created = await api.session()
+    path = f"/api/sessions/{created['id']}"
+    followed = await api.call("GET", path + "/events", key=created["handle"])
+    await api.json("POST", path + "/handle")
+    async with asyncio.timeout(10):
+        await ended(followed)
+
+
+def _append(api: Api, text: str) -> tuple[Path, str]:
+    """Edits the keys file; returns it and what was in it before."""
+    path = api.plane.settings.keys_path
+    before = path.read_text()
+    _write(path, before + text)
+    return path, before
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+async def test_a_broken_edit_shows_until_it_is_mended(api: Api) -> None:
+    api.plane.ready.fresh_seconds = 0
+    keys, before = _append(api, '[[keys]]\nname = "secret-name"\n')
+    await api.plane.policy.look()
+    ready = await api.json("GET", "/readyz", key=None)
+    check = ready["checks"]["policy files"]
+    assert (check["ok"], check["status"]) == (True, "warning")
+    assert "keys.toml" in check["detail"]
+    assert str(keys.parent) not in str(ready)
+    assert "secret-name" not in str(ready)
+    assert (await api.call("GET", "/api/sessions", key=ADMIN_KEY)).status == 200
+    _write(keys, before)
+    await api.plane.policy.look()
+    ready = await api.json("GET", "/readyz", key=None)
+    assert ready["checks"]["policy files"]["status"] == "ok"
+
+
+async def test_readiness_is_asked_for_once_in_a_while(api: Api) -> None:
+    api.engine.calls.clear()
+    answers = await asyncio.gather(*(api.json("GET", "/readyz", key=None) for _ in range(8)))
+    assert all(answer["status"] == "ready" for answer in answers)
+    assert sorted(api.engine.calls) == ["image", "info"]

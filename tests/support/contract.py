@@ -1,0 +1,78 @@
+"""Holds responses to what the API says of them: status, code, headers, and every member."""
+
+import json
+import re
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import ClientResponse
+from pydantic import BaseModel, ValidationError
+
+from api.errors import STATUSES
+from api.models.problem import Problem
+from api.openapi.problems import MEDIA_TYPE
+from api.operations import OPERATIONS
+from api.operations.base import JSON, Operation
+from orchestrator.workspace.paths import ID_PATTERN
+
+_PARAMETERS = {"session_id": ID_PATTERN, "command_id": r"[^/]+"}
+# Refused before there is an operation.
+_WITHOUT_OPERATION = {"not_found", "method_not_allowed", "validation_error"}
+
+
+def find_operation(method: str, path: str) -> Operation | None:
+    """The operation that answers a request."""
+    for operation in OPERATIONS:
+        pattern = re.sub(r"{(\w+)}", lambda name: _PARAMETERS[name[1]], operation.path)
+        if operation.method == method and re.fullmatch(pattern, path):
+            return operation
+    return None
+
+
+async def check_response(response: ClientResponse) -> None:
+    """Fails where a response is not as its operation says. Streams are left to be read."""
+    operation = find_operation(response.method, response.url.raw_path)
+    assert "X-Request-Id" in response.headers
+    if response.content_type == MEDIA_TYPE:
+        _check_problem(operation, response.status, json.loads(await response.read()))
+    elif operation is not None:
+        reply = operation.replies.get(HTTPStatus(response.status))
+        assert reply is not None, f"{operation.id} is not said to answer {response.status}"
+        for name in reply.headers:
+            assert name in response.headers, f"{operation.id} lacks {name}"
+        if response.content_type == JSON:
+            models = [model for model in (reply.model, *reply.others) if model is not None]
+            _check_any(models, json.loads(await response.read()))
+        else:
+            assert response.content_type in {reply.media_type, reply.events and "text/event-stream"}
+
+
+def check_event(response: ClientResponse, name: str, data: Any) -> None:
+    """Fails where an event of a stream is not as its operation says."""
+    operation = find_operation(response.method, response.url.raw_path)
+    assert operation is not None
+    events = operation.replies[HTTPStatus.OK].events
+    assert events is not None, operation.id
+    model = events.kinds.get(name) or events.kinds[""]
+    model.model_validate(data)
+
+
+def _check_problem(operation: Operation | None, status: int, body: Any) -> None:
+    problem = Problem.model_validate(body)
+    assert STATUSES[problem.code] == problem.status == status
+    codes = _WITHOUT_OPERATION if operation is None else operation.codes
+    name = operation.id if operation else "no operation"
+    assert problem.code in codes, f"{name} is not said to fail with {problem.code}"
+
+
+def _check_any(models: Sequence[type[BaseModel]], body: Any) -> None:
+    failures = []
+    for model in models:
+        try:
+            model.model_validate(body)
+        except ValidationError as error:
+            failures.append(str(error))
+        else:
+            return
+    raise AssertionError("\n".join(failures))

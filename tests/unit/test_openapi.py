@@ -1,0 +1,112 @@
+"""The OpenAPI document: valid, committed, whole, and shown with examples that are true."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openapi_spec_validator import validate
+from pydantic import BaseModel
+
+from api.auth import Access
+from api.body import validated
+from api.errors import STATUSES
+from api.models.base import Model
+from api.models.problem import Problem
+from api.openapi import VERSION, document
+from api.operations import OPERATIONS
+from api.operations.base import Operation
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def openapi() -> dict[str, Any]:
+    return document()
+
+
+def test_it_is_valid(openapi: dict[str, Any]) -> None:
+    validate(openapi)
+
+
+def test_it_is_the_committed_one(openapi: dict[str, Any]) -> None:
+    committed = (ROOT / "docs" / "openapi.json").read_text(encoding="utf-8")
+    text = json.dumps(openapi, indent=2, ensure_ascii=False) + "\n"
+    assert committed == text, "run `make openapi`"
+
+
+def test_its_version_is_the_projects() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == VERSION
+
+
+def test_operations_are_told_apart() -> None:
+    assert len({operation.id for operation in OPERATIONS}) == len(OPERATIONS)
+    assert len({(operation.method, operation.path) for operation in OPERATIONS}) == len(OPERATIONS)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.id)
+def test_every_operation_is_described(openapi: dict[str, Any], operation: Operation) -> None:
+    described = openapi["paths"][operation.path][operation.method.lower()]
+    assert described["summary"]
+    assert described["description"]
+    assert described["tags"][0] in {tag["name"] for tag in openapi["tags"]}
+    wanted = {Access.OPEN: [], Access.KEY: ["key"], Access.HANDLE: ["key", "handle"]}
+    schemes = [name for item in described["security"] for name in item]
+    assert schemes == wanted[operation.access]
+    codes = {str(STATUSES[code].value) for code in operation.codes}
+    replies = {str(status.value) for status in operation.replies}
+    assert set(described["responses"]) == codes | replies
+    if operation.body is not None and operation.body.model_fields:
+        assert operation.examples
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.id)
+def test_examples_of_requests_are_valid(operation: Operation) -> None:
+    for value in operation.examples.values():
+        assert operation.body is not None
+        validated(operation.body, value)
+
+
+def _all_models(model: type[BaseModel]) -> set[type[BaseModel]]:
+    return {model}.union(*(_all_models(kind) for kind in model.__subclasses__()))
+
+
+@pytest.mark.parametrize("model", sorted(_all_models(Model), key=str), ids=lambda m: m.__name__)
+def test_examples_of_responses_are_valid(model: type[Model]) -> None:
+    extra: Any = model.model_config.get("json_schema_extra", {"examples": []})
+    for value in extra["examples"]:
+        model.model_validate(value)
+
+
+def test_every_reply_has_an_example() -> None:
+    for operation in OPERATIONS:
+        for reply in operation.replies.values():
+            kinds = reply.events.kinds.values() if reply.events else ()
+            for model in (reply.model, *reply.others, *kinds):
+                assert model is None or "json_schema_extra" in model.model_config, model
+
+
+def test_every_code_is_explained(openapi: dict[str, Any]) -> None:
+    examples = openapi["components"]["examples"]
+    assert set(examples) == set(STATUSES) - {"method_not_allowed"}
+    for code, example in examples.items():
+        problem = Problem.model_validate(example["value"])
+        assert (problem.code, problem.status) == (code, STATUSES[code].value)
+        assert example["summary"].endswith(".")
+
+
+def test_references_lead_somewhere(openapi: dict[str, Any]) -> None:
+    for reference in set(re.findall(r'"\$ref": "#/([^"]+)"', json.dumps(openapi))):
+        found: Any = openapi
+        for part in reference.split("/"):
+            found = found[part]
+
+
+def test_handles_do_not_manage() -> None:
+    managed = {operation.id for operation in OPERATIONS if operation.access is Access.KEY}
+    assert managed >= {"create_session", "close_session", "change_settings", "rotate_handle"}
+    opened = {operation.id for operation in OPERATIONS if operation.access is Access.OPEN}
+    assert opened == {"healthz", "readyz"}

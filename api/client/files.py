@@ -1,0 +1,177 @@
+"""Files of a session's workspace."""
+
+from collections.abc import AsyncGenerator, AsyncIterable
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from api.client import directories
+from api.client.errors import LimitError
+from api.client.faces import F, Face, Link, method, stream
+from api.client.parsing import Result
+from api.client.results import Listing, Transfer
+from api.client.transport import Transport
+
+_SILENCE_SECONDS = 60.0
+_TRANSFER_SECONDS = 3600.0
+GIB = 1024**3
+
+Content = bytes | str | BinaryIO | AsyncIterable[bytes]
+
+
+class Files(Face[F]):
+    """File operations. Paths are relative to the workspace, or absolute under /workspace.
+
+    All methods raise `PaddockAPIError` in the class of its code (PermissionDeniedError for a
+    path that leaves the workspace, NotFoundError, ConflictError for what is no regular file),
+    and the other errors of `api.client.errors`.
+    """
+
+    def __init__(self, link: Link, path: str) -> None:
+        super().__init__(link)
+        self._path = f"{path}/files"
+
+    @method
+    async def read(self, path: str, *, max_bytes: int = GIB) -> bytes:
+        """A file's content. Raises: LimitError where it has more than `max_bytes`."""
+        content = bytearray()
+        async with aclosing(pieces(self._api, self._path, path)) as arriving:
+            async for piece in arriving:
+                content += piece
+                if len(content) > max_bytes:
+                    raise LimitError(f"{path} has more than {max_bytes} bytes")
+        return bytes(content)
+
+    @stream
+    async def read_stream(self, path: str) -> AsyncGenerator[bytes, None]:
+        """A file's content in pieces, as they arrive.
+
+        Raises: ConnectionLostError when the file has become shorter meanwhile.
+        """
+        async with aclosing(pieces(self._api, self._path, path)) as arriving:
+            async for piece in arriving:
+                yield piece
+
+    @method
+    async def write(self, path: str, content: Content) -> int:
+        """Writes a file, whole or not at all; returns its size in bytes.
+
+        Text is encoded as UTF-8; a binary file is read, and closed. A file that is there is
+        replaced, and keeps its mode. Directories must be there.
+        """
+        return await put(self._api, self._path, path, content, "overwrite")
+
+    @method
+    async def append(self, path: str, content: Content) -> int:
+        """Adds to the end of a file, or makes it; returns the bytes added."""
+        return await put(self._api, self._path, path, content, "append")
+
+    @method
+    async def mkdir(self, path: str) -> None:
+        """Makes a directory and those above it; one that is there is fine."""
+        await make_directory(self._api, self._path, path)
+
+    @method
+    async def move(self, source: str, destination: str) -> None:
+        """Renames a file or directory; a file at the destination is replaced."""
+        body = {"source": source, "destination": destination}
+        await self._api.json("POST", f"{self._path}/move", body=body)
+
+    @method
+    async def delete(self, path: str) -> None:
+        """Removes a file, a link, or an empty directory."""
+        await self._api.json("DELETE", self._path, params={"path": path})
+
+    @method
+    async def list(self, path: str = ".", *, depth: int = 1) -> Listing:
+        """What a directory holds, 1 to 64 levels deep, links not followed."""
+        return await listing(self._api, self._path, path, depth)
+
+    @method
+    async def upload_dir(self, local: str | Path, path: str = ".") -> Transfer:
+        """Copies a local directory's content into a directory of the workspace.
+
+        Files that are there are replaced, others stay. Symbolic links are not followed: they
+        are skipped, like sockets, devices and names that are not UTF-8. Modes do not travel.
+        Some files are sent at a time; the first failure ends it, what was sent stays.
+        Raises: OSError for what can't be read.
+        """
+        return await directories.upload(_Remote(self._api, self._path), Path(local), path)
+
+    @method
+    async def download_dir(self, path: str, local: str | Path, *, max_bytes: int = GIB) -> Transfer:
+        """Copies a directory of the workspace into a local directory, made where it is not.
+
+        Nothing is written outside of `local`, whatever the workspace holds and whatever links
+        `local` has in it. Files that are there are replaced, each as a whole; symbolic
+        links are skipped, like what vanishes meanwhile. The first failure ends it.
+        Raises: LimitError for more than `max_bytes` in all; OSError for what can't be written.
+        """
+        remote = _Remote(self._api, self._path)
+        return await directories.download(remote, path, Path(local), max_bytes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Written(Result):
+    bytes: int
+
+
+class _Remote:
+    """The workspace's side of a directory's transfer."""
+
+    def __init__(self, api: Transport, url: str) -> None:
+        self._api = api
+        self._url = url
+
+    def pieces(self, path: str) -> AsyncGenerator[bytes, None]:
+        """A file's content."""
+        return pieces(self._api, self._url, path)
+
+    async def put(self, path: str, content: BinaryIO) -> int:
+        """Replaces a file."""
+        return await put(self._api, self._url, path, content, "overwrite")
+
+    async def mkdir(self, path: str) -> None:
+        """Makes a directory and those above it."""
+        await make_directory(self._api, self._url, path)
+
+    async def list(self, path: str, depth: int) -> Listing:
+        """What a directory holds."""
+        return await listing(self._api, self._url, path, depth)
+
+
+async def pieces(api: Transport, url: str, path: str) -> AsyncGenerator[bytes, None]:
+    """A file's content as it arrives."""
+    async with api.open(
+        "GET",
+        url,
+        params={"path": path},
+        content_type="application/octet-stream",
+        silence=_SILENCE_SECONDS,
+    ) as arriving:
+        async for piece in arriving:
+            yield piece
+
+
+async def put(api: Transport, url: str, path: str, content: Content, mode: str) -> int:
+    """Writes a file; returns the bytes that the control plane counted."""
+    answer = await api.json(
+        "PUT",
+        url,
+        params={"path": path, "mode": mode},
+        timeout=_TRANSFER_SECONDS,
+        data=content.encode() if isinstance(content, str) else content,
+    )
+    return _Written.parse(answer).bytes
+
+
+async def make_directory(api: Transport, url: str, path: str) -> None:
+    """Makes a directory and those above it."""
+    await api.json("POST", f"{url}/mkdir", body={"path": path})
+
+
+async def listing(api: Transport, url: str, path: str, depth: int) -> Listing:
+    """What a directory holds."""
+    params = {"path": path, "depth": depth}
+    return Listing.parse(await api.json("GET", f"{url}/list", params=params))

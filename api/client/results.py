@@ -1,0 +1,261 @@
+"""What the API tells, as frozen dataclasses; times are aware `datetime`s in UTC."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from api.client.parsing import Result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receipt(Result):
+    """The audit event that has something on record: its `seq` in the chain, and its hash."""
+
+    seq: int
+    hash: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """The command runs."""
+
+    command_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output(Result):
+    """A piece of output; `stream` is `stdout` or `stderr`, invalid UTF-8 is replaced.
+
+    `offset` counts the bytes of both streams that came before.
+    """
+
+    stream: str
+    offset: int
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exit(Result):
+    """What a command came to.
+
+    Attributes:
+        exit_code: 128 + n after signal n; None when it is not known.
+        signal: name of the signal that ended it.
+        truncated: more was printed than was kept.
+        output_bytes: all that was printed.
+        leftover_killed: processes that it had left behind.
+        reason: why it was ended, where it did not end by itself.
+        error: why it could not run.
+    """
+
+    command_id: str
+    exit_code: int | None
+    signal: str | None
+    truncated: bool
+    output_bytes: int
+    timed_out: bool
+    leftover_killed: int
+    duration_ms: int
+    reason: str | None
+    error: str | None
+    audit: Receipt
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended by itself with 0."""
+        return self.exit_code == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecResult(Exit):
+    """What a foreground command came to, and what it printed; invalid UTF-8 is replaced."""
+
+    stdout: str
+    stderr: str
+
+
+ExecEvent = Start | Output | Exit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command(Result):
+    """One command; `status` is `running`, `exited`, or `lost` when its end is not known."""
+
+    command_id: str
+    argv: tuple[str, ...]
+    background: bool
+    status: str
+    started_at: datetime | None  # None until its start is on record
+    exit: Exit | None
+
+    @classmethod
+    def adapted(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """An end has its command's id, as it has in a stream."""
+        ended = value.get("exit")
+        if isinstance(ended, dict):
+            ended = {"command_id": value.get("command_id"), **ended}
+        return {**value, "started_at": value.get("started_at") or None, "exit": ended}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandOutput(Command):
+    """A command with its output from an offset on.
+
+    `next` is the offset that goes on from here; `lost` says that the sandbox does not
+    keep this output any more.
+    """
+
+    output: tuple[Output, ...]
+    next: int
+    lost: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits(Result):
+    """What a session may use: cores, bytes, processes."""
+
+    cpus: float
+    memory_bytes: int
+    pids: int
+    tmp_bytes: int
+    shm_bytes: int
+    workspace_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry(Result):
+    """What a directory holds.
+
+    `type` is `file`, `directory`, `symlink` or `other`; `size` in bytes; `mode` four octal
+    digits; `modified` in seconds since 1970. Bytes of a name that are not UTF-8 are shown
+    backslash-escaped.
+    """
+
+    path: str
+    type: str
+    size: int
+    mode: str
+    modified: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing(Result):
+    """A directory's entries, sorted by path; `truncated` when there are more than is told."""
+
+    items: tuple[Entry, ...]
+    truncated: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transfer:
+    """What a directory's transfer came to; `skipped` names what is no file that can travel."""
+
+    files: int
+    bytes: int
+    skipped: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditEvent(Result):
+    """One event of the audit ledger.
+
+    `id` counts in all chains, `seq` in the session's; `source` is `control-plane`, `agent`
+    or `engine`; `decision` is `allow`, `deny`, `pending` or None.
+    """
+
+    id: int
+    seq: int
+    time: datetime
+    session_id: str | None
+    turn: int | None
+    source: str
+    actor: str
+    operation: str
+    decision: str | None
+    rule: str | None
+    permission_level: str | None
+    workspace_root: str | None
+    args: dict[str, Any]
+    result: dict[str, Any] | None
+    error: str | None
+    duration_ms: int | None
+    tokens_used: int | None
+    agent: dict[str, Any] | None
+    prev_hash: str
+    hash: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditStats(Result):
+    """Counts over a session's chain."""
+
+    total_operations: int
+    operation_counts: dict[str, int]
+    decisions: dict[str, int]
+    total_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict(Result):
+    """Whether a chain is whole.
+
+    `index` (from 0) and `reason` are of the first event that is not as it was recorded,
+    `seq` and `hash` of the last one that is.
+    """
+
+    ok: bool
+    index: int | None
+    reason: str | None
+    seq: int
+    hash: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level(Result):
+    """A permission level. `commands` and `environment` are None for any; times in seconds."""
+
+    name: str
+    rank: int
+    commands: tuple[str, ...] | None
+    network: str
+    limits: Limits
+    timeout_default: int
+    timeout_max: int
+    output_bytes: int
+    noexec: bool
+    environment: tuple[str, ...] | None
+    home: str
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation(Result):
+    """What a policy says; `remedy` is how to do it otherwise, None where it is allowed."""
+
+    allow: bool
+    verdict: str
+    rule: str | None
+    layer: str
+    message: str
+    remedy: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check(Result):
+    """One thing that sessions need."""
+
+    ok: bool
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Readiness(Result):
+    """Whether sessions can be created: `status` is `ready` or `not ready`."""
+
+    status: str
+    checks: dict[str, Check]
+
+    @property
+    def ready(self) -> bool:
+        """Whether they can."""
+        return self.status == "ready"

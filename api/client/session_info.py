@@ -1,0 +1,125 @@
+"""What the API tells of a session; times are aware `datetime`s in UTC."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from api.client.parsing import Result
+from api.client.results import Command, Limits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workspace(Result):
+    """Where a session's files are on the control plane's host."""
+
+    mode: str
+    root_dir: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionSettings(Result):
+    """A session's settings; `permission_level` is `low`, `medium` or `high`."""
+
+    permission_level: str
+    workspace: Workspace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sandbox(Result):
+    """A session's container; `state` and `limits` as the engine says, None in lists."""
+
+    id: str
+    image: str
+    network: str
+    connected: bool
+    state: str | None
+    limits: dict[str, float] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deadlines(Result):
+    """When a session ends if nothing happens; None while it is busy, paused or over."""
+
+    idle_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Termination(Result):
+    """How a session ended; `exit_classification` is `SUCCESS` or `FAILURE`."""
+
+    rationale_code: str
+    exit_classification: str
+    exit_code: int | None
+    terminated_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process(Result):
+    """A process of a sandbox. `pid` as the sandbox sees it, `cpu_percent` of one core."""
+
+    pid: int
+    host_pid: int
+    name: str
+    argv: tuple[str, ...]
+    state: str
+    cpu_seconds: float
+    cpu_percent: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage(Result):
+    """What a sandbox uses as a whole; `cpu_seconds` since it was started."""
+
+    cpu_seconds: float
+    cpu_percent: float
+    memory_bytes: int
+    pids: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Denial(Result):
+    """A refusal; `args` say what was refused, `seq` is its place in the audit chain."""
+
+    seq: int
+    time: datetime
+    actor: str
+    operation: str
+    rule: str | None
+    args: dict[str, Any]
+    error: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionInfo(Result):
+    """A session as it was when the API told of it.
+
+    `status` is `active`, `paused`, `completed`, `aborted` or `budget-exceeded`; `activity`
+    is `idle`, `running` or `closed`. The last four members are there after `refresh` only:
+    `processes` and `usage` are None also where the host can't tell; `streams` counts the
+    clients that follow or transfer something; `denials` are the latest, newest first.
+    """
+
+    id: str
+    owner: str
+    status: str
+    activity: str
+    permission_level: str
+    workspace: Workspace
+    sandbox: Sandbox | None
+    labels: dict[str, str]
+    limits: Limits
+    created_at: datetime
+    last_activity_at: datetime
+    deadlines: Deadlines
+    termination: Termination | None
+    commands: tuple[Command, ...] = ()
+    processes: tuple[Process, ...] | None = None
+    usage: Usage | None = None
+    streams: dict[str, int] = field(default_factory=dict)
+    denials: tuple[Denial, ...] = ()
+
+    @property
+    def live(self) -> bool:
+        """Whether the session has not ended."""
+        return self.status in ("active", "paused")

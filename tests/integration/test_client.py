@@ -1,0 +1,109 @@
+"""The Python client, a control plane in a process of its own, and real sandboxes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from api.client import (
+    Exit,
+    Output,
+    Paddock,
+    PaddockSync,
+    PermissionDeniedError,
+    Session,
+    Start,
+)
+from orchestrator.audit.verify import verify_chain
+from tests.support.leaks import NOTHING, left_behind
+from tests.support.server import Server, serving
+
+SECONDS = 120
+
+
+@pytest.fixture
+async def server(sandbox_image: str, tmp_path: Path) -> AsyncIterator[Server]:
+    """A server whose sessions are all closed at the end, with nothing left of them."""
+    async with serving(tmp_path / "state", PADDOCK_IMAGE=sandbox_image) as server:
+        yield server
+        async with Paddock(server.url, server.key) as paddock:
+            for session in await paddock.sessions.list():
+                await session.close(purge=True)
+        assert left_behind(server.state_dir) == NOTHING
+
+
+@pytest.fixture
+async def paddock(server: Server) -> AsyncIterator[Paddock]:
+    async with asyncio.timeout(SECONDS), Paddock(server.url, server.key) as client:
+        yield client
+
+
+async def test_directories_and_commands(paddock: Paddock, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    (source / "src").mkdir(parents=True)
+    (source / "src" / "a.txt").write_text("alpha\n")
+    (source / "secret").symlink_to("/etc/hostname")
+    async with await paddock.sessions.create(permission_level="high") as session:
+        sent = await session.files.upload_dir(source)
+        assert (sent.files, sent.skipped) == (1, ("secret",))
+        result = await session.exec("cat src/a.txt")
+        assert (result.stdout, result.exit_code) == ("alpha\n", 0)
+        assert session.handle is not None
+        own = await paddock.sessions.attach(session.id, session.handle)
+        script = (
+            "ln -s /etc/passwd link; ln -s / root; mkfifo pipe; mkdir -p x/y;"
+            " echo beta > src/b.txt; touch $(printf '\\377')"
+        )
+        assert (await own.exec(argv=["sh", "-c", script])).ok
+        got = await own.files.download_dir(".", target)
+        assert got.files == 2
+        assert set(got.skipped) == {"link", "pipe", "root", "\\xff"}
+        assert (target / "src" / "b.txt").read_text() == "beta\n"
+        assert (target / "x" / "y").is_dir()
+        info = await session.refresh()
+        assert info.sandbox is not None
+        assert info.processes
+        await session.settings.set(permission_level="low")
+        with pytest.raises(PermissionDeniedError) as denied:
+            await own.exec("sh -c id")
+        assert denied.value.rule == "command-allowlist"
+        lines = [line async for line in session.audit.export()]
+        assert verify_chain(lines, (result.audit.seq, result.audit.hash)).ok
+        assert (await session.audit.verify()).ok
+    assert session.info.status == "completed"
+
+
+async def test_a_stream_outlives_the_control_plane(server: Server, paddock: Paddock) -> None:
+    session = await paddock.sessions.create(permission_level="high")
+    script = "echo before; until [ -e go ]; do sleep 0.05; done; echo after; exit 3"
+    seen: list[str] = []
+    async with aclosing(session.exec_stream(argv=["sh", "-c", script])) as events:
+        async for event in events:
+            if isinstance(event, Output):
+                seen.append(event.text)
+                if event.text == "before\n":
+                    await server.kill()
+                    restarting = asyncio.create_task(_restart(server, session))
+            elif isinstance(event, Exit):
+                assert event.exit_code == 3
+            else:
+                assert isinstance(event, Start)
+    await restarting
+    assert seen == ["before\n", "after\n"]
+
+
+async def _restart(server: Server, session: Session) -> None:
+    await server.start()
+    await session.files.write("go", b"")
+
+
+async def test_without_an_event_loop(server: Server) -> None:
+    def work() -> str:
+        with PaddockSync(server.url, server.key) as paddock, paddock.sessions.create() as session:
+            events = session.exec_stream("echo hello")
+            return "".join(event.text for event in events if isinstance(event, Output))
+
+    async with asyncio.timeout(SECONDS):
+        assert await asyncio.to_thread(work) == "hello\n"

@@ -1,0 +1,199 @@
+"""The pure parts of the client: events from bytes, objects from JSON, when to try again."""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.client import errors
+from api.client.errors import NotPaddockError, OldServerError, PaddockError, api_error
+from api.client.parsing import Result
+from api.client.retry import Patience, RetryPolicy, backoff
+from api.client.sse import EventParser, ServerEvent
+from api.client.transport import segment
+from api.errors import STATUSES
+from api.sse import encode_event
+
+NAMES = st.sampled_from(["stdout", "exit", "session.create"])
+EVENTS = st.lists(
+    st.builds(
+        ServerEvent,
+        NAMES,
+        st.dictionaries(st.text(max_size=5), st.text(max_size=20), max_size=3),
+        st.none() | st.integers(0, 2**60),
+    ),
+    max_size=5,
+)
+
+
+@given(EVENTS, st.lists(st.integers(0, 400), max_size=8))
+def test_events_however_they_are_cut(events: list[ServerEvent], cuts: list[int]) -> None:
+    sent = b": alive\n\n".join([b"", *(encode_event(*event) for event in events), b""])
+    places = sorted({min(cut, len(sent)) for cut in cuts} | {0, len(sent)})
+    parser = EventParser()
+    got: list[ServerEvent] = []
+    for start, end in pairwise(places):
+        got += parser.feed(sent[start:end])
+    assert got == events
+
+
+@given(st.binary(max_size=200))
+def test_other_bytes_are_refused_or_ignored(data: bytes) -> None:
+    try:
+        EventParser().feed(data)
+    except NotPaddockError:
+        return
+
+
+def test_events_that_are_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in (b"data: x\n\n", b"data: []\n\n", b"id: x\ndata: {}\n\n"):
+        with pytest.raises(NotPaddockError):
+            EventParser().feed(text)
+    assert EventParser().feed(b"event: a\r\ndata:{}\r\n\r\n") == [ServerEvent("a", {}, None)]
+    monkeypatch.setattr("api.client.sse._MOST_EVENT_BYTES", 10)
+    with pytest.raises(NotPaddockError):
+        EventParser().feed(b"data: " + b"x" * 10)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inner(Result):
+    number: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outer(Result):
+    name: str
+    count: int
+    time: datetime | None
+    inners: tuple[Inner, ...]
+    by_name: dict[str, Inner]
+    anything: Any
+    later: bool = False
+
+
+def outer(**members: Any) -> dict[str, Any]:
+    whole = {
+        "name": "a",
+        "count": 1,
+        "time": "2026-03-04T09:30:11.902771Z",
+        "inners": [{"number": 1}],
+        "by_name": {"x": {"number": 2.5, "more": 3}},
+        "anything": [None],
+    }
+    return {**whole, **members}
+
+
+def test_objects() -> None:
+    parsed = Outer.parse(outer(new=1))
+    assert parsed.time == datetime(2026, 3, 4, 9, 30, 11, 902771, tzinfo=UTC)
+    assert parsed.inners[0].number == 1.0
+    assert parsed.by_name["x"].raw == {"number": 2.5, "more": 3}
+    assert (parsed.later, parsed.raw["new"]) == (False, 1)
+    assert Outer.parse(outer(time=None)).time is None
+
+
+@pytest.mark.parametrize(
+    ("members", "where"),
+    [
+        ({"count": "1"}, "Outer.count"),
+        ({"count": True}, "Outer.count"),
+        ({"name": None}, "Outer.name"),
+        ({"time": "yesterday"}, "Outer.time"),
+        ({"inners": {}}, "Outer.inners"),
+        ({"inners": [{}]}, "Outer.inners.number"),
+        ({"by_name": {"x": 1}}, "Outer.by_name.x"),
+        ({"later": 1}, "Outer.later"),
+    ],
+)
+def test_objects_of_another_form(members: dict[str, Any], where: str) -> None:
+    with pytest.raises(OldServerError, match=where):
+        Outer.parse(outer(**members))
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
+def test_wild_objects(value: Any) -> None:
+    with pytest.raises(OldServerError):
+        Outer.parse(value)
+
+
+def test_every_code_has_a_class() -> None:
+    for code, status in STATUSES.items():
+        if code == "method_not_allowed":  # told as OldServerError
+            continue
+        error = api_error(status, {"code": code, "detail": "why", "field": "x"})
+        assert type(error) is not errors.PaddockAPIError, code
+        assert (error.code, error.status, str(error)) == (code, status, "why")
+        assert error.fields == {"field": "x"}
+
+
+def test_documents_that_lack_something() -> None:
+    error = api_error(500, {})
+    assert (type(error), error.code, error.detail) == (errors.PaddockAPIError, "", "HTTP 500")
+    assert api_error(429, {"retry_after": "x", "rule": 5}, 3.0).retry_after == 3.0
+
+
+def lost() -> PaddockError:
+    return errors.ConnectionLostError("x")
+
+
+def test_only_reading_is_sent_again() -> None:
+    policy = RetryPolicy(gets=2)
+    assert policy.delay("GET", lost(), 1, 0) is not None
+    assert policy.delay("GET", lost(), 3, 0) is None
+    for method in ("POST", "PUT", "DELETE"):
+        assert policy.delay(method, lost(), 1, 0) is None
+    for final in (errors.NotPaddockError("x"), api_error(404, {"code": "not_found"})):
+        assert policy.delay("GET", final, 1, 0) is None
+    limited = api_error(429, {"code": "rate_limited", "retry_after": 9})
+    assert policy.delay("GET", limited, 1, 0) == 9
+
+
+def test_capacity_is_waited_for_as_long_as_was_said() -> None:
+    full = api_error(503, {"code": "capacity_exhausted", "retry_after": 5})
+    policy = RetryPolicy(capacity=12)
+    assert [policy.delay("POST", full, 1, waited) for waited in (0, 7, 8)] == [5, 5, None]
+    assert RetryPolicy().delay("POST", full, 1, 0) is None
+
+
+def test_patience() -> None:
+    patience = Patience(1000)
+    assert 0 < patience.delay(lost()) <= 0.1
+    patience.renew()
+    assert patience.delay(lost()) <= 0.1
+    with pytest.raises(errors.ConnectionLostError):
+        Patience(0).delay(lost())
+
+
+@given(st.integers(1, 10**6))
+def test_backoff_is_bounded(failures: int) -> None:
+    assert 0 < backoff(failures) <= 5
+
+
+@given(st.text(min_size=1))
+def test_ids_stay_one_segment(name: str) -> None:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        with pytest.raises(ValueError, match="encode"):
+            segment(name)
+        return
+    quoted = segment(name)
+    assert not set(quoted) & set("/?#")
+    assert quoted not in (".", "..")
+
+
+def test_an_empty_id() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        segment("")
+
+
+def test_events_are_as_the_server_encodes_them() -> None:
+    event = encode_event("exit", {"text": "a\nb\u2028"}, 7)
+    assert EventParser().feed(event) == [
+        ServerEvent("exit", json.loads('{"text":"a\\nb\u2028"}'), 7)
+    ]

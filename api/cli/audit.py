@@ -1,0 +1,162 @@
+"""A session's audit chain: list, count, export and verify it."""
+
+import sys
+from contextlib import aclosing, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from api.cli.events import show
+from api.cli.exits import Failure, Status
+from api.cli.options import AsJson, SessionId, example, group
+from api.cli.remote import Connection, perhaps_remote, remote
+from api.cli.terminal import (
+    STYLES,
+    note,
+    print_fields,
+    print_json,
+    print_line,
+    print_table,
+    working,
+)
+
+if TYPE_CHECKING:
+    from api.client import Paddock
+
+app = group("The audit chain of a session: everything that was done or refused.")
+
+_Seq = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="An event that was noted: its seq,")
+]
+_Hash = Annotated[
+    str | None, typer.Option(metavar="SHA256", help="and its hash; the chain must have it.")
+]
+
+
+@app.command("list", epilog=example("paddock audit list web-1 --decision deny"))
+@remote
+async def list_all(
+    paddock: "Paddock",
+    session: SessionId,
+    operation: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Such as command.start or file.write.")
+    ] = None,
+    decision: Annotated[
+        str | None, typer.Option(metavar="DECISION", help="allow, deny or pending.")
+    ] = None,
+    after: Annotated[int, typer.Option(min=0, metavar="SEQ", help="Only those after it.")] = 0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print each as JSON on a line of its own.")
+    ] = False,
+) -> None:
+    """List a session's events, first to last; of one that ended long ago, too."""
+    events = paddock.sessions.audit(session).events(
+        after=after, operation=operation, decision=decision
+    )
+    await show(events, as_json=as_json, with_session=False)
+
+
+@app.command(epilog=example("paddock audit stats web-1"))
+@remote
+async def stats(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
+    """Count a session's events by operation and decision."""
+    found = await paddock.sessions.audit(session).stats()
+    if as_json:
+        print_json(found.raw)
+        return
+    counts = sorted(found.operation_counts.items(), key=lambda item: (-item[1], item[0]))
+    print_table(("operation", ">events"), counts, nothing="no events")
+    decided = sorted(found.decisions.items())
+    if decided:
+        print_table(("decision", ">events"), decided, nothing="", title="Decisions")
+
+
+@app.command(epilog=example("paddock audit export web-1 -o web-1.jsonl"))
+@remote
+async def export(
+    paddock: "Paddock",
+    session: SessionId,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to a file.")
+    ] = None,
+) -> None:
+    """Write a session's whole chain, an event a line, as `audit verify --file` reads it."""
+    count = 0
+    target = nullcontext(sys.stdout) if output is None else output.open("w", encoding="utf-8")
+    with target as file:
+        async with aclosing(paddock.sessions.audit(session).export()) as lines:
+            async for line in lines:
+                file.write(line + "\n")
+                count += 1
+    if output is not None:
+        note(f"{count} events written to {output}")
+
+
+@app.command(epilog=example("paddock audit verify --file web-1.jsonl"))
+@perhaps_remote
+async def verify(
+    connection: Connection,
+    session: Annotated[
+        str | None, typer.Argument(metavar="SESSION", help="Have the control plane do it.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="FILE", help="An exported chain; it is verified here."),
+    ] = None,
+    seq: _Seq = None,
+    hash: _Hash = None,
+    as_json: AsJson = False,
+) -> None:
+    """Recompute a chain, and tell whether it is as it was recorded.
+
+    A changed, removed or reordered event is always found; that the end was cut off is
+    found with --seq and --hash of an event that was noted before. The exit status is 1
+    where the chain is not whole.
+    """
+    if (session is None) == (file is None):
+        raise Failure("give one of SESSION and --file FILE", status=Status.USAGE)
+    if (seq is None) != (hash is None):
+        raise Failure("--seq and --hash go together", status=Status.USAGE)
+    if session is None:
+        verdict = _verify_file(file or Path(), seq, hash)
+    else:
+        async with connection.open() as paddock:
+            with working("verifying"):
+                found = await paddock.sessions.audit(session).verify(seq=seq, hash=hash)
+            verdict = found.raw
+    _show_verdict(verdict, as_json)
+
+
+def _verify_file(file: Path, seq: int | None, hash: str | None) -> dict[str, Any]:
+    """The verdict on an exported chain, recomputed here. Raises: OSError."""
+    from orchestrator.audit.verify import verify_chain
+
+    anchor = None if seq is None or hash is None else (seq, hash)
+    # Bytes that are not UTF-8 are found as what they are: a changed event.
+    with file.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
+        verdict = asdict(verify_chain(lines, anchor))
+    if verdict["ok"] and not verdict["seq"]:
+        raise Failure(f"{file} has no events")
+    return verdict
+
+
+def _show_verdict(verdict: dict[str, Any], as_json: bool) -> None:
+    """Prints what verifying came to. Raises: typer.Exit where the chain is not whole."""
+    if as_json:
+        print_json(verdict)
+    elif verdict["ok"]:
+        print_line(("✓ whole", f"bold {STYLES['ok']}"), (f"  {verdict['seq']} events", ""))
+        print_fields((("seq", verdict["seq"]), ("hash", verdict["hash"])))
+    else:
+        print_line(("✗ broken", f"bold {STYLES['failure']}"), (f"  {verdict['reason']}", ""))
+        print_fields(
+            (
+                ("first bad event", verdict["index"]),
+                ("last good seq", verdict["seq"]),
+                ("hash", verdict["hash"]),
+            )
+        )
+    if not verdict["ok"]:
+        raise typer.Exit(Status.FAILED)

@@ -1,0 +1,70 @@
+"""Audit events in words: what a person wants to see of each on one line. Pure."""
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+_MOST_CHARACTERS = 400
+
+
+def summary(event: Mapping[str, Any]) -> str:
+    """What an event is about: the command, its exit, the path, the new status."""
+    args, result = event.get("args") or {}, event.get("result") or {}
+    text = _subject(str(event.get("operation")), args, result)
+    error = event.get("error")
+    if error and str(error) not in text:
+        text = f"{text}: {error}" if text else str(error)
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+
+
+def _subject(operation: str, args: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    kind = operation.partition(".")[0]
+    if operation == "command.start":
+        argv = args.get("argv")
+        return words(argv) if isinstance(argv, list) else _members(args)
+    if operation == "command.exit":
+        return _exit(result)
+    if kind == "file":
+        paths = [str(args[name]) for name in ("path", "source", "destination") if name in args]
+        count = f" ({result['bytes']} bytes)" if "bytes" in result else ""
+        return " → ".join(paths) + count
+    if operation == "session.terminated":
+        return _members(result or args)
+    return _members(args)
+
+
+def words(argv: list[Any]) -> str:
+    """A command's words, quoted where a shell would need it."""
+    return shlex.join(str(word) for word in argv)
+
+
+def outcome(result: Mapping[str, Any]) -> str:
+    """What a command came to: `exit 0`, `SIGKILL`, `timed out`."""
+    if result.get("timed_out"):
+        return "timed out"
+    if result.get("signal"):
+        return str(result["signal"])
+    code = result.get("exit_code")
+    return str(result.get("reason") or "end unknown") if code is None else f"exit {code}"
+
+
+def _exit(result: Mapping[str, Any]) -> str:
+    text = outcome(result)
+    if result.get("leftover_killed"):
+        text += f", {result['leftover_killed']} left-over processes killed"
+    return text
+
+
+def _members(values: Mapping[str, Any]) -> str:
+    """Members that say something, as `name=value`."""
+    return " ".join(
+        f"{name}={_value(value)}" for name, value in values.items() if value not in (None, [], {})
+    )
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(_value(item) for item in value)
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}:{_value(item)}" for name, item in value.items())
+    return str(value)

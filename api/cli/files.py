@@ -1,0 +1,163 @@
+"""Files of a session's workspace: list, show, put, get and remove them."""
+
+import secrets
+import stat
+import sys
+from contextlib import aclosing
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from api.cli.exits import Failure, Status
+from api.cli.options import AsJson, SessionId, example, group
+from api.cli.remote import remote
+from api.cli.terminal import note, print_json, print_table, size, working
+
+if TYPE_CHECKING:
+    from api.client import Async, Paddock, Transfer
+    from api.client.files import Files
+
+app = group("Files of a session's workspace.")
+
+_SUFFIXES = {"directory": "/", "symlink": "@", "other": "?"}
+_Path = Annotated[str, typer.Argument(metavar="PATH", help="A path in the workspace.")]
+
+
+@app.command(epilog=example("paddock files ls web-1 src --depth 3"))
+@remote
+async def ls(
+    paddock: "Paddock",
+    session: SessionId,
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A directory.")] = ".",
+    depth: Annotated[int, typer.Option(min=1, max=64, help="How many levels down.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """List what a directory of the workspace holds."""
+    listing = await (await paddock.sessions.get(session)).files.list(path, depth=depth)
+    if as_json:
+        print_json(listing.raw)
+        return
+    rows = [
+        (
+            entry.mode,
+            size(entry.size) if entry.type == "file" else None,
+            datetime.fromtimestamp(entry.modified, UTC).astimezone().strftime("%Y-%m-%d %H:%M"),
+            entry.path + _SUFFIXES.get(entry.type, ""),
+        )
+        for entry in listing.items
+    ]
+    print_table(("mode", ">size", "modified", "path"), rows, nothing=f"{path} is empty")
+    if listing.truncated:
+        note(f"only the first {len(listing.items)} entries")
+
+
+@app.command(epilog=example("paddock files cat web-1 report.txt"))
+@remote
+async def cat(paddock: "Paddock", session: SessionId, path: _Path) -> None:
+    """Write a file's bytes to standard output."""
+    found = await paddock.sessions.get(session)
+    async with aclosing(found.files.read_stream(path)) as pieces:
+        async for piece in pieces:
+            sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.flush()
+
+
+@app.command(epilog=example("paddock files put web-1 ./src src"))
+@remote
+async def put(
+    paddock: "Paddock",
+    session: SessionId,
+    source: Annotated[
+        Path, typer.Argument(metavar="LOCAL", help="A file or directory here; - is standard input.")
+    ],
+    path: Annotated[
+        str | None,
+        typer.Argument(metavar="PATH", help="Where it goes; by default under its own name."),
+    ] = None,
+) -> None:
+    """Copy a file, or a directory with all its files, into the workspace."""
+    found = await paddock.sessions.get(session)
+    if str(source) == "-":
+        if path is None:
+            raise Failure("standard input needs a PATH to go to", status=Status.USAGE)
+        await found.files.write(path, sys.stdin.buffer)
+        return
+    kind = source.stat().st_mode  # where there is nothing, it says so
+    target = path or source.resolve().name
+    if stat.S_ISDIR(kind):
+        with working(f"uploading {source}"):
+            sent = await found.files.upload_dir(source, target)
+        _tell(sent, target)
+        return
+    if not stat.S_ISREG(kind):
+        raise Failure(f"{source} is neither a file nor a directory", status=Status.USAGE)
+    if target.endswith("/"):
+        target += source.name
+    parent = str(PurePosixPath(target).parent)
+    if parent not in (".", "/"):
+        await found.files.mkdir(parent)
+    with source.open("rb") as file:
+        await found.files.write(target, file)
+
+
+@app.command(epilog=example("paddock files get web-1 build ./build"))
+@remote
+async def get(
+    paddock: "Paddock",
+    session: SessionId,
+    path: _Path,
+    target: Annotated[
+        Path | None,
+        typer.Argument(metavar="LOCAL", help="Where it goes; by default here, under its name."),
+    ] = None,
+) -> None:
+    """Copy a file, or a directory with all its files, out of the workspace."""
+    files = (await paddock.sessions.get(session)).files
+    name = PurePosixPath(path).name
+    if not name or await _is_directory(files, path):
+        place = target or Path(name or ".")
+        with working(f"downloading {path}"):
+            received = await files.download_dir(path, place)
+        _tell(received, place)
+        return
+    place = target or Path(name)
+    if place.is_dir():
+        place /= name
+    await _download(files, path, place)
+
+
+async def _is_directory(files: "Files[Async]", path: str) -> bool:
+    """Whether a path of the workspace is a directory: its parent knows."""
+    parent = str(PurePosixPath(path).parent)
+    name = PurePosixPath(path).name
+    listing = await files.list(parent)
+    found = (each for each in listing.items if PurePosixPath(each.path).name == name)
+    return any(each.type == "directory" for each in found)
+
+
+async def _download(files: "Files[Async]", path: str, place: Path) -> None:
+    """Copies a file, which appears whole or not at all."""
+    draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+    try:
+        with draft.open("xb") as file:
+            async with aclosing(files.read_stream(path)) as pieces:
+                async for piece in pieces:
+                    file.write(piece)
+        draft.replace(place)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _tell(done: "Transfer", place: str | Path) -> None:
+    note(f"{done.files} files, {size(done.bytes)} to {place}")
+    if done.skipped:
+        note(f"skipped, for they are no files: {', '.join(done.skipped)}")
+
+
+@app.command(epilog=example("paddock files rm web-1 notes.txt"))
+@remote
+async def rm(paddock: "Paddock", session: SessionId, path: _Path) -> None:
+    """Remove a file, a link, or an empty directory."""
+    await (await paddock.sessions.get(session)).files.delete(path)

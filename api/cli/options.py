@@ -1,0 +1,84 @@
+"""Options and arguments that several commands have, and how each shows its example."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from api.cli.exits import Failure, Status
+
+
+class LevelName(StrEnum):
+    """The permission levels, lowest first."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+def group(help_text: str) -> typer.Typer:
+    """A group of commands."""
+    return typer.Typer(
+        help=help_text,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="markdown",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+def example(text: str) -> str:
+    """A command's epilogue: its example, as it is typed."""
+    return f"Example: `{text}`"
+
+
+# From the first word of a command on, everything is the command's.
+TAKES_COMMAND = {"help_option_names": ["-h", "--help"], "allow_interspersed_args": False}
+
+SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Words = Annotated[
+    list[str], typer.Argument(metavar="COMMAND", help="The command and its arguments, after --.")
+]
+OptionalLevel = Annotated[
+    LevelName | None, typer.Option("--level", "-l", help="The permission level.", metavar="LEVEL")
+]
+WorkingDirectory = Annotated[
+    str | None, typer.Option("--cwd", metavar="DIR", help="Where in the workspace it runs.")
+]
+Variables = Annotated[
+    list[str] | None,
+    typer.Option("--env", "-e", metavar="NAME=VALUE", help="A variable of its environment."),
+]
+TimeLimit = Annotated[
+    int | None, typer.Option("--timeout", min=1, metavar="SECONDS", help="When it is ended.")
+]
+
+
+def command_words(words: list[str]) -> list[str]:
+    """The words of a command that comes after another argument: with or without `--`.
+
+    Raises: Failure for an option of ours that is too late to be one.
+    """
+    if words[0].startswith("-") and words[0] != "--":
+        raise Failure(
+            f"{words[0]} comes too late",
+            "options go before SESSION, the command after --",
+            Status.USAGE,
+        )
+    rest = words[1:] if words[0] == "--" else words
+    if not rest:
+        raise Failure("missing argument 'COMMAND'", "it comes after --", Status.USAGE)
+    return rest
+
+
+def pairs(texts: list[str] | None, option: str, sign: str = "=") -> dict[str, str]:
+    """`NAME=VALUE` texts as a mapping. Raises: typer.BadParameter."""
+    found = {}
+    for text in texts or []:
+        name, between, value = text.partition(sign)
+        if not name or not between:
+            raise typer.BadParameter(f"{text!r} is not NAME{sign}VALUE", param_hint=option)
+        found[name] = value
+    return found

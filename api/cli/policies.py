@@ -1,0 +1,144 @@
+"""Permission levels: what they allow, and why something is refused."""
+
+import shlex
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from api.cli.exits import Failure, Status
+from api.cli.options import (
+    TAKES_COMMAND,
+    AsJson,
+    LevelName,
+    OptionalLevel,
+    WorkingDirectory,
+    example,
+    group,
+)
+from api.cli.remote import remote
+from api.cli.terminal import (
+    STYLES,
+    print_fields,
+    print_json,
+    print_line,
+    print_table,
+    seconds,
+    size,
+)
+
+if TYPE_CHECKING:
+    from api.client import Paddock
+
+app = group("Permission levels, and what they say of a command.")
+
+
+@app.command("list", epilog=example("paddock policies list"))
+@remote
+async def list_all(paddock: "Paddock", as_json: AsJson = False) -> None:
+    """List the permission levels, lowest first."""
+    levels = await paddock.policies.list()
+    if as_json:
+        print_json([level.raw for level in levels])
+        return
+    rows = [
+        (
+            level.name,
+            "any" if level.commands is None else len(level.commands),
+            level.network,
+            level.limits.cpus,
+            size(level.limits.memory_bytes),
+            level.limits.pids,
+            f"{seconds(level.timeout_default)} / {seconds(level.timeout_max)}",
+        )
+        for level in levels
+    ]
+    columns = ("level", ">commands", "network", ">cpus", ">memory", ">processes", "time-out / most")
+    print_table(columns, rows, nothing="no levels")
+
+
+@app.command(epilog=example("paddock policies show low"))
+@remote
+async def show(
+    paddock: "Paddock",
+    level: Annotated[LevelName, typer.Argument(metavar="LEVEL", help="low, medium or high.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show everything about one permission level."""
+    found = next(each for each in await paddock.policies.list() if each.name == level)
+    if as_json:
+        print_json(found.raw)
+        return
+    print_fields(
+        (
+            ("level", found.name),
+            ("commands", _names(found.commands)),
+            ("network", found.network),
+            ("executes own files", "no" if found.noexec else "yes"),
+            ("environment", _names(found.environment)),
+            ("home", found.home),
+            ("cpus", found.limits.cpus),
+            ("memory", size(found.limits.memory_bytes)),
+            ("processes", found.limits.pids),
+            ("/tmp", size(found.limits.tmp_bytes)),  # noqa: S108 - the sandbox's
+            ("/dev/shm", size(found.limits.shm_bytes)),  # noqa: S108
+            ("workspace", size(found.limits.workspace_bytes)),
+            ("time-out", f"{found.timeout_default} s, at most {found.timeout_max} s"),
+            ("output kept", size(found.output_bytes)),
+            ("sha256", found.sha256),
+        )
+    )
+
+
+@app.command(
+    epilog=example("paddock policies explain --level low -- find . -delete"),
+    context_settings=TAKES_COMMAND,
+)
+@remote
+async def explain(
+    paddock: "Paddock",
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="COMMAND", help="The words of a command, after --."),
+    ] = None,
+    level: OptionalLevel = None,
+    session: Annotated[
+        str | None, typer.Option("--session", "-s", help="Ask by the rules of this session.")
+    ] = None,
+    line: Annotated[
+        str | None, typer.Option("--command", "-c", metavar="LINE", help="A command as one line.")
+    ] = None,
+    path: Annotated[
+        str | None, typer.Option("--path", metavar="PATH", help="A path of the file operations.")
+    ] = None,
+    cwd: WorkingDirectory = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell whether a command or a path would be allowed, by which rule, and what to do instead.
+
+    Nothing is run or recorded. By default the rules are those of level medium. The exit
+    status is 4 where it would be refused.
+    """
+    if sum(thing is not None for thing in (words or None, line, path)) != 1:
+        raise Failure(
+            "give one of -- COMMAND, --command LINE and --path PATH",
+            "see `paddock policies explain --help`",
+            Status.USAGE,
+        )
+    if level is not None and session is not None:
+        raise Failure("give one of --level and --session", status=Status.USAGE)
+    asked: dict[str, Any] = {"command": line, "argv": words or None, "path": path, "cwd": cwd}
+    whose = {"session": session} if session else {"level": level or LevelName.MEDIUM}
+    found = await paddock.explain(**whose, **asked)
+    if as_json:
+        print_json(found.raw)
+    else:
+        what = path or line or shlex.join(words or [])
+        mark = "✓ allowed" if found.allow else "✗ refused"
+        print_line((mark, f"bold {STYLES[found.verdict]}"), ("  ", ""), (what, "bold"))
+        print_fields((("rule", found.rule), ("because", found.message), ("instead", found.remedy)))
+    if not found.allow:
+        raise typer.Exit(Status.REFUSED)
+
+
+def _names(names: tuple[str, ...] | None) -> str:
+    return "any" if names is None else " ".join(names) or "none"

@@ -1,0 +1,177 @@
+"""Running commands: `run` in a session made for it, `exec` in one that is there, `ps`."""
+
+import sys
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from api.cli.describe import outcome, words
+from api.cli.exits import Failure, Status
+from api.cli.options import (
+    TAKES_COMMAND,
+    AsJson,
+    OptionalLevel,
+    SessionId,
+    TimeLimit,
+    Variables,
+    Words,
+    WorkingDirectory,
+    command_words,
+    example,
+    pairs,
+)
+from api.cli.remote import remote
+from api.cli.terminal import age, complain, note, print_json, print_table, seconds, working
+
+if TYPE_CHECKING:
+    from api.client import Exit, Output, Paddock, Session
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command(
+        context_settings=TAKES_COMMAND,
+        epilog=example("paddock run --level high --upload . -- python3 -m unittest"),
+    )(run)
+    app.command(
+        "exec", context_settings=TAKES_COMMAND, epilog=example("paddock exec web-1 -- ls -la")
+    )(execute)
+    app.command(epilog=example("paddock ps web-1"))(ps)
+
+
+@remote
+async def run(
+    paddock: "Paddock",
+    words: Words,
+    level: OptionalLevel = None,
+    image: Annotated[
+        str | None, typer.Option("--image", "-i", metavar="IMAGE", help="The sandbox's image.")
+    ] = None,
+    upload: Annotated[
+        Path | None,
+        typer.Option("--upload", metavar="DIR", help="Put this directory's files in first."),
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the session and its files.")] = False,
+    cwd: WorkingDirectory = None,
+    env: Variables = None,
+    timeout: TimeLimit = None,
+    as_json: AsJson = False,
+) -> int:
+    """Run one command in a sandbox of its own, and show its output as it comes.
+
+    The session is closed and its files are removed at the end. Ctrl-C ends the command
+    and closes the session, too. The exit status is the command's own.
+    """
+    variables = pairs(env, "--env")
+    if upload is not None and not upload.is_dir():
+        raise Failure(f"{upload} is not a directory", status=Status.USAGE)
+    with working("starting a sandbox"):
+        session = await paddock.sessions.create(permission_level=level, image=image)
+    try:
+        if upload is not None:
+            with working(f"uploading {upload}"):
+                sent = await session.files.upload_dir(upload)
+            if sent.skipped:
+                note(f"not uploaded, for they are no files: {', '.join(sent.skipped)}")
+        return await _attend(
+            session, {"argv": words, "cwd": cwd, "env": variables, "timeout": timeout}, as_json
+        )
+    finally:
+        if keep:
+            note(f"session {session.id} is kept; `paddock sessions close {session.id}` ends it")
+        else:
+            await session.close(purge=True)
+
+
+@remote
+async def execute(
+    paddock: "Paddock",
+    session: SessionId,
+    words: Words,
+    cwd: WorkingDirectory = None,
+    env: Variables = None,
+    timeout: TimeLimit = None,
+    as_json: AsJson = False,
+) -> int:
+    """Run a command in a session, and show its output as it comes.
+
+    Ctrl-C ends the command; the session goes on. The exit status is the command's own.
+    """
+    argv, variables = command_words(words), pairs(env, "--env")
+    found = await paddock.sessions.get(session)
+    return await _attend(
+        found, {"argv": argv, "cwd": cwd, "env": variables, "timeout": timeout}, as_json
+    )
+
+
+@remote
+async def ps(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
+    """List a session's commands: those that run, and the latest that have ended."""
+    found = await (await paddock.sessions.get(session)).processes.list()
+    if as_json:
+        print_json([command.raw for command in found])
+        return
+    rows = [
+        (
+            command.command_id,
+            command.status,
+            age(command.raw["started_at"] or None),
+            "-" if command.exit is None else seconds(command.exit.duration_ms / 1000),
+            "-" if command.exit is None else outcome(command.exit.raw),
+            _words(command.argv),
+        )
+        for command in found
+    ]
+    columns = ("command", "status", ">started", ">took", "end", "argv")
+    print_table(columns, rows, nothing=f"no command has run in {session} lately")
+
+
+async def _attend(session: "Session", request: dict[str, Any], as_json: bool) -> int:
+    """Runs a command to its end and returns the exit status that it gives us."""
+    if as_json:
+        result = await session.exec(**request)
+        print_json({"session": session.id, **result.raw})
+        return _status(result, request)
+    from api.client import Exit, Output
+
+    # Without a connection nobody attends the command: it ends, as with Ctrl-C.
+    async with aclosing(session.exec_stream(**request, resume=False)) as events:
+        async for event in events:
+            if isinstance(event, Output):
+                _write(event)
+            elif isinstance(event, Exit):
+                _flush()
+                return _status(event, request)
+    raise Failure("the command's output ended before the command did", status=Status.UNREACHABLE)
+
+
+def _write(piece: "Output") -> None:
+    stream = sys.stdout if piece.stream == "stdout" else sys.stderr
+    stream.write(piece.text)
+    stream.flush()
+
+
+def _flush() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def _status(end: "Exit", request: dict[str, Any]) -> int:
+    """The command's exit status; where it has none, or did not end by itself, says why."""
+    if end.exit_code is None:
+        raise Failure(f"{request['argv'][0]}: {end.error or end.reason or 'its end is unknown'}")
+    if end.timed_out:
+        complain("the command was ended at its time limit; --timeout SECONDS gives it more")
+    elif end.reason:
+        complain(f"the command was ended: {end.reason}")
+    elif end.error:
+        complain(f"{request['argv'][0]}: {end.error}")
+    if end.truncated:
+        note(f"{end.output_bytes} bytes were printed; not all were kept")
+    return end.exit_code
+
+
+def _words(argv: tuple[str, ...]) -> str:
+    return words(list(argv))

@@ -1,0 +1,209 @@
+"""What commands print: tables and colour on a terminal, plain columns elsewhere, JSON on demand."""
+
+import io
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+STYLES = {
+    "active": "green",
+    "paused": "yellow",
+    "completed": "blue",
+    "aborted": "red",
+    "budget-exceeded": "red",
+    "running": "green",
+    "busy": "green",
+    "lost": "red",
+    "allow": "green",
+    "deny": "red",
+    "pending": "yellow",
+    "ok": "green",
+    "warning": "yellow",
+    "failure": "red",
+    "low": "cyan",
+    "medium": "blue",
+    "high": "magenta",
+    "admin": "magenta",
+}
+# Wider than any row: what reads a pipe wants its lines whole.
+_PIPE_WIDTH = 1_000_000
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_AGES = ((86_400, "d"), (3600, "h"), (60, "m"))
+
+Cell = str | int | float | None
+
+
+def print_json(value: Any) -> None:
+    """JSON over several lines; in colour on a terminal."""
+    text = json.dumps(value, indent=2, ensure_ascii=not _is_unicode(sys.stdout))
+    if sys.stdout.isatty():
+        console(sys.stdout).print_json(text, indent=2)
+    else:
+        print(text)
+
+
+def print_json_line(value: Any) -> None:
+    """JSON on one line, at once: for what comes item by item."""
+    print(json.dumps(value, separators=(",", ":"), ensure_ascii=True), flush=True)
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, nothing: str, title: str = ""
+) -> None:
+    """Rows under headings; columns whose name begins with `>` are numbers.
+
+    Where there is no row, a terminal is told `nothing`.
+    """
+    from rich.table import Table
+
+    filled = [[_cell(value) for value in row] for row in rows]
+    if title:
+        console(sys.stdout).print(f"\n{title}", style="bold")
+    if not filled:
+        note(nothing)
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    for number, column in enumerate(columns):
+        right = column.startswith(">")
+        table.add_column(
+            column.removeprefix(">").upper(),
+            justify="right" if right else "left",
+            no_wrap=number < len(columns) - 1,
+            overflow="fold",
+        )
+    for cells in filled:
+        table.add_row(*cells)
+    _print(table)
+
+
+def print_fields(fields: Iterable[tuple[str, Any]]) -> None:
+    """Names and values, one pair a line; a value of None is left out."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), show_header=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in fields:
+        if value is not None:
+            table.add_row(name, _cell(value))
+    _print(table)
+
+
+def print_line(*parts: tuple[str, str]) -> None:
+    """One line of (text, style), at once."""
+    from rich.text import Text
+
+    line = Text.assemble(*((plain(text), style) for text, style in parts))
+    line.rstrip()
+    console(sys.stdout).print(line, soft_wrap=True)
+    sys.stdout.flush()
+
+
+def note(text: str) -> None:
+    """An aside for a person: on stderr, so that what is piped stays clean."""
+    console(sys.stderr).print(plain(text), style="dim", soft_wrap=True)
+
+
+def complain(text: str) -> None:
+    """What went wrong, in one line on stderr."""
+    from rich.text import Text
+
+    line = Text.assemble(("paddock: ", "bold red"), " ".join(plain(text).split()))
+    console(sys.stderr).print(line, soft_wrap=True)
+
+
+@contextmanager
+def working(text: str) -> Iterator[None]:
+    """Says what is waited for, while it is, on a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with console(sys.stderr).status(plain(text), spinner="dots"):
+        yield
+
+
+def plain(text: str) -> str:
+    """Text of any origin, harmless on a terminal: control characters as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def size(count: float | None) -> str:
+    """Bytes for a person, as in `256 MiB`."""
+    if count is None:
+        return "-"
+    for unit in _UNITS[:-1]:
+        if abs(count) < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 10 else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} {_UNITS[-1]}"
+
+
+def seconds(duration: float | None) -> str:
+    """A duration for a person, as in `1.5 s` or `3m 20s`."""
+    if duration is None:
+        return "-"
+    if duration < 60:
+        return f"{duration:.0f} s" if duration >= 10 else f"{duration:.2g} s"
+    minutes, rest = divmod(int(duration), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = ((hours, "h"), (minutes, "m"), (0 if hours else rest, "s"))
+    return " ".join(f"{count}{unit}" for count, unit in parts if count)
+
+
+def age(time: str | None, now: datetime | None = None) -> str:
+    """How long ago an RFC 3339 time was, as in `5m`."""
+    if time is None:
+        return "-"
+    passed = ((now or datetime.now(UTC)) - datetime.fromisoformat(time)).total_seconds()
+    for unit, name in _AGES:
+        if passed >= unit:
+            return f"{passed / unit:.0f}{name}"
+    return f"{max(passed, 0):.0f}s"
+
+
+def console(stream: TextIO) -> "Console":
+    """A console on a stream; colour only where a terminal shows it and NO_COLOR is not set."""
+    from rich.console import Console
+
+    terminal = stream.isatty()
+    return Console(
+        file=stream,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        force_terminal=terminal,
+        width=None if terminal else _PIPE_WIDTH,
+    )
+
+
+def _print(table: "RenderableType") -> None:
+    if sys.stdout.isatty():
+        console(sys.stdout).print(table)
+        return
+    text = io.StringIO()
+    console(text).print(table)
+    for line in text.getvalue().splitlines():
+        print(line.rstrip())
+
+
+def _cell(value: Any) -> Any:
+    from rich.text import Text
+
+    if value is None or value == "":
+        return Text("-", style="dim")
+    text = plain(str(value))
+    return Text(text, style=STYLES.get(text, ""))
+
+
+def _is_unicode(stream: TextIO) -> bool:
+    return (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"

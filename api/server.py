@@ -1,0 +1,76 @@
+"""The control plane as a server: opened, listening, and ended in good order."""
+
+import asyncio
+import errno
+import signal
+
+from aiohttp import web
+
+from api.app import create_app
+from api.logs import logging_to_stdout
+from orchestrator.config import Settings
+from orchestrator.control_plane import ControlPlane
+from orchestrator.errors import PaddockError
+
+# A path of 4096 characters may be sent as twelve times as many: what is too long of it is said.
+MAX_LINE_BYTES = 64 * 1024
+# Also bounds how long a client may take to send a request's headers.
+KEEPALIVE_SECONDS = 75.0
+# Requests under way are given so long to finish when the process is told to stop.
+SHUTDOWN_SECONDS = 5.0
+
+
+async def serve(settings: Settings) -> None:
+    """Serves until TERM or INT; sandboxes go on, the next start takes them up again.
+
+    Raises: ConfigError, StoreError, PaddockError when it can't start.
+    """
+    with logging_to_stdout(settings):
+        await _serve(settings)
+
+
+async def _serve(settings: Settings) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    plane = await ControlPlane.open(settings)
+    try:
+        runner = web.AppRunner(
+            create_app(plane),
+            access_log=None,
+            handler_cancellation=True,
+            # What is uploaded is stored as it was sent, and its size is what was sent.
+            auto_decompress=False,
+            max_line_size=MAX_LINE_BYTES,
+            keepalive_timeout=KEEPALIVE_SECONDS,
+            shutdown_timeout=SHUTDOWN_SECONDS,
+        )
+        await runner.setup()
+        try:
+            await _listen(runner, settings)
+            _announce(runner, plane)
+            await stopping.wait()
+        finally:
+            await runner.cleanup()
+    finally:
+        await plane.close()
+
+
+async def _listen(runner: web.AppRunner, settings: Settings) -> None:
+    host, port = settings.address
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError as error:
+        in_use = error.errno == errno.EADDRINUSE
+        reason = "another program does" if in_use else error.strerror or str(error)
+        raise PaddockError(
+            f"can't listen on {settings.listen}: {reason}; set PADDOCK_LISTEN to another address"
+        ) from None
+
+
+def _announce(runner: web.AppRunner, plane: ControlPlane) -> None:
+    for host, port, *_ in runner.addresses:
+        print(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
+    if plane.keys.admin_key_file is not None:
+        print(f"admin key in {plane.keys.admin_key_file}", flush=True)

@@ -1,0 +1,468 @@
+"""The command line against the API on a real port: what it prints, and how it ends."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer, unused_port
+
+from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
+from tests.support.cli import Ended, run_beside
+from tests.support.fake_agent import Play
+
+SECONDS = 30
+
+
+@pytest.fixture(autouse=True)
+def environment(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_URL", f"http://127.0.0.1:{api.server.port}")
+    monkeypatch.setenv("PADDOCK_KEY", ADMIN_KEY)
+
+
+@pytest.fixture
+async def session(api: Api) -> str:
+    return str((await api.session(id="web-1", permission_level="high"))["id"])
+
+
+@asynccontextmanager
+async def started(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A command in a process of its own, for what only a process can be told."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "api", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(SECONDS):
+            yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+def objects(ended: Ended) -> Any:
+    """The JSON of a command that succeeded."""
+    assert ended.status == 0, ended.err
+    return json.loads(ended.out)
+
+
+def exists(path: str) -> bool:
+    return os.path.lexists(path)
+
+
+# run and exec
+
+
+async def test_run_shows_output_and_gives_the_exit_status(api: Api) -> None:
+    api.agents.plays["make"] = Play(b"out \xc3\xa9\n", b"err\n", exit_code=7)
+    ended = await run_beside("run", "--level", "high", "--", "make", "it", "-l", "--json")
+    assert ended == Ended(7, "out é\n", "err\n")
+    params = await api.agent.asked("exec")
+    assert params["argv"] == ["make", "it", "-l", "--json"]
+    (view,) = (await api.json("GET", "/api/sessions"))["items"]
+    assert (view["status"], view["permission_level"]) == ("completed", "high")
+    assert not exists(view["workspace"]["root_dir"])
+
+
+async def test_run_needs_no_dashes(api: Api) -> None:
+    api.agents.plays["ls"] = Play(b"a\n")
+    assert await run_beside("run", "ls", "-l", "-a") == Ended(0, "a\n", "")
+    assert (await api.agent.asked("exec"))["argv"] == ["ls", "-l", "-a"]
+
+
+async def test_run_passes_on_what_it_was_given(api: Api) -> None:
+    options = ("--cwd", "src", "-e", "A=1=2", "-e", "B=", "--timeout", "9")
+    assert (await run_beside("run", "--level", "high", *options, "--", "it")).status == 0
+    params = await api.agent.asked("exec")
+    assert (params["cwd"], params["timeout_ms"]) == ("/workspace/src", 9000)
+    assert {"A": "1=2", "B": ""}.items() <= params["env"].items()
+
+
+async def test_run_uploads_first_and_keeps(api: Api, tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "note").write_bytes(b"\x00\xff")
+    ended = await run_beside("run", "--upload", str(tmp_path), "--keep", "--", "ls")
+    assert ended.status == 0
+    assert api.agents.files == {"deep/note": b"\x00\xff"}
+    (view,) = (await api.json("GET", "/api/sessions"))["items"]
+    assert view["status"] == "active"
+    assert f"paddock sessions close {view['id']}" in ended.line
+
+
+async def test_run_as_json(api: Api) -> None:
+    api.agents.plays["ls"] = Play(b"a\n", exit_code=3)
+    ended = await run_beside("run", "--json", "--", "ls")
+    assert (ended.status, ended.err) == (3, "")
+    result = json.loads(ended.out)
+    assert (result["exit_code"], result["stdout"]) == (3, "a\n")
+    assert result["session"].startswith("sess-")
+
+
+async def test_a_refusal_names_the_rule_and_the_way_out(api: Api) -> None:
+    ended = await run_beside("run", "--level", "low", "--", "reboot")
+    assert ended.status == 4
+    assert "refused by rule command-allowlist" in ended.line
+    assert "use one of the allowed commands" in ended.line
+    (view,) = (await api.json("GET", "/api/sessions"))["items"]
+    assert view["status"] == "completed"
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+async def test_a_signal_ends_the_command_and_the_session(
+    api: Api, number: signal.Signals, status: int
+) -> None:
+    api.agents.plays["serve"] = Play(b"ready\n", holds=True)
+    async with started("run", "--level", "high", "--", "serve") as process:
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"ready\n"
+        process.send_signal(number)
+        _, complaint = await process.communicate()
+    assert (process.returncode, complaint) == (status, b"")
+    (view,) = (await api.json("GET", "/api/sessions"))["items"]
+    assert view["status"] == "completed"
+    events = (await api.json("GET", f"/api/sessions/{view['id']}/audit"))["items"]
+    assert "command.exit" in [event["operation"] for event in events]
+
+
+async def test_exec_in_a_session(api: Api, session: str) -> None:
+    api.agents.plays["make"] = Play(b"out\n", exit_code=2)
+    assert await run_beside("exec", session, "--", "make", "--all") == Ended(2, "out\n", "")
+    assert await run_beside("exec", "--cwd", "src", session, "make") == Ended(2, "out\n", "")
+    assert [params["argv"] for name, params in api.agent.requests if name == "exec"] == [
+        ["make", "--all"],
+        ["make"],
+    ]
+    late = await run_beside("exec", session, "--cwd", "src", "--", "make")
+    assert late.status == 2
+    assert "options go before SESSION" in late.line
+    assert (await run_beside("exec", session, "--")).status == 2
+    listed = await run_beside("ps", session)
+    assert listed.out.splitlines()[0].split() == [
+        "COMMAND",
+        "STATUS",
+        "STARTED",
+        "TOOK",
+        "END",
+        "ARGV",
+    ]
+    assert "make --all" in listed.out
+    assert len(objects(await run_beside("ps", session, "--json"))) == 2
+
+
+async def test_exec_works_with_a_handle(api: Api, session: str, tmp_path: Path) -> None:
+    handle = (await api.json("POST", f"/api/sessions/{session}/handle"))["handle"]
+    (tmp_path / "handle").write_text(handle + "\n")
+    key = ("--key-file", str(tmp_path / "handle"))
+    assert (await run_beside("exec", *key, session, "ls")).status == 0
+    refused = await run_beside("sessions", "pause", session, "--key", handle)
+    assert refused.status == 4
+    assert "API key" in refused.line
+
+
+async def test_a_command_that_has_no_exit_status(api: Api, session: str) -> None:
+    api.agents.plays["it"] = Play(holds=True)
+    running = asyncio.create_task(run_beside("exec", session, "it"))
+    command_id = (await api.agent.asked("exec"))["command_id"]
+    api.agent.end(command_id, 143, signal="SIGTERM", timed_out=True)
+    ended = await running
+    assert ended.status == 143
+    assert "--timeout" in ended.line
+
+
+# sessions
+
+
+async def test_a_session_from_beginning_to_end(api: Api) -> None:
+    none = await run_beside("sessions", "list")
+    assert (none.status, none.out) == (0, "")
+    assert "no sessions" in none.line
+    made = objects(
+        await run_beside(
+            *("sessions", "create", "--id", "one", "--level", "low", "--label", "team=a"),
+            *("--idle-timeout", "60", "--json"),
+        )
+    )
+    assert (made["id"], made["permission_level"], made["labels"]) == ("one", "low", {"team": "a"})
+    assert made["handle"].startswith("H-")
+    shown = await run_beside("sessions", "create", "--id", "two")
+    assert "handle" in shown.out
+    for arguments in (("pause", "one"), ("resume", "one"), ("abort", "two")):
+        ended = await run_beside("sessions", *arguments)
+        assert (ended.status, ended.out) == (0, "")
+        assert arguments[1] in ended.line
+    listed = await run_beside("sessions", "list", "--label", "team:a")
+    assert [line.split()[:4] for line in listed.out.splitlines()] == [
+        ["SESSION", "STATUS", "ACTIVITY", "LEVEL"],
+        ["one", "active", "idle", "low"],
+    ]
+    assert [s["id"] for s in objects(await run_beside("sessions", "list", "--json"))] == [
+        "two",
+        "one",
+    ]
+    assert (await run_beside("sessions", "close", "one", "--purge")).status == 0
+    assert objects(await run_beside("sessions", "show", "one", "--json"))["status"] == "completed"
+    again = await run_beside("sessions", "pause", "one")
+    assert again.status in (1, 5)
+    assert again.line
+
+
+async def test_show_has_commands_and_denials(api: Api, session: str) -> None:
+    await run_beside("exec", session, "--", "make", "a b")
+    await api.session(id="low", permission_level="low")
+    assert (await run_beside("exec", "low", "--", "make", "x\x1b[31m")).status == 4
+    shown = await run_beside("sessions", "show", session)
+    assert shown.status == 0, shown.err
+    assert "make 'a b'" in shown.out
+    assert "4.0 GiB" in shown.out
+    refused = (await run_beside("sessions", "show", "low")).out
+    assert "command-allowlist" in refused
+    assert "\x1b" not in refused
+
+
+# files
+
+
+async def test_files_there_and_back(api: Api, session: str, tmp_path: Path) -> None:
+    source = tmp_path / "data.bin"
+    source.write_bytes(bytes(range(256)))
+    assert (await run_beside("files", "put", session, str(source))).status == 0
+    assert (await run_beside("files", "put", session, str(source), "sub/other")).status == 0
+    sent = await run_beside("files", "put", session, "-", "typed", stdin=b"from a pipe")
+    assert sent.status == 0, sent.err
+    assert api.agents.files == {
+        "data.bin": source.read_bytes(),
+        "sub/other": source.read_bytes(),
+        "typed": b"from a pipe",
+    }
+    assert (await run_beside("files", "cat", session, "typed")).out == "from a pipe"
+    listed = await run_beside("files", "ls", session)
+    assert [line.split()[-1] for line in listed.out.splitlines()][1:] == [
+        "data.bin",
+        "sub/other",
+        "typed",
+    ]
+    assert len(objects(await run_beside("files", "ls", session, "--json"))["items"]) == 3
+    copy = tmp_path / "copy.bin"
+    assert (await run_beside("files", "get", session, "data.bin", str(copy))).status == 0
+    assert copy.read_bytes() == source.read_bytes()
+    assert (await run_beside("files", "get", session, "typed", str(tmp_path))).status == 0
+    assert (tmp_path / "typed").read_bytes() == b"from a pipe"
+    assert (await run_beside("files", "rm", session, "typed")).status == 0
+    gone = await run_beside("files", "rm", session, "typed")
+    assert gone.status == 5
+    assert "typed" in gone.line
+
+
+async def test_a_download_that_fails_leaves_nothing(api: Api, session: str, tmp_path: Path) -> None:
+    ended = await run_beside("files", "get", session, "absent", str(tmp_path / "here"))
+    assert ended.status == 5
+    assert os.listdir(tmp_path) == []
+    api.agents.files["there"] = b"x"
+    ended = await run_beside("files", "get", session, "there", str(tmp_path / "no" / "here"))
+    assert (ended.status, "No such file" in ended.line) == (1, True)
+
+
+async def test_put_what_is_not_there(session: str, tmp_path: Path) -> None:
+    ended = await run_beside("files", "put", session, str(tmp_path / "absent"))
+    assert ended.status == 1
+    assert "absent: No such file" in ended.line
+    assert (await run_beside("files", "put", session, "-")).status == 2
+    assert (await run_beside("files", "put", session, "/dev/null")).status == 2
+
+
+# events, audit, policies
+
+
+async def test_events_of_a_session(api: Api, session: str) -> None:
+    await run_beside("exec", session, "--", "make", "a\nb")
+    shown = await run_beside("events", session)
+    assert [line.split()[2:4] for line in shown.out.splitlines()] == [
+        ["✓", "session.create"],
+        ["✓", "command.start"],
+        ["command.exit", "exit"],
+    ]
+    assert "make 'a\\nb'" in shown.out
+    lines = (await run_beside("events", session, "--after", "1", "--json")).out.splitlines()
+    assert [json.loads(line)["operation"] for line in lines] == ["command.start", "command.exit"]
+
+
+async def test_following_ends_with_the_session(api: Api, session: str) -> None:
+    following = asyncio.create_task(run_beside("events", "-f", session, "--json"))
+    await api.json("DELETE", f"/api/sessions/{session}")
+    lines = (await following).out.splitlines()
+    assert json.loads(lines[-1])["operation"] == "session.terminated"
+
+
+async def test_all_events_are_followed_until_the_end(api: Api, session: str) -> None:
+    async with started("events", "-f", "--after", "0") as process:
+        assert process.stdout is not None
+        line = "recovery"
+        while "recovery" in line:
+            line = (await process.stdout.readline()).decode()
+        assert line.split()[2:5] == [session, "✓", "session.create"]
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 130
+
+
+async def test_who_has_read_enough_ends_it_quietly(api: Api, session: str) -> None:
+    command = f"{sys.executable} -m api events -f --after 0 --json | head -n1"
+    process = await asyncio.create_subprocess_shell(
+        f"set -o pipefail; {command}",
+        executable="/bin/bash",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    await process.stdout.readline()
+    await api.json("DELETE", f"/api/sessions/{session}")
+    async with asyncio.timeout(SECONDS):
+        _, complaint = await process.communicate()
+    assert (process.returncode, complaint) == (141, b"")
+
+
+async def test_audit_of_a_session(api: Api, session: str, tmp_path: Path) -> None:
+    await run_beside("exec", session, "ls")
+    listed = await run_beside("audit", "list", session, "--operation", "command.start")
+    assert len(listed.out.splitlines()) == 1
+    assert "command.start" in (await run_beside("audit", "stats", session)).out
+    counted = objects(await run_beside("audit", "stats", session, "--json"))
+    assert counted["total_operations"] == 3
+    assert "whole" in (await run_beside("audit", "verify", session)).out
+    verdict = objects(await run_beside("audit", "verify", session, "--json"))
+    file = tmp_path / "chain.jsonl"
+    exported = await run_beside("audit", "export", session, "-o", str(file))
+    assert (exported.status, "3 events" in exported.line) == (0, True)
+    assert (await run_beside("audit", "export", session)).out == file.read_text()
+    anchor = ("--seq", str(verdict["seq"]), "--hash", verdict["hash"])
+    here = ("audit", "verify", "--file", str(file))
+    # It needs neither a control plane nor a key.
+    nowhere = ("--url", f"http://127.0.0.1:{unused_port()}", "--key-file", "/absent")
+    assert objects(await run_beside(*here, *anchor, *nowhere, "--json")) == verdict
+    whole = file.read_bytes()
+    file.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
+    assert (await run_beside(*here)).status == 0
+    cut = await run_beside(*here, *anchor)
+    assert (cut.status, "ends before seq" in cut.out) == (1, True)
+    for broken in (whole.replace(b'"allow"', b'"deny"', 1), b"\xff" + whole, b"{}\n"):
+        file.write_bytes(broken)
+        ended = await run_beside(*here)
+        assert (ended.status, "broken" in ended.out) == (1, True)
+    file.write_bytes(b"")
+    assert (await run_beside(*here)).status == 1
+    for wrong in ((), ("a", "--file", "b"), ("a", "--seq", "1")):
+        assert (await run_beside("audit", "verify", *wrong)).status == 2
+
+
+async def test_a_full_disk_is_told_with_its_remedy(session: str) -> None:
+    ended = await run_beside("audit", "export", session, "-o", "/dev/full")
+    assert ended.status == 1
+    assert "free some space" in ended.line
+
+
+async def test_policies(api: Api, session: str) -> None:
+    listed = await run_beside("policies", "list")
+    assert [line.split()[0] for line in listed.out.splitlines()] == [
+        "LEVEL",
+        "low",
+        "medium",
+        "high",
+    ]
+    assert "neofetch" in (await run_beside("policies", "show", "medium")).out
+    assert objects(await run_beside("policies", "show", "high", "--json"))["commands"] is None
+    explain = ("policies", "explain")
+    allowed = await run_beside(*explain, "--level", "low", "--", "ls", "-la")
+    assert (allowed.status, "allowed" in allowed.out) == (0, True)
+    denied = await run_beside(*explain, "--json", "--", "find", ".", "-delete")
+    assert denied.status == 4
+    assert json.loads(denied.out)["rule"] == "option-not-allowed"
+    assert (await run_beside(*explain, "--command", "ls | wc")).status == 4
+    assert (await run_beside(*explain, "--path", "../x")).status == 4
+    assert (await run_beside(*explain, "--session", session, "--", "reboot")).status == 0
+    for wrong in ((), ("-c", "a", "--", "b"), ("-s", "x", "-l", "low", "--", "ls")):
+        assert (await run_beside(*explain, *wrong)).status == 2
+    assert (await api.json("GET", f"/api/sessions/{session}/audit"))["items"][1:] == []
+
+
+# What can be wrong with the connection
+
+
+async def test_wrong_key() -> None:
+    ended = await run_beside("sessions", "list", "--key", "pdk_no-such-key-at-all")
+    assert ended.status == 4
+    assert "PADDOCK_KEY" in ended.line
+
+
+async def test_no_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("PADDOCK_KEY")
+    monkeypatch.setenv("PADDOCK_STATE_DIR", str(tmp_path))
+    ended = await run_beside("sessions", "list")
+    assert ended.status == 2
+    assert f"{tmp_path}/admin.key: No such file" in ended.line
+    (tmp_path / "admin.key").write_text(ADMIN_KEY + "\n")
+    assert (await run_beside("sessions", "list")).status == 0
+    assert (await run_beside("sessions", "list", "--key", "two\nlines")).status == 2
+
+
+async def test_nobody_answers() -> None:
+    ended = await run_beside("sessions", "list", "--url", f"http://127.0.0.1:{unused_port()}")
+    assert ended.status == 3
+    assert "paddock serve" in ended.line
+    assert (await run_beside("sessions", "list", "--url", "ftp://x")).status == 2
+
+
+async def test_something_else_answers() -> None:
+    async def hello(_: web.Request) -> web.Response:
+        return web.Response(text="<h1>hello</h1>", content_type="text/html")
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", hello)
+    async with TestServer(app) as server:
+        ended = await run_beside("sessions", "list", "--url", f"http://127.0.0.1:{server.port}")
+    assert ended.status == 3
+    assert "not a Paddock control plane" in ended.line
+
+
+async def test_an_older_control_plane() -> None:
+    async def absent(_: web.Request) -> web.Response:
+        document = {"code": "not_found", "detail": "there is nothing at this path", "status": 404}
+        body = json.dumps(document)
+        return web.Response(text=body, status=404, content_type="application/problem+json")
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", absent)
+    async with TestServer(app) as server:
+        url = f"http://127.0.0.1:{server.port}"
+        ended = await run_beside("policies", "explain", "--url", url, "--", "ls")
+    assert ended.status == 1
+    assert "upgrade" in ended.line
+
+
+async def test_unknown_session() -> None:
+    for arguments in (("sessions", "show", "absent"), ("exec", "absent", "ls"), ("ps", "absent")):
+        ended = await run_beside(*arguments)
+        assert ended.status == 5
+        assert "paddock sessions list" in ended.line
+
+
+async def test_what_the_server_finds_wrong(session: str) -> None:
+    ended = await run_beside("sessions", "create", "--id", session)
+    assert (ended.status, len(ended.err.splitlines())) == (1, 1)
+    ended = await run_beside("sessions", "create", "--id", "../up")
+    assert (ended.status, "id" in ended.line) == (2, True)
+
+
+async def test_an_operator_sees_only_their_own(session: str) -> None:
+    key = ("--key", OPERATOR_KEY)
+    assert objects(await run_beside("sessions", "list", "--json", *key)) == []
+    assert (await run_beside("exec", *key, session, "ls")).status == 5

@@ -1,0 +1,322 @@
+"""Commands that act on this machine, the help, and what starting costs."""
+
+import json
+import socket
+import stat
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from docker.errors import DockerException
+
+import images.inventory
+import orchestrator.doctor
+from api.cli.exits import MEANINGS
+from api.cli.program import build
+from images import base, builder
+from images.errors import BuildError
+from images.inventory import Presence
+from orchestrator.checks.base import Check, CheckStatus
+from orchestrator.config import Settings
+from orchestrator.keys import KeyRing, Role, digest
+from tests.support.cli import run
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 60
+
+
+@pytest.fixture(autouse=True)
+def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("PADDOCK_CONFIG_FILE", "PADDOCK_KEYS_FILE", "PADDOCK_URL", "PADDOCK_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PADDOCK_STATE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def commands(
+    group: Any = None, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command by its words."""
+    group = group or typer.main.get_command(build())
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+# Keys
+
+
+def test_a_key_is_made_listed_and_taken_back(state_dir: Path) -> None:
+    limits = ("--max-sessions", "2", "--max-cpus", "1.5")
+    made = run("keys", "create", "ci", *limits, "--json")
+    assert made.status == 0, made.err
+    secret = json.loads(made.out)["key"]
+    file = state_dir / "keys.toml"
+    assert secret not in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    known = KeyRing.load(Settings(state_dir=state_dir)).authenticate(secret)
+    assert known is not None
+    assert (known.name, known.role, known.limits.max_sessions) == ("ci", Role.OPERATOR, 2)
+    shown = run("keys", "create", "boss", "--admin")
+    (line,) = (line for line in shown.out.splitlines() if line.startswith("key"))
+    assert digest(line.split()[1]) in file.read_text()
+    listed = run("keys", "list").out.splitlines()
+    assert [line.split()[:2] for line in listed] == [
+        ["NAME", "ROLE"],
+        ["ci", "operator"],
+        ["boss", "admin"],
+    ]
+    assert [key["name"] for key in json.loads(run("keys", "list", "--json").out)] == ["ci", "boss"]
+    assert secret not in run("keys", "list", "--json").out
+    assert run("keys", "revoke", "ci").status == 0
+    assert [key["name"] for key in tomllib.loads(file.read_text())["keys"]] == ["boss"]
+
+
+def test_keys_that_can_not_be() -> None:
+    assert run("keys", "create", "ci").status == 0
+    for arguments in (("create", "ci"), ("create", "NO"), ("revoke", "absent")):
+        ended = run("keys", *arguments)
+        assert (ended.status, bool(ended.line)) == (2, True)
+    none = run("keys", "create", "x", "--max-sessions", "-1")
+    assert (none.status, "--max-sessions" in none.line) == (2, True)
+
+
+# Configuration
+
+
+@pytest.mark.parametrize(
+    "command", [("serve",), ("doctor",), ("keys", "list"), ("sessions", "list")]
+)
+def test_configuration_that_can_not_be_read(
+    command: tuple[str, ...], state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PADDOCK_CONFIG_FILE", str(state_dir / "absent.toml"))
+    ended = run(*command)
+    assert ended.status == 2
+    assert "absent.toml: No such file" in ended.line
+    (state_dir / "absent.toml").write_text("listen = [")
+    assert (run(*command).status, "absent.toml" in run(*command).line) == (2, True)
+
+
+def test_an_occupied_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as occupied:
+        monkeypatch.setenv("PADDOCK_LISTEN", f"127.0.0.1:{occupied.getsockname()[1]}")
+        done = subprocess.run(
+            [sys.executable, "-m", "api", "serve"],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert "another program does; set PADDOCK_LISTEN" in done.stderr
+
+
+# Doctor
+
+
+def doctor_says(monkeypatch: pytest.MonkeyPatch, *checks: Check) -> None:
+    async def run_checks(_settings: Settings, **_options: object) -> list[Check]:
+        return list(checks)
+
+    monkeypatch.setattr(orchestrator.doctor, "run_checks", run_checks)
+
+
+FINE = Check("engine", CheckStatus.OK, "version 20.10", None)
+UNSURE = Check("disk", CheckStatus.WARNING, "1 GiB free", "free some space")
+WRONG = Check("image", CheckStatus.FAILURE, "is missing", "run `make image`")
+
+
+def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    doctor_says(monkeypatch, FINE, UNSURE)
+    ended = run("doctor")
+    assert (ended.status, "free some space" in ended.out) == (0, True)
+    doctor_says(monkeypatch, FINE, WRONG)
+    ended = run("doctor")
+    assert (ended.status, "make image" in ended.out) == (1, True)
+    ended = run("doctor", "--json")
+    assert ended.status == 1
+    assert json.loads(ended.out) == {
+        "ok": False,
+        "checks": [
+            {"name": "engine", "status": "ok", "detail": "version 20.10", "remedy": None},
+            {
+                "name": "image",
+                "status": "failure",
+                "detail": "is missing",
+                "remedy": "run `make image`",
+            },
+        ],
+    }
+
+
+# Images
+
+
+def test_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Presence(
+        "sandbox",
+        "paddock/sandbox:latest",
+        "sha256:0123456789abcdef",
+        2**20,
+        "2026-01-01T00:00:00Z",
+    )
+    absent = Presence("control-plane", "paddock/control-plane:latest")
+    monkeypatch.setattr(images.inventory, "inventory", lambda: [here, absent])
+    listed = run("images", "list").out.splitlines()
+    assert listed[1].split()[:3] == ["sandbox", "paddock/sandbox:latest", "0123456789ab"]
+    assert listed[2].split()[2] == "missing"
+    assert json.loads(run("images", "list", "--json").out)[1]["id"] is None
+    built = builder.Result("paddock/sandbox:latest", "sha256:1", True)
+    monkeypatch.setattr(builder, "build", lambda *_args, **_options: built)
+    assert run("images", "build").out == "paddock/sandbox:latest built\n"
+    assert json.loads(run("images", "build", "--json").out)["built"] is True
+    ended = run("images", "build", "nothing")
+    assert (ended.status, "sandbox" in ended.line) == (2, True)
+
+
+def test_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(_timeout: int) -> None:
+        raise DockerException("nobody answers")
+
+    monkeypatch.setattr(base, "connect", connect)
+    for command in ("list", "build"):
+        ended = run("images", command)
+        assert (ended.status, "paddock doctor" in ended.line) == (1, True)
+
+
+def test_a_build_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build_image(*_args: object, **_options: object) -> None:
+        raise BuildError("no base image")
+
+    monkeypatch.setattr(builder, "build", build_image)
+    assert "no base image" in run("images", "build").line
+
+
+# OpenAPI
+
+
+def test_the_document_is_printed_or_written(tmp_path: Path) -> None:
+    printed = run("openapi")
+    assert json.loads(printed.out)["openapi"].startswith("3.1")
+    file = tmp_path / "openapi.json"
+    written = run("openapi", "-o", str(file))
+    assert (written.status, written.out, file.read_text()) == (0, "", printed.out)
+    assert run("openapi", "-o", "/absent/openapi.json").status == 1
+
+
+# Help
+
+
+def test_every_command_has_help_with_an_example() -> None:
+    found = dict(commands())
+    assert len(found) > 25
+    for words, command in found.items():
+        assert command.help, words
+        assert f"paddock {' '.join(words)}" in command.epilog, words
+        shown = run(*words, "--help")
+        assert (shown.status, shown.err) == (0, ""), words
+        assert "Example:" in shown.out, words
+
+
+def test_examples_are_taken_as_they_are() -> None:
+    """Each names options and arguments that the command has."""
+    for words, command in commands():
+        example = command.epilog.removeprefix("Example: `").removesuffix("`").split()
+        rest = example[1 + len(words) :]
+        if "--" in rest and words != ("exec",):
+            rest = rest[: rest.index("--") + 2]
+        command.make_context("paddock", rest).close()
+
+
+@pytest.mark.parametrize("command", [(), ("sessions",), ("audit",)])
+def test_no_command_shows_the_help(command: tuple[str, ...]) -> None:
+    shown = run(*command)
+    assert (shown.status, shown.err) == (2, "")
+    assert "Usage: paddock" in shown.out
+
+
+def test_the_help_tells_the_exit_statuses() -> None:
+    shown = run("--help")
+    assert shown.status == 0
+    for text in ("no control plane answers", "refused by a policy", "128 + n"):
+        assert text in shown.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nonsense",),
+        ("run",),
+        ("run", "--level", "root", "ls"),
+        ("files", "ls"),
+        ("run", "-e", "novalue", "ls"),
+        ("sessions", "list", "--nonsense"),
+    ],
+)
+def test_wrong_usage_is_one_line(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PADDOCK_KEY", "pdk_some-key-that-is-not-used")
+    ended = run(*arguments)
+    assert ended.status == 2
+    assert ended.out == ""
+    assert "--help" in ended.line
+
+
+def test_version() -> None:
+    assert run("--version").out.startswith("paddock ")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "api", "sessions", "re"],
+        env={
+            "_PADDOCK_COMPLETE": f"complete_{shell}",
+            "COMP_WORDS": "paddock sessions re",
+            "COMP_CWORD": "2",
+            "_TYPER_COMPLETE_ARGS": "paddock sessions re",
+            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        },
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert "resume" in done.stdout, done
+
+
+def test_starting_loads_nothing_heavy() -> None:
+    heavy = ("aiohttp", "pydantic", "docker", "rich.console", "psutil")
+    code = f"import sys, api.cli; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_failure_of_ours_is_one_line_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_args: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("orchestrator.config.load_settings", fail)
+    ended = run("keys", "list")
+    assert (ended.status, "PADDOCK_TRACEBACK=1" in ended.line) == (1, True)
+    monkeypatch.setenv("PADDOCK_TRACEBACK", "1")
+    assert "Traceback" in run("keys", "list").err
+
+
+def test_the_document_has_every_command_and_status() -> None:
+    text = (ROOT / "docs" / "cli.md").read_text()
+    for words, _ in commands():
+        assert f"`paddock {' '.join(words)}" in text, words
+    for status, meaning in MEANINGS.items():
+        assert f"| {status.value} | {meaning} |" in text

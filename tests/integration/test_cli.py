@@ -1,0 +1,105 @@
+"""The command line as a program, over real sandboxes."""
+
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.support.leaks import NOTHING, left_behind
+from tests.support.server import ROOT, Server, serving
+
+SECONDS = 60
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(sandbox_image: str) -> AsyncIterator[Server]:
+    """It ends with nothing left of what the commands made."""
+    with tempfile.TemporaryDirectory(prefix="paddock-") as directory:
+        state = Path(directory) / "state"
+        async with serving(state, PADDOCK_IMAGE=sandbox_image) as running:
+            yield running
+            left = left_behind(state)
+        assert left == NOTHING
+
+
+@asynccontextmanager
+async def paddock(server: Server, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """One command, which finds the key where the server's state is."""
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("PADDOCK_")},
+        "PADDOCK_URL": server.url,
+        "PADDOCK_STATE_DIR": str(server.state_dir),
+    }
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "api", *arguments),
+        cwd=ROOT,
+        env=environment,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(SECONDS):
+            yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def ended(server: Server, *arguments: str) -> tuple[int | None, str, str]:
+    """Exit status, standard output and standard error of one command."""
+    async with paddock(server, *arguments) as process:
+        out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_run(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "greet.sh").write_text("echo hello; echo oops >&2; exit 9\n")
+    command = ("run", "--level", "high", "--upload", str(tmp_path), "--", "sh", "greet.sh")
+    assert await ended(server, *command) == (9, "hello\n", "oops\n")
+    status, out, err = await ended(server, "run", "--level", "low", "--", "sh", "greet.sh")
+    assert (status, out, len(err.splitlines())) == (4, "", 1)
+    assert "command-allowlist" in err
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_ctrl_c_ends_what_runs(server: Server) -> None:
+    command = ("run", "--level", "high", "--", "sh", "-c", "echo ready; sleep 1000")
+    async with paddock(server, *command) as process:
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGINT)
+        assert await process.communicate() == (b"", b"")
+        assert process.returncode == 130
+    sessions = (await server.ok("GET", "/api/sessions?status=active"))["items"]
+    assert sessions == []
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_session_with_files_and_audit(server: Server, tmp_path: Path) -> None:
+    status, _, err = await ended(server, "sessions", "create", "--id", "cli", "--level", "low")
+    assert status == 0, err
+    (tmp_path / "tree" / "deep").mkdir(parents=True)
+    (tmp_path / "tree" / "deep" / "note").write_bytes(bytes(range(256)))
+    assert (await ended(server, "files", "put", "cli", str(tmp_path / "tree")))[0] == 0
+    assert (await ended(server, "exec", "cli", "--", "find", "tree", "-type", "f")) == (
+        0,
+        "tree/deep/note\n",
+        "",
+    )
+    assert (await ended(server, "files", "get", "cli", "tree", str(tmp_path / "back")))[0] == 0
+    assert (tmp_path / "back" / "deep" / "note").read_bytes() == bytes(range(256))
+    file = str(tmp_path / "cli.jsonl")
+    assert (await ended(server, "audit", "export", "cli", "-o", file))[0] == 0
+    status, out, _ = await ended(server, "audit", "verify", "--file", file)
+    assert (status, "whole" in out) == (0, True)
+    assert (await ended(server, "sessions", "close", "cli", "--purge"))[0] == 0

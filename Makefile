@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench stop clean venv dev engine image
+.PHONY: help run compose test lint bench stop down clean openapi venv dev engine image compose-tool
 
 python := .venv/bin/python
 
@@ -12,8 +12,14 @@ run: image ## set everything up, start the control plane, show it at work
 	@$(python) examples/governed_package.py
 	@$(python) -m scripts.service where
 
-test: dev image ## all tests; ARGS= goes to pytest
+compose: image ## run the control plane as a container instead: docs/deployment.md
+	@scripts/deploy.sh
+
+test: dev image compose-tool ## all tests; ARGS= goes to pytest
 	@$(python) -m pytest $(ARGS)
+
+openapi: dev ## write docs/openapi.json anew
+	@$(python) -m api openapi --output docs/openapi.json
 
 lint: dev ## style, format and types
 	@$(python) -m ruff check
@@ -25,6 +31,9 @@ bench: dev image ## measure, and print the ratios
 
 stop: ## stop the control plane; sandboxes go on
 	@if [ -e .venv ]; then $(python) -m scripts.service stop; fi
+
+down: ## take down what `make compose` brought up; sandboxes go on
+	@scripts/compose.sh down
 
 clean: ## stop and remove all that was made here: sandboxes, workspaces, images, .venv
 	@if [ -e .venv ] || [ -e data ]; then scripts/venv.sh && $(python) -m scripts.clean; fi
@@ -41,3 +50,6 @@ engine: venv
 
 image: engine
 	@$(python) -m images build
+
+compose-tool: venv
+	@scripts/compose.sh

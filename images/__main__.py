@@ -1,4 +1,4 @@
-"""`python -m images`: makes the sandbox image."""
+"""`python -m images`: makes the images."""
 
 import argparse
 import sys
@@ -9,35 +9,39 @@ from docker.errors import DockerException
 from requests.exceptions import RequestException
 
 from images import base
-from images.builder import IMAGE, build
+from images.builder import build
 from images.errors import BuildError
 from images.progress import detail, failure, step
+from images.recipes import RECIPES, SANDBOX, Recipe
 
 PING_SECONDS = 5
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command and returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m images", description="The sandbox image.")
+    parser = argparse.ArgumentParser(prog="python -m images", description="The images.")
     commands = parser.add_subparsers(dest="command")
-    command = commands.add_parser("build", help="build the image if something in it changed")
+    command = commands.add_parser("build", help="build an image if something in it changed")
+    command.add_argument(
+        "name", nargs="?", choices=RECIPES, default=SANDBOX.name, help="which (%(default)s)"
+    )
     command.add_argument("--force", action="store_true", help="build even if nothing changed")
-    command.add_argument("--tag", default=IMAGE, help="the image's name (%(default)s)")
+    command.add_argument("--tag", help="another name for the image")
     command = commands.add_parser("engine", help="succeed if a Docker engine answers")
     command.add_argument("--wait", type=float, default=0, metavar="SECONDS")
     options = parser.parse_args(arguments)
     if options.command == "build":
-        return _build(options.tag, options.force)
+        return _build(RECIPES[options.name], options.tag, options.force)
     if options.command == "engine":
         return _engine(options.wait)
     parser.print_help()
     return 0
 
 
-def _build(tag: str, force: bool) -> int:
+def _build(recipe: Recipe, tag: str | None, force: bool) -> int:
     started = time.monotonic()
     try:
-        image = build(tag, force=force, report=detail)
+        image = build(tag, recipe=recipe, force=force, report=detail)
     except BuildError as error:
         failure(str(error))
         return 1

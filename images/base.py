@@ -1,4 +1,4 @@
-"""Where the sandbox image's base comes from.
+"""Where the images' base comes from.
 
 In this order: what `PADDOCK_BASE_IMAGE` names; a base made here before; Debian's
 image from a registry; a base made here from Debian packages. So an engine without a
@@ -46,7 +46,7 @@ def connect(timeout: int) -> docker.APIClient:
 def choose(client: docker.APIClient, packages: bytes, unused: bytes, report: Report) -> str:
     """The name of a base that is on the engine now; pulls or makes one when there is none.
 
-    `packages` and `unused` are the contents of the lists beside the Dockerfile.
+    `packages` and `unused` are the contents of the lists of a base made here.
     Raises: BuildError, with what to do.
     """
     wanted = os.environ.get("PADDOCK_BASE_IMAGE")
@@ -108,7 +108,7 @@ def _make(
         command = mmdebstrap_command(
             archive, packages, unused, _suite(), _sources(), _apt_settings()
         )
-        _run(command, report)
+        run(command, report)
         repository, _, tag = name.partition(":")
         with archive.open("rb") as content:
             answer = client.import_image(src=content, repository=repository, tag=tag)
@@ -150,8 +150,8 @@ def _require_mmdebstrap(report: Report) -> None:
             f"no base image: make {REGISTRY_BASE} reachable for the engine, or load an image of "
             "Debian 12 and name it in PADDOCK_BASE_IMAGE"
         )
-    _run(["apt-get", "-q", "update"], report)
-    _run(["apt-get", "-q", "-y", "install", "--no-install-recommends", "mmdebstrap"], report)
+    run(["apt-get", "-q", "update"], report)
+    run(["apt-get", "-q", "-y", "install", "--no-install-recommends", "mmdebstrap"], report)
 
 
 def _suite() -> str:
@@ -180,7 +180,8 @@ def _apt_settings() -> list[str]:
     return [line for line in dump.stdout.splitlines() if _APT_SETTING.fullmatch(line)]
 
 
-def _run(command: list[str], report: Report) -> None:
+def run(command: list[str], report: Report) -> None:
+    """Runs a program to its end, its output reported. Raises: BuildError when it fails."""
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     with subprocess.Popen(
         command,

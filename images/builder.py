@@ -1,7 +1,8 @@
-"""Builds the sandbox image when something in it changed.
+"""Builds an image when something in it changed.
 
-The image carries a hash of its inputs as a label. What is sent to the engine is
-what is hashed, so nothing can be in the image that the hash does not cover.
+The image carries a hash of its inputs as a label: of the sources that go into it, and of
+its base. Python packages that the project depends on are looked for when the image is
+built; `--force` looks for newer ones.
 """
 
 import hashlib
@@ -9,7 +10,6 @@ import io
 import tarfile
 from collections.abc import Mapping
 from contextlib import closing
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import docker
@@ -18,17 +18,12 @@ from requests.exceptions import RequestException
 
 from images import base
 from images.errors import BuildError
-from orchestrator.engine.base import LABEL_INPUTS, LABEL_PROTOCOL
-from sandbox_agent.protocol import PROTOCOL_VERSION
+from images.recipes import BASE_PACKAGES, BASE_UNUSED, ROOT, SANDBOX, Recipe, context_files
+from orchestrator.engine.base import LABEL_INPUTS
 
-IMAGE = "paddock/sandbox:latest"
-ROOT = Path(__file__).resolve().parent.parent
 # The longest silence of the engine during a build step.
 SILENCE_SECONDS = 600
 
-_RECIPE = "images/sandbox"
-_DOCKERFILE = f"{_RECIPE}/Dockerfile"
-_AGENT = "sandbox_agent"
 # The engine's lines about its intermediate images.
 _NOISE = ("--->", "Removing intermediate")
 
@@ -39,13 +34,6 @@ class Result(NamedTuple):
     name: str
     id: str
     built: bool
-
-
-def context_files(root: Path = ROOT) -> dict[str, bytes]:
-    """What the build sees: paths relative to the repository, with their contents."""
-    recipe = [root / _RECIPE / name for name in ("Dockerfile", "packages", "unused")]
-    agent = (root / _AGENT).rglob("*.py")
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in [*recipe, *agent]}
 
 
 def input_hash(files: Mapping[str, bytes], base_id: str) -> str:
@@ -69,39 +57,50 @@ def context_archive(files: Mapping[str, bytes]) -> io.BytesIO:
     return buffer
 
 
-def build(name: str = IMAGE, *, force: bool = False, report: base.Report = print) -> Result:
-    """Makes sure that the engine has the current sandbox image, and returns it.
+def build(
+    name: str | None = None,
+    *,
+    recipe: Recipe = SANDBOX,
+    force: bool = False,
+    report: base.Report = print,
+) -> Result:
+    """Makes sure that the engine has the recipe's current image, and returns it.
 
-    `force` builds even when no input changed. Raises: BuildError when it can't be
-    built or the engine does not answer.
+    `name` is another one than the recipe's; `force` builds even when no input changed.
+    Raises: BuildError when it can't be built or the engine does not answer.
     """
     try:
         with closing(base.connect(SILENCE_SECONDS)) as client:
-            return _build(client, name, force, report)
+            return _build(client, name or recipe.image, recipe, force, report)
     except (DockerException, RequestException) as error:
         raise BuildError(f"the engine refused or did not answer: {error}") from error
 
 
-def _build(client: docker.APIClient, name: str, force: bool, report: base.Report) -> Result:
-    files = context_files()
-    base_name = base.choose(
-        client, files[f"{_RECIPE}/packages"], files[f"{_RECIPE}/unused"], report
-    )
+def _build(
+    client: docker.APIClient, name: str, recipe: Recipe, force: bool, report: base.Report
+) -> Result:
+    if not (ROOT / recipe.dockerfile).exists():
+        raise BuildError("images are built in a checkout of the repository, and this is none")
+    packages, unused = ((ROOT / path).read_bytes() for path in (BASE_PACKAGES, BASE_UNUSED))
+    base_name = base.choose(client, packages, unused, report)
     base_image = base.inspect(client, base_name)
     if base_image is None:
         raise BuildError(f"the base image {base_name} has just been removed: try again")
+    files = context_files(recipe=recipe)
     inputs = input_hash(files, str(base_image["Id"]))
     previous = base.inspect(client, name)
     if previous and not force and _labels(previous).get(LABEL_INPUTS) == inputs:
         return Result(name, str(previous["Id"]), built=False)
+    if recipe.prepare is not None:
+        files |= recipe.prepare(files, str(base_image["Architecture"]), report)
     report(f"building {name} on {base_name}")
     events = client.build(
         fileobj=context_archive(files),
         custom_context=True,
-        dockerfile=_DOCKERFILE,
+        dockerfile=recipe.dockerfile,
         tag=name,
         buildargs={"BASE_IMAGE": base_name},
-        labels={LABEL_PROTOCOL: str(PROTOCOL_VERSION), LABEL_INPUTS: inputs},
+        labels={**recipe.labels, LABEL_INPUTS: inputs},
         nocache=force,
         rm=True,
         forcerm=True,

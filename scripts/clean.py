@@ -4,8 +4,11 @@ Workspaces go with the state directory, the images unless another one uses them.
 """
 
 import asyncio
+import fcntl
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 from docker.errors import APIError, DockerException
 from requests.exceptions import RequestException
@@ -20,6 +23,7 @@ from scripts import service
 
 ENGINE_SECONDS = 60
 REMOVE_SECONDS = 600
+UNSHARE = Path(__file__).with_name("shared-state.sh")
 
 
 def main() -> int:
@@ -29,6 +33,7 @@ def main() -> int:
         service.stop(settings)
         instance = service.instance_id(settings)
         if instance is not None:
+            _require_unused(settings)
             asyncio.run(_remove_sandboxes(settings, instance))
             _remove_state(settings)
         _remove_images()
@@ -39,6 +44,17 @@ def main() -> int:
         failure(f"the engine refused or did not answer: {error}")
         return 1
     return 0
+
+
+def _require_unused(settings: Settings) -> None:
+    """Raises: ServiceError while a control plane, in a container maybe, has the directory."""
+    with (settings.state_dir / "lock").open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise service.ServiceError(
+                f"a control plane uses {settings.state_dir}: take it down first (`make down`)"
+            ) from None
 
 
 async def _remove_sandboxes(settings: Settings, instance: str) -> None:
@@ -58,6 +74,8 @@ def _remove_state(settings: Settings) -> None:
     state = str(settings.state_dir)
     for mount in sorted(mounts_under(state), key=len, reverse=True):
         unmount(mount)
+    environment = os.environ | {"PADDOCK_STATE_DIR": state}
+    subprocess.run([UNSHARE, "undo"], env=environment, check=True, timeout=REMOVE_SECONDS)
     # rm neither recurses on the stack nor crosses into a mount.
     subprocess.run(
         ["rm", "-rf", "--one-file-system", "--", state], check=True, timeout=REMOVE_SECONDS

@@ -40,3 +40,12 @@ apt_install() {
     apt-get -q -o DPkg::Lock::Timeout=120 update 2>&1 | dimmed
     apt-get -q -y -o DPkg::Lock::Timeout=120 install --no-install-recommends "$@" 2>&1 | dimmed
 }
+
+# The state directory of the deployment with Compose, from where Compose takes it.
+compose_state() {
+    local state=${PADDOCK_STATE_DIR:-}
+    if [ -z "$state" ] && [ -e .env ]; then
+        state=$(sed -n 's/^PADDOCK_STATE_DIR=//p' .env | tail -n 1)
+    fi
+    printf '%s\n' "${state:-/var/lib/paddock}"
+}

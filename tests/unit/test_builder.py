@@ -1,4 +1,4 @@
-"""What decides whether the sandbox image is built again."""
+"""What decides whether an image is built again."""
 
 import shutil
 import tarfile
@@ -9,7 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from images import base
-from images.builder import ROOT, context_archive, context_files, input_hash
+from images.builder import context_archive, input_hash
+from images.errors import BuildError
+from images.recipes import CONTROL_PLANE, ROOT, SANDBOX, context_files
+from images.site import platform_options
+from orchestrator.engine.base import LABEL_PROTOCOL
 
 FILES = st.dictionaries(st.text(min_size=1, max_size=8), st.binary(max_size=16), max_size=5)
 
@@ -97,6 +101,37 @@ def test_archive_holds_exactly_the_hashed_files() -> None:
             assert content is not None
             assert content.read() == files[name]
             assert (member.uid, member.gid, member.mode, member.mtime) == (0, 0, 0o644, 0)
+
+
+def test_control_plane_has_code_and_data_and_no_leftovers(tmp_path: Path) -> None:
+    sources = {
+        "images/control-plane/Dockerfile",
+        "pyproject.toml",
+        "api/app.py",
+        "api/static/page.js",
+        "orchestrator/policy/levels/low.toml",
+        "orchestrator/store/migrations/0001_core.sql",
+        "sandbox_agent/protocol.py",
+        "images/recipes.py",
+    }
+    leftovers = {"api/__pycache__/app.cpython-311.pyc", "api/.app.py.swp", "tests/test.py", ".env"}
+    for name in sources | leftovers:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    assert context_files(tmp_path, CONTROL_PLANE).keys() == sources
+
+
+def test_no_client_can_name_the_control_plane_as_a_sandbox() -> None:
+    assert LABEL_PROTOCOL in SANDBOX.labels
+    assert LABEL_PROTOCOL not in CONTROL_PLANE.labels
+
+
+def test_wheels_are_for_the_engines_machine() -> None:
+    options = platform_options("arm64")
+    assert options[0] == "--platform=manylinux_2_36_aarch64"
+    assert "--platform=manylinux2014_aarch64" in options
+    with pytest.raises(BuildError, match="riscv64"):
+        platform_options("riscv64")
 
 
 def test_local_base_is_named_by_its_content() -> None:

@@ -1,0 +1,75 @@
+"""What each image is made of."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from images import base, site
+from orchestrator.engine.base import LABEL_PROTOCOL
+from sandbox_agent.protocol import PROTOCOL_VERSION
+
+ROOT = Path(__file__).resolve().parent.parent
+# The lists of Debian packages that a base made here holds, whichever image is built on it.
+BASE_PACKAGES = "images/sandbox/packages"
+BASE_UNUSED = "images/sandbox/unused"
+
+Files = dict[str, bytes]
+
+
+class Recipe(NamedTuple):
+    """How one image is called, and what goes into it.
+
+    `sources` are patterns relative to the repository. `prepare` makes what is sent to the
+    engine beside them, for an engine of the given architecture.
+    """
+
+    name: str
+    image: str
+    sources: tuple[str, ...]
+    labels: Mapping[str, str]
+    prepare: Callable[[Files, str, base.Report], Files] | None = None
+
+    @property
+    def dockerfile(self) -> str:
+        """Relative to the repository."""
+        return f"images/{self.name}/Dockerfile"
+
+
+SANDBOX = Recipe(
+    name="sandbox",
+    image="paddock/sandbox:latest",
+    sources=("images/sandbox/Dockerfile", BASE_PACKAGES, BASE_UNUSED, "sandbox_agent/**/*.py"),
+    labels={LABEL_PROTOCOL: str(PROTOCOL_VERSION)},
+)
+CONTROL_PLANE = Recipe(
+    name="control-plane",
+    image="paddock/control-plane:latest",
+    sources=(
+        "images/control-plane/Dockerfile",
+        "images/control-plane/packages",
+        "pyproject.toml",
+        "README.md",
+        "api/**/*",
+        "orchestrator/**/*",
+        "sandbox_agent/**/*.py",
+        "images/*.py",
+    ),
+    labels={},
+    prepare=site.install,
+)
+RECIPES = {recipe.name: recipe for recipe in (SANDBOX, CONTROL_PLANE)}
+
+
+def context_files(root: Path = ROOT, recipe: Recipe = SANDBOX) -> Files:
+    """The recipe's sources: paths relative to the repository, with their contents."""
+    found = {path for pattern in recipe.sources for path in root.glob(pattern)}
+    return {name: path.read_bytes() for name, path in _sources(root, found)}
+
+
+def _sources(root: Path, found: set[Path]) -> Iterator[tuple[str, Path]]:
+    """What an interpreter or an editor left behind is no source."""
+    for path in sorted(found):
+        relative = path.relative_to(root)
+        hidden = any(part.startswith((".", "__pycache__")) for part in relative.parts)
+        if path.is_file() and not hidden:
+            yield relative.as_posix(), path

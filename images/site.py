@@ -1,0 +1,68 @@
+"""The Python packages of the control plane's image, installed here for the engine's machine.
+
+So the image is built without a network, and neither pip nor a build tool gets into it.
+"""
+
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from images import base
+from images.errors import BuildError
+
+# Debian 12's, which is the base of every image.
+PYTHON = "3.11"
+_GLIBC_MINOR = 36
+_OLDEST_GLIBC_MINOR = 17
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+def install(files: Mapping[str, bytes], architecture: str, report: base.Report) -> dict[str, bytes]:
+    """`site/<path>` of every installed file: the project of `files` and what it depends on.
+
+    `architecture` is as the engine calls it. Raises: BuildError.
+    """
+    platforms = platform_options(architecture)
+    report("installing the control plane's Python packages")
+    with tempfile.TemporaryDirectory(prefix="paddock-site-") as directory:
+        source, wheels, site = (Path(directory) / name for name in ("source", "wheels", "site"))
+        for name, content in files.items():
+            path = source / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        _pip(report, "wheel", "--no-deps", f"--wheel-dir={wheels}", str(source))
+        (wheel,) = wheels.iterdir()
+        target = [f"--target={site}", "--no-compile", "--only-binary=:all:", "--implementation=cp"]
+        _pip(report, "install", *target, f"--python-version={PYTHON}", *platforms, str(wheel))
+        return _collected(site)
+
+
+def platform_options(architecture: str) -> list[str]:
+    """pip's options for wheels that run on Debian 12. Raises: BuildError.
+
+    pip takes a wheel for an older C library only when its name is listed.
+    """
+    machine = _MACHINES.get(architecture)
+    if machine is None:
+        raise BuildError(
+            f"the engine runs on {architecture}; the control plane's image is made for "
+            f"{' and '.join(_MACHINES)} only"
+        )
+    minors = range(_GLIBC_MINOR, _OLDEST_GLIBC_MINOR - 1, -1)
+    names = [*(f"manylinux_2_{minor}" for minor in minors), "manylinux2014"]
+    return [f"--platform={name}_{machine}" for name in names]
+
+
+def _collected(site: Path) -> dict[str, bytes]:
+    """Without the scripts, which name this machine's interpreter."""
+    return {
+        f"site/{path.relative_to(site).as_posix()}": path.read_bytes()
+        for path in site.rglob("*")
+        if path.is_file() and path.relative_to(site).parts[0] != "bin"
+    }
+
+
+def _pip(report: base.Report, *arguments: str) -> None:
+    options = ["--disable-pip-version-check", "--no-input", "--progress-bar=off", "-qq"]
+    base.run([sys.executable, "-m", "pip", arguments[0], *options, *arguments[1:]], report)

@@ -1,0 +1,163 @@
+"""Writes the generated parts of the documents anew: `python -m scripts.docs`."""
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import annotated_types
+import typer.main
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+
+from api.cli.exits import MEANINGS
+from api.cli.program import build
+from orchestrator.config import Settings
+from orchestrator.policy.explain import REMEDIES
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+_PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_LEVEL = ROOT / "orchestrator" / "policy" / "levels" / "low.toml"
+_EXAMPLE = re.compile(r"Example: `(.+)`")
+_TYPES = {str: "text", Path: "path", SecretStr: "text", int: "integer", float: "number"}
+# Documented once, for all commands.
+_SHARED = {"--url", "--key", "--key-file", "--help"}
+# How the tests treat a command's example.
+_NOTES = {
+    "paddock serve": "<!-- not run: the examples are run against one that serves already -->\n",
+    "paddock events": "<!-- runs on -->\n",
+}
+
+
+def render(text: str) -> str:
+    """A document with its generated parts as they have to be."""
+    return _PART.sub(lambda part: f"{part[1]}\n{PARTS[part[2]]()}\n\n{part[3]}", text)
+
+
+def settings() -> str:
+    """Every setting: variable, type, default, meaning."""
+    rows = [
+        (f"`PADDOCK_{name.upper()}`", _type(field), _default(field), field.description or "")
+        for name, field in Settings.model_fields.items()
+    ]
+    return _table(("variable", "type", "default", "meaning"), rows)
+
+
+def level() -> str:
+    """A level file: the packaged one of level low."""
+    return f"```toml\n{_LEVEL.read_text().rstrip()}\n```"
+
+
+def rules() -> str:
+    """Every rule that refuses, and what to do instead."""
+    rows = [(f"`{rule}`", remedy) for rule, remedy in REMEDIES.items()]
+    return _table(("rule", "what to do"), rows)
+
+
+def exits() -> str:
+    """The exit statuses of the command line."""
+    rows = [(str(status.value), meaning) for status, meaning in MEANINGS.items()]
+    rows.append(
+        ("128 + n", "ended by signal n: 130 after Ctrl-C, 141 when who reads the output has gone")
+    )
+    return _table(("status", "meaning"), rows)
+
+
+def commands() -> str:
+    """Every command: its help, arguments, options and example."""
+    found = _commands(typer.main.get_command(build()), "paddock")
+    return "\n\n".join(_command(name, command) for name, command in found)
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "settings": settings,
+    "level": level,
+    "rules": rules,
+    "exits": exits,
+    "commands": commands,
+}
+
+
+def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    for part, below in getattr(command, "commands", {"": None}).items():
+        if below is None:
+            yield name, command
+        else:
+            yield from _commands(below, f"{name} {part}")
+
+
+def _command(name: str, command: Any) -> str:
+    parts = [f"### {name}", command.help.strip()]
+    shown = [each for each in command.params if _SHARED.isdisjoint(each.opts)]
+    if shown:
+        parts.append(_table(("", ""), [(f"`{_spelling(each)}`", each.help) for each in shown]))
+    example = _EXAMPLE.fullmatch(command.epilog)
+    assert example is not None, f"{name} has no example"
+    parts.append(f"{_NOTES.get(name, '')}```sh\n{example[1]}\n```")
+    return "\n\n".join(parts)
+
+
+def _spelling(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return parameter.metavar if parameter.required else f"[{parameter.metavar}]"
+    names = ", ".join(sorted(parameter.opts, key=len, reverse=True))
+    if parameter.is_flag:
+        return names
+    return f"{names} {parameter.metavar or 'NUMBER'}"
+
+
+def _type(field: FieldInfo) -> str:
+    annotation: Any = field.annotation
+    kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
+    if get_origin(annotation) is Literal:
+        return " or ".join(f"`{value}`" for value in kinds)
+    if get_origin(annotation) is tuple:
+        return "list"
+    kind = kinds[0] if kinds else annotation
+    if get_origin(kind) is Literal:
+        return " or ".join(f"`{value}`" for value in get_args(kind))
+    return _TYPES[kind] + _bounds(field)
+
+
+def _bounds(field: FieldInfo) -> str:
+    least = most = ""
+    for bound in field.metadata:
+        if isinstance(bound, annotated_types.Ge):
+            least = f"from {bound.ge}"
+        elif isinstance(bound, annotated_types.Gt):
+            least = f"over {bound.gt}"
+        elif isinstance(bound, annotated_types.Le):
+            most = f"to {bound.le}"
+    return "".join(f" {part}" for part in (least, most) if part)
+
+
+def _default(field: FieldInfo) -> str:
+    default = field.default
+    if field.default_factory is not None or default is None or default == ():
+        return "unset"
+    return f"`{default}`"
+
+
+def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = (columns, ("---",) * len(columns), *rows)
+    return "\n".join(f"| {' | '.join(map(_cell, row))} |" for row in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def main() -> int:
+    """Writes every document that is not as it has to be."""
+    for path in sorted(DOCS.rglob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        if render(text) != text:
+            path.write_text(render(text), encoding="utf-8")
+            print(f"wrote {path.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.body import MAX_DEPTH, parse_object, validated
+from api.queries import ListQuery, SessionsQuery
 from api.query import read_query
-from api.schemas import ExecBody, ListQuery, SessionBody, SessionsQuery, SignalBody
+from api.schemas import ExecBody, SessionBody, SignalBody
 from orchestrator.errors import ValidationError
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)

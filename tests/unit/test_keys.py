@@ -8,6 +8,7 @@ from pydantic import SecretStr
 
 from orchestrator.config import ConfigError, Settings
 from orchestrator.keys import KeyRing, Principal, Role, digest, is_handle, new_handle
+from orchestrator.limits import KeyLimits
 
 ADMIN = "an-admin-key-for-tests"
 
@@ -38,6 +39,16 @@ def test_configured_keys(tmp_path: Path) -> None:
     assert ring.admin_key_file is None
     assert not (tmp_path / "state").exists()
     assert repr(ring) == "KeyRing(admin, ci, ops)"
+
+
+def test_limits_of_a_key(tmp_path: Path) -> None:
+    limits = "max_sessions = 3\nmax_cpus = 1.5\nrequests_per_second = 10\n"
+    ring = KeyRing.load(settings(tmp_path, entry("ci", "secret-ci") + limits))
+    expected = KeyLimits(max_sessions=3, max_cpus=1.5, requests_per_second=10)
+    principal = ring.authenticate("secret-ci")
+    assert principal is not None
+    assert principal.limits == ring.limits("ci") == expected
+    assert ring.limits("admin") == ring.limits("nobody") == KeyLimits()
 
 
 def test_the_admin_key_is_made_once(tmp_path: Path) -> None:
@@ -105,6 +116,8 @@ HASH = digest("x")
         (f'[[keys]]\nname = "a"\nrole = ["admin"]\nsha256 = "{HASH}"', "role must be"),
         ('[[keys]]\nname = "a"\nrole = "admin"\nsha256 = "abc"', "keys entry 1: sha256 must"),
         (entry("a", "1").replace(digest("1"), digest("1").upper()), "sha256 must"),
+        (entry("a", "1") + "max_sessions = -1", "keys entry 1: max_sessions is out of range"),
+        (entry("a", "1") + 'max_cpus = "2"', "keys entry 1: max_cpus must be a number"),
         ('keys = ["a"]', "keys entry 1: must be a table"),
         ("keys = 1", "array of tables"),
         ("key = 1", "key: no such field"),

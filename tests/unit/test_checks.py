@@ -1,0 +1,377 @@
+"""What the doctor makes of what it finds."""
+
+import asyncio
+import errno
+import http.server
+import os
+import socket
+import sqlite3
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from orchestrator.checks.base import Check, CheckStatus, failure, healthy, ok, warning
+from orchestrator.checks.engine import check_open_network, engine_check, image_check
+from orchestrator.checks.host import check_port, clock_check, disk_check, memory_check
+from orchestrator.checks.kernel import (
+    KernelFacts,
+    check_loop,
+    kernel_facts,
+    landlock_check,
+    seccomp_check,
+)
+from orchestrator.checks.levels import level_checks
+from orchestrator.checks.mounts import Mount, check_mounts, existing, mount_of, propagation_check
+from orchestrator.checks.state import check_database, check_policy, check_state_dir
+from orchestrator.config import Settings
+from orchestrator.doctor import run_checks
+from orchestrator.engine.base import LABEL_INPUTS, LABEL_PROTOCOL, EngineInfo, Image
+from orchestrator.engine.fake import FakeEngine
+from orchestrator.policy.levels import load_levels
+from orchestrator.sessions.admission import HostResources
+from orchestrator.store.database import Database
+from sandbox_agent.protocol import PROTOCOL_VERSION
+
+GIB = 1024**3
+INFO = EngineInfo("24.0.7", "2", rootless=False, userns_remap=False)
+IMAGE = Image("sha256:1", {LABEL_PROTOCOL: str(PROTOCOL_VERSION), LABEL_INPUTS: "abc"})
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(
+        listen="127.0.0.1:0",
+        state_dir=tmp_path / "state",
+        admin_key=SecretStr("the-admin-key-of-tests"),
+        min_free_memory_bytes=0,
+        min_free_disk_bytes=0,
+    )
+
+
+def status(check: Check) -> str:
+    """Its status; whatever is not ok says how to mend it."""
+    assert (check.remedy is None) == (check.status is CheckStatus.OK)
+    assert check.detail
+    return str(check.status)
+
+
+@pytest.mark.parametrize(
+    ("info", "expected", "detail"),
+    [
+        (INFO, "ok", "version 24.0.7, cgroup 2"),
+        (replace(INFO, version="20.10.24+dfsg1"), "ok", "20.10"),
+        (replace(INFO, version="19.03.1"), "warning", "19.03"),
+        (replace(INFO, version="dev"), "ok", "dev"),
+        (replace(INFO, rootless=True), "failure", "rootless"),
+        (replace(INFO, userns_remap=True), "failure", "userns-remap"),
+        (replace(INFO, unlimited=("memory", "pids")), "failure", "memory, pids"),
+    ],
+)
+def test_engine(info: EngineInfo, expected: str, detail: str) -> None:
+    check = engine_check(info)
+    assert status(check) == expected
+    assert detail in check.detail
+
+
+@pytest.mark.parametrize(
+    ("image", "inputs", "expected"),
+    [
+        (IMAGE, None, "ok"),
+        (IMAGE, "abc", "ok"),
+        (IMAGE, "abd", "warning"),
+        (None, "abc", "failure"),
+        (Image("sha256:1", {}), None, "failure"),
+        (Image("sha256:1", {LABEL_PROTOCOL: "0"}), None, "failure"),
+    ],
+)
+def test_image(image: Image | None, inputs: str | None, expected: str) -> None:
+    assert status(image_check("paddock/sandbox:latest", image, inputs)) == expected
+
+
+async def test_the_open_network_is_tried_and_removed() -> None:
+    engine = FakeEngine()
+    assert await check_open_network(engine, "image") is None
+    assert not engine.open_network
+    engine.fail_next("ensure_open_network")
+    engine.fail_next("remove_open_network")
+    assert await check_open_network(engine, "image") == "remove_open_network failed"
+
+
+@pytest.mark.parametrize(
+    ("abi", "error", "expected"),
+    [
+        (7, 0, "ok"),
+        (6, 0, "ok"),
+        (5, 0, "warning"),
+        (0, errno.ENOSYS, "failure"),
+        (0, errno.EOPNOTSUPP, "failure"),
+    ],
+)
+def test_landlock(abi: int, error: int, expected: str) -> None:
+    assert status(landlock_check(KernelFacts("6.1", abi, error, 0))) == expected
+
+
+def test_seccomp() -> None:
+    assert status(seccomp_check(KernelFacts("6.1", 6, 0, 0))) == "ok"
+    assert status(seccomp_check(KernelFacts("4.9", 6, 0, errno.EOPNOTSUPP))) == "warning"
+
+
+def test_this_kernel_answers() -> None:
+    facts = kernel_facts()
+    assert facts.release == os.uname().release
+    assert (facts.landlock_abi > 0) == (facts.landlock_error == 0)
+
+
+def test_loop_devices_are_not_needed_yet(tmp_path: Path) -> None:
+    assert status(check_loop(str(tmp_path / "loop-control"))) == "warning"
+
+
+MOUNTINFO = b"""\
+21 1 0:20 / / rw,relatime - ext4 /dev/vda rw
+30 21 0:30 / /srv rw,noexec shared:7 master:1 - xfs /dev/vdb rw
+31 30 0:31 / /srv/a\\040b rw,nosuid,nodev,noexec shared:9 - xfs /dev/vdb rw
+32 30 0:32 / /srv/a\\040b rw,nosuid - tmpfs tmpfs rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "point", "shared", "kind"),
+    [
+        ("/etc", "/", False, "ext4"),
+        ("/srv", "/srv", True, "xfs"),
+        ("/srvx", "/", False, "ext4"),
+        ("/srv/a b/c", "/srv/a b", False, "tmpfs"),
+    ],
+)
+def test_the_mount_of_a_path(path: str, point: str, shared: bool, kind: str) -> None:
+    mount = mount_of(MOUNTINFO, path)
+    assert (mount.point, mount.shared, mount.type) == (point, shared, kind)
+
+
+def test_a_mountinfo_without_the_path() -> None:
+    with pytest.raises(ValueError, match="no mount"):
+        mount_of(b"", "/x")
+
+
+def test_propagation_matters_in_a_container() -> None:
+    private = Mount("/state", frozenset(), shared=False, type="ext4")
+    assert status(propagation_check(private, apart=False)) == "ok"
+    assert status(propagation_check(private, apart=True)) == "failure"
+    assert status(propagation_check(replace(private, shared=True), apart=True)) == "ok"
+
+
+def test_mounts_are_tried_for_real(tmp_path: Path) -> None:
+    check = check_mounts(tmp_path / "not" / "there")
+    assert status(check) == ("ok" if os.geteuid() == 0 else "failure")
+    assert os.listdir(tmp_path) == []
+    assert existing(tmp_path / "a" / "b") == tmp_path
+
+
+def test_state_directory(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    assert status(check_state_dir(path)) == "ok"
+    path.mkdir(mode=0o700)
+    assert status(check_state_dir(path)) == "ok"
+    path.chmod(0o750)
+    check = check_state_dir(path)
+    assert (status(check), check.remedy) == ("failure", f"chmod 700 {path}")
+    path.chmod(0o700)
+    os.chown(path, 12345, 12345)
+    assert "12345" in check_state_dir(path).detail
+    (tmp_path / "file").write_text("")
+    assert status(check_state_dir(tmp_path / "file")) == "failure"
+    assert status(check_state_dir(tmp_path / "file" / "below")) == "failure"
+    assert "too long" in check_state_dir(tmp_path / ("x" * 64)).detail
+
+
+async def test_a_whole_database_and_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "paddock.db"
+    assert status(check_database(path, 5).check) == "ok"
+    database = await Database.open(path)
+    await database.write(
+        lambda connection: (
+            connection.execute(
+                "INSERT INTO events (session_key, seq, time, operation, body, prev_hash, hash)"
+                " VALUES ('system', 1, '2026-01-02T03:04:05.000006Z', 'recovery', '{}', '', '')"
+            )
+            and None
+        )
+    )
+    stored = check_database(path, 5)  # while it is in use
+    assert status(stored.check) == "ok"
+    assert stored.last_event == "2026-01-02T03:04:05.000006Z"
+    await database.close()
+    before = sorted(os.listdir(tmp_path))
+    assert status(check_database(path, 5).check) == "ok"
+    assert sorted(os.listdir(tmp_path)) == before == ["paddock.db"]
+
+
+async def test_a_damaged_database(tmp_path: Path) -> None:
+    path = tmp_path / "paddock.db"
+    await (await Database.open(path)).close()
+    data = bytearray(path.read_bytes())
+    data[4096 + 8 : 4096 * 3] = os.urandom(4096 * 2 - 8)
+    path.write_bytes(data)
+    assert status(check_database(path, 5).check) == "failure"
+    path.write_bytes(b"this is no database at all" * 100)
+    assert status(check_database(path, 5).check) == "failure"
+
+
+async def test_a_newer_database(tmp_path: Path) -> None:
+    path = tmp_path / "paddock.db"
+    await (await Database.open(path)).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("INSERT INTO schema_version VALUES (999, 'later', '')")
+    connection.close()
+    check = check_database(path, 5).check
+    assert (status(check), check.remedy) == ("failure", "run the version that wrote it")
+
+
+def test_policy_files(settings: Settings, tmp_path: Path) -> None:
+    assert status(check_policy(settings)) == "ok"
+    settings.state_dir.mkdir()
+    settings.keys_path.write_text("[[keys]]\nname = 1\n")
+    assert "keys entry 1" in check_policy(settings).detail
+    settings.keys_path.write_text("")
+    settings.keys_path.chmod(0o666)
+    check = check_policy(settings)
+    assert (status(check), check.remedy) == ("failure", f"chmod go-w {settings.keys_path}")
+    settings.keys_path.chmod(0o600)
+    directory = tmp_path / "levels"
+    directory.mkdir()
+    ours = settings.model_copy(update={"levels_dir": directory})
+    assert status(check_policy(ours)) == "ok"
+    (directory / "low.toml").write_text("commands = 1")
+    assert "low.toml" in check_policy(ours).detail
+
+
+@pytest.mark.parametrize(
+    ("free", "expected"), [(0, "failure"), (1, "warning"), (2, "ok"), (100, "ok")]
+)
+def test_room(settings: Settings, free: int, expected: str) -> None:
+    least = {"min_free_memory_bytes": GIB, "min_free_disk_bytes": GIB}
+    ours = settings.model_copy(update=least)
+    found = HostResources(free * GIB, free * GIB)
+    assert status(memory_check(ours, found)) == status(disk_check(ours, found)) == expected
+
+
+def test_clock() -> None:
+    now = datetime(2026, 5, 1, tzinfo=UTC)
+    before = now - timedelta(days=3)
+    assert status(clock_check(now, before, None)) == "ok"
+    assert status(clock_check(now, before, "2026-04-30T23:59:59.999999Z")) == "ok"
+    assert status(clock_check(now, before, "2026-05-01T00:00:00.000001Z")) == "failure"
+    assert status(clock_check(now, now + timedelta(days=3), None)) == "failure"
+
+
+@pytest.fixture
+def taken(settings: Settings) -> Iterator[tuple[Settings, socket.socket]]:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        held.listen(4)
+        yield settings.model_copy(update={"listen": f"127.0.0.1:{held.getsockname()[1]}"}), held
+
+
+def test_port(settings: Settings, taken: tuple[Settings, socket.socket]) -> None:
+    assert status(check_port(settings)) == "ok"
+    assert status(check_port(settings.model_copy(update={"listen": "192.0.2.1:80"}))) == "failure"
+    ours, held = taken
+
+    def answer() -> None:
+        held.accept()[0].close()
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    check = check_port(ours)
+    thread.join()
+    assert status(check) == "failure"
+    assert "something else" in check.detail
+
+
+def test_our_own_port(settings: Settings) -> None:
+    class Ours(http.server.BaseHTTPRequestHandler):
+        def version_string(self) -> str:
+            return "paddock"
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Ours) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        try:
+            listen = f"127.0.0.1:{server.server_port}"
+            check = check_port(settings.model_copy(update={"listen": listen}))
+        finally:
+            server.shutdown()
+    assert (status(check), check.detail) == ("ok", f"Paddock listens on {listen}")
+
+
+def test_levels() -> None:
+    levels = load_levels()
+    assert [c.status for c in level_checks(levels, [], None, 64)] == ["ok"] * 3
+    assert [c.status for c in level_checks(levels, [], "no iptables", 64)] == [
+        "ok",
+        "ok",
+        "failure",
+    ]
+    failed = [failure("mounts", "x", "y"), failure("port", "x", "y"), warning("image", "x", "y")]
+    checks = level_checks(levels, failed, None, 64)
+    assert [status(check) for check in checks] == ["failure"] * 3
+    assert checks[0].detail == "can't be enforced: mounts"
+    assert [status(check) for check in level_checks(levels, [], None, 1)] == [
+        "ok",
+        "ok",
+        "warning",
+    ]
+
+
+def test_healthy() -> None:
+    assert healthy([ok("a", "b"), warning("c", "d", "e")])
+    assert not healthy([ok("a", "b"), failure("c", "d", "e")])
+    assert warning("c", "d", "e").public() == {
+        "name": "c",
+        "status": "warning",
+        "detail": "d",
+        "remedy": "e",
+    }
+
+
+async def test_all_together(settings: Settings) -> None:
+    engine = FakeEngine(images={settings.image: IMAGE})
+    checks = await run_checks(settings, engine=engine, image_inputs=lambda: "abc")
+    by_name = {check.name: check for check in checks}
+    assert len(by_name) == len(checks) == 17
+    assert [status(check) for check in checks if check.name.startswith("level ")]
+    assert by_name["engine"].ok
+    assert not settings.state_dir.exists()
+    assert not engine.open_network
+
+
+async def test_without_an_engine_no_level_can_be_enforced(settings: Settings) -> None:
+    dead = settings.model_copy(update={"docker_host": "tcp://127.0.0.1:9"})
+    checks = {check.name: check for check in await run_checks(dead)}
+    assert not checks["engine"].ok
+    assert not checks["image"].ok
+    assert "engine" in checks["level low"].detail
+
+
+async def test_an_engine_that_hangs_is_given_up(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.doctor._SECONDS", 0.2)
+    engine = FakeEngine(images={settings.image: IMAGE})
+    engine.hang_next("info")
+    async with asyncio.timeout(20):
+        checks = {check.name: check for check in await run_checks(settings, engine=engine)}
+    assert "no answer" in checks["engine"].detail
+    assert checks["image"].ok

@@ -1,0 +1,208 @@
+"""Levels and keys follow their files; a broken edit changes nothing."""
+
+import asyncio
+import os
+import shutil
+import threading
+from collections.abc import AsyncIterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from orchestrator.audit import query
+from orchestrator.audit.events import SYSTEM_KEY
+from orchestrator.audit.ledger import Ledger
+from orchestrator.config import ConfigError, Settings
+from orchestrator.keys import Role
+from orchestrator.keys_file import add_key, remove_key
+from orchestrator.metrics import Metrics
+from orchestrator.policy import levels
+from orchestrator.reload import Policy
+from orchestrator.sessions.recorder import Recorder
+from orchestrator.store.database import Database
+
+PACKAGED = Path(levels.__file__).with_name("levels")
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    (tmp_path / "levels").mkdir()
+    (tmp_path / "state").mkdir()
+    return Settings(
+        state_dir=tmp_path / "state",
+        levels_dir=tmp_path / "levels",
+        admin_key=SecretStr("the-admin-key-of-tests"),
+    )
+
+
+@pytest.fixture
+async def database(settings: Settings) -> AsyncIterator[Database]:
+    database = await Database.open(settings.state_dir / "paddock.db")
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+async def ledger(database: Database) -> AsyncIterator[Ledger]:
+    ledger = Ledger(database)
+    yield ledger
+    await ledger.close()
+
+
+@pytest.fixture
+async def policy(settings: Settings, ledger: Ledger) -> AsyncIterator[Policy]:
+    policy = Policy(settings)
+    policy.watch(Recorder(ledger, Metrics()))
+    yield policy
+    await policy.close()
+    assert not [t for t in threading.enumerate() if t.name == "policy-watch"]
+
+
+async def event(ledger: Ledger, database: Database, seq: int) -> dict[str, Any]:
+    """The event of that number in the system's chain, once it is there."""
+    async with asyncio.timeout(20):
+        await ledger.wait(SYSTEM_KEY, seq - 1)
+    (found,) = await query.events(database, SYSTEM_KEY, after_seq=seq - 1, limit=1)
+    assert found["operation"] == "policy.reloaded"
+    return found
+
+
+def edit(settings: Settings, name: str, old: str, new: str) -> bytes:
+    """Puts an edited copy of the packaged level in its place, as editors do."""
+    assert settings.levels_dir is not None
+    text = (PACKAGED / f"{name}.toml").read_text()
+    assert old in text
+    draft = settings.levels_dir / f".{name}.swp"
+    draft.write_text(text.replace(old, new))
+    draft.rename(settings.levels_dir / f"{name}.toml")
+    return text.replace(old, new).encode()
+
+
+async def test_a_level_is_replaced_and_recorded(
+    policy: Policy, settings: Settings, ledger: Ledger, database: Database
+) -> None:
+    held = policy.levels["low"]
+    data = edit(settings, "low", "cpus = 0.5", "cpus = 0.25")
+    found = await event(ledger, database, 1)
+    await policy.look()
+    assert policy.levels["low"].limits.cpus == 0.25
+    assert held.limits.cpus == 0.5
+    assert found["args"] == {
+        "file": str(settings.levels_dir / "low.toml"),  # type: ignore[operator]
+        "sha256": sha256(data).hexdigest(),
+    }
+    assert (found["result"], found["error"]) == ({"ok": True}, None)
+
+
+async def test_a_broken_level_changes_nothing_until_mended(
+    policy: Policy, settings: Settings, ledger: Ledger, database: Database
+) -> None:
+    path = settings.levels_dir / "low.toml"  # type: ignore[operator]
+    edit(settings, "low", "cpus = 0.5", "cpus = 'half'")
+    found = await event(ledger, database, 1)
+    await policy.look()
+    assert policy.levels["low"].limits.cpus == 0.5
+    assert "limits.cpus" in policy.problems[path]
+    assert found["result"] == {"ok": False}
+    assert found["error"] == policy.problems[path]
+    edit(settings, "low", "cpus = 0.5", "cpus = 0.4")
+    assert (await event(ledger, database, 2))["result"] == {"ok": True}
+    await policy.look()
+    assert policy.problems == {}
+    assert policy.levels["low"].limits.cpus == 0.4
+    path.unlink()
+    assert (await event(ledger, database, 3))["args"]["sha256"] is None
+    await policy.look()
+    assert policy.levels["low"].limits.cpus == 0.5
+
+
+async def test_keys_come_and_go(
+    policy: Policy, settings: Settings, ledger: Ledger, database: Database
+) -> None:
+    changes: list[str] = []
+    policy.keys.on_change(lambda: changes.append("changed"))
+    secret = add_key(settings.keys_path, "ci", Role.OPERATOR)
+    await event(ledger, database, 1)
+    principal = policy.keys.authenticate(secret)
+    assert principal is not None
+    assert principal.name == "ci"
+    remove_key(settings.keys_path, "ci")
+    await event(ledger, database, 2)
+    assert policy.keys.authenticate(secret) is None
+    assert policy.keys.authenticate("the-admin-key-of-tests") is not None
+    assert changes == ["changed", "changed"]
+
+
+async def test_broken_keys_change_nothing(
+    policy: Policy, settings: Settings, ledger: Ledger, database: Database
+) -> None:
+    secret = add_key(settings.keys_path, "ci", Role.OPERATOR)
+    await event(ledger, database, 1)
+    with settings.keys_path.open("a") as file:
+        file.write("[[keys]]\nname = 1\n")
+    found = await event(ledger, database, 2)
+    await policy.look()
+    assert "keys entry 2" in found["error"]
+    assert policy.keys.authenticate(secret) is not None
+    assert settings.keys_path in policy.problems
+
+
+async def test_the_same_content_is_no_change(
+    policy: Policy, settings: Settings, database: Database
+) -> None:
+    os.utime(settings.levels_dir)  # type: ignore[arg-type]
+    settings.keys_path.with_name("other.toml").write_text("x")
+    await policy.look()
+    assert await query.events(database, SYSTEM_KEY) == []
+
+
+async def test_without_a_ledger_keys_go_and_levels_stay(
+    settings: Settings, ledger: Ledger, database: Database
+) -> None:
+    secret = add_key(settings.keys_path, "ci", Role.OPERATOR)
+    policy = Policy(settings)
+    policy._recorder = Recorder(ledger, Metrics())  # it looks when it is told to
+    await ledger.close()
+    edit(settings, "low", "cpus = 0.5", "cpus = 0.25")
+    remove_key(settings.keys_path, "ci")
+    await policy.look()
+    assert policy.keys.authenticate(secret) is None
+    assert policy.levels["low"].limits.cpus == 0.5
+    assert len(policy.problems) == 2
+    again = Ledger(database)
+    policy._recorder = Recorder(again, Metrics())
+    await policy.look()
+    await again.close()
+    assert policy.levels["low"].limits.cpus == 0.25
+    assert policy.problems == {}
+    assert len(await query.events(database, SYSTEM_KEY)) == 2
+
+
+async def test_a_levels_directory_that_goes_away(policy: Policy, settings: Settings) -> None:
+    edit(settings, "low", "cpus = 0.5", "cpus = 0.25")
+    await policy.look()
+    shutil.rmtree(settings.levels_dir)  # type: ignore[arg-type]
+    await policy.look()
+    assert policy.levels["low"].limits.cpus == 0.25
+    assert "is not a directory" in str(policy.problems)
+
+
+async def test_an_edit_before_the_watch_is_seen(
+    settings: Settings, ledger: Ledger, database: Database
+) -> None:
+    policy = Policy(settings)
+    edit(settings, "low", "cpus = 0.5", "cpus = 0.25")
+    policy.watch(Recorder(ledger, Metrics()))
+    try:
+        assert (await event(ledger, database, 1))["result"] == {"ok": True}
+    finally:
+        await policy.close()
+
+
+def test_a_named_keys_file_must_exist(settings: Settings, tmp_path: Path) -> None:
+    Policy(settings)
+    with pytest.raises(ConfigError, match=r"named\.toml: No such file"):
+        Policy(settings.model_copy(update={"keys_file": tmp_path / "named.toml"}))

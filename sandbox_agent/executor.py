@@ -1,42 +1,24 @@
-"""The commands of one sandbox: which run, which have ended, and what they printed."""
+"""The commands of one sandbox: started, fed, signalled and ended."""
 
 import base64
-import functools
 import os
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from sandbox_agent import builtin, commands
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.errors import AgentError
 from sandbox_agent.guard import PATH, Guards
 from sandbox_agent.guard_process import Plan, Setup
-from sandbox_agent.loop import Loop, Timer
+from sandbox_agent.loop import Loop
 from sandbox_agent.output import STDERR, STDOUT, Output
+from sandbox_agent.outputs import Outputs, Reply
 from sandbox_agent.process import Command, Request
-from sandbox_agent.protocol import CHUNK_BYTES, WORKSPACE_DIR, Boot, Message
+from sandbox_agent.protocol import WORKSPACE_DIR, Boot, Message
 
-Reply = Callable[[Message | AgentError], None]
-
-# The output of ended commands that stays readable, for clients that lost their connection.
-_KEPT_COMMANDS = 8
-_KEPT_BYTES = 8 * 1024 * 1024
-# A foreground command's output stays, whatever else ends, until its caller has read it;
-# of callers that never do, only so many are waited for.
-_UNREAD_SECONDS = 30.0
-_UNREAD_COMMANDS = 256
 # Ids of commands that were ever started here; a second command under the same id is refused.
 _REMEMBERED_IDS = 65536
-
-
-class _Waiting(NamedTuple):
-    """A caller who waits for output beyond `after`."""
-
-    after: int
-    limit: int
-    reply: Reply
-    timer: Timer
 
 
 class Executor:
@@ -52,21 +34,15 @@ class Executor:
         self._facts = _facts(boot)
         self._programs: dict[str, str] = {}
         self._running: dict[str, Command] = {}
-        self._ended: OrderedDict[str, Output] = OrderedDict()
-        self._unread: set[str] = set()
+        # As much as all that may run at once can have printed.
+        self.outputs = Outputs(loop, boot.max_running * boot.output_bytes)
         self._seen: OrderedDict[str, None] = OrderedDict()
-        self._waiting: dict[str, list[_Waiting]] = {}
         self._on_idle: Callable[[], None] | None = None
 
     @property
     def running(self) -> list[str]:
         """Ids of the commands that run."""
         return list(self._running)
-
-    @property
-    def ended(self) -> list[str]:
-        """Ids of ended commands whose output is still here."""
-        return list(self._ended)
 
     def execute(self, params: Message, reply: Reply) -> None:
         """Starts a command; answers when it has started. Raises: AgentError."""
@@ -153,16 +129,18 @@ class Executor:
             background=bool(params["background"]),
         )
         try:
-            self._running[command_id] = Command(
+            command = Command(
                 self._loop,
                 self._guards.take(),
                 request,
                 self._boot.output_bytes,
-                self._progress,
+                lambda command: self.outputs.progress(command.id),
                 self._end,
             )
         except OSError as error:
             raise AgentError("busy", f"no room for another process: {error.strerror}") from None
+        self._running[command_id] = command
+        self.outputs.add(command_id, command.output)
 
     def _end(self, command: Command) -> None:
         del self._running[command.id]
@@ -175,8 +153,7 @@ class Executor:
             self._emit_exit(command.id, result, "path-outside-workspace", error)
         else:
             self._emit_exit(command.id, result, None, None)
-        self._keep(command.id, command.output, unread=not command.background)
-        self._progress(command)
+        self.outputs.end(command.id, unread=not command.background)
         if not self._running and self._on_idle is not None:
             self._on_idle()
 
@@ -197,7 +174,8 @@ class Executor:
             "max_rss_bytes": 0,
         }
         self._emit_exit(command_id, result, None, None)
-        self._keep(command_id, output, unread=True)
+        self.outputs.add(command_id, output)
+        self.outputs.end(command_id, unread=True)
 
     def _emit_exit(
         self, command_id: str, result: dict[str, Any], rule: str | None, error: str | None
@@ -212,86 +190,6 @@ class Executor:
             error=error,
             duration_ms=result["duration_us"] // 1000,
         )
-
-    def _keep(self, command_id: str, output: Output, unread: bool) -> None:
-        self._ended[command_id] = output
-        if unread and output.kept:
-            self._unread.add(command_id)
-            self._loop.after(_UNREAD_SECONDS, lambda: self._on_read(command_id))
-        self._evict()
-
-    def _on_read(self, command_id: str) -> None:
-        if command_id in self._unread:
-            self._unread.discard(command_id)
-            self._evict()
-
-    def _evict(self) -> None:
-        """Drops the oldest outputs; those that a caller still has to read are counted apart."""
-        read = [command_id for command_id in self._ended if command_id not in self._unread]
-        self._drop(read, _KEPT_COMMANDS, _KEPT_BYTES)
-        unread = [command_id for command_id in self._ended if command_id in self._unread]
-        # As much as all that may run at once can have printed.
-        self._drop(unread, _UNREAD_COMMANDS, self._boot.max_running * self._boot.output_bytes)
-
-    def _drop(self, oldest_first: list[str], most: int, most_bytes: int) -> None:
-        kept = sum(self._ended[command_id].kept for command_id in oldest_first)
-        while len(oldest_first) > most or kept > most_bytes:
-            command_id = oldest_first.pop(0)
-            kept -= self._ended.pop(command_id).kept
-            self._unread.discard(command_id)
-
-    # Output
-
-    def output(self, params: Message, reply: Reply) -> None:
-        """Answers with what was printed from `after` on; waits for some when there is none yet."""
-        command_id, after = str(params["command_id"]), int(params["after"])
-        limit = min(int(params["limit"]), CHUNK_BYTES)
-        output = self._output_of(command_id)
-        if output.total > after or command_id not in self._running or not params["wait_ms"]:
-            reply(self._page(command_id, after, limit))
-            return
-        expire = functools.partial(self._answer_waiting, command_id)
-        timer = self._loop.after(int(params["wait_ms"]) / 1000, expire)
-        self._waiting.setdefault(command_id, []).append(_Waiting(after, limit, reply, timer))
-
-    def _output_of(self, command_id: str) -> Output:
-        if command_id in self._running:
-            return self._running[command_id].output
-        if command_id in self._ended:
-            return self._ended[command_id]
-        raise AgentError("not_found", f"the output of command {command_id} is no longer kept")
-
-    def _page(self, command_id: str, after: int, limit: int) -> Message:
-        output = self._output_of(command_id)
-        chunks, position = output.read(after, limit)
-        encoded = [
-            [chunk.stream, chunk.offset, base64.b64encode(chunk.data).decode()] for chunk in chunks
-        ]
-        ended = command_id not in self._running
-        if ended and position >= output.total:
-            self._on_read(command_id)
-        return {"chunks": encoded, "next": position, "ended": ended}
-
-    def _progress(self, command: Command) -> None:
-        if command.id in self._waiting:
-            self._answer_waiting(command.id)
-
-    def _answer_waiting(self, command_id: str) -> None:
-        for waiting in self._waiting.pop(command_id, []):
-            waiting.timer.cancel()
-            try:
-                waiting.reply(self._page(command_id, waiting.after, waiting.limit))
-            except AgentError as error:
-                waiting.reply(error)
-
-    def forget_waiting(self) -> None:
-        """The connection was lost: nobody waits for output any more."""
-        for waiting in self._waiting.values():
-            for caller in waiting:
-                caller.timer.cancel()
-        self._waiting.clear()
-        self._unread.clear()
-        self._evict()
 
     # Input and ending
 

@@ -15,8 +15,9 @@ from sandbox_agent.commands import CommandError
 from sandbox_agent.confine import landlock, syscalls
 from sandbox_agent.connection import Connection
 from sandbox_agent.errors import AgentError
-from sandbox_agent.executor import Executor, Reply
+from sandbox_agent.executor import Executor
 from sandbox_agent.loop import Loop
+from sandbox_agent.outputs import Reply
 from sandbox_agent.protocol import (
     BOOT_NAME,
     PROTOCOL_VERSION,
@@ -58,7 +59,7 @@ class Agent:
         self._exit_code = 0
         self._methods: dict[str, Callable[[Message, Reply], None]] = {
             "exec": self._executor.execute,
-            "output": self._executor.output,
+            "output": self._executor.outputs.read,
             "stdin": self._executor.stdin,
             "signal": self._executor.signal,
             "cancel": self._executor.cancel,
@@ -90,14 +91,14 @@ class Agent:
             "protocol": PROTOCOL_VERSION,
             "boot_id": self._boot_id,
             "running": self._executor.running,
-            "finished": self._executor.ended,
+            "finished": self._executor.outputs.ended,
             "landlock_abi": self._abi,
         }
         self._connection.send(request(_HELLO_ID, "hello", hello))
 
     def _on_close(self) -> None:
         self._greeted = False
-        self._executor.forget_waiting()
+        self._executor.outputs.forget_callers()
         self._transfers.close_all()
 
     def _on_message(self, message: Message) -> None:
@@ -151,7 +152,7 @@ class Agent:
         reply(
             {
                 "running": self._executor.running,
-                "finished": self._executor.ended,
+                "finished": self._executor.outputs.ended,
                 "buffered_events": len(self._events),
                 "uptime_ms": int((time.monotonic() - self._started) * 1000),
             }

@@ -5,9 +5,9 @@ from typing import Any
 
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.errors import AgentError
-from sandbox_agent.executor import Reply
 from sandbox_agent.file_helper import FileHelper
 from sandbox_agent.loop import Loop, Timer
+from sandbox_agent.outputs import Reply
 from sandbox_agent.protocol import CHUNK_BYTES, WORKSPACE_DIR, Boot, Message
 
 _MOST_HELPERS = 8

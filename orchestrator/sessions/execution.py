@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.agent_link import AgentEvent, Hello
+from orchestrator.agent_messages import AgentEvent, Hello
 from orchestrator.audit.events import Recorded
 from orchestrator.errors import (
     BusyError,

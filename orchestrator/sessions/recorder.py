@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from orchestrator.agent_link import AgentEvent
+from orchestrator.agent_messages import AgentEvent
 from orchestrator.audit.events import SYSTEM_KEY, EventDraft, EventError, Recorded
 from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.writer import Effect

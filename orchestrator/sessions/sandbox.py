@@ -6,7 +6,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from orchestrator.agent_link import AgentEvent, AgentLink, Hello
+from orchestrator.agent_link import AgentLink
+from orchestrator.agent_messages import AgentEvent, Hello
 from orchestrator.audit.ledger import Ledger
 from orchestrator.config import Settings
 from orchestrator.engine.base import (

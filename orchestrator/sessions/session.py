@@ -100,12 +100,12 @@ class Session:
         self.check_live()
         if self.status is Status.PAUSED:
             raise InvalidTransitionError("the session is paused: resume it first")
-        if self.sandbox is None:
+        if self.gate is not None and self.lock.locked():
+            raise ConflictError(self.gate)  # it is being changed right now
+        if self.gate is not None or self.sandbox is None:
             raise SandboxUnavailableError(
                 self.gate or "the session's sandbox is not running: set its permission level again"
             )
-        if self.gate is not None:
-            raise ConflictError(self.gate)
         return self.sandbox
 
     def check_live(self) -> None:

@@ -173,7 +173,7 @@ async def test_an_agents_lines_name_its_session_and_no_request(log: Path, api: A
     assert sandbox is not None
     api.agent.emit("made.up")  # the connection is dropped for it
     await until(lambda: not sandbox.link.connected)
-    said = [event for event in events(log) if event["logger"] == "orchestrator.agent_link"]
+    said = [event for event in events(log) if event["logger"] == "orchestrator.agent_connection"]
     assert said
     assert {(line.get("session_id"), line.get("request_id")) for line in said} == {("mine", None)}
 

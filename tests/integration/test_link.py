@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agent_link import AgentEvent, AgentLink
+from orchestrator.agent_link import AgentLink
+from orchestrator.agent_messages import AgentEvent
 from orchestrator.errors import (
     AuditUnavailableError,
     BusyError,

@@ -82,9 +82,7 @@ async def next_engine_event(server: Server, action: str) -> None:
 async def test_sessions_and_running_commands_go_on(server: Server) -> None:
     session = await create(server)
     script = "echo before; read line; echo got $line; exit 7"
-    command = await run(
-        server, session, ["bash", "-c", script], background=True, stdin_open=True
-    )
+    command = await run(server, session, ["bash", "-c", script], background=True, stdin_open=True)
     await restart(server)
 
     assert (await server.ok("GET", f"/api/sessions/{session}"))["status"] == "active"
@@ -131,9 +129,9 @@ async def test_a_command_that_ended_meanwhile_is_not_lost(server: Server) -> Non
     handle = os.pidfd_open(int(victim))
     os.kill(int(victim), signal.SIGCONT)
     loop = asyncio.get_running_loop()
-    gone: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(handle, lambda: gone.done() or gone.set_result(None))
-    await asyncio.wait_for(gone, 10)
+    gone = asyncio.Event()
+    loop.add_reader(handle, gone.set)
+    await asyncio.wait_for(gone.wait(), 10)
     loop.remove_reader(handle)
     os.close(handle)
     await server.start()

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agent_link import AgentEvent, AgentLink, Hello
+from orchestrator.agent_link import AgentLink
+from orchestrator.agent_messages import AgentEvent, Hello
 from orchestrator.errors import (
     AuditUnavailableError,
     NotFoundError,

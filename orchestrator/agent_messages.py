@@ -1,0 +1,148 @@
+"""What an agent says, checked for form before anything of it is believed. Pure."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.errors import (
+    AuditUnavailableError,
+    BusyError,
+    ConflictError,
+    NotFoundError,
+    PaddockError,
+    PermissionDeniedError,
+    SandboxUnavailableError,
+    TooLargeError,
+    ValidationError,
+)
+from sandbox_agent.protocol import AGENT_OPERATIONS, Message
+
+_BOOT_ID = re.compile(r"[0-9a-f]{16}")
+_COMMAND_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
+_MOST_LISTED = 256
+# An event says what happened to one thing: a few members, none longer than a path's text.
+_MOST_MEMBERS = 32
+_LONGEST_TEXT = 16 * 1024
+_ERRORS: dict[str, type[PaddockError]] = {
+    error.code: error
+    for error in (
+        AuditUnavailableError,
+        BusyError,
+        ConflictError,
+        NotFoundError,
+        PermissionDeniedError,
+        TooLargeError,
+        ValidationError,
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """What an agent says when it connects."""
+
+    boot_id: str
+    running: frozenset[str]
+    finished: frozenset[str]
+    landlock_abi: int
+
+
+@dataclass(frozen=True, slots=True)
+class AgentEvent:
+    """One audit event of an agent, checked for form."""
+
+    boot_id: str
+    seq: int
+    operation: str
+    decision: str | None
+    rule: str | None
+    command_id: str | None
+    args: dict[str, Any]
+    result: dict[str, Any] | None
+    error: str | None
+    duration_ms: int | None
+
+
+def domain_error(error: Any) -> PaddockError:
+    """The error that an agent named, with a code that agents may use."""
+    if not isinstance(error, dict):
+        return SandboxUnavailableError("the sandbox agent answered with garbage")
+    data = error.get("data")
+    if not isinstance(data, dict):
+        data = {}
+    kind = _ERRORS.get(str(data.get("code")), SandboxUnavailableError)
+    rule = data.get("rule")
+    return kind(str(error.get("message"))[:2048], rule=rule if isinstance(rule, str) else None)
+
+
+def parse_hello(params: Any) -> Hello:
+    """Raises: ValueError where a hello has not its form."""
+    boot_id, abi = params.get("boot_id"), params.get("landlock_abi")
+    if not isinstance(boot_id, str) or not _BOOT_ID.fullmatch(boot_id):
+        raise ValueError("boot_id must be 16 hex digits")
+    if isinstance(abi, bool) or not isinstance(abi, int) or not 0 <= abi <= 1000:
+        raise ValueError("landlock_abi must be a small number")
+    return Hello(boot_id, _ids(params.get("running")), _ids(params.get("finished")), abi)
+
+
+def _ids(value: Any) -> frozenset[str]:
+    if not isinstance(value, list) or len(value) > _MOST_LISTED:
+        raise ValueError("command ids must be a short list")
+    if not all(isinstance(item, str) and _COMMAND_ID.fullmatch(item) for item in value):
+        raise ValueError("command ids must be short strings")
+    return frozenset(value)
+
+
+def parse_event(params: Any) -> AgentEvent:
+    """Raises: ValueError where an event has not the form that an agent's events have."""
+    if not isinstance(params, dict):
+        raise ValueError("event must be an object")
+    operation, decision = params.get("operation"), params.get("decision")
+    if not isinstance(operation, str) or operation not in AGENT_OPERATIONS:
+        raise ValueError("an agent may not report this operation")
+    if decision not in ("allow", "deny", None):
+        raise ValueError("decision must be allow, deny or null")
+    args, outcome = params.get("args"), params.get("result")
+    if not isinstance(args, dict) or not isinstance(outcome, dict | None):
+        raise ValueError("args and result must be objects")
+    _check_flat(args)
+    _check_flat(outcome or {})
+    command_id = _text(params, "command_id")
+    if command_id is not None and not _COMMAND_ID.fullmatch(command_id):
+        raise ValueError("command_id must be a short string")
+    return AgentEvent(
+        boot_id=str(params.get("boot_id")),
+        seq=_number(params, "seq", least=1),
+        operation=operation,
+        decision=decision,
+        rule=_text(params, "rule"),
+        command_id=command_id,
+        args=args,
+        result=outcome,
+        error=_text(params, "error"),
+        duration_ms=_number(params, "duration_ms", least=0),
+    )
+
+
+def _check_flat(members: Message) -> None:
+    """Raises: ValueError where they are more, larger or deeper than an agent's ever are."""
+    if len(members) > _MOST_MEMBERS:
+        raise ValueError("args and result must have few members")
+    for text in (*members, *members.values()):
+        too_long = isinstance(text, str) and len(text) > _LONGEST_TEXT
+        if too_long or isinstance(text, dict | list):
+            raise ValueError("members of args and result must be short")
+
+
+def _text(params: Message, name: str) -> str | None:
+    value = params.get(name)
+    if value is not None and (not isinstance(value, str) or len(value) > _LONGEST_TEXT):
+        raise ValueError(f"{name} must be a string of a reasonable length")
+    return value
+
+
+def _number(params: Message, name: str, least: int) -> int:
+    value = params.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**53:
+        raise ValueError(f"{name} must be an integer")
+    return value

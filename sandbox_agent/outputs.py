@@ -1,0 +1,130 @@
+"""What the commands of one sandbox print: read while they run, and for a while after."""
+
+import base64
+import functools
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sandbox_agent.errors import AgentError
+from sandbox_agent.loop import Loop, Timer
+from sandbox_agent.output import Output
+from sandbox_agent.protocol import CHUNK_BYTES, Message
+
+Reply = Callable[[Message | AgentError], None]
+
+# The output of ended commands that stays readable, for clients that lost their connection.
+_KEPT_COMMANDS = 8
+_KEPT_BYTES = 8 * 1024 * 1024
+# A foreground command's output stays, whatever else ends, until its caller has read it;
+# of callers that never do, only so many are waited for.
+_UNREAD_SECONDS = 30.0
+_UNREAD_COMMANDS = 256
+
+
+class _Waiting(NamedTuple):
+    """A caller who waits for output beyond `after`."""
+
+    after: int
+    limit: int
+    reply: Reply
+    timer: Timer
+
+
+class Outputs:
+    """Outputs by command id; `unread_bytes` bounds what is kept for callers to come."""
+
+    def __init__(self, loop: Loop, unread_bytes: int) -> None:
+        self._loop = loop
+        self._unread_bytes = unread_bytes
+        self._running: dict[str, Output] = {}
+        self._ended: OrderedDict[str, Output] = OrderedDict()
+        self._unread: set[str] = set()
+        self._waiting: dict[str, list[_Waiting]] = {}
+
+    @property
+    def ended(self) -> list[str]:
+        """Ids of ended commands whose output is still here."""
+        return list(self._ended)
+
+    def add(self, command_id: str, output: Output) -> None:
+        """A command that runs from now on."""
+        self._running[command_id] = output
+
+    def progress(self, command_id: str) -> None:
+        """It has printed something: whoever waits gets it."""
+        if command_id in self._waiting:
+            self._answer(command_id)
+
+    def end(self, command_id: str, unread: bool) -> None:
+        """It has ended; `unread` when somebody will come for what it printed."""
+        output = self._ended[command_id] = self._running.pop(command_id)
+        if unread and output.kept:
+            self._unread.add(command_id)
+            self._loop.after(_UNREAD_SECONDS, lambda: self._on_read(command_id))
+        self._evict()
+        self.progress(command_id)
+
+    def read(self, params: Message, reply: Reply) -> None:
+        """Answers with what was printed from `after` on; waits for some when there is none yet.
+
+        Raises: AgentError not_found when it is no longer kept.
+        """
+        command_id, after = str(params["command_id"]), int(params["after"])
+        limit = min(int(params["limit"]), CHUNK_BYTES)
+        running = self._running.get(command_id)
+        if running is None or running.total > after or not params["wait_ms"]:
+            reply(self._page(command_id, after, limit))
+            return
+        expire = functools.partial(self._answer, command_id)
+        timer = self._loop.after(int(params["wait_ms"]) / 1000, expire)
+        self._waiting.setdefault(command_id, []).append(_Waiting(after, limit, reply, timer))
+
+    def _page(self, command_id: str, after: int, limit: int) -> Message:
+        output = self._running.get(command_id) or self._ended.get(command_id)
+        if output is None:
+            raise AgentError("not_found", f"the output of command {command_id} is no longer kept")
+        chunks, position = output.read(after, limit)
+        encoded = [
+            [chunk.stream, chunk.offset, base64.b64encode(chunk.data).decode()] for chunk in chunks
+        ]
+        ended = command_id in self._ended
+        if ended and position >= output.total:
+            self._on_read(command_id)
+        return {"chunks": encoded, "next": position, "ended": ended}
+
+    def _answer(self, command_id: str) -> None:
+        for waiting in self._waiting.pop(command_id, []):
+            waiting.timer.cancel()
+            try:
+                waiting.reply(self._page(command_id, waiting.after, waiting.limit))
+            except AgentError as error:
+                waiting.reply(error)
+
+    def forget_callers(self) -> None:
+        """The connection was lost: nobody waits, or comes, for output any more."""
+        for waiting in self._waiting.values():
+            for caller in waiting:
+                caller.timer.cancel()
+        self._waiting.clear()
+        self._unread.clear()
+        self._evict()
+
+    def _on_read(self, command_id: str) -> None:
+        if command_id in self._unread:
+            self._unread.discard(command_id)
+            self._evict()
+
+    def _evict(self) -> None:
+        """Drops the oldest outputs; those that a caller still has to read are counted apart."""
+        read = [command_id for command_id in self._ended if command_id not in self._unread]
+        self._drop(read, _KEPT_COMMANDS, _KEPT_BYTES)
+        unread = [command_id for command_id in self._ended if command_id in self._unread]
+        self._drop(unread, _UNREAD_COMMANDS, self._unread_bytes)
+
+    def _drop(self, oldest_first: list[str], most: int, most_bytes: int) -> None:
+        kept = sum(self._ended[command_id].kept for command_id in oldest_first)
+        while len(oldest_first) > most or kept > most_bytes:
+            command_id = oldest_first.pop(0)
+            kept -= self._ended.pop(command_id).kept
+            self._unread.discard(command_id)

@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose test lint bench stop down clean openapi venv dev engine image compose-tool
+.PHONY: help run compose test lint bench stop down clean openapi docs venv dev engine image compose-tool
 
 python := .venv/bin/python
 
@@ -20,6 +20,9 @@ test: dev image compose-tool ## all tests; ARGS= goes to pytest
 
 openapi: dev ## write docs/openapi.json anew
 	@$(python) -m api openapi --output docs/openapi.json
+
+docs: dev ## write the generated parts of docs/ anew
+	@$(python) -m scripts.docs
 
 lint: dev ## style, format and types
 	@$(python) -m ruff check

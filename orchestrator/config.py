@@ -88,9 +88,7 @@ class Settings(BaseSettings):
         "the first start and kept in `admin.key` in the state directory.",
     )
 
-    max_active: int = Field(
-        default=32, ge=1, le=10_000, description="Sandboxes at once, paused ones included."
-    )
+    max_active: int = Field(default=32, ge=1, le=10_000, description="Sandboxes at once.")
     max_creating: int = Field(
         default=8,
         ge=1,

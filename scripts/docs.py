@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -28,6 +28,7 @@ _SHARED = {"--url", "--key", "--key-file", "--help"}
 _NOTES = {
     "paddock serve": "<!-- not run: the examples are run against one that serves already -->\n",
     "paddock events": "<!-- runs on -->\n",
+    "paddock policies explain": "<!-- exit: 4 -->\n",
 }
 
 
@@ -92,9 +93,11 @@ def _command(name: str, command: Any) -> str:
     parts = [f"### {name}", command.help.strip()]
     shown = [each for each in command.params if _SHARED.isdisjoint(each.opts)]
     if shown:
-        parts.append(_table(("", ""), [(f"`{_spelling(each)}`", each.help) for each in shown]))
+        rows = [(f"`{_spelling(each)}`", each.help) for each in shown]
+        parts.append(_table(("argument or option", "meaning"), rows))
     example = _EXAMPLE.fullmatch(command.epilog)
-    assert example is not None, f"{name} has no example"
+    if example is None:
+        raise ValueError(f"{name} has no example")
     parts.append(f"{_NOTES.get(name, '')}```sh\n{example[1]}\n```")
     return "\n\n".join(parts)
 
@@ -140,7 +143,7 @@ def _default(field: FieldInfo) -> str:
     return f"`{default}`"
 
 
-def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = (columns, ("---",) * len(columns), *rows)
     return "\n".join(f"| {' | '.join(map(_cell, row))} |" for row in lines)
 

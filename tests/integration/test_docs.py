@@ -1,0 +1,152 @@
+"""Every command and program in the documents, run as a reader would, against a real server."""
+
+import asyncio
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.support.documents import Block, blocks, documents
+from tests.support.leaks import NOTHING, left_behind
+from tests.support.server import ROOT, Server, serving
+
+SECONDS = 90
+# A stream that goes on by itself has to do so for this long.
+_STREAM_SECONDS = 2
+_RUNNABLE = {"sh", "python"}
+_URL = "http://127.0.0.1:8700"
+_CLI = ROOT / "docs" / "cli.md"
+# What the documents' curl must not hide: a refusal.
+_CURL = '#!/bin/sh\nexec {curl} --fail-with-body "$@"\n'
+_PADDOCK = '#!/bin/sh\nPYTHONPATH={root} exec {python} -m api "$@"\n'
+_PYTHON = '#!/bin/sh\nPYTHONPATH={root} exec {python} "$@"\n'
+# Each example of the reference finds the same session, and those about files these files.
+_FRESH = """
+curl -s -o /dev/null -X POST "$PADDOCK_URL/api/sessions/web-1/resume" -H "$auth" || true
+curl -s -o /dev/null -X PUT "$PADDOCK_URL/api/sessions/web-1" -H "$auth" \\
+  -d '{"permission_level": "high"}'
+"""
+_FILES = """
+for path in src build; do
+  curl -s -o /dev/null "$PADDOCK_URL/api/sessions/web-1/files/mkdir" -H "$auth" \\
+    -d "{\\"path\\": \\"$path\\"}"
+done
+for path in src/a.py build/a.out report.txt notes.txt; do
+  curl -s -o /dev/null -X PUT "$PADDOCK_URL/api/sessions/web-1/files?path=$path" -H "$auth" -d .
+done
+"""
+_CLOSED = 'curl -s -o /dev/null -X DELETE "$PADDOCK_URL/api/sessions/web-1" -H "$auth" || true\n'
+_PAUSED = 'curl -s -o /dev/null -X POST "$PADDOCK_URL/api/sessions/web-1/pause" -H "$auth"\n'
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(sandbox_image: str) -> AsyncIterator[Server]:
+    """Whatever the documents leave is closed at the end, and then nothing is left."""
+    with tempfile.TemporaryDirectory(prefix="paddock-") as directory:
+        state = Path(directory) / "state"
+        async with serving(state, PADDOCK_IMAGE=sandbox_image) as running:
+            yield running
+            await _close_all(running)
+            left = left_behind(state)
+        assert left == NOTHING
+
+
+async def _close_all(server: Server) -> None:
+    for session in (await server.ok("GET", "/api/sessions"))["items"]:
+        await server.ok("DELETE", f"/api/sessions/{session['id']}?purge=true")
+
+
+def _runnable(path: Path) -> list[Block]:
+    found = blocks(path.read_text())
+    return [
+        block
+        for block in found
+        if block.language in _RUNNABLE and not block.note.startswith("not run: ")
+    ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in documents() if _runnable(path)],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_it_says_works(path: Path, server: Server, tmp_path: Path) -> None:
+    await _close_all(server)
+    (tmp_path / "data").symlink_to(server.state_dir)
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "test_it.py").write_text("import unittest\n")
+    (tmp_path / "test_it.py").write_text(
+        "import unittest\nclass It(unittest.TestCase):\n    def test_it(self): pass\n"
+    )
+    steps = [_step(path, block, tmp_path, server.url) for block in _runnable(path)]
+    script = "\n".join(["set -aeu", f"auth='Authorization: Bearer {server.key}'", *steps])
+    script = script.replace(_URL, server.url)
+    process = await asyncio.create_subprocess_exec(
+        *("bash", "-c", script),
+        cwd=tmp_path,
+        env=_environment(server, tmp_path / "bin"),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(SECONDS):
+            output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, 9)
+            await process.communicate()
+    assert process.returncode == 0, output.decode()[-4000:]
+
+
+def _step(path: Path, block: Block, directory: Path, url: str) -> str:
+    """A part of the document's script, with the session it needs and what it has to come to."""
+    where = f"echo '--- {path.name}, line {block.line}' >&2\n"
+    if block.language == "python":
+        program = directory / f"block{block.line}.py"
+        program.write_text(block.text.replace(_URL, url))
+        return f"{where}python {program}"
+    kind, _, value = block.note.partition(": ")
+    text = block.text
+    if kind == "runs on":
+        # A shell of its own, which gets the variables of the blocks before.
+        text = f"ended=0\ntimeout {_STREAM_SECONDS} bash -c {shlex.quote(text)} || ended=$?"
+        text += '\n[ "$ended" = 124 ]'
+    elif kind == "exit":
+        text = f'ended=0\n(\n{text}\n) || ended=$?\n[ "$ended" = {value} ]'
+    return where + (_prelude(block.text) if path == _CLI else "") + text
+
+
+def _prelude(example: str) -> str:
+    if example.startswith("paddock sessions create"):
+        return _CLOSED
+    steps = (
+        (_FRESH, "web-1" in example),
+        (_FILES, example.startswith("paddock files")),
+        (_PAUSED, example.startswith("paddock sessions resume")),
+    )
+    return "".join(text for text, needed in steps if needed)
+
+
+def _environment(server: Server, programs: Path) -> dict[str, str]:
+    programs.mkdir()
+    curl = "/usr/bin/curl"
+    for name, text in (("curl", _CURL), ("paddock", _PADDOCK), ("python", _PYTHON)):
+        program = programs / name
+        program.write_text(text.format(curl=curl, root=ROOT, python=sys.executable))
+        program.chmod(0o755)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PADDOCK_")}
+    return {
+        **kept,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PADDOCK_URL": server.url,
+        "PADDOCK_STATE_DIR": str(server.state_dir),
+        "PADDOCK_LISTEN": server.url.removeprefix("http://"),
+    }

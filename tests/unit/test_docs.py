@@ -1,0 +1,77 @@
+"""The documents hold together, and say what the code says."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from api.errors import STATUSES
+from orchestrator.config import Settings
+from scripts.docs import DOCS, PARTS, render
+from tests.support.documents import blocks, documents
+from tests.support.server import ROOT
+
+LANGUAGES = {"sh", "python", "text", "toml", "json", "nginx"}
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def _named(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _prose(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def _anchors(path: Path) -> set[str]:
+    headings = _HEADING.findall(_prose(path.read_text()))
+    kept = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.strip().replace(" ", "-") for heading in kept}
+
+
+@pytest.mark.parametrize("path", documents(), ids=_named)
+def test_generated_parts_are_current(path: Path) -> None:
+    text = path.read_text()
+    assert render(text) == text, "`make docs` writes them anew"
+
+
+def test_every_part_is_somewhere() -> None:
+    text = "".join(path.read_text() for path in documents())
+    assert set(re.findall(r"<!-- generated: (\w+) -->", text)) == PARTS.keys()
+
+
+@pytest.mark.parametrize("path", documents(), ids=_named)
+def test_links_lead_somewhere(path: Path) -> None:
+    for link in _LINK.findall(_prose(path.read_text())):
+        if link.startswith(("https://", "http://")):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (path.parent / name).resolve() if name else path
+        assert target.exists(), link
+        assert not anchor or anchor in _anchors(target), link
+
+
+def test_the_index_has_every_document() -> None:
+    links = set(_LINK.findall((DOCS / "README.md").read_text()))
+    found = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    assert found - links == {"README.md"}
+
+
+@pytest.mark.parametrize("code", STATUSES)
+def test_every_error_code_has_its_entry(code: str) -> None:
+    text = (DOCS / "troubleshooting.md").read_text()
+    entry = re.search(rf"^## {code}\n\n(\d+)\. \S", text, re.MULTILINE)
+    assert entry
+    assert int(entry[1]) == STATUSES[code]
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_every_setting_is_described(name: str) -> None:
+    assert Settings.model_fields[name].description
+
+
+@pytest.mark.parametrize("path", sorted(DOCS.rglob("*.md")), ids=_named)
+def test_every_block_says_what_it_is(path: Path) -> None:
+    for block in blocks(path.read_text()):
+        assert block.language in LANGUAGES | ({""} if "architecture" in path.name else set())

@@ -10,7 +10,6 @@ import contextlib
 import errno
 import json
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 
@@ -96,7 +95,7 @@ class Writer(_Upload):
 
     def commit(self) -> None:
         """Gives the content its name, in one step."""
-        temporary = f".paddock-{secrets.token_hex(8)}"
+        temporary = f".paddock-{os.urandom(8).hex()}"
         # /proc/self/fd is the way to name an O_TMPFILE without a capability.
         os.link(f"/proc/self/fd/{self._fd}", temporary, dst_dir_fd=self._directory)
         try:

@@ -5,7 +5,6 @@ import gc
 import json
 import os
 import resource
-import secrets
 import sys
 import time
 from collections.abc import Callable
@@ -45,7 +44,7 @@ class Agent:
     def __init__(self, boot: Boot, socket_path: str) -> None:
         self._loop = Loop()
         self._started = time.monotonic()
-        self._boot_id = secrets.token_hex(8)
+        self._boot_id = os.urandom(8).hex()
         self._abi = syscalls.landlock_abi()
         self._connection = Connection(
             self._loop, socket_path, self._say_hello, self._on_message, self._on_close

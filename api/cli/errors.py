@@ -69,7 +69,9 @@ def _refused(error: client.PaddockAPIError) -> Failure:
     status = _STATUSES.get(error.code, Status.FAILED)
     what = error.detail
     if error.rule is not None:
-        return Failure(f"refused by rule {error.rule}: {what}", _by_rule(error.rule), status)
+        # Most rules say in their message already what to do instead.
+        remedy = None if "; " in what else _by_rule(error.rule)
+        return Failure(f"refused by rule {error.rule}: {what}", remedy, status)
     if error.code == "rate_limited" and error.retry_after is not None:
         return Failure(what, f"try again in {error.retry_after:g} s", status)
     remedy = _REMEDIES.get(error.code)

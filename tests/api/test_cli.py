@@ -111,7 +111,7 @@ async def test_a_refusal_names_the_rule_and_the_way_out(api: Api) -> None:
     ended = await run_beside("run", "--level", "low", "--", "reboot")
     assert ended.status == 4
     assert "refused by rule command-allowlist" in ended.line
-    assert "use one of the allowed commands" in ended.line
+    assert "allowed are, by bare name" in ended.line
     (view,) = (await api.json("GET", "/api/sessions"))["items"]
     assert view["status"] == "completed"
 

@@ -317,6 +317,6 @@ def test_a_failure_of_ours_is_one_line_too(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_document_has_every_command_and_status() -> None:
     text = (ROOT / "docs" / "cli.md").read_text()
     for words, _ in commands():
-        assert f"`paddock {' '.join(words)}" in text, words
+        assert f"paddock {' '.join(words)}" in text, words
     for status, meaning in MEANINGS.items():
         assert f"| {status.value} | {meaning} |" in text

@@ -160,13 +160,20 @@ async def test_a_foreground_command_survives_and_its_result_can_be_fetched(
     calling = asyncio.create_task(call())
     async with server.client.get(f"/api/sessions/{session}/events?after=0") as stream:
         async for line in stream.content:
-            if b"started; read" in line:
+            if line.startswith(b"data:") and b"started; read" in line:
+                command_id = json.loads(line[5:])["args"]["command_id"]
+                break
+    # On record is not yet running: it has printed something when it is.
+    path = f"/api/sessions/{session}/processes/{command_id}"
+    async with server.client.get(path, headers={"Accept": "text/event-stream"}) as stream:
+        async for line in stream.content:
+            if line.strip() == b"event: stdout":
                 break
     await restart(server)
     await calling
 
     listed = (await server.ok("GET", f"/api/sessions/{session}/processes"))["items"]
-    command = next(item for item in listed if item["argv"] == argv)
+    command = next(item for item in listed if item["command_id"] == command_id)
     assert command["status"] == "running"
     await run(server, session, ["bash", "-c", "echo now > /workspace/fifo"])
     ended = await finished(server, session, command["command_id"])

@@ -17,6 +17,8 @@ _MOST_FAILURES = 3
 # Beyond the time-out of the command: its end has to be recorded, its output fetched.
 _GRACE_SECONDS = 30.0
 _LONGEST_CHARACTER = 4
+# Most commands end within this; the sandbox keeps their output until it is asked for.
+_SOON_SECONDS = 0.05
 
 
 async def pages(
@@ -54,11 +56,12 @@ async def collect(call: Call, session: Session, command: Command) -> dict[str, A
     lost = False
     try:
         async with asyncio.timeout(session.level.timeout_max + _GRACE_SECONDS):
-            async for page in pages(call, session, command, 0):
-                lost = lost or page.lost
-                for name, _, data in page.chunks:
-                    if name in kept and len(kept[name]) <= session.level.output_bytes:
-                        kept[name] += data
+            if not await _ends_silently(command):
+                async for page in pages(call, session, command, 0):
+                    lost = lost or page.lost
+                    for name, _, data in page.chunks:
+                        if name in kept and len(kept[name]) <= session.level.output_bytes:
+                            kept[name] += data
     except TimeoutError:
         raise SandboxUnavailableError(
             "the command's output does not end", command_id=command.id
@@ -70,6 +73,12 @@ async def collect(call: Call, session: Session, command: Command) -> dict[str, A
         "truncated": result["truncated"] or (lost and result["output_bytes"] > 0),
         **{name: data.decode("utf-8", "replace") for name, data in kept.items()},
     }
+
+
+async def _ends_silently(command: Command) -> bool:
+    """Whether it has ended, now or in a moment, without output: then there is none to ask for."""
+    await asyncio.wait([command.done], timeout=_SOON_SECONDS)
+    return command.result is not None and command.result["output_bytes"] == 0
 
 
 async def follow(

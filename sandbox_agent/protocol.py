@@ -65,6 +65,23 @@ class FrameError(ValueError):
     """The peer sent bytes that are not a frame of this protocol."""
 
 
+class Confinement(NamedTuple):
+    """What the kernel holds commands to, besides the sandbox's own mounts and limits."""
+
+    # Landlock: only the commands' programs can be executed, and only what they need, the
+    # workspace and /tmp read. Without it the read-only root is the boundary.
+    paths: bool
+    # More of the image that may be read, and executed: absolute paths of files or directories.
+    read: list[str]
+    execute: list[str]
+    # Memory may be writable and executable at once, as just-in-time compilers want it.
+    writable_code: bool
+    # A command may trace its own children.
+    ptrace: bool
+    # Every program that a command executes in turn becomes an audit event.
+    record_execs: bool
+
+
 class Boot(NamedTuple):
     """What the control plane tells an agent before it starts (`boot.json` in the run directory)."""
 
@@ -74,6 +91,7 @@ class Boot(NamedTuple):
     commands: list[str] | None
     # Names, or prefixes ending in `*`, of variables that a caller may set; None: any.
     environment: list[str] | None
+    confinement: Confinement
     home: str
     cpus: float
     memory_bytes: int

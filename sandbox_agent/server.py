@@ -23,6 +23,7 @@ from sandbox_agent.protocol import (
     RUN_DIR,
     SOCKET_NAME,
     Boot,
+    Confinement,
     FrameError,
     Message,
     failure,
@@ -169,7 +170,8 @@ class Agent:
 def read_boot(path: str) -> Boot:
     """The boot file. Raises: OSError, ValueError, TypeError where it is not one."""
     with open(path, "rb") as file:
-        return Boot(**json.load(file))
+        members = json.load(file)
+    return Boot(**{**members, "confinement": Confinement(*members["confinement"])})
 
 
 def main() -> int:
@@ -177,7 +179,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
     try:
         boot = read_boot(os.path.join(RUN_DIR, BOOT_NAME))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, LookupError, ValueError, TypeError) as error:
         print(f"cannot read the boot file: {error}", file=sys.stderr, flush=True)
         return _EXIT_REFUSED
     return Agent(boot, os.path.join(RUN_DIR, SOCKET_NAME)).run()

@@ -13,6 +13,7 @@ from pydantic import ValidationError as SchemaError
 from orchestrator.config import ConfigError
 from orchestrator.engine.base import Limits
 from orchestrator.errors import ValidationError
+from sandbox_agent.protocol import Confinement
 
 # In order of rank, lowest first.
 LEVEL_NAMES = ("low", "medium", "high")
@@ -55,6 +56,7 @@ class Level:
     output_bytes: int  # kept per command
     noexec: bool  # nothing in the workspace or /tmp can be executed
     environment: tuple[str, ...] | None  # names, or prefixes ending in `*`; None: any
+    confinement: Confinement
     home: str
     sha256: str  # of the file
 
@@ -71,6 +73,7 @@ class Level:
             "output_bytes": self.output_bytes,
             "noexec": self.noexec,
             "environment": None if self.environment is None else list(self.environment),
+            "confinement": self.confinement._asdict(),
             "home": self.home,
             "sha256": self.sha256,
         }
@@ -160,6 +163,7 @@ class _Table(BaseModel):
 
 
 _Command = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]*$")]
+_Path = Annotated[str, StringConstraints(pattern=r"^(/[^/\x00\n]+)+$")]
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
 
 
@@ -172,6 +176,15 @@ class _LimitsTable(_Table):
     workspace_bytes: int = Field(ge=int(_MINIMUMS["workspace_bytes"]))
 
 
+class _ConfinementTable(_Table):
+    paths: bool
+    read: list[_Path] = []
+    execute: list[_Path] = []
+    writable_code: bool
+    ptrace: bool = False
+    record_execs: bool = True
+
+
 class _TimeoutTable(_Table):
     default: int = Field(ge=1)
     max: int = Field(ge=1)
@@ -181,6 +194,7 @@ class _LevelTable(_Table):
     commands: list[_Command] | Literal["any"]
     network: Literal["none", "open"]
     noexec: bool
+    confinement: _ConfinementTable
     environment: list[_Variable] | Literal["any"]
     home: Annotated[str, StringConstraints(pattern=r"^/[^\x00\n:]*$")]
     output_bytes: int = Field(ge=1024, le=64 * _MIB)
@@ -221,6 +235,7 @@ def _load(path: Path, name: str, rank: int) -> Level:
         output_bytes=table.output_bytes,
         noexec=table.noexec,
         environment=None if table.environment == "any" else tuple(table.environment),
+        confinement=Confinement(**table.confinement.model_dump()),
         home=table.home,
         sha256=hashlib.sha256(data).hexdigest(),
     )
@@ -234,6 +249,7 @@ def restore_level(public: Mapping[str, Any]) -> Level:
             **public,
             "commands": None if commands is None else frozenset(commands),
             "environment": None if environment is None else tuple(environment),
+            "confinement": Confinement(**public["confinement"]),
             "limits": SessionLimits(**public["limits"]),
         }
     )

@@ -242,6 +242,7 @@ def _boot(uid: int, level: Level, limits: SessionLimits) -> Boot:
         uid=uid,
         commands=None if level.commands is None else sorted(level.commands),
         environment=None if level.environment is None else list(level.environment),
+        confinement=level.confinement,
         home=level.home,
         cpus=limits.cpus,
         memory_bytes=limits.memory_bytes,

@@ -34,7 +34,7 @@ async def loose(sandbox_image: str, tmp_path_factory: pytest.TempPathFactory) ->
     """A session at low whose string rules allow interpreters: only the kernel is in the way."""
     directory = tmp_path_factory.mktemp("levels")
     text = (PACKAGED / "low.toml").read_text()
-    text = text.replace('"pwd",', '"pwd", "bash", "python3",', 1)
+    text = text.replace('"pwd",', '"pwd", "bash", "python3", "true",', 1)
     # What the interpreter itself is made of.
     text = text.replace("paths = true", f"paths = true\nread = {PYTHON_NEEDS}")
     (directory / "low.toml").write_text(text)
@@ -161,7 +161,7 @@ def attempt(name, work):
     except OSError:
         pass
 binary, library, script = place + "/binary", place + "/library.so", place + "/script"
-shutil.copy("/bin/pwd", binary)
+shutil.copy("/bin/true", binary)
 shutil.copy(libc, library)
 with open(script, "w") as file:
     file.write("#!/bin/sh\\nexit 0\\n")

@@ -36,7 +36,7 @@ confined = built(True, True)
 bare = confined._replace(ruleset=None, code=ALLOW, writable_code=True, cookie=None)
 loop = Loop()
 events = EventBuffer("0" * 16, lambda message: None)
-recorder = ExecRecorder(loop, events, 54321, None)
+recorder = ExecRecorder(loop, events, 54321)
 
 def guard(kind):
     return Guard(Setup(54321, 100, kind), recorder)

@@ -109,7 +109,7 @@ class ControlPlane:
             workspaces,
             self.metrics,
         )
-        self.metrics.add(Gauges(self.sessions, self.ledger, settings.state_dir))
+        self.metrics.add(Gauges(self.sessions, self.levels, self.ledger, settings.state_dir))
         self._resources.push_async_callback(self.sessions.shut_down)
         recovery = Recovery(
             settings,

@@ -1,19 +1,10 @@
 """Options and arguments that several commands have, and how each shows its example."""
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from api.cli.exits import Failure, Status
-
-
-class LevelName(StrEnum):
-    """The permission levels, lowest first."""
-
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
 
 
 def group(help_text: str) -> typer.Typer:
@@ -42,7 +33,10 @@ Words = Annotated[
     list[str], typer.Argument(metavar="COMMAND", help="The command and its arguments, after --.")
 ]
 OptionalLevel = Annotated[
-    LevelName | None, typer.Option("--level", "-l", help="The permission level.", metavar="LEVEL")
+    str | None,
+    typer.Option(
+        "--level", "-l", metavar="LEVEL", help="The permission level: low, medium, high, …"
+    ),
 ]
 WorkingDirectory = Annotated[
     str | None, typer.Option("--cwd", metavar="DIR", help="Where in the workspace it runs.")

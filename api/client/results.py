@@ -211,11 +211,41 @@ class Verdict(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LevelRequirements(Result):
+    """What the host must offer, or sessions are refused; `landlock` 0: not needed."""
+
+    landlock: int
+    seccomp: bool
+    mounts: bool
+    quota: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelConfinement(Result):
+    """What the kernel holds a level's commands to.
+
+    With `paths` only the commands' programs are executable and only what they need readable,
+    and what `read` and `execute` name of the image.
+    """
+
+    paths: bool
+    read: tuple[str, ...]
+    execute: tuple[str, ...]
+    writable_code: bool
+    ptrace: bool
+    record_execs: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Level(Result):
-    """A permission level. `commands` and `environment` are None for any; times in seconds."""
+    """A permission level. `commands` and `environment` are None for any; times in seconds.
+
+    `rank` is the order of levels; `risk_tier` is `low`, `medium` or `high`.
+    """
 
     name: str
     rank: int
+    risk_tier: str
     commands: tuple[str, ...] | None
     network: str
     limits: Limits
@@ -224,6 +254,8 @@ class Level(Result):
     output_bytes: int
     noexec: bool
     environment: tuple[str, ...] | None
+    requires: LevelRequirements
+    confinement: LevelConfinement
     home: str
     sha256: str
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from api.models.base import Count, Model, Sha256, example
+from api.models.base import Count, LevelName, Model, Sha256, example
 
 _LIMITS = {
     "cpus": 0.5,
@@ -16,7 +16,8 @@ _LIMITS = {
 }
 _LOW = {
     "name": "low",
-    "rank": 0,
+    "rank": 100,
+    "risk_tier": "low",
     "commands": ["cat", "ls", "pwd"],
     "network": "none",
     "limits": _LIMITS,
@@ -25,6 +26,15 @@ _LOW = {
     "output_bytes": 1048576,
     "noexec": True,
     "environment": ["LANG", "LC_*", "TZ"],
+    "requires": {"landlock": 3, "seccomp": True, "mounts": True, "quota": False},
+    "confinement": {
+        "paths": True,
+        "read": [],
+        "execute": [],
+        "writable_code": False,
+        "ptrace": False,
+        "record_execs": True,
+    },
     "home": "/nonexistent",
     "sha256": "9f2d1ea1f4a1d6f0b4b6b1e5d1a7c0e2f3948d7c6b5a49382716f5e4d3c2b1a0",
 }
@@ -79,13 +89,38 @@ class LevelLimits(Model):
     workspace_bytes: Count
 
 
+class LevelRequirements(Model):
+    """What the host must offer: without it sessions at the level are refused."""
+
+    landlock: Count = Field(description="The lowest version of its interface; 0: not needed.")
+    seccomp: bool
+    mounts: bool = Field(description="Workspaces mounted with flags of their own.")
+    quota: bool = Field(description="Workspaces that can't grow over their size.")
+
+
+class LevelConfinement(Model):
+    """What the kernel holds the level's commands to."""
+
+    paths: bool = Field(
+        description="Only the commands' programs are executable, and only what they need readable."
+    )
+    read: list[str] = Field(description="More of the image that is readable.")
+    execute: list[str] = Field(description="More of the image that is executable.")
+    writable_code: bool = Field(description="Memory may be writable and executable at once.")
+    ptrace: bool = Field(description="A command may trace its own children.")
+    record_execs: bool = Field(description="What a command executes in turn is recorded.")
+
+
 class Level(Model):
     """A permission level as its file has it."""
 
     model_config = example(_LOW)
 
-    name: Literal["low", "medium", "high"]
-    rank: int = Field(ge=0, le=2, description="0 is the lowest.")
+    name: LevelName
+    rank: Count = Field(description="Their order: a lower level has a lower one.")
+    risk_tier: Literal["low", "medium", "high"] = Field(
+        description="The highest that a command of a terminal's tool may have."
+    )
     commands: list[str] | None = Field(description="Those that may run; null: any.")
     network: Literal["none", "open"]
     limits: LevelLimits
@@ -96,6 +131,8 @@ class Level(Model):
     environment: list[str] | None = Field(
         description="Variables that callers may set, or prefixes ending in `*`; null: any."
     )
+    requires: LevelRequirements
+    confinement: LevelConfinement
     home: str
     sha256: Sha256 = Field(description="Of the level's file.")
 

@@ -16,8 +16,7 @@ from sandbox_agent.commands import CommandError
 
 async def list_all(call: Call) -> web.Response:
     """The permission levels, lowest first."""
-    levels = sorted(call.plane.levels.values(), key=lambda level: level.rank)
-    return reply({"items": [level.public() for level in levels], "next": None})
+    return reply({"items": [level.public() for level in call.plane.levels.values()], "next": None})
 
 
 async def explain(call: Call, body: ExplainBody) -> web.Response:
@@ -34,7 +33,7 @@ def _level(call: Call, body: ExplainBody) -> Level:
         return call.plane.sessions.find(call.principal, body.session).level
     if call.principal.role is Role.HANDLE:
         raise PermissionDeniedError("a session's handle may name its own session only")
-    return call.plane.levels[body.level or ""]
+    return call.plane.levels.named(body.level or "")
 
 
 def _explained(level: Level, body: ExplainBody) -> Explanation:

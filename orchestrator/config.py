@@ -145,6 +145,12 @@ class Settings(BaseSettings):
         description="The engine, as `unix:///path` or `tcp://host:port`. Unset: as the Docker "
         "command finds it.",
     )
+    runtime: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
+        description="The engine's runtime for sandboxes. Unset: its default. Levels that it can't "
+        "enforce are refused.",
+    )
     engine_timeout: float = Field(
         default=30, gt=0, le=600, allow_inf_nan=False, description="For one call of the engine."
     )

@@ -48,7 +48,9 @@ from orchestrator.checks.state import (
 from orchestrator.config import ConfigError, Settings
 from orchestrator.engine.base import Engine
 from orchestrator.engine.docker import DockerEngine
+from orchestrator.host import facts_of
 from orchestrator.policy.levels import load_levels
+from orchestrator.policy.requirements import Facts
 from orchestrator.threads import bounded, within
 
 __all__ = ["Check", "CheckStatus", "healthy", "run_checks"]
@@ -97,7 +99,7 @@ async def _examine(
             lambda: check_database(state_dir / "paddock.db", _SECONDS / 2), Stored(_late(DATABASE))
         ),
         asyncio.gather(
-            within(check_engine(engine), _SECONDS, _late(ENGINE)),
+            within(check_engine(engine, settings.runtime), _SECONDS, _late(ENGINE)),
             _thread(lambda: check_mounts(state_dir), _late(MOUNTS)),
             _thread(lambda: check_propagation(state_dir), _late(PROPAGATION)),
             _thread(check_loop, _late(LOOP)),
@@ -125,7 +127,8 @@ async def _examine(
         clock,
         port,
     ]
-    return [*checks, *_levels(settings, checks, network)]
+    found = facts_of(facts, mounts=mounts.ok)
+    return [*checks, *_levels(settings, checks, found, network)]
 
 
 async def _examine_image(
@@ -140,12 +143,14 @@ async def _examine_image(
     return image, await within(tried, _NETWORK_SECONDS, "the engine does not answer in time")
 
 
-def _levels(settings: Settings, checks: list[Check], network: str | None) -> list[Check]:
+def _levels(
+    settings: Settings, checks: list[Check], facts: Facts, network: str | None
+) -> list[Check]:
     try:
         levels = load_levels(settings.levels_dir)
     except ConfigError:
         levels = load_levels()  # the files' own check has said what is wrong with them
-    return level_checks(levels, checks, network, os.cpu_count() or 1)
+    return level_checks(levels, checks, facts, network, os.cpu_count() or 1)
 
 
 async def _thread(function: Callable[[], T], late: T) -> T:

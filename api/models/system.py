@@ -69,7 +69,14 @@ class Readiness(Model):
                     "status": "ok",
                     "detail": "version 20.10.24, cgroup 2",
                     "remedy": None,
-                }
+                },
+                "level high": {
+                    "ok": True,
+                    "status": "warning",
+                    "detail": "can't be enforced: needs Landlock version 6, there is version 4",
+                    "remedy": "`paddock doctor` tells how to get it; other levels can be used "
+                    "meanwhile",
+                },
             },
         }
     )

@@ -56,6 +56,7 @@ class SandboxSpec:
     limits: Limits
     tmp_exec: bool
     network: str | None  # a network's name; None: no network at all
+    runtime: str | None = None  # None: the engine's default
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,8 @@ class EngineInfo:
     userns_remap: bool
     # What this engine's kernel can't limit: cpus, memory, swap, pids.
     unlimited: tuple[str, ...] = ()
+    # Runtimes that it was configured with.
+    runtimes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

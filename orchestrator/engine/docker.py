@@ -30,7 +30,12 @@ from orchestrator.engine.base import (
 )
 from orchestrator.engine.docker_events import EventStream
 from orchestrator.engine.docker_network import OpenNetwork
-from orchestrator.engine.docker_spec import container_config, missing_image, refuse_dropped_limits
+from orchestrator.engine.docker_spec import (
+    container_config,
+    missing_image,
+    refuse_dropped_limits,
+    unknown_runtime,
+)
 from orchestrator.errors import EngineUnavailableError
 
 LOG_LINES = 100
@@ -220,7 +225,7 @@ class DockerEngine(Engine):
         except APIError as error:
             if error.status_code != 409:  # the name is another container's
                 self._remove_left_over(client, spec.name)
-            raise
+            raise unknown_runtime(spec, error.explanation) or error from None
         except (DockerException, OSError):
             self._remove_left_over(client, spec.name)
             raise

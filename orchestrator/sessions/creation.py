@@ -67,6 +67,7 @@ class Creation:
     async def _run(self, principal: Principal, request: NewSession) -> tuple[Session, str]:
         handle = new_handle()
         session = self._new_session(principal, request, digest(handle))
+        await self._sandboxes.check_level(session.level)
         self._shares.check_new(principal, session.limits)
         self._admit()
         self._registry.reserve(session)

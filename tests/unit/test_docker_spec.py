@@ -1,5 +1,7 @@
 """What Docker is asked for, and how its answers are read."""
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.engine import docker_records
@@ -9,6 +11,7 @@ from orchestrator.engine.docker_spec import (
     container_config,
     host_config,
     refuse_dropped_limits,
+    unknown_runtime,
 )
 from orchestrator.errors import EngineUnavailableError
 
@@ -48,6 +51,29 @@ def test_the_container_is_confined() -> None:
     }
     assert "Privileged" not in config
     assert "OomKillDisable" not in config
+
+
+def test_the_runtime_is_the_engines_default() -> None:
+    assert "Runtime" not in host_config(spec())
+    assert host_config(replace(spec(), runtime="runsc"))["Runtime"] == "runsc"
+
+
+@pytest.mark.parametrize(
+    ("runtime", "explanation", "told"),
+    [
+        ("runsc", "Unknown runtime specified runsc", True),
+        ("runsc", "unknown or invalid runtime name: runsc", True),
+        ("runsc", "OCI runtime create failed: no such file", False),
+        ("runsc", None, False),
+        (None, "Unknown runtime specified x", False),
+    ],
+)
+def test_a_runtime_that_the_engine_has_not(
+    runtime: str | None, explanation: str | None, told: bool
+) -> None:
+    error = unknown_runtime(replace(spec(), runtime=runtime), explanation)
+    assert (error is not None) is told
+    assert error is None or "has no runtime runsc" in error.detail
 
 
 def test_limits_use_quota_and_no_swap() -> None:

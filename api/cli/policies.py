@@ -17,6 +17,7 @@ from api.cli.options import (
 from api.cli.remote import remote
 from api.cli.terminal import (
     STYLES,
+    note,
     print_fields,
     print_json,
     print_line,
@@ -125,7 +126,7 @@ async def explain(
     cwd: WorkingDirectory = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell whether a command or a path would be allowed, by which rule, and what to do instead.
+    """Tell whether a command or a path would be allowed, what stops it, and what to do instead.
 
     Nothing is run or recorded. By default the rules are those of level medium. The exit
     status is 4 where it would be refused.
@@ -148,6 +149,11 @@ async def explain(
         mark = "✓ allowed" if found.allow else "✗ refused"
         print_line((mark, f"bold {STYLES[found.verdict]}"), ("  ", ""), (what, "bold"))
         print_fields((("rule", found.rule), ("because", found.message), ("instead", found.remedy)))
+        below = [stop for stop in found.layers if stop.layer != "parser"]
+        if below:
+            what = "it would be stopped" if found.allow else "without that rule it would be stopped"
+            note(f"{what} all the same by")
+        print_fields((stop.layer, f"{stop.message}. {stop.remedy}") for stop in below)
     if not found.allow:
         raise typer.Exit(Status.REFUSED)
 

@@ -261,8 +261,21 @@ class Level(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Layer(Result):
+    """One of the layers that would stop something; `remedy` says how to allow it."""
+
+    layer: str
+    message: str
+    remedy: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Explanation(Result):
-    """What a policy says; `remedy` is how to do it otherwise, None where it is allowed."""
+    """What would come of a command or path, by its words.
+
+    `remedy` is how to do it otherwise, None where it is allowed. `layers` are all that would
+    stop it, in that order: what is allowed to start may be stopped by the kernel.
+    """
 
     allow: bool
     verdict: str
@@ -270,6 +283,7 @@ class Explanation(Result):
     layer: str
     message: str
     remedy: str | None
+    layers: tuple[Layer, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

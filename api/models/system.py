@@ -39,6 +39,11 @@ _LOW = {
     "sha256": "9f2d1ea1f4a1d6f0b4b6b1e5d1a7c0e2f3948d7c6b5a49382716f5e4d3c2b1a0",
 }
 
+_REMEDY = (
+    "Use one of the allowed commands by its bare name, or a session at a higher permission level; "
+    "an operator allows it in `commands` of the level's file."
+)
+
 
 class Health(Model):
     """The process serves requests."""
@@ -153,8 +158,19 @@ class Levels(Model):
     next: None
 
 
+LayerName = Literal["parser", "mount", "landlock", "seccomp", "network"]
+
+
+class Layer(Model):
+    """One of the layers that would stop it."""
+
+    layer: LayerName
+    message: str
+    remedy: str = Field(description="How to do it otherwise, or what in the level allows it.")
+
+
 class Explanation(Model):
-    """What a policy says of a command or path, by its words alone."""
+    """What would come of a command or path, by its words alone."""
 
     model_config = example(
         {
@@ -164,16 +180,40 @@ class Explanation(Model):
             "layer": "parser",
             "message": "command not allowed for permission level low: curl; allowed are, by bare "
             "name: cat ls pwd",
-            "remedy": "Use one of the allowed commands by its bare name, or a session at a higher "
-            "permission level.",
+            "remedy": _REMEDY,
+            "layers": [
+                {
+                    "layer": "parser",
+                    "message": "command not allowed for permission level low: curl; allowed are, "
+                    "by bare name: cat ls pwd",
+                    "remedy": _REMEDY,
+                },
+                {
+                    "layer": "landlock",
+                    "message": "the kernel executes the programs of low's commands only, and curl "
+                    "is none",
+                    "remedy": "Name it in `commands` of the level's file; what commands run in "
+                    "turn, in `confinement.execute`.",
+                },
+                {
+                    "layer": "network",
+                    "message": "curl uses the network, and a sandbox at low has none",
+                    "remedy": 'Use a level with `network = "open"`, or set that in the level\'s '
+                    "file.",
+                },
+            ],
         }
     )
 
     allow: bool
     verdict: Literal["allow", "deny"]
     rule: str = Field(description="The rule that refuses; `allowed` where none does.")
-    layer: Literal["parser"] = Field(
-        description="What decides. The sandbox's own limits come on top: they see behind links."
+    layer: LayerName = Field(
+        description="What stops it first; `parser` also where nothing is known to."
     )
     message: str
     remedy: str | None = Field(description="How to do it otherwise; null where it is allowed.")
+    layers: list[Layer] = Field(
+        description="All that would stop it, in that order. `allow` is the parser's word: a "
+        "command that it starts may be stopped by what comes after."
+    )

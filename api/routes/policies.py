@@ -20,10 +20,11 @@ async def list_all(call: Call) -> web.Response:
 
 
 async def explain(call: Call, body: ExplainBody) -> web.Response:
-    """Whether a command or a path of the file operations would be allowed, and by which rule.
+    """Whether a command or a path of the file operations would be allowed, and what stops it.
 
-    It is decided by the words alone, at a level or as a session is pinned to it. Nothing is
-    done, and nothing is recorded. A session's handle may name its own session only.
+    It is told by the words alone, at a level or as a session is pinned to it: what a program
+    does inside only the kernel sees, which may stop more. Nothing is done, and nothing is
+    recorded. A session's handle may name its own session only.
     """
     return reply(asdict(_explained(_level(call, body), body)))
 
@@ -38,7 +39,7 @@ def _level(call: Call, body: ExplainBody) -> Level:
 
 def _explained(level: Level, body: ExplainBody) -> Explanation:
     if body.path is not None:
-        return explain_path(body.path)
+        return explain_path(level, body.path)
     try:
         return explain_command(level, body.command, body.argv, body.cwd)
     except CommandError as error:

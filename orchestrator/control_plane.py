@@ -92,6 +92,7 @@ class ControlPlane:
         self.engine = MeasuredEngine(engine, self.metrics)
         self._resources.push_async_callback(self.engine.close)
         host = Host(settings.state_dir)
+        await host.facts()  # looked at now, not by whoever creates the first session
         self.ready = Readiness(settings, self.engine, host, self.database, self.policy)
         recorder = Recorder(self.ledger, self.metrics)
         self.executions = Executions(recorder, self.metrics)

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from api.cli.exits import Failure, Status
+from api.cli.levels import complete_level
 
 
 def group(help_text: str) -> typer.Typer:
@@ -35,7 +36,11 @@ Words = Annotated[
 OptionalLevel = Annotated[
     str | None,
     typer.Option(
-        "--level", "-l", metavar="LEVEL", help="The permission level: low, medium, high, …"
+        "--level",
+        "-l",
+        metavar="LEVEL",
+        help="The permission level: low, medium, high, …",
+        autocompletion=complete_level,
     ),
 ]
 WorkingDirectory = Annotated[

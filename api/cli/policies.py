@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from api.cli.exits import Failure, Status
+from api.cli.levels import complete_level
 from api.cli.options import (
     TAKES_COMMAND,
     AsJson,
@@ -63,7 +64,10 @@ async def list_all(paddock: "Paddock", as_json: AsJson = False) -> None:
 @remote
 async def show(
     paddock: "Paddock",
-    level: Annotated[str, typer.Argument(metavar="LEVEL", help="low, medium, high, …")],
+    level: Annotated[
+        str,
+        typer.Argument(metavar="LEVEL", help="low, medium, high, …", autocompletion=complete_level),
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Show everything about one permission level."""

@@ -1,17 +1,19 @@
 """Levels of the operator's over HTTP, and levels that can't be enforced."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from api.cli.levels import complete_level
 from orchestrator.audit import query
 from orchestrator.config import Settings
 from orchestrator.errors import ValidationError
 from orchestrator.keys import Principal, Role
 from orchestrator.policy import levels
 from orchestrator.sessions.requests import NewSession
-from tests.api.conftest import Api
+from tests.api.conftest import ADMIN_KEY, Api
 
 PACKAGED = Path(levels.__file__).with_name("levels")
 FOUR = "low|medium|build|high"
@@ -61,6 +63,13 @@ async def test_it_is_listed_and_used(api: Api) -> None:
     metrics = await (await api.call("GET", "/metrics")).text()
     assert 'paddock_sessions{level="build",status="active"} 1.0' in metrics
     assert 'paddock_session_create_seconds_count{level="build"} 1.0' in metrics
+
+
+async def test_a_shell_completes_it(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_URL", str(api.server.make_url("/")))
+    monkeypatch.setenv("PADDOCK_KEY", ADMIN_KEY)
+    assert await asyncio.to_thread(complete_level, "") == FOUR.split("|")
+    assert await asyncio.to_thread(complete_level, "b") == ["build"]
 
 
 async def test_sessions_move_to_it_and_away(api: Api) -> None:

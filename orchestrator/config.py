@@ -77,7 +77,8 @@ class Settings(BaseSettings):
 
     levels_dir: Path | None = Field(
         default=None,
-        description="Level files of this directory replace the packaged ones of the same name.",
+        description="Each `NAME.toml` of this directory is a level; it replaces the packaged one "
+        "of that name.",
     )
     keys_file: Path | None = Field(
         default=None, description="The keys file. Unset: `keys.toml` in the state directory."

@@ -46,8 +46,9 @@ from orchestrator.checks.state import (
     check_state_dir,
 )
 from orchestrator.config import ConfigError, Settings
-from orchestrator.engine.base import Engine
+from orchestrator.engine.base import Engine, SandboxKernel
 from orchestrator.engine.docker import DockerEngine
+from orchestrator.errors import PaddockError
 from orchestrator.host import facts_of
 from orchestrator.policy.levels import load_levels
 from orchestrator.policy.requirements import Facts
@@ -93,7 +94,7 @@ async def _examine(
     settings: Settings, engine: Engine, image_inputs: Callable[[], str | None] | None
 ) -> list[Check]:
     state_dir = settings.state_dir
-    facts, stored, first, (image, network) = await asyncio.gather(
+    facts, stored, first, (image, network, inside) = await asyncio.gather(
         _thread(kernel_facts, KernelFacts("unknown", 0, 0, 0)),
         _thread(
             lambda: check_database(state_dir / "paddock.db", _SECONDS / 2), Stored(_late(DATABASE))
@@ -128,19 +129,31 @@ async def _examine(
         port,
     ]
     found = facts_of(facts, mounts=mounts.ok)
+    if inside is not None:
+        found = found.within(inside.landlock_abi, inside.seccomp)
     return [*checks, *_levels(settings, checks, found, network)]
 
 
 async def _examine_image(
     settings: Settings, engine: Engine, image_inputs: Callable[[], str | None] | None
-) -> tuple[Check, str | None]:
-    """The image's check, and why there is no open network."""
+) -> tuple[Check, str | None, SandboxKernel | None]:
+    """The image's check, why there is no open network, and the kernel as a sandbox sees it."""
     inputs = await _thread(image_inputs, None) if image_inputs is not None else None
     image = await within(check_image(engine, settings.image, inputs), _SECONDS, _late(IMAGE))
     if not image.ok:
-        return image, "without the image it can't be tried"
+        return image, "without the image it can't be tried", None
     tried = check_open_network(engine, settings.image)
-    return image, await within(tried, _NETWORK_SECONDS, "the engine does not answer in time")
+    network = await within(tried, _NETWORK_SECONDS, "the engine does not answer in time")
+    return image, network, await _inside(settings, engine)
+
+
+async def _inside(settings: Settings, engine: Engine) -> SandboxKernel | None:
+    """None where it can't be looked at: the engine's check says why, and sessions will."""
+    try:
+        looking = engine.kernel(settings.image, settings.runtime)
+        return await within(looking, _NETWORK_SECONDS, None)
+    except PaddockError:
+        return None
 
 
 def _levels(

@@ -79,8 +79,7 @@ class Readiness(Model):
                     "ok": True,
                     "status": "warning",
                     "detail": "can't be enforced: needs Landlock version 6, there is version 4",
-                    "remedy": "`paddock doctor` tells how to get it; other levels can be used "
-                    "meanwhile",
+                    "remedy": "`paddock doctor` tells how to get it",
                 },
             },
         }

@@ -11,14 +11,14 @@ from orchestrator.policy.requirements import Facts, unmet
 
 # Without any of these no sandbox keeps its level's promises, whatever the level requires.
 _NEEDED = (ENGINE, IMAGE, MOUNTS, PROPAGATION, STATE)
-_REMEDY = "`paddock doctor` tells how to get it; other levels can be used meanwhile"
+_REMEDY = "`paddock doctor` tells how to get it"
 
 
 def enforceable(levels: Mapping[str, Level], facts: Facts) -> list[Check]:
     """One check for each level: whether the host offers what it requires.
 
     One that can't be enforced leaves the others usable, and so is a warning, unless it is all
-    of them. A sandbox's runtime may offer less still, which its agent says when it starts.
+    of them. A sandbox's runtime may offer less still, which a container of it has to tell.
     """
     missing = {level.name: unmet(level.requires, facts) for level in levels.values()}
     refuse = failure if all(missing.values()) else warning

@@ -98,6 +98,14 @@ class EngineInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class SandboxKernel:
+    """What of a kernel is seen in a sandbox: a runtime may offer less than the host has."""
+
+    landlock_abi: int  # 0: no Landlock
+    seccomp: bool  # filters with notification
+
+
+@dataclass(frozen=True, slots=True)
 class EngineEvent:
     """Something happened to one of our containers.
 
@@ -122,6 +130,13 @@ class Engine(ABC):
     @abstractmethod
     async def image(self, name: str) -> Image | None:
         """The image of that name, or None when this engine has none."""
+
+    @abstractmethod
+    async def kernel(self, image: str, runtime: str | None) -> SandboxKernel:
+        """What a sandbox of that image and runtime (None: the default) has to confine with.
+
+        It is looked at in a container, which is removed again.
+        """
 
     @abstractmethod
     async def create(self, spec: SandboxSpec) -> str:

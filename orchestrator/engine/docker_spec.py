@@ -65,12 +65,12 @@ def missing_image(name: str) -> EngineUnavailableError:
     )
 
 
-def unknown_runtime(spec: SandboxSpec, explanation: str | None) -> EngineUnavailableError | None:
+def unknown_runtime(runtime: str | None, explanation: str | None) -> EngineUnavailableError | None:
     """What to say when that is why the engine refuses the container."""
-    if spec.runtime is None or not _UNKNOWN_RUNTIME.search(explanation or ""):
+    if runtime is None or not _UNKNOWN_RUNTIME.search(explanation or ""):
         return None
     return EngineUnavailableError(
-        f"the container engine has no runtime {spec.runtime}: configure it there, or set "
+        f"the container engine has no runtime {runtime}: configure it there, or set "
         "PADDOCK_RUNTIME to another"
     )
 

@@ -12,6 +12,7 @@ import docker
 import pytest
 import pytest_asyncio
 
+from orchestrator.checks.kernel import kernel_facts
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import (
     EngineUnavailableError,
@@ -198,6 +199,16 @@ async def test_a_runtime_that_the_engine_has_not(sandbox_image: str) -> None:
         check = (await plane.readiness())["engine"]
         assert not check["ok"]
         assert "no runtime no-such-runtime" in check["detail"]
+
+
+async def test_a_container_tells_what_a_sandbox_has(
+    plane: ControlPlane, sandbox_image: str
+) -> None:
+    kernel, host = await plane.engine.kernel(sandbox_image, None), kernel_facts()
+    assert (kernel.landlock_abi, kernel.seccomp) == (host.landlock_abi, host.seccomp_error == 0)
+    with pytest.raises(EngineUnavailableError, match="has no runtime no-such-runtime"):
+        await plane.engine.kernel(sandbox_image, "no-such-runtime")
+    assert left_behind(plane.settings.state_dir) == NOTHING
 
 
 async def test_the_engines_own_runtime_by_its_name(sandbox_image: str) -> None:

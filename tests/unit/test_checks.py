@@ -6,6 +6,7 @@ import http.server
 import os
 import socket
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -30,7 +31,7 @@ from orchestrator.checks.mounts import Mount, check_mounts, existing, mount_of, 
 from orchestrator.checks.state import check_database, check_policy, check_state_dir
 from orchestrator.config import Settings
 from orchestrator.doctor import run_checks
-from orchestrator.engine.base import LABEL_INPUTS, LABEL_PROTOCOL, EngineInfo, Image
+from orchestrator.engine.base import LABEL_INPUTS, LABEL_PROTOCOL, EngineInfo, Image, SandboxKernel
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.policy.levels import load_levels
 from orchestrator.policy.requirements import Facts
@@ -381,6 +382,22 @@ async def test_all_together(settings: Settings) -> None:
     assert by_name["engine"].ok
     assert not settings.state_dir.exists()
     assert not engine.open_network
+
+
+async def test_a_runtime_that_offers_less_is_found(settings: Settings) -> None:
+    engine = FakeEngine(images={settings.image: IMAGE})
+    engine.sandbox_kernel = SandboxKernel(landlock_abi=0, seccomp=True)
+    with tempfile.TemporaryDirectory(prefix="pdk-") as short:
+        ours = settings.model_copy(update={"state_dir": Path(short, "state")})
+        checks = {check.name: check for check in await run_checks(ours, engine=engine)}
+        low = checks["level low"]
+        assert (status(low), low.detail) == (
+            "failure",
+            "can't be enforced: needs Landlock version 3, there is none",
+        )
+        engine.fail_next("kernel")
+        checks = {check.name: check for check in await run_checks(ours, engine=engine)}
+        assert checks["level low"].ok
 
 
 async def test_without_an_engine_no_level_can_be_enforced(settings: Settings) -> None:

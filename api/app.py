@@ -74,7 +74,7 @@ def _endpoint(
         if operation.query is not None:
             inputs["query"] = query
         if operation.body is not None:
-            inputs["body"] = await read_body(request, operation.body)
+            inputs["body"] = await read_body(request, operation.body, plane.levels)
         return await operation.handler(Call(request, plane, principal, work), **inputs)
 
     return endpoint

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Collection
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -10,6 +11,8 @@ from pydantic import ValidationError as SchemaError
 
 from api.schemas import NoBody
 from orchestrator.errors import ValidationError
+from orchestrator.policy.levels import LEVEL_NAMES
+from orchestrator.schema_errors import place, reason
 
 # Bodies nest two deep; what a client may keep in a free-form object is its own matter.
 MAX_DEPTH = 32
@@ -20,8 +23,13 @@ _MAX_SHOWN = 64
 Model = TypeVar("Model", bound=BaseModel)
 
 
-async def read_body(request: web.Request, model: type[Model]) -> Model:
-    """The body as `model`. Raises: ValidationError; aiohttp's error for one that is too large."""
+async def read_body(
+    request: web.Request, model: type[Model], levels: Collection[str] = LEVEL_NAMES
+) -> Model:
+    """The body as `model`; `levels` are the permission levels that it may name.
+
+    Raises: ValidationError; aiohttp's error for one that is too large.
+    """
     check_encoding(request)
     try:
         async with asyncio.timeout(IDLE_SECONDS):
@@ -30,7 +38,7 @@ async def read_body(request: web.Request, model: type[Model]) -> Model:
         raise ValidationError(f"the body did not arrive within {IDLE_SECONDS:g} s") from None
     if not data and model is NoBody:
         return model()
-    return validated(model, parse_object(data))
+    return validated(model, parse_object(data), {"levels": levels})
 
 
 def check_encoding(request: web.Request) -> None:
@@ -61,10 +69,15 @@ def parse_object(data: bytes) -> dict[str, Any]:
     return value
 
 
-def validated(model: type[Model], value: dict[str, Any]) -> Model:
-    """The value as `model`. Raises: ValidationError naming the first field that is wrong."""
+def validated(
+    model: type[Model], value: dict[str, Any], context: dict[str, Any] | None = None
+) -> Model:
+    """The value as `model`, whose validators are told the context.
+
+    Raises: ValidationError naming the first field that is wrong.
+    """
     try:
-        return model.model_validate(value)
+        return model.model_validate(value, context=context)
     except SchemaError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise _refusal(first["type"], _field(first["loc"]), first["msg"]) from None
@@ -73,21 +86,11 @@ def validated(model: type[Model], value: dict[str, Any]) -> Model:
 def _refusal(kind: str, field: str, message: str) -> ValidationError:
     if kind == "sentence":
         return ValidationError(message, field=field or None)
-    if kind == "missing":
-        message = "is missing"
-    elif kind == "extra_forbidden":
-        message = "is not a known field"
-    elif kind == "value_error":
-        message = message.removeprefix("Value error, ")
-    elif " should " in message:
-        # pydantic says "Input should be a valid integer", "String should have at most …".
-        message = "must " + message.split(" should ", 1)[1]
-    return ValidationError(f"{field or 'the body'} {message}", field=field or None)
+    return ValidationError(f"{field or 'the body'} {reason(kind, message)}", field=field or None)
 
 
 def _field(location: tuple[int | str, ...]) -> str:
-    names = [str(part) for part in location if part != "[key]"]
-    return ".".join(_shortened(name) for name in names)
+    return ".".join(_shortened(str(part)) for part in place(location))
 
 
 def _shortened(text: str) -> str:

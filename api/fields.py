@@ -11,11 +11,12 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     StringConstraints,
+    ValidationInfo,
     WithJsonSchema,
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from orchestrator.policy.levels import LEVEL_NAMES
+from orchestrator.policy.levels import LEVEL_NAMES, LEVEL_PATTERN
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -24,7 +25,6 @@ SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "USR1": 10, "USR2": 12, "TE
     "CONT": 18,
     "STOP": 19,
 }
-_LEVELS = "|".join(LEVEL_NAMES)
 _DIGITS = re.compile(r"[0-9]{1,18}")
 
 
@@ -55,16 +55,20 @@ class MaxBytes:
         return value
 
 
-def check_level(name: str, value: Any) -> None:
-    """Raises: an error that names the field where it is no level's name."""
-    if value not in LEVEL_NAMES:
-        raise sentence(f"{name} must be {_LEVELS}")
+def check_level(name: str, value: Any, info: ValidationInfo) -> None:
+    """Raises: an error that names the field where it is no level's name.
+
+    The levels in force are the validation's `levels`; without them, those that always are.
+    """
+    levels = (info.context or {}).get("levels", LEVEL_NAMES)
+    if not isinstance(value, str) or value not in levels:
+        raise sentence(f"{name} must be {'|'.join(levels)}")
 
 
 def _level_or_null(name: str) -> BeforeValidator:
-    def check(value: Any) -> Any:
+    def check(value: Any, info: ValidationInfo) -> Any:
         if value is not None:
-            check_level(name, value)
+            check_level(name, value, info)
         return value
 
     return BeforeValidator(check)
@@ -105,7 +109,11 @@ def _argv_size(value: list[str]) -> list[str]:
     return value
 
 
-LEVEL_SCHEMA = {"type": "string", "enum": list(LEVEL_NAMES)}
+LEVEL_SCHEMA = {
+    "type": "string",
+    "pattern": f"^{LEVEL_PATTERN}$",
+    "examples": list(LEVEL_NAMES),
+}
 _LEVEL_OR_NULL = WithJsonSchema({"anyOf": [LEVEL_SCHEMA, {"type": "null"}]})
 LevelName = Annotated[str | None, _level_or_null("permission_level"), _LEVEL_OR_NULL]
 Level = Annotated[str | None, _level_or_null("level"), _LEVEL_OR_NULL]

@@ -7,6 +7,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    ValidationInfo,
     WithJsonSchema,
     model_validator,
 )
@@ -138,12 +139,12 @@ class SettingsBody(Body):
 
     @model_validator(mode="before")
     @classmethod
-    def _check(cls, value: Any) -> Any:
+    def _check(cls, value: Any, info: ValidationInfo) -> Any:
         settings = value.get("settings")
         if not isinstance(settings, dict):
             raise sentence("body.settings must be an object")
         if "permission_level" in settings:
-            check_level("settings.permission_level", settings["permission_level"])
+            check_level("settings.permission_level", settings["permission_level"], info)
         if not isinstance(settings.get("workspace", {}), dict):
             raise sentence("settings.workspace must be an object")
         return value

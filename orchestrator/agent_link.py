@@ -61,6 +61,8 @@ class AgentLink:
         self._open: dict[Connection, None] = {}
         self._connected = asyncio.Event()
         self._refusal: str | None = None
+        # What the agent said last when it connected.
+        self.hello: Hello | None = None
         self._greeting: set[asyncio.Task[None]] = set()
         self._recording: set[asyncio.Task[bool]] = set()
 
@@ -197,7 +199,7 @@ class AgentLink:
         if previous is not None and previous is not connection:
             previous.drop("replaced by a new connection")
         connection.accept(hello.boot_id, committed)
-        self._refusal = None
+        self._refusal, self.hello = None, hello
         connection.send(result(request_id, {"committed_seq": committed}))
         self._connected.set()
         self._on_hello(hello)

@@ -40,12 +40,13 @@ _ERRORS: dict[str, type[PaddockError]] = {
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What an agent says when it connects."""
+    """What an agent says when it connects; the last two are what its kernel offers."""
 
     boot_id: str
     running: frozenset[str]
     finished: frozenset[str]
     landlock_abi: int
+    seccomp: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,11 @@ def parse_hello(params: Any) -> Hello:
         raise ValueError("boot_id must be 16 hex digits")
     if isinstance(abi, bool) or not isinstance(abi, int) or not 0 <= abi <= 1000:
         raise ValueError("landlock_abi must be a small number")
-    return Hello(boot_id, _ids(params.get("running")), _ids(params.get("finished")), abi)
+    seccomp = params.get("seccomp", False)
+    if not isinstance(seccomp, bool):
+        raise ValueError("seccomp must be true or false")
+    running, finished = _ids(params.get("running")), _ids(params.get("finished"))
+    return Hello(boot_id, running, finished, abi, seccomp)
 
 
 def _ids(value: Any) -> frozenset[str]:

@@ -77,7 +77,8 @@ class Settings(BaseSettings):
 
     levels_dir: Path | None = Field(
         default=None,
-        description="Level files of this directory replace the packaged ones of the same name.",
+        description="Each `NAME.toml` of this directory is a level; it replaces the packaged one "
+        "of that name.",
     )
     keys_file: Path | None = Field(
         default=None, description="The keys file. Unset: `keys.toml` in the state directory."
@@ -144,6 +145,12 @@ class Settings(BaseSettings):
         default=None,
         description="The engine, as `unix:///path` or `tcp://host:port`. Unset: as the Docker "
         "command finds it.",
+    )
+    runtime: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
+        description="The engine's runtime for sandboxes. Unset: its default. Levels that it can't "
+        "enforce are refused.",
     )
     engine_timeout: float = Field(
         default=30, gt=0, le=600, allow_inf_nan=False, description="For one call of the engine."

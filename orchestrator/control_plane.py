@@ -15,6 +15,7 @@ from orchestrator.engine.base import Engine
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.measured import MeasuredEngine
 from orchestrator.gauges import Gauges
+from orchestrator.host import Host
 from orchestrator.keys import KeyRing
 from orchestrator.metrics import Metrics
 from orchestrator.policy.levels import Levels
@@ -90,13 +91,15 @@ class ControlPlane:
         )
         self.engine = MeasuredEngine(engine, self.metrics)
         self._resources.push_async_callback(self.engine.close)
-        self.ready = Readiness(settings, self.engine, self.database, self.policy)
+        host = Host(settings.state_dir)
+        await host.facts()  # looked at now, not by whoever creates the first session
+        self.ready = Readiness(settings, self.engine, host, self.database, self.policy)
         recorder = Recorder(self.ledger, self.metrics)
         self.executions = Executions(recorder, self.metrics)
         self._resources.push_async_callback(self.executions.close)
         self.files = Files(recorder)
         hooks = AgentHooks(self.executions.on_event, self.executions.on_hello)
-        sandboxes = Sandboxes(settings, self.engine, self.ledger, hooks)
+        sandboxes = Sandboxes(settings, self.engine, host, self.ledger, hooks)
         workspaces = Workspaces(settings, self.database)
         self.sessions = Sessions(
             settings,
@@ -109,7 +112,7 @@ class ControlPlane:
             workspaces,
             self.metrics,
         )
-        self.metrics.add(Gauges(self.sessions, self.ledger, settings.state_dir))
+        self.metrics.add(Gauges(self.sessions, self.levels, self.ledger, settings.state_dir))
         self._resources.push_async_callback(self.sessions.shut_down)
         recovery = Recovery(
             settings,

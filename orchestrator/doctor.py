@@ -46,9 +46,12 @@ from orchestrator.checks.state import (
     check_state_dir,
 )
 from orchestrator.config import ConfigError, Settings
-from orchestrator.engine.base import Engine
+from orchestrator.engine.base import Engine, SandboxKernel
 from orchestrator.engine.docker import DockerEngine
+from orchestrator.errors import PaddockError
+from orchestrator.host import facts_of
 from orchestrator.policy.levels import load_levels
+from orchestrator.policy.requirements import Facts
 from orchestrator.threads import bounded, within
 
 __all__ = ["Check", "CheckStatus", "healthy", "run_checks"]
@@ -91,13 +94,13 @@ async def _examine(
     settings: Settings, engine: Engine, image_inputs: Callable[[], str | None] | None
 ) -> list[Check]:
     state_dir = settings.state_dir
-    facts, stored, first, (image, network) = await asyncio.gather(
+    facts, stored, first, (image, network, inside) = await asyncio.gather(
         _thread(kernel_facts, KernelFacts("unknown", 0, 0, 0)),
         _thread(
             lambda: check_database(state_dir / "paddock.db", _SECONDS / 2), Stored(_late(DATABASE))
         ),
         asyncio.gather(
-            within(check_engine(engine), _SECONDS, _late(ENGINE)),
+            within(check_engine(engine, settings.runtime), _SECONDS, _late(ENGINE)),
             _thread(lambda: check_mounts(state_dir), _late(MOUNTS)),
             _thread(lambda: check_propagation(state_dir), _late(PROPAGATION)),
             _thread(check_loop, _late(LOOP)),
@@ -125,27 +128,42 @@ async def _examine(
         clock,
         port,
     ]
-    return [*checks, *_levels(settings, checks, network)]
+    found = facts_of(facts, mounts=mounts.ok)
+    if inside is not None:
+        found = found.within(inside.landlock_abi, inside.seccomp)
+    return [*checks, *_levels(settings, checks, found, network)]
 
 
 async def _examine_image(
     settings: Settings, engine: Engine, image_inputs: Callable[[], str | None] | None
-) -> tuple[Check, str | None]:
-    """The image's check, and why there is no open network."""
+) -> tuple[Check, str | None, SandboxKernel | None]:
+    """The image's check, why there is no open network, and the kernel as a sandbox sees it."""
     inputs = await _thread(image_inputs, None) if image_inputs is not None else None
     image = await within(check_image(engine, settings.image, inputs), _SECONDS, _late(IMAGE))
     if not image.ok:
-        return image, "without the image it can't be tried"
+        return image, "without the image it can't be tried", None
     tried = check_open_network(engine, settings.image)
-    return image, await within(tried, _NETWORK_SECONDS, "the engine does not answer in time")
+    network = await within(tried, _NETWORK_SECONDS, "the engine does not answer in time")
+    return image, network, await _inside(settings, engine)
 
 
-def _levels(settings: Settings, checks: list[Check], network: str | None) -> list[Check]:
+async def _inside(settings: Settings, engine: Engine) -> SandboxKernel | None:
+    """None where it can't be looked at: the engine's check says why, and sessions will."""
+    try:
+        looking = engine.kernel(settings.image, settings.runtime)
+        return await within(looking, _NETWORK_SECONDS, None)
+    except PaddockError:
+        return None
+
+
+def _levels(
+    settings: Settings, checks: list[Check], facts: Facts, network: str | None
+) -> list[Check]:
     try:
         levels = load_levels(settings.levels_dir)
     except ConfigError:
         levels = load_levels()  # the files' own check has said what is wrong with them
-    return level_checks(levels, checks, network, os.cpu_count() or 1)
+    return level_checks(levels, checks, facts, network, os.cpu_count() or 1)
 
 
 async def _thread(function: Callable[[], T], late: T) -> T:

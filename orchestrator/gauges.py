@@ -1,7 +1,7 @@
 """What is measured when somebody asks: sessions, the ledger's lag, the host's resources."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import psutil
@@ -9,7 +9,6 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from orchestrator.audit.ledger import Ledger
-from orchestrator.policy.levels import LEVEL_NAMES
 from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.service import Sessions
 
@@ -19,8 +18,12 @@ _CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "ste
 class Gauges(Collector):
     """Read in the control plane's own thread: it looks at sessions as they are."""
 
-    def __init__(self, sessions: Sessions, ledger: Ledger, state_dir: Path) -> None:
+    def __init__(
+        self, sessions: Sessions, levels: Iterable[str], ledger: Ledger, state_dir: Path
+    ) -> None:
+        """`levels` are the names of those in force."""
         self._sessions = sessions
+        self._levels = levels
         self._ledger = ledger
         self._state_dir = state_dir
 
@@ -33,13 +36,15 @@ class Gauges(Collector):
     def _of_sessions(self) -> Iterator[Metric]:
         known = self._sessions.registry.all
         counts = Counter((str(session.status), session.level.name) for session in known)
+        # Sessions keep a level whose file is gone.
+        levels = dict.fromkeys([*self._levels, *(session.level.name for session in known)])
         metric = GaugeMetricFamily(
             "paddock_sessions",
             "Sessions by status and level; ended ones while they are shown.",
             labels=["status", "level"],
         )
         for status in Status:
-            for level in LEVEL_NAMES:
+            for level in levels:
                 metric.add_metric([status, level], counts[status, level])
         yield metric
         yield GaugeMetricFamily(

@@ -21,7 +21,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OTHER = "other"
 ENGINE_OPERATIONS = (
     *("info", "image", "create", "inspect", "list", "pause", "resume", "remove", "logs"),
-    *("ensure_open_network", "remove_open_network"),
+    *("kernel", "ensure_open_network", "remove_open_network"),
 )
 _REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5, 30)
 _START_BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5, 15)
@@ -32,8 +32,8 @@ _ENGINE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 30)
 class Metrics:
     """One instance's metrics, in a registry of their own.
 
-    Every label has a fixed set of values: what a client or a sandbox says is never one,
-    nor is the id of a session.
+    Every label has a fixed set of values, but for the levels, which the operator names: what a
+    client or a sandbox says is never one, nor is the id of a session.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Metrics:
             buckets=_ENGINE_BUCKETS,
             registry=registry,
         )
-        self._create = {name: create.labels(name) for name in LEVEL_NAMES}
+        self._create = _ByLevel(create)
         self._create_failures = Counter(
             "paddock_session_create_failures",
             "Sessions that could not be created, by error code.",
@@ -82,7 +82,7 @@ class Metrics:
             buckets=_START_BUCKETS,
             registry=registry,
         )
-        self._start = {name: start.labels(name) for name in LEVEL_NAMES}
+        self._start = _ByLevel(start)
         duration = Histogram(
             "paddock_command_seconds",
             "Time that a command ran.",
@@ -90,7 +90,7 @@ class Metrics:
             buckets=_COMMAND_BUCKETS,
             registry=registry,
         )
-        self._duration = {name: duration.labels(name) for name in LEVEL_NAMES}
+        self._duration = _ByLevel(duration)
         denials = Counter(
             "paddock_denials",
             "Refusals by policy on record, by rule.",
@@ -189,6 +189,18 @@ class Metrics:
             raise
         finally:
             seconds.observe(time.perf_counter() - started)
+
+
+class _ByLevel(dict[str, Histogram]):
+    """A histogram's series: those of the packaged levels at once, others with their first use."""
+
+    def __init__(self, histogram: Histogram) -> None:
+        super().__init__({name: histogram.labels(name) for name in LEVEL_NAMES})
+        self._histogram = histogram
+
+    def __missing__(self, level: str) -> Histogram:
+        self[level] = self._histogram.labels(level)
+        return self[level]
 
 
 class _Lean(Collector):

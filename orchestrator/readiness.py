@@ -7,9 +7,11 @@ from pathlib import Path
 from orchestrator.checks.base import Check, failure, ok, warning
 from orchestrator.checks.engine import ENGINE, IMAGE, check_engine, check_image
 from orchestrator.checks.host import DISK, check_resources
+from orchestrator.checks.levels import enforceable
 from orchestrator.checks.state import POLICY
 from orchestrator.config import Settings
 from orchestrator.engine.base import Engine
+from orchestrator.host import Host
 from orchestrator.reload import Policy
 from orchestrator.store.database import Database
 from orchestrator.threads import bounded, within
@@ -23,11 +25,12 @@ class Readiness:
     """Anybody may ask: an answer serves for `fresh_seconds`, and names no path of the host."""
 
     def __init__(
-        self, settings: Settings, engine: Engine, database: Database, policy: Policy
+        self, settings: Settings, engine: Engine, host: Host, database: Database, policy: Policy
     ) -> None:
         self.fresh_seconds = 2.0
         self._settings = settings
         self._engine = engine
+        self._host = host
         self._database = database
         self._policy = policy
         self._asking = asyncio.Lock()
@@ -45,12 +48,13 @@ class Readiness:
     async def _look(self) -> list[Check]:
         settings = self._settings
         engine, image, audit, resources = await asyncio.gather(
-            within(check_engine(self._engine), _SECONDS, _late(ENGINE)),
+            within(check_engine(self._engine, settings.runtime), _SECONDS, _late(ENGINE)),
             within(check_image(self._engine, settings.image), _SECONDS, _late(IMAGE)),
             within(self._audit(), _SECONDS, _late(AUDIT)),
             within(self._resources(), _SECONDS, [_late(DISK)]),
         )
-        return [engine, image, audit, *resources, policy_check(self._policy.problems)]
+        levels = enforceable(self._policy.levels, await self._host.facts())
+        return [engine, image, audit, *resources, policy_check(self._policy.problems), *levels]
 
     async def _resources(self) -> list[Check]:
         return await bounded(

@@ -16,7 +16,7 @@ from watchfiles import Change, watch
 from orchestrator.config import ConfigError, Settings
 from orchestrator.errors import PaddockError
 from orchestrator.keys import KeyRing
-from orchestrator.policy.levels import LEVEL_NAMES, Levels, load_levels
+from orchestrator.policy.levels import Levels, level_files, load_levels
 from orchestrator.sessions.recorder import Recorder
 
 log = logging.getLogger(__name__)
@@ -33,15 +33,22 @@ _UNRECORDED = "not on record"
 
 @dataclass(slots=True)
 class _Source:
-    """Files that are read together."""
+    """Files of one directory that are read together."""
 
-    files: tuple[Path, ...]
+    directory: Path
+    # Those that are there, or have to be.
+    files: Callable[[], Iterable[Path]]
     # Reads them, and returns what puts them in force. Raises: ConfigError.
     read: Callable[[], Callable[[], None]]
     # A key that was removed does not wait for the ledger; a new level does.
     at_once: bool
     # What was read last: a sha256 for each file, empty for one that is not there.
     seen: dict[Path, str]
+
+    def changes(self) -> dict[Path, str]:
+        """The files that are not as they were read last, as they are now."""
+        current = dict.fromkeys(self.seen, "") | _fingerprints(self.files())
+        return {file: sha256 for file, sha256 in current.items() if self.seen.get(file) != sha256}
 
 
 class Policy:
@@ -53,12 +60,10 @@ class Policy:
     def __init__(self, settings: Settings) -> None:
         """Reads the files. Raises: ConfigError naming the file."""
         self.problems: dict[Path, str] = {}
-        keys_files = (settings.keys_path,)
-        # Before they are read, so that an edit meanwhile is seen as one.
-        keys_seen = _fingerprints(keys_files)
         directory = settings.levels_dir
-        levels_files = tuple(directory / f"{n}.toml" for n in LEVEL_NAMES) if directory else ()
-        levels_seen = _fingerprints(levels_files)
+        # Before they are read, so that an edit meanwhile is seen as one.
+        keys_seen = _fingerprints([settings.keys_path])
+        levels_seen = _fingerprints(level_files(directory) if directory else [])
         self.levels = Levels(load_levels(directory))
         self.keys = KeyRing.load(settings)
 
@@ -70,10 +75,12 @@ class Policy:
             levels = load_levels(directory)
             return lambda: self.levels.replace(levels)
 
-        self._sources = [
-            _Source(keys_files, read_keys, True, keys_seen),
-            _Source(levels_files, read_levels, False, levels_seen),
-        ]
+        keys_path = settings.keys_path
+        self._sources = [_Source(keys_path.parent, lambda: [keys_path], read_keys, True, keys_seen)]
+        if directory is not None:
+            self._sources.append(
+                _Source(directory, lambda: level_files(directory), read_levels, False, levels_seen)
+            )
         self._looking = asyncio.Lock()
         self._recorder: Recorder | None = None
         self._task: asyncio.Task[None] | None = None
@@ -109,7 +116,7 @@ class Policy:
 
     def _watch(self, tell: Callable[[], None]) -> None:
         """The thread: tells of every change, and now and then without one."""
-        directories = {file.parent for source in self._sources for file in source.files}
+        directories = {source.directory for source in self._sources}
         while not self._stop.is_set():
             tell()  # of what has changed while nobody watched
             try:
@@ -139,11 +146,10 @@ class Policy:
         """Reads again what has changed since it was read last."""
         async with self._looking:
             for source in self._sources:
-                current = await asyncio.to_thread(_fingerprints, source.files)
-                changed = [file for file in source.files if current[file] != source.seen[file]]
-                if changed:
-                    source.seen = current
-                    await self._reload(source, changed)
+                changes = await asyncio.to_thread(source.changes)
+                if changes:
+                    source.seen |= changes
+                    await self._reload(source, list(changes))
 
     async def _reload(self, source: _Source, changed: list[Path]) -> None:
         replace, problem = None, None
@@ -176,7 +182,7 @@ class Policy:
             )
 
     def _note(self, source: _Source, changed: list[Path], problem: str | None) -> None:
-        for file in source.files:
+        for file in source.seen:
             self.problems.pop(file, None)
         if problem is None:
             log.info("read again: %s", ", ".join(str(file) for file in changed))

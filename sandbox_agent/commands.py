@@ -283,6 +283,21 @@ def paths_to_resolve(
     return [(_beneath(path, workspace, cwd), follows) for path in checked]
 
 
+def path_intents(argv: Sequence[str]) -> tuple[list[str], list[str]] | None:
+    """The paths that a command would read and write, as they are spelled.
+
+    None for a command of which it is not known. Nothing is decided by it: what an option that
+    is not known names, is missed. Raises: CommandError.
+    """
+    name = posixpath.basename(argv[0]) if _is_system_path(argv[0]) else argv[0]
+    table = VALUES.get(name) or SAFE.get(name)
+    if table is None:
+        return None
+    find = name == "find"
+    parsed = parse_find(argv[1:]) if find else parse_options(argv[1:], table, lenient=True)
+    return _paths(name, table, parsed)
+
+
 def _beneath(path: str, workspace: str, cwd: str) -> str:
     """`path` relative to the workspace, with its `..` and slashes left for the kernel to see."""
     absolute = "/" + posixpath.join(cwd, path).lstrip("/")

@@ -25,7 +25,8 @@ Host → agent, notifications
     ack       {seq}            every event up to and including seq is durable
 
 Agent → host
-    hello (request)  {protocol, boot_id, running, finished, landlock_abi, seccomp} → {committed_seq}
+    hello (request)  {protocol, boot_id, running, finished, landlock_abi, seccomp} →
+                     {committed_seq}
     event (notification)  {boot_id, seq, operation, time, decision, rule, command_id, args, result,
                            error, duration_ms}
 """

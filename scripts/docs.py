@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _LEVEL = ROOT / "orchestrator" / "policy" / "levels" / "low.toml"
+_EXAMPLE_LEVEL = ROOT / "examples" / "levels" / "build.toml"
 _EXAMPLE = re.compile(r"Example: `(.+)`")
 _TYPES = {str: "text", Path: "path", SecretStr: "text", int: "integer", float: "number"}
 # Documented once, for all commands.
@@ -51,6 +52,11 @@ def level() -> str:
     return f"```toml\n{_LEVEL.read_text().rstrip()}\n```"
 
 
+def example_level() -> str:
+    """A level of an operator's own."""
+    return f"```toml\n{_EXAMPLE_LEVEL.read_text().rstrip()}\n```"
+
+
 def rules() -> str:
     """Every rule that refuses, and what to do instead."""
     rows = [(f"`{rule}`", remedy) for rule, remedy in REMEDIES.items()]
@@ -75,6 +81,7 @@ def commands() -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "level": level,
+    "example_level": example_level,
     "rules": rules,
     "exits": exits,
     "commands": commands,

@@ -1,19 +1,11 @@
 """Options and arguments that several commands have, and how each shows its example."""
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from api.cli.exits import Failure, Status
-
-
-class LevelName(StrEnum):
-    """The permission levels, lowest first."""
-
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
+from api.cli.levels import complete_level
 
 
 def group(help_text: str) -> typer.Typer:
@@ -42,7 +34,14 @@ Words = Annotated[
     list[str], typer.Argument(metavar="COMMAND", help="The command and its arguments, after --.")
 ]
 OptionalLevel = Annotated[
-    LevelName | None, typer.Option("--level", "-l", help="The permission level.", metavar="LEVEL")
+    str | None,
+    typer.Option(
+        "--level",
+        "-l",
+        metavar="LEVEL",
+        help="The permission level: low, medium, high, …",
+        autocompletion=complete_level,
+    ),
 ]
 WorkingDirectory = Annotated[
     str | None, typer.Option("--cwd", metavar="DIR", help="Where in the workspace it runs.")

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from api.cli.exits import Failure, Status
+from api.cli.levels import complete_level
 from api.cli.options import (
     TAKES_COMMAND,
     AsJson,
-    LevelName,
     OptionalLevel,
     WorkingDirectory,
     example,
@@ -18,6 +18,7 @@ from api.cli.options import (
 from api.cli.remote import remote
 from api.cli.terminal import (
     STYLES,
+    note,
     print_fields,
     print_json,
     print_line,
@@ -27,7 +28,10 @@ from api.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from api.client import Paddock
+    from api.client import LevelConfinement, LevelRequirements, Paddock
+
+# As a session's where nothing is said.
+_DEFAULT_LEVEL = "medium"
 
 app = group("Permission levels, and what they say of a command.")
 
@@ -60,11 +64,17 @@ async def list_all(paddock: "Paddock", as_json: AsJson = False) -> None:
 @remote
 async def show(
     paddock: "Paddock",
-    level: Annotated[LevelName, typer.Argument(metavar="LEVEL", help="low, medium or high.")],
+    level: Annotated[
+        str,
+        typer.Argument(metavar="LEVEL", help="low, medium, high, …", autocompletion=complete_level),
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Show everything about one permission level."""
-    found = next(each for each in await paddock.policies.list() if each.name == level)
+    levels = {each.name: each for each in await paddock.policies.list()}
+    found = levels.get(level)
+    if found is None:
+        raise Failure(f"no level {level}", f"there are {', '.join(levels)}", Status.USAGE)
     if as_json:
         print_json(found.raw)
         return
@@ -72,7 +82,14 @@ async def show(
         (
             ("level", found.name),
             ("commands", _names(found.commands)),
+            ("rank", found.rank),
+            ("highest risk tier", found.risk_tier),
             ("network", found.network),
+            ("needs", _needs(found.requires)),
+            ("confined to", _confinement(found.confinement)),
+            ("also readable", " ".join(found.confinement.read) or None),
+            ("also executable", " ".join(found.confinement.execute) or None),
+            ("writable code", "yes" if found.confinement.writable_code else "no"),
             ("executes own files", "no" if found.noexec else "yes"),
             ("environment", _names(found.environment)),
             ("home", found.home),
@@ -113,7 +130,7 @@ async def explain(
     cwd: WorkingDirectory = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell whether a command or a path would be allowed, by which rule, and what to do instead.
+    """Tell whether a command or a path would be allowed, what stops it, and what to do instead.
 
     Nothing is run or recorded. By default the rules are those of level medium. The exit
     status is 4 where it would be refused.
@@ -127,7 +144,7 @@ async def explain(
     if level is not None and session is not None:
         raise Failure("give one of --level and --session", status=Status.USAGE)
     asked: dict[str, Any] = {"command": line, "argv": words or None, "path": path, "cwd": cwd}
-    whose = {"session": session} if session else {"level": level or LevelName.MEDIUM}
+    whose = {"session": session} if session else {"level": level or _DEFAULT_LEVEL}
     found = await paddock.explain(**whose, **asked)
     if as_json:
         print_json(found.raw)
@@ -136,9 +153,26 @@ async def explain(
         mark = "✓ allowed" if found.allow else "✗ refused"
         print_line((mark, f"bold {STYLES[found.verdict]}"), ("  ", ""), (what, "bold"))
         print_fields((("rule", found.rule), ("because", found.message), ("instead", found.remedy)))
+        below = [stop for stop in found.layers if stop.layer != "parser"]
+        if below:
+            what = "it would be stopped" if found.allow else "without that rule it would be stopped"
+            note(f"{what} all the same by")
+        print_fields((stop.layer, f"{stop.message}. {stop.remedy}") for stop in below)
     if not found.allow:
         raise typer.Exit(Status.REFUSED)
 
 
 def _names(names: tuple[str, ...] | None) -> str:
     return "any" if names is None else " ".join(names) or "none"
+
+
+def _needs(requires: "LevelRequirements") -> str:
+    needs = [f"Landlock {requires.landlock}"] if requires.landlock else []
+    needs += [name for name in ("seccomp", "mounts", "quota") if getattr(requires, name)]
+    return ", ".join(needs) or "nothing"
+
+
+def _confinement(confinement: "LevelConfinement") -> str:
+    if confinement.paths:
+        return "its commands' programs, what they need, the workspace and /tmp"
+    return "the read-only image, the workspace and /tmp"

@@ -211,11 +211,41 @@ class Verdict(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LevelRequirements(Result):
+    """What the host must offer, or sessions are refused; `landlock` 0: not needed."""
+
+    landlock: int
+    seccomp: bool
+    mounts: bool
+    quota: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelConfinement(Result):
+    """What the kernel holds a level's commands to.
+
+    With `paths` only the commands' programs are executable and only what they need readable,
+    and what `read` and `execute` name of the image.
+    """
+
+    paths: bool
+    read: tuple[str, ...]
+    execute: tuple[str, ...]
+    writable_code: bool
+    ptrace: bool
+    record_execs: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Level(Result):
-    """A permission level. `commands` and `environment` are None for any; times in seconds."""
+    """A permission level. `commands` and `environment` are None for any; times in seconds.
+
+    `rank` is the order of levels; `risk_tier` is `low`, `medium` or `high`.
+    """
 
     name: str
     rank: int
+    risk_tier: str
     commands: tuple[str, ...] | None
     network: str
     limits: Limits
@@ -224,13 +254,28 @@ class Level(Result):
     output_bytes: int
     noexec: bool
     environment: tuple[str, ...] | None
+    requires: LevelRequirements
+    confinement: LevelConfinement
     home: str
     sha256: str
 
 
 @dataclass(frozen=True, kw_only=True)
+class Layer(Result):
+    """One of the layers that would stop something; `remedy` says how to allow it."""
+
+    layer: str
+    message: str
+    remedy: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Explanation(Result):
-    """What a policy says; `remedy` is how to do it otherwise, None where it is allowed."""
+    """What would come of a command or path, by its words.
+
+    `remedy` is how to do it otherwise, None where it is allowed. `layers` are all that would
+    stop it, in that order: what is allowed to start may be stopped by the kernel.
+    """
 
     allow: bool
     verdict: str
@@ -238,6 +283,7 @@ class Explanation(Result):
     layer: str
     message: str
     remedy: str | None
+    layers: tuple[Layer, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

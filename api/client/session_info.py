@@ -18,7 +18,7 @@ class Workspace(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class SessionSettings(Result):
-    """A session's settings; `permission_level` is `low`, `medium` or `high`."""
+    """A session's settings; `permission_level` is a level's name."""
 
     permission_level: str
     workspace: Workspace

@@ -39,7 +39,7 @@ class Sessions(Face[F]):
         Args:
             id: letters, digits, `.`, `_` and `-`; None: one is made. With an id that was
                 used before, the session gets that one's workspace again.
-            permission_level: low, medium or high; None: the control plane's default.
+            permission_level: low, medium, high, or one of the operator's; None: medium.
             image: the sandbox image; None: the control plane's.
             labels: to find it by.
             env: variables of all its commands.

@@ -23,7 +23,7 @@ class Settings(Face[F]):
     async def set(self, *, permission_level: str) -> SessionSettings:
         """Changes the permission level; it holds when this returns. What runs is ended.
 
-        Raises: ValidationError for another level than low, medium and high;
+        Raises: ValidationError for a level that there is not;
         PermissionDeniedError with a session's handle.
         """
         body = {"settings": {"permission_level": permission_level}}

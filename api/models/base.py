@@ -4,6 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
+from orchestrator.policy.levels import LEVEL_PATTERN
+
 
 class Model(BaseModel):
     """A JSON object of a response: every member is always there, null where there is nothing."""
@@ -30,4 +32,5 @@ Time = Annotated[
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+LevelName = Annotated[str, Field(pattern=f"^{LEVEL_PATTERN}$")]
 Count = Annotated[int, Field(ge=0)]

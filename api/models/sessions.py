@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, Strict
 
-from api.models.base import Model, Time, example
+from api.models.base import LevelName, Model, Time, example
 from api.models.commands import Command
 from api.models.system import LevelLimits
 from orchestrator.sessions.lifecycle import Activity, Rationale, Status
@@ -61,7 +61,7 @@ class SessionSettings(Model):
 
     model_config = example(_SETTINGS)
 
-    permission_level: Literal["low", "medium", "high"]
+    permission_level: LevelName
     workspace: Workspace
 
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from api.models.base import Count, Model, Sha256, example
+from api.models.base import Count, LevelName, Model, Sha256, example
 
 _LIMITS = {
     "cpus": 0.5,
@@ -16,7 +16,8 @@ _LIMITS = {
 }
 _LOW = {
     "name": "low",
-    "rank": 0,
+    "rank": 100,
+    "risk_tier": "low",
     "commands": ["cat", "ls", "pwd"],
     "network": "none",
     "limits": _LIMITS,
@@ -25,9 +26,23 @@ _LOW = {
     "output_bytes": 1048576,
     "noexec": True,
     "environment": ["LANG", "LC_*", "TZ"],
+    "requires": {"landlock": 3, "seccomp": True, "mounts": True, "quota": False},
+    "confinement": {
+        "paths": True,
+        "read": [],
+        "execute": [],
+        "writable_code": False,
+        "ptrace": False,
+        "record_execs": True,
+    },
     "home": "/nonexistent",
     "sha256": "9f2d1ea1f4a1d6f0b4b6b1e5d1a7c0e2f3948d7c6b5a49382716f5e4d3c2b1a0",
 }
+
+_REMEDY = (
+    "Use one of the allowed commands by its bare name, or a session at a higher permission level; "
+    "an operator allows it in `commands` of the level's file."
+)
 
 
 class Health(Model):
@@ -59,7 +74,13 @@ class Readiness(Model):
                     "status": "ok",
                     "detail": "version 20.10.24, cgroup 2",
                     "remedy": None,
-                }
+                },
+                "level high": {
+                    "ok": True,
+                    "status": "warning",
+                    "detail": "can't be enforced: needs Landlock version 6, there is version 4",
+                    "remedy": "`paddock doctor` tells how to get it",
+                },
             },
         }
     )
@@ -79,13 +100,38 @@ class LevelLimits(Model):
     workspace_bytes: Count
 
 
+class LevelRequirements(Model):
+    """What the host must offer: without it sessions at the level are refused."""
+
+    landlock: Count = Field(description="The lowest version of its interface; 0: not needed.")
+    seccomp: bool
+    mounts: bool = Field(description="Workspaces mounted with flags of their own.")
+    quota: bool = Field(description="Workspaces that can't grow over their size.")
+
+
+class LevelConfinement(Model):
+    """What the kernel holds the level's commands to."""
+
+    paths: bool = Field(
+        description="Only the commands' programs are executable, and only what they need readable."
+    )
+    read: list[str] = Field(description="More of the image that is readable.")
+    execute: list[str] = Field(description="More of the image that is executable.")
+    writable_code: bool = Field(description="Memory may be writable and executable at once.")
+    ptrace: bool = Field(description="A command may trace its own children.")
+    record_execs: bool = Field(description="What a command executes in turn is recorded.")
+
+
 class Level(Model):
     """A permission level as its file has it."""
 
     model_config = example(_LOW)
 
-    name: Literal["low", "medium", "high"]
-    rank: int = Field(ge=0, le=2, description="0 is the lowest.")
+    name: LevelName
+    rank: Count = Field(description="Their order: a lower level has a lower one.")
+    risk_tier: Literal["low", "medium", "high"] = Field(
+        description="The highest that a command of a terminal's tool may have."
+    )
     commands: list[str] | None = Field(description="Those that may run; null: any.")
     network: Literal["none", "open"]
     limits: LevelLimits
@@ -96,6 +142,8 @@ class Level(Model):
     environment: list[str] | None = Field(
         description="Variables that callers may set, or prefixes ending in `*`; null: any."
     )
+    requires: LevelRequirements
+    confinement: LevelConfinement
     home: str
     sha256: Sha256 = Field(description="Of the level's file.")
 
@@ -109,8 +157,19 @@ class Levels(Model):
     next: None
 
 
+LayerName = Literal["parser", "mount", "landlock", "seccomp", "network"]
+
+
+class Layer(Model):
+    """One of the layers that would stop it."""
+
+    layer: LayerName
+    message: str
+    remedy: str = Field(description="How to do it otherwise, or what in the level allows it.")
+
+
 class Explanation(Model):
-    """What a policy says of a command or path, by its words alone."""
+    """What would come of a command or path, by its words alone."""
 
     model_config = example(
         {
@@ -120,16 +179,40 @@ class Explanation(Model):
             "layer": "parser",
             "message": "command not allowed for permission level low: curl; allowed are, by bare "
             "name: cat ls pwd",
-            "remedy": "Use one of the allowed commands by its bare name, or a session at a higher "
-            "permission level.",
+            "remedy": _REMEDY,
+            "layers": [
+                {
+                    "layer": "parser",
+                    "message": "command not allowed for permission level low: curl; allowed are, "
+                    "by bare name: cat ls pwd",
+                    "remedy": _REMEDY,
+                },
+                {
+                    "layer": "landlock",
+                    "message": "the kernel executes the programs of low's commands only, and curl "
+                    "is none",
+                    "remedy": "Name it in `commands` of the level's file; what commands run in "
+                    "turn, in `confinement.execute`.",
+                },
+                {
+                    "layer": "network",
+                    "message": "curl uses the network, and a sandbox at low has none",
+                    "remedy": 'Use a level with `network = "open"`, or set that in the level\'s '
+                    "file.",
+                },
+            ],
         }
     )
 
     allow: bool
     verdict: Literal["allow", "deny"]
     rule: str = Field(description="The rule that refuses; `allowed` where none does.")
-    layer: Literal["parser"] = Field(
-        description="What decides. The sandbox's own limits come on top: they see behind links."
+    layer: LayerName = Field(
+        description="What stops it first; `parser` also where nothing is known to."
     )
     message: str
     remedy: str | None = Field(description="How to do it otherwise; null where it is allowed.")
+    layers: list[Layer] = Field(
+        description="All that would stop it, in that order. `allow` is the parser's word: a "
+        "command that it starts may be stopped by what comes after."
+    )

@@ -16,15 +16,15 @@ from sandbox_agent.commands import CommandError
 
 async def list_all(call: Call) -> web.Response:
     """The permission levels, lowest first."""
-    levels = sorted(call.plane.levels.values(), key=lambda level: level.rank)
-    return reply({"items": [level.public() for level in levels], "next": None})
+    return reply({"items": [level.public() for level in call.plane.levels.values()], "next": None})
 
 
 async def explain(call: Call, body: ExplainBody) -> web.Response:
-    """Whether a command or a path of the file operations would be allowed, and by which rule.
+    """Whether a command or a path of the file operations would be allowed, and what stops it.
 
-    It is decided by the words alone, at a level or as a session is pinned to it. Nothing is
-    done, and nothing is recorded. A session's handle may name its own session only.
+    It is told by the words alone, at a level or as a session is pinned to it: what a program
+    does inside only the kernel sees, which may stop more. Nothing is done, and nothing is
+    recorded. A session's handle may name its own session only.
     """
     return reply(asdict(_explained(_level(call, body), body)))
 
@@ -34,12 +34,12 @@ def _level(call: Call, body: ExplainBody) -> Level:
         return call.plane.sessions.find(call.principal, body.session).level
     if call.principal.role is Role.HANDLE:
         raise PermissionDeniedError("a session's handle may name its own session only")
-    return call.plane.levels[body.level or ""]
+    return call.plane.levels.named(body.level or "")
 
 
 def _explained(level: Level, body: ExplainBody) -> Explanation:
     if body.path is not None:
-        return explain_path(body.path)
+        return explain_path(level, body.path)
     try:
         return explain_command(level, body.command, body.argv, body.cwd)
     except CommandError as error:

@@ -20,10 +20,10 @@ _OLDEST_ENGINE = (20, 10)
 _BUILD = "run `paddock images build`"
 
 
-async def check_engine(engine: Engine) -> Check:
-    """Whether the engine answers, and can confine."""
+async def check_engine(engine: Engine, runtime: str | None = None) -> Check:
+    """Whether the engine answers, can confine, and has the runtime that is set."""
     try:
-        return engine_check(await engine.info())
+        return engine_check(await engine.info(), runtime)
     except PaddockError as error:
         return failure(
             ENGINE,
@@ -33,12 +33,21 @@ async def check_engine(engine: Engine) -> Check:
         )
 
 
-def engine_check(info: EngineInfo) -> Check:
-    """What an engine says of itself, judged."""
+def engine_check(info: EngineInfo, runtime: str | None = None) -> Check:
+    """What an engine says of itself, judged.
+
+    Runtimes with the full name of a containerd shim need no configuration, and are not listed.
+    """
     detail = f"version {info.version}, cgroup {info.cgroup_version}"
     if info.rootless or info.userns_remap:
         mode = "rootless" if info.rootless else "userns-remap"
         return failure(ENGINE, f"{detail}, {mode}", "use a rootful engine without userns-remap")
+    if runtime is not None and "." not in runtime and runtime not in info.runtimes:
+        return failure(
+            ENGINE,
+            f"{detail}, has no runtime {runtime}, but {', '.join(info.runtimes)}",
+            "configure it at the engine, or set PADDOCK_RUNTIME to another",
+        )
     if info.unlimited:
         return failure(
             ENGINE,

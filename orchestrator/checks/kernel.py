@@ -67,10 +67,10 @@ def landlock_check(facts: KernelFacts) -> Check:
 
 
 def seccomp_check(facts: KernelFacts) -> Check:
-    """Seccomp's user notification, which nothing depends on yet."""
+    """Seccomp's user notification."""
     if facts.seccomp_error == 0:
         return ok(SECCOMP, "user notification is available")
-    return warning(
+    return failure(
         SECCOMP,
         f"no user notification: {os.strerror(facts.seccomp_error)}",
         "use a kernel of 5.5 or later with CONFIG_SECCOMP_FILTER",

@@ -4,31 +4,65 @@ from collections.abc import Iterable, Mapping
 
 from orchestrator.checks.base import Check, failure, ok, warning
 from orchestrator.checks.engine import ENGINE, IMAGE
-from orchestrator.checks.kernel import LANDLOCK
 from orchestrator.checks.mounts import MOUNTS, PROPAGATION
 from orchestrator.checks.state import STATE
 from orchestrator.policy.levels import Level
+from orchestrator.policy.requirements import Facts, unmet
 
-# Without any of these no sandbox keeps its level's promises.
-_NEEDED = (ENGINE, IMAGE, LANDLOCK, MOUNTS, PROPAGATION, STATE)
+# Without any of these no sandbox keeps its level's promises, whatever the level requires.
+_NEEDED = (ENGINE, IMAGE, MOUNTS, PROPAGATION, STATE)
+_REMEDY = "`paddock doctor` tells how to get it"
+
+
+def enforceable(levels: Mapping[str, Level], facts: Facts) -> list[Check]:
+    """One check for each level: whether the host offers what it requires.
+
+    One that can't be enforced leaves the others usable, and so is a warning, unless it is all
+    of them. A sandbox's runtime may offer less still, which a container of it has to tell.
+    """
+    missing = {level.name: unmet(level.requires, facts) for level in levels.values()}
+    refuse = failure if all(missing.values()) else warning
+    return [
+        refuse(_name(name), _cannot(reasons), _REMEDY)
+        if reasons
+        else ok(_name(name), "can be enforced")
+        for name, reasons in missing.items()
+    ]
 
 
 def level_checks(
-    levels: Mapping[str, Level], checks: Iterable[Check], network: str | None, cores: int
+    levels: Mapping[str, Level],
+    checks: Iterable[Check],
+    facts: Facts,
+    network: str | None,
+    cores: int,
 ) -> list[Check]:
     """One check for each level, from the others.
 
     `network` is why sandboxes with a network can't be kept from the host, None where they can.
     """
     failed = [check for check in checks if check.name in _NEEDED and not check.ok]
-    return [_level_check(level, failed, network, cores) for level in levels.values()]
+    return [_level_check(level, failed, facts, network, cores) for level in levels.values()]
 
 
-def _level_check(level: Level, failed: list[Check], network: str | None, cores: int) -> Check:
-    name = f"level {level.name}"
+def _name(level: str) -> str:
+    return f"level {level}"
+
+
+def _cannot(reasons: Iterable[str]) -> str:
+    return f"can't be enforced: {'; '.join(reasons)}"
+
+
+def _level_check(
+    level: Level, failed: list[Check], facts: Facts, network: str | None, cores: int
+) -> Check:
+    name = _name(level.name)
     if failed:
-        reasons = ", ".join(check.name for check in failed)
-        return failure(name, f"can't be enforced: {reasons}", f"mend {reasons}")
+        names = ", ".join(check.name for check in failed)
+        return failure(name, f"can't be enforced: {names}", f"mend {names}")
+    if reasons := unmet(level.requires, facts):
+        remedy = "mend what the other checks say, or change `requires` in the level's file"
+        return failure(name, _cannot(reasons), remedy)
     if level.network == "open" and network is not None:
         return failure(
             name,

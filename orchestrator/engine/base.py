@@ -56,6 +56,7 @@ class SandboxSpec:
     limits: Limits
     tmp_exec: bool
     network: str | None  # a network's name; None: no network at all
+    runtime: str | None = None  # None: the engine's default
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,16 @@ class EngineInfo:
     userns_remap: bool
     # What this engine's kernel can't limit: cpus, memory, swap, pids.
     unlimited: tuple[str, ...] = ()
+    # Runtimes that it was configured with.
+    runtimes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxKernel:
+    """What of a kernel is seen in a sandbox: a runtime may offer less than the host has."""
+
+    landlock_abi: int  # 0: no Landlock
+    seccomp: bool  # filters with notification
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +130,13 @@ class Engine(ABC):
     @abstractmethod
     async def image(self, name: str) -> Image | None:
         """The image of that name, or None when this engine has none."""
+
+    @abstractmethod
+    async def kernel(self, image: str, runtime: str | None) -> SandboxKernel:
+        """What a sandbox of that image and runtime (None: the default) has to confine with.
+
+        It is looked at in a container, which is removed again.
+        """
 
     @abstractmethod
     async def create(self, spec: SandboxSpec) -> str:

@@ -17,7 +17,7 @@ import docker
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.utils import kwargs_from_env
 
-from orchestrator.engine import docker_records
+from orchestrator.engine import docker_kernel, docker_records
 from orchestrator.engine.base import (
     LABEL_INSTANCE,
     Container,
@@ -26,11 +26,17 @@ from orchestrator.engine.base import (
     EngineEvent,
     EngineInfo,
     Image,
+    SandboxKernel,
     SandboxSpec,
 )
 from orchestrator.engine.docker_events import EventStream
 from orchestrator.engine.docker_network import OpenNetwork
-from orchestrator.engine.docker_spec import container_config, missing_image, refuse_dropped_limits
+from orchestrator.engine.docker_spec import (
+    container_config,
+    missing_image,
+    refuse_dropped_limits,
+    unknown_runtime,
+)
 from orchestrator.errors import EngineUnavailableError
 
 LOG_LINES = 100
@@ -75,6 +81,13 @@ class DockerEngine(Engine):
                 return None
 
         return await self._call("look for an image", look)
+
+    async def kernel(self, image: str, runtime: str | None) -> SandboxKernel:
+        """See `Engine.kernel`."""
+        return await self._call(
+            "look at a sandbox's kernel",
+            lambda client: docker_kernel.look(client, self.instance, image, runtime),
+        )
 
     async def create(self, spec: SandboxSpec) -> str:
         """See `Engine.create`."""
@@ -220,7 +233,7 @@ class DockerEngine(Engine):
         except APIError as error:
             if error.status_code != 409:  # the name is another container's
                 self._remove_left_over(client, spec.name)
-            raise
+            raise unknown_runtime(spec.runtime, error.explanation) or error from None
         except (DockerException, OSError):
             self._remove_left_over(client, spec.name)
             raise

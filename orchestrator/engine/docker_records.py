@@ -39,6 +39,7 @@ def engine_info(raw: dict[str, Any]) -> EngineInfo:
         rootless="rootless" in options,
         userns_remap="userns" in options,
         unlimited=tuple(name for name, key in _CAN_LIMIT.items() if raw.get(key) is False),
+        runtimes=tuple(sorted(raw.get("Runtimes") or {})),
     )
 
 

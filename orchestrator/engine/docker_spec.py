@@ -1,5 +1,6 @@
 """What is asked of Docker for one sandbox: its API documents, as pure functions."""
 
+import re
 from typing import Any
 
 from orchestrator.engine.base import LABEL_INSTANCE, Bind, Limits, SandboxSpec
@@ -7,6 +8,8 @@ from orchestrator.errors import EngineUnavailableError
 
 # The kernel's default scheduling period, in microseconds.
 CPU_PERIOD = 100_000
+# In the words of several versions.
+_UNKNOWN_RUNTIME = re.compile(r"(unknown|invalid)\b.*\bruntime", re.IGNORECASE)
 
 
 def container_config(spec: SandboxSpec, instance: str) -> dict[str, Any]:
@@ -33,6 +36,7 @@ def host_config(spec: SandboxSpec) -> dict[str, Any]:
         "Mounts": [_mount(bind) for bind in spec.binds],
         "Tmpfs": _tmpfs(spec),
         "LogConfig": log_config(),
+        **({"Runtime": spec.runtime} if spec.runtime else {}),
         **_limits(spec.limits),
     }
 
@@ -58,6 +62,16 @@ def missing_image(name: str) -> EngineUnavailableError:
     """What to say when the engine does not have the image."""
     return EngineUnavailableError(
         f"image {name} is not on this engine; run `python -m images build`"
+    )
+
+
+def unknown_runtime(runtime: str | None, explanation: str | None) -> EngineUnavailableError | None:
+    """What to say when that is why the engine refuses the container."""
+    if runtime is None or not _UNKNOWN_RUNTIME.search(explanation or ""):
+        return None
+    return EngineUnavailableError(
+        f"the container engine has no runtime {runtime}: configure it there, or set "
+        "PADDOCK_RUNTIME to another"
     )
 
 

@@ -13,6 +13,7 @@ from orchestrator.engine.base import (
     EngineEvent,
     EngineInfo,
     Image,
+    SandboxKernel,
     SandboxSpec,
 )
 from orchestrator.errors import EngineUnavailableError
@@ -41,6 +42,7 @@ class FakeEngine(Engine):
         self.specs: dict[str, SandboxSpec] = {}
         self.calls: list[str] = []
         self.open_network = False
+        self.sandbox_kernel = SandboxKernel(landlock_abi=7, seccomp=True)
         self.closed = False
         self._instance = instance
         self._images = images
@@ -91,6 +93,11 @@ class FakeEngine(Engine):
         if self._images is None:
             return Image(id=f"sha256:{name}", labels={})
         return self._images.get(name)
+
+    async def kernel(self, image: str, runtime: str | None) -> SandboxKernel:
+        """See `Engine.kernel`."""
+        await self._enter("kernel")
+        return self.sandbox_kernel
 
     async def create(self, spec: SandboxSpec) -> str:
         """See `Engine.create`."""

@@ -8,6 +8,7 @@ from orchestrator.engine.base import (
     EngineEvent,
     EngineInfo,
     Image,
+    SandboxKernel,
     SandboxSpec,
 )
 from orchestrator.metrics import Metrics
@@ -29,6 +30,11 @@ class MeasuredEngine(Engine):
         """See `Engine.image`."""
         with self._measure("image"):
             return await self._engine.image(name)
+
+    async def kernel(self, image: str, runtime: str | None) -> SandboxKernel:
+        """See `Engine.kernel`."""
+        with self._measure("kernel"):
+            return await self._engine.kernel(image, runtime)
 
     async def create(self, spec: SandboxSpec) -> str:
         """See `Engine.create`."""

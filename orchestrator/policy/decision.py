@@ -6,6 +6,17 @@ from orchestrator.policy.levels import Level
 from sandbox_agent.commands import CommandError, DeniedError, decide, normalize_cwd, parse_command
 
 
+def read_command(
+    command: str | None, argv: Sequence[str] | None, cwd: str | None
+) -> tuple[list[str], str]:
+    """The words of a command and its directory, whatever is allowed.
+
+    Raises: DeniedError where they can't be told for operators of a shell; CommandError.
+    """
+    words = parse_command(command) if command is not None else list(argv or [])
+    return words, normalize_cwd(cwd or ".")
+
+
 def check_command(
     level: Level, command: str | None, argv: Sequence[str] | None, cwd: str | None
 ) -> tuple[list[str], str]:
@@ -14,8 +25,7 @@ def check_command(
     It is given as a `command` line or an `argv`; `cwd` relative to the workspace or under
     /workspace. Raises: DeniedError with the rule; CommandError for one that is malformed.
     """
-    words = parse_command(command) if command is not None else list(argv or [])
-    directory = normalize_cwd(cwd or ".")
+    words, directory = read_command(command, argv, cwd)
     decision = decide(words, level.commands, cwd=directory, level=level.name)
     if not decision.allow:
         raise DeniedError(decision.rule, decision.message)

@@ -1,9 +1,10 @@
-"""Explains what a level's rules say of a command or a path. Nothing is done or recorded."""
+"""Explains what stops a command or a path, and how to allow it. Nothing is done or recorded."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.policy.decision import check_command
+from orchestrator.policy.decision import check_command, read_command
+from orchestrator.policy.layers import Layer, Stop, command_stops, path_stops
 from orchestrator.policy.levels import Level
 from orchestrator.workspace.paths import PATH_RULE, escape_message, inside_path
 from sandbox_agent.commands import DeniedError
@@ -14,14 +15,15 @@ REMEDIES = {
     "shell-operators": "Pass the words in argv, one command at a time; at a level that allows any "
     'command, a shell can be run as ["sh", "-c", "…"].',
     "command-allowlist": "Use one of the allowed commands by its bare name, or a session at a "
-    "higher permission level.",
+    "higher permission level; an operator allows it in `commands` of the level's file.",
     "option-not-allowed": "Leave the option out, or spell it out as the command's manual does; "
     "a session at a level that allows any command takes every option.",
     "operand-not-allowed": "Run the command without that operand.",
     "url-not-allowed": "Begin the URL with http:// or https://.",
     "path-outside-workspace": "Use a path in the workspace: relative, or under /workspace.",
     "write-outside-workspace": "Write to a path in the workspace: relative, or under /workspace.",
-    "environment-allowlist": "Leave the variable out, or use a session at a level that allows it.",
+    "environment-allowlist": "Leave the variable out, or use a session at a level that allows it; "
+    "an operator allows it in `environment` of the level's file.",
     "file-permissions": "Change the file's permissions, or have it removed and written anew: it "
     "is opened as the session's own user.",
 }
@@ -29,37 +31,53 @@ REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A verdict of the string rules; `remedy` is None where it is `allow`."""
+    """What would come of it, by its words.
+
+    `allow`, `verdict`, `rule`, `message` and `remedy` (None where it is allowed) are the
+    parser's: they are what a command is refused or started with. `layers` is everything that
+    would stop it, also further down; `layer` the first of that, and the parser without any.
+    """
 
     allow: bool
     verdict: str
     rule: str
-    layer: str
+    layer: Layer
     message: str
     remedy: str | None
+    layers: tuple[Stop, ...]
 
 
 def explain_command(
     level: Level, command: str | None, argv: Sequence[str] | None, cwd: str | None
 ) -> Explanation:
     """What the level says of a command. Raises: CommandError for one that is malformed."""
+    stops: list[Stop] = []
     try:
+        words, directory = read_command(command, argv, cwd)
+        if words and words[0]:
+            stops = command_stops(level, words, directory)
         check_command(level, command, argv, cwd)
     except DeniedError as error:
-        return _denied(error.rule, error.message)
-    return _allowed(f"allowed at permission level {level.name}")
+        return _denied(error.rule, error.message, stops)
+    return _allowed(f"allowed at permission level {level.name}", stops)
 
 
-def explain_path(path: str) -> Explanation:
-    """Whether the file operations take a path: the same at every level."""
+def explain_path(level: Level, path: str) -> Explanation:
+    """Whether the file operations take a path, which is the same at every level.
+
+    The layers are those that would stop a command of the level which reads or writes it.
+    """
     if inside_path(path) is None:
-        return _denied(PATH_RULE, escape_message(path))
-    return _allowed("the path is inside the workspace")
+        return _denied(PATH_RULE, escape_message(path), path_stops(level, path))
+    return _allowed("the path is inside the workspace", [])
 
 
-def _allowed(message: str) -> Explanation:
-    return Explanation(True, "allow", ALLOWED, "parser", message, None)
+def _allowed(message: str, stops: list[Stop]) -> Explanation:
+    layer = stops[0].layer if stops else "parser"
+    return Explanation(True, "allow", ALLOWED, layer, message, None, tuple(stops))
 
 
-def _denied(rule: str, message: str) -> Explanation:
-    return Explanation(False, "deny", rule, "parser", message, REMEDIES[rule])
+def _denied(rule: str, message: str, stops: list[Stop]) -> Explanation:
+    remedy = REMEDIES[rule]
+    layers = (Stop("parser", message, remedy), *stops)
+    return Explanation(False, "deny", rule, "parser", message, remedy, layers)

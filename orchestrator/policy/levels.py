@@ -1,38 +1,24 @@
-"""Permission levels: what a session at low, medium or high may do and use."""
+"""Permission levels: what a session may do and use. Three are packaged, an operator adds more."""
 
 import hashlib
-import tomllib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
-from pydantic import ValidationError as SchemaError
-
-from orchestrator.config import ConfigError
 from orchestrator.engine.base import Limits
 from orchestrator.errors import ValidationError
+from orchestrator.policy.level_file import MINIMUMS, LevelError, LevelFile, RiskTier
+from orchestrator.policy.requirements import Requirements
 from sandbox_agent.protocol import Confinement
 
-# In order of rank, lowest first.
+# Those that are always there, lowest first.
 LEVEL_NAMES = ("low", "medium", "high")
 DEFAULT_LEVEL = "medium"
+# A level's name: that of its file, without `.toml`.
+LEVEL_PATTERN = r"[a-z][a-z0-9-]{0,31}"
 _PACKAGED = Path(__file__).with_name("levels")
-_MIB = 1024 * 1024
-
-# Below these a sandbox's own agent, or the engine, would not work.
-_MINIMUMS: dict[str, float] = {
-    "cpus": 0.05,
-    "memory_bytes": 64 * _MIB,
-    "pids": 16,
-    "tmp_bytes": _MIB,
-    "workspace_bytes": _MIB,
-}
-
-
-class LevelError(ConfigError):
-    """A level file that can't be used; the message names the file and the field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +33,8 @@ class Level:
     """One permission level, as its file has it."""
 
     name: str
-    rank: int  # 0 is the lowest
+    rank: int  # their order; a lower one is a lower level
+    risk_tier: RiskTier  # the highest that a tool's command may have
     commands: frozenset[str] | None  # None: any command
     network: Literal["none", "open"]
     limits: SessionLimits
@@ -56,6 +43,7 @@ class Level:
     output_bytes: int  # kept per command
     noexec: bool  # nothing in the workspace or /tmp can be executed
     environment: tuple[str, ...] | None  # names, or prefixes ending in `*`; None: any
+    requires: Requirements
     confinement: Confinement
     home: str
     sha256: str  # of the file
@@ -65,6 +53,7 @@ class Level:
         return {
             "name": self.name,
             "rank": self.rank,
+            "risk_tier": self.risk_tier,
             "commands": None if self.commands is None else sorted(self.commands),
             "network": self.network,
             "limits": asdict(self.limits),
@@ -73,6 +62,7 @@ class Level:
             "output_bytes": self.output_bytes,
             "noexec": self.noexec,
             "environment": None if self.environment is None else list(self.environment),
+            "requires": asdict(self.requires),
             "confinement": self.confinement._asdict(),
             "home": self.home,
             "sha256": self.sha256,
@@ -80,10 +70,20 @@ class Level:
 
 
 class Levels(Mapping[str, Level]):
-    """The levels in force, by name. They are replaced all at once; sessions keep their own."""
+    """The levels in force, by name, lowest first.
+
+    They are replaced all at once; sessions keep their own.
+    """
 
     def __init__(self, levels: Mapping[str, Level]) -> None:
         self._levels = dict(levels)
+
+    def named(self, name: str) -> Level:
+        """The level of that name. Raises: ValidationError: its file may just have been removed."""
+        if name not in self._levels:
+            field = "permission_level"
+            raise ValidationError(f"{field} must be {'|'.join(self)}", field=field)
+        return self._levels[name]
 
     def __getitem__(self, name: str) -> Level:
         return self._levels[name]
@@ -100,20 +100,83 @@ class Levels(Mapping[str, Level]):
 
 
 def load_levels(directory: Path | None = None) -> dict[str, Level]:
-    """The three levels by name, lowest first.
+    """The levels by name, lowest first: the packaged ones, and those of `directory`.
 
-    A file of the same name in `directory` replaces the packaged one as a whole.
-    Raises: LevelError naming the file and the field.
+    A file there with the name of a packaged one replaces it as a whole.
+    Raises: LevelError naming the file, the line and the field.
     """
+    paths = {name: _PACKAGED / f"{name}.toml" for name in LEVEL_NAMES}
     if directory is not None:
-        _check_directory(directory)
-    levels = {}
-    for rank, name in enumerate(LEVEL_NAMES):
-        path = _PACKAGED / f"{name}.toml"
-        if directory is not None and (directory / path.name).exists():
-            path = directory / path.name
-        levels[name] = _load(path, name, rank)
-    return levels
+        if not directory.is_dir():
+            raise LevelError(f"{directory}: is not a directory")
+        paths |= {_level_name(path): path for path in level_files(directory)}
+    files = {name: LevelFile(path) for name, path in paths.items()}
+    _check_ranks(files)
+    return {
+        name: _level(name, file)
+        for name, file in sorted(files.items(), key=lambda item: item[1].table.rank)
+    }
+
+
+def level_files(directory: Path) -> list[Path]:
+    """The level files of a directory, where it is one; editors hide their drafts by a dot."""
+    return sorted(path for path in directory.glob("*.toml") if not path.name.startswith("."))
+
+
+def _level_name(path: Path) -> str:
+    if not re.fullmatch(LEVEL_PATTERN, path.stem):
+        raise LevelError(
+            f"{path}: a level's name begins with a lower-case letter, and has at most 32 of "
+            "a-z 0-9 -"
+        )
+    return path.stem
+
+
+def _check_ranks(files: Mapping[str, LevelFile]) -> None:
+    """Raises: LevelError: of two levels with one rank neither would be the lower."""
+    taken: dict[int, str] = {}
+    # It is the operator's file that has to give way.
+    for name, file in sorted(files.items(), key=lambda item: item[1].path.parent != _PACKAGED):
+        rank = file.table.rank
+        if rank in taken:
+            raise file.error(("rank",), f"{rank} is the rank of {taken[rank]}, too")
+        taken[rank] = name
+
+
+def _level(name: str, file: LevelFile) -> Level:
+    table = file.table
+    return Level(
+        name=name,
+        rank=table.rank,
+        risk_tier=table.risk_tier,
+        commands=None if table.commands is None else frozenset(table.commands),
+        network=table.network,
+        limits=SessionLimits(**table.limits.model_dump()),
+        timeout_default=table.timeout.default,
+        timeout_max=table.timeout.max,
+        output_bytes=table.output_bytes,
+        noexec=table.noexec,
+        environment=None if table.environment is None else tuple(table.environment),
+        requires=Requirements(**table.requires.model_dump()),
+        confinement=Confinement(**table.confinement.model_dump()),
+        home=table.home,
+        sha256=hashlib.sha256(file.data).hexdigest(),
+    )
+
+
+def restore_level(public: Mapping[str, Any]) -> Level:
+    """The level that `Level.public` described: what a session was pinned to."""
+    commands, environment = public["commands"], public["environment"]
+    return Level(
+        **{
+            **public,
+            "commands": None if commands is None else frozenset(commands),
+            "environment": None if environment is None else tuple(environment),
+            "requires": Requirements(**public["requires"]),
+            "confinement": Confinement(**public["confinement"]),
+            "limits": SessionLimits(**public["limits"]),
+        }
+    )
 
 
 def effective_limits(level: Level, requested: Mapping[str, Any]) -> SessionLimits:
@@ -144,9 +207,9 @@ def _fitting(values: dict[str, Any]) -> SessionLimits:
 
 def _lowered(name: str, value: Any, most: float) -> float:
     field = f"limits.{name}"
-    least = _MINIMUMS.get(name)
+    least = MINIMUMS.get(name)
     if least is None:
-        raise ValidationError(f"{field} is not one of {', '.join(_MINIMUMS)}", field=field)
+        raise ValidationError(f"{field} is not one of {', '.join(MINIMUMS)}", field=field)
     fraction = name == "cpus"
     if isinstance(value, bool) or not isinstance(value, int | float if fraction else int):
         kind = "a number" if fraction else "an integer"
@@ -156,100 +219,3 @@ def _lowered(name: str, value: Any, most: float) -> float:
             f"{field} must be between {least} and the level's {most}", field=field
         )
     return float(value) if fraction else int(value)
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
-
-
-_Command = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]*$")]
-_Path = Annotated[str, StringConstraints(pattern=r"^(/[^/\x00\n]+)+$")]
-_Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
-
-
-class _LimitsTable(_Table):
-    cpus: float = Field(ge=_MINIMUMS["cpus"], le=1024, allow_inf_nan=False)
-    memory_bytes: int = Field(ge=int(_MINIMUMS["memory_bytes"]))
-    pids: int = Field(ge=int(_MINIMUMS["pids"]))
-    tmp_bytes: int = Field(ge=int(_MINIMUMS["tmp_bytes"]))
-    shm_bytes: int = Field(ge=0)
-    workspace_bytes: int = Field(ge=int(_MINIMUMS["workspace_bytes"]))
-
-
-class _ConfinementTable(_Table):
-    paths: bool
-    read: list[_Path] = []
-    execute: list[_Path] = []
-    writable_code: bool
-    ptrace: bool = False
-    record_execs: bool = True
-
-
-class _TimeoutTable(_Table):
-    default: int = Field(ge=1)
-    max: int = Field(ge=1)
-
-
-class _LevelTable(_Table):
-    commands: list[_Command] | Literal["any"]
-    network: Literal["none", "open"]
-    noexec: bool
-    confinement: _ConfinementTable
-    environment: list[_Variable] | Literal["any"]
-    home: Annotated[str, StringConstraints(pattern=r"^/[^\x00\n:]*$")]
-    output_bytes: int = Field(ge=1024, le=64 * _MIB)
-    timeout: _TimeoutTable
-    limits: _LimitsTable
-
-
-def _check_directory(directory: Path) -> None:
-    if not directory.is_dir():
-        raise LevelError(f"{directory}: is not a directory")
-    for path in directory.glob("*.toml"):
-        if path.stem not in LEVEL_NAMES:
-            raise LevelError(f"{path}: levels are {', '.join(LEVEL_NAMES)}")
-
-
-def _load(path: Path, name: str, rank: int) -> Level:
-    try:
-        data = path.read_bytes()
-        table = _LevelTable.model_validate(tomllib.loads(data.decode()))
-    except OSError as error:
-        raise LevelError(f"{path}: {error.strerror}") from None
-    except SchemaError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise LevelError(f"{path}: {field}: {first['msg']}") from None
-    except ValueError as error:
-        raise LevelError(f"{path}: {error}") from None
-    if table.timeout.default > table.timeout.max:
-        raise LevelError(f"{path}: timeout.default: is over timeout.max")
-    return Level(
-        name=name,
-        rank=rank,
-        commands=None if table.commands == "any" else frozenset(table.commands),
-        network=table.network,
-        limits=SessionLimits(**table.limits.model_dump()),
-        timeout_default=table.timeout.default,
-        timeout_max=table.timeout.max,
-        output_bytes=table.output_bytes,
-        noexec=table.noexec,
-        environment=None if table.environment == "any" else tuple(table.environment),
-        confinement=Confinement(**table.confinement.model_dump()),
-        home=table.home,
-        sha256=hashlib.sha256(data).hexdigest(),
-    )
-
-
-def restore_level(public: Mapping[str, Any]) -> Level:
-    """The level that `Level.public` described: what a session was pinned to."""
-    commands, environment = public["commands"], public["environment"]
-    return Level(
-        **{
-            **public,
-            "commands": None if commands is None else frozenset(commands),
-            "environment": None if environment is None else tuple(environment),
-            "confinement": Confinement(**public["confinement"]),
-            "limits": SessionLimits(**public["limits"]),
-        }
-    )

@@ -2,7 +2,6 @@
 
 import logging
 import secrets
-from collections.abc import Mapping
 
 from orchestrator.audit.events import now
 from orchestrator.config import Settings
@@ -10,7 +9,7 @@ from orchestrator.errors import PaddockError, ValidationError
 from orchestrator.fair_queue import Turn
 from orchestrator.keys import Principal, digest, new_handle
 from orchestrator.metrics import Metrics
-from orchestrator.policy.levels import DEFAULT_LEVEL, Level, effective_limits
+from orchestrator.policy.levels import DEFAULT_LEVEL, Levels, effective_limits
 from orchestrator.sessions import admission
 from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.recorder import Recorder
@@ -33,7 +32,7 @@ class Creation:
     def __init__(
         self,
         settings: Settings,
-        levels: Mapping[str, Level],
+        levels: Levels,
         database: Database,
         recorder: Recorder,
         sandboxes: Sandboxes,
@@ -68,6 +67,7 @@ class Creation:
     async def _run(self, principal: Principal, request: NewSession) -> tuple[Session, str]:
         handle = new_handle()
         session = self._new_session(principal, request, digest(handle))
+        await self._sandboxes.check_level(session.level)
         self._shares.check_new(principal, session.limits)
         self._admit()
         self._registry.reserve(session)
@@ -81,7 +81,7 @@ class Creation:
 
     def _new_session(self, principal: Principal, request: NewSession, handle: str) -> Session:
         settings = self._settings
-        level = self._levels[request.permission_level or DEFAULT_LEVEL]
+        level = self._levels.named(request.permission_level or DEFAULT_LEVEL)
         session_id = validate_id(request.id or f"sess-{secrets.token_hex(8)}")
         image = request.image or settings.image
         if image not in (settings.image, *settings.images):

@@ -5,6 +5,7 @@ from typing import Any
 from orchestrator.errors import InvalidTransitionError, PaddockError, SandboxUnavailableError
 from orchestrator.keys import Principal
 from orchestrator.policy.levels import Level, SessionLimits
+from orchestrator.policy.requirements import UnmetError
 from orchestrator.sessions import registry
 from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.recorder import Recorder
@@ -38,17 +39,21 @@ class LevelChange:
     ) -> None:
         """Ends what runs, starts a sandbox at the new level, and removes the old one.
 
-        A lower level is on record before anything else, so that nothing that happens
+        A level that is not higher is on record before anything else, so that nothing that happens
         meanwhile, a crash included, leaves the session higher than it was told to be.
-        Raises: SandboxUnavailableError; the session then stays closed to new work.
+        Raises: UnmetError where this host can't enforce the level: nothing is changed then;
+        SandboxUnavailableError, or UnmetError where the engine can't enforce it: the session
+        then stays closed to new work.
         """
         if session.status is Status.PAUSED:
             raise InvalidTransitionError("the session is paused: resume it first")
+        await self._sandboxes.check_level(level)
         args = {"from": session.level.name, "to": level.name, "ignored": ignored}
         session.gate = _CHANGING
         old = session.sandbox
         try:
-            if level.rank < session.level.rank:
+            # Of one rank may be two versions of a file, and the new one the stricter.
+            if level.rank <= session.level.rank:
                 await self._pin(session, principal, level, args)
                 session.level, session.limits = level, limits
                 args = {}
@@ -65,6 +70,8 @@ class LevelChange:
         except PaddockError as error:
             detail = f"the level change to {level.name} failed: {error.detail}"
             await self._leave_closed(session, f"{detail}; set the permission level again")
+            if isinstance(error, UnmetError):
+                raise
             raise SandboxUnavailableError(detail) from error
         except BaseException:
             await self._leave_closed(session, "the level change failed: set the level again")

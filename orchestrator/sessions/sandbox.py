@@ -25,8 +25,10 @@ from orchestrator.errors import (
     SandboxUnavailableError,
     ValidationError,
 )
+from orchestrator.host import Host
 from orchestrator.log_context import session_context
 from orchestrator.policy.levels import Level, SessionLimits
+from orchestrator.policy.requirements import check
 from orchestrator.sessions.session import Session
 from orchestrator.workspace import slots
 from orchestrator.workspace.paths import data_path
@@ -71,20 +73,26 @@ class Sandboxes:
     """Starts, adopts and releases sandboxes. Nothing is left of one that could not start."""
 
     def __init__(
-        self, settings: Settings, engine: Engine, ledger: Ledger, hooks: AgentHooks
+        self, settings: Settings, engine: Engine, host: Host, ledger: Ledger, hooks: AgentHooks
     ) -> None:
         self._settings = settings
         self._engine = engine
+        self._host = host
         self._ledger = ledger
         self._hooks = hooks
         self._checked_images: set[str] = set()
         self._engine_checked = False
+
+    async def check_level(self, level: Level) -> None:
+        """Raises: UnmetError where this host can't enforce the level: nothing is to be begun."""
+        check(level.name, level.requires, await self._host.facts(), "on this host")
 
     async def start(self, session: Session, level: Level, limits: SessionLimits) -> Sandbox:
         """A new sandbox for the session at that level, whose agent has said hello.
 
         Raises: EngineUnavailableError, SandboxUnavailableError, ValidationError.
         """
+        await self.check_level(level)
         await self._check(session.image)
         network = None
         if level.network == "open":
@@ -107,6 +115,7 @@ class Sandboxes:
             spec = self._spec(session, level, limits, directory, network)
             container_id = await self._engine.create(spec)
             await self._hello(link, container_id)
+            await self._check_sandbox(level, link)
         except BaseException:
             await self._discard(directory, link, container_id)
             raise
@@ -120,6 +129,14 @@ class Sandboxes:
             if said:
                 raise SandboxUnavailableError(f"{error.detail}; the agent said: {said}") from None
             raise
+
+    async def _check_sandbox(self, level: Level, link: AgentLink) -> None:
+        """Raises: UnmetError: the engine's runtime may offer less than the host has."""
+        if link.hello is None:
+            raise SandboxUnavailableError("the sandbox agent did not say what it has")
+        host = await self._host.facts()
+        facts = host.within(link.hello.landlock_abi, link.hello.seccomp)
+        check(level.name, level.requires, facts, "in a sandbox of this engine")
 
     async def adopt(self, session: Session, container: Container) -> Sandbox:
         """The sandbox that an earlier control plane started.
@@ -228,6 +245,7 @@ class Sandboxes:
             limits=limits,
             tmp_exec=not level.noexec,
             network=network,
+            runtime=self._settings.runtime,
         )
 
 

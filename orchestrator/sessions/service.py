@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from orchestrator.errors import (
 from orchestrator.fair_queue import Turn
 from orchestrator.keys import Principal, Role, digest, new_handle
 from orchestrator.metrics import Metrics
-from orchestrator.policy.levels import Level, clamped_limits
+from orchestrator.policy.levels import Level, Levels, clamped_limits
 from orchestrator.sessions import registry
 from orchestrator.sessions.creation import Creation
 from orchestrator.sessions.deadlines import Deadlines
@@ -50,7 +50,7 @@ class Sessions:
     def __init__(
         self,
         settings: Settings,
-        levels: Mapping[str, Level],
+        levels: Levels,
         database: Database,
         engine: Engine,
         recorder: Recorder,
@@ -276,7 +276,7 @@ class Sessions:
         no work until its level is set again.
         """
         session.check_live()
-        level = None if permission_level is None else self._levels[permission_level]
+        level = None if permission_level is None else self._levels.named(permission_level)
         turn: AbstractContextManager[None] = nullcontext()
         if level is not None and self._level_change.needed(session, level):
             turn = await self.shares.turn(principal)

@@ -3,32 +3,14 @@
 import os
 from typing import NamedTuple
 
+from sandbox_agent.baseline import BASELINE, DEVICES
 from sandbox_agent.builtin import NAMES as BUILTINS
-from sandbox_agent.confine import landlock, seccomp
+from sandbox_agent.confine import landlock, seccomp, syscalls
 from sandbox_agent.confine.landlock import CHANGE, EXECUTE, READ, READ_FILE, WRITE_FILE, Rule
 from sandbox_agent.confine.libraries import Libraries
 from sandbox_agent.programs import find_program
 from sandbox_agent.protocol import WORKSPACE_DIR, Boot
 
-# What programs read of any system, and nothing that one could want to keep from them.
-_BASELINE = (
-    "/etc/group",
-    "/etc/host.conf",
-    "/etc/hosts",
-    "/etc/ld.so.cache",
-    "/etc/localtime",
-    "/etc/nsswitch.conf",
-    "/etc/passwd",
-    "/etc/resolv.conf",
-    "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf",
-    "/proc/filesystems",
-    "/usr/lib/locale",
-    "/usr/lib/ssl",
-    "/usr/share/ca-certificates",
-    "/usr/share/zoneinfo",
-)
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _CHANGED = (WORKSPACE_DIR, "/tmp")  # noqa: S108 - the sandbox's own
 
 
@@ -84,6 +66,8 @@ def _build(boot: Boot, abi: int, tool: Tool) -> Profile:
     wanted = boot.confinement
     if wanted.paths and not abi:
         raise ConfinementError("the kernel has no Landlock")
+    if not wanted.writable_code and not syscalls.can_deny_writable_code():
+        raise ConfinementError("the kernel can't deny writable code: it must be 6.3 or later")
     rules, executable = path_rules(boot, tool) if wanted.paths else (None, None)
     cookie = _cookie() if wanted.record_execs else None
     wanted_filter = seccomp.Filter(not wanted.paths, wanted.ptrace or tool.ptrace, cookie)
@@ -109,9 +93,9 @@ def path_rules(boot: Boot, tool: Tool = NO_TOOL) -> tuple[list[Rule], frozenset[
     closure = libraries.closure
     rules = [Rule(path, READ_FILE) for path in sorted(closure.read - closure.executed)]
     rules += [Rule(path, READ_FILE | EXECUTE) for path in sorted(closure.executed)]
-    rules += [Rule(path, READ) for path in (*_BASELINE, *read)]
+    rules += [Rule(path, READ) for path in (*BASELINE, *read)]
     rules += [Rule(path, READ | EXECUTE) for path in execute]
-    rules += [Rule(path, READ_FILE | WRITE_FILE) for path in _DEVICES]
+    rules += [Rule(path, READ_FILE | WRITE_FILE) for path in DEVICES]
     rules += [Rule(path, CHANGE) for path in (*_CHANGED, *tool.write)]
     return rules, frozenset(closure.executed).union(map(os.path.realpath, execute))
 

@@ -8,6 +8,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _PRCTL_SET_CHILD_SUBREAPER = 36
 _PRCTL_SET_NO_NEW_PRIVS = 38
 _PRCTL_SET_MDWE = 65
+_PRCTL_GET_MDWE = 66
 _MDWE_REFUSE_EXEC_GAIN = 1
 _OPENAT2 = 437
 _LANDLOCK_CREATE_RULESET = 444
@@ -65,6 +66,11 @@ def deny_writable_code() -> None:
     Raises: OSError, on kernels before 6.3 too.
     """
     checked(_LIBC.prctl(_PRCTL_SET_MDWE, _MDWE_REFUSE_EXEC_GAIN, 0, 0, 0))
+
+
+def can_deny_writable_code() -> bool:
+    """Whether this kernel has it."""
+    return int(_LIBC.prctl(_PRCTL_GET_MDWE, 0, 0, 0, 0)) >= 0
 
 
 def open_beneath(directory: int, path: str, flags: int, mode: int = 0) -> int:

@@ -383,6 +383,14 @@ async def test_policies(api: Api, session: str) -> None:
     explain = ("policies", "explain")
     allowed = await run_beside(*explain, "--level", "low", "--", "ls", "-la")
     assert (allowed.status, "allowed" in allowed.out) == (0, True)
+    traced = await run_beside(*explain, "--level", "high", "--", "strace", "ls")
+    assert (traced.status, "✓ allowed" in traced.out) == (0, True)
+    assert "seccomp" in traced.out
+    assert "stopped all the same" in traced.err
+    strange = await run_beside("policies", "show", "root")
+    assert strange.status == 2
+    assert "there are low, medium, high" in strange.line
+    assert "Landlock 6, seccomp, mounts" in (await run_beside("policies", "show", "high")).out
     denied = await run_beside(*explain, "--json", "--", "find", ".", "-delete")
     assert denied.status == 4
     assert json.loads(denied.out)["rule"] == "option-not-allowed"

@@ -17,6 +17,7 @@ from docker.errors import DockerException
 import images.inventory
 import orchestrator.doctor
 from api.cli.exits import MEANINGS
+from api.cli.levels import PACKAGED, complete_level
 from api.cli.program import build
 from images import base, builder
 from images.errors import BuildError
@@ -24,6 +25,7 @@ from images.inventory import Presence
 from orchestrator.checks.base import Check, CheckStatus
 from orchestrator.config import Settings
 from orchestrator.keys import KeyRing, Role, digest
+from orchestrator.policy.levels import LEVEL_NAMES
 from tests.support.cli import run
 
 ROOT = Path(__file__).parents[2]
@@ -255,7 +257,6 @@ def test_the_help_tells_the_exit_statuses() -> None:
     [
         ("nonsense",),
         ("run",),
-        ("run", "--level", "root", "ls"),
         ("files", "ls"),
         ("run", "-e", "novalue", "ls"),
         ("sessions", "list", "--nonsense"),
@@ -292,6 +293,15 @@ def test_completion(shell: str) -> None:
         check=False,
     )
     assert "resume" in done.stdout, done
+
+
+def test_levels_are_completed_without_a_control_plane(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("PADDOCK_KEY", "pdk_some-key-that-is-not-used")
+    assert complete_level("") == list(PACKAGED) == list(LEVEL_NAMES)
+    assert complete_level("m") == ["medium"]
+    monkeypatch.setenv("PADDOCK_URL", "nonsense")
+    assert complete_level("hi") == ["high"]
 
 
 def test_starting_loads_nothing_heavy() -> None:

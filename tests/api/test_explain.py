@@ -19,11 +19,24 @@ async def test_by_level(api: Api) -> None:
         "layer": "parser",
         "message": answer["message"],
         "remedy": answer["remedy"],
+        "layers": answer["layers"],
     }
+    layers = answer["layers"]
+    assert [stop["layer"] for stop in layers] == ["parser", "landlock", "network"]
+    assert (layers[0]["message"], layers[0]["remedy"]) == (answer["message"], answer["remedy"])
+    assert "`commands` of the level's file" in layers[1]["remedy"]
+    assert '`network = "open"`' in layers[2]["remedy"]
     assert answer["message"].startswith("command not allowed for permission level low: curl")
     body = {"level": "high", "argv": ["make", "it"], "cwd": "src"}
     answer = await api.json("POST", EXPLAIN, json=body)
     assert (answer["allow"], answer["rule"], answer["remedy"]) == (True, "allowed", None)
+    assert (answer["layer"], answer["layers"]) == ("parser", [])
+    body = {"level": "high", "argv": ["strace", "ls"]}
+    answer = await api.json("POST", EXPLAIN, json=body)
+    assert (answer["allow"], answer["layer"], answer["remedy"]) == (True, "seccomp", None)
+    body = {"level": "low", "path": "../x"}
+    answer = await api.json("POST", EXPLAIN, json=body)
+    assert [stop["layer"] for stop in answer["layers"]] == ["parser", "mount", "landlock"]
     body = {"level": "high", "path": "../x"}
     answer = await api.json("POST", EXPLAIN, json=body)
     assert (answer["verdict"], answer["rule"]) == ("deny", "path-outside-workspace")

@@ -247,6 +247,8 @@ async def test_another_protocol_is_refused_with_what_to_do(host: Host, version: 
         {"landlock_abi": -1},
         {"landlock_abi": True},
         {"landlock_abi": "6"},
+        {"seccomp": 1},
+        {"seccomp": None},
     ],
 )
 async def test_a_hello_of_the_wrong_form_is_refused(host: Host, members: dict[str, Any]) -> None:

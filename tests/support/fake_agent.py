@@ -67,7 +67,11 @@ class AgentRefusalError(Exception):
 class FakeAgent:
     """One sandbox's agent. `plays` are looked up by the command's first word."""
 
-    def __init__(self, plays: dict[str, Play], files: dict[str, bytes]) -> None:
+    def __init__(
+        self, plays: dict[str, Play], files: dict[str, bytes], said: Message | None = None
+    ) -> None:
+        """`said` are members of its hello that differ from what an agent says."""
+        self.said = said or {}
         self.boot_id = secrets.token_hex(8)
         self.plays = plays
         self.files = files
@@ -97,7 +101,9 @@ class FakeAgent:
             "boot_id": self.boot_id,
             "running": list(self._running),
             "finished": [],
-            "landlock_abi": 6,
+            "landlock_abi": 7,
+            "seccomp": True,
+            **self.said,
         }
         self._send(request(0, "hello", hello))
         self._spawn(self._serve(reader))
@@ -327,6 +333,8 @@ class Agents:
     def __init__(self) -> None:
         self.plays: dict[str, Play] = {}
         self.files: dict[str, bytes] = {}
+        # Of the hellos of agents that are started from now on.
+        self.said: Message = {}
         self.by_run_dir: dict[str, FakeAgent] = {}
 
     @property
@@ -335,7 +343,7 @@ class Agents:
         return list(self.by_run_dir.values())[-1]
 
     async def start(self, spec: SandboxSpec) -> None:
-        agent = FakeAgent(self.plays, self.files)
+        agent = FakeAgent(self.plays, self.files, self.said)
         run_dir = _run_dir(spec)
         self.by_run_dir[run_dir] = agent
         await agent.dial(Path(run_dir))

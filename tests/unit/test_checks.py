@@ -6,6 +6,7 @@ import http.server
 import os
 import socket
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,19 +26,21 @@ from orchestrator.checks.kernel import (
     landlock_check,
     seccomp_check,
 )
-from orchestrator.checks.levels import level_checks
+from orchestrator.checks.levels import enforceable, level_checks
 from orchestrator.checks.mounts import Mount, check_mounts, existing, mount_of, propagation_check
 from orchestrator.checks.state import check_database, check_policy, check_state_dir
 from orchestrator.config import Settings
 from orchestrator.doctor import run_checks
-from orchestrator.engine.base import LABEL_INPUTS, LABEL_PROTOCOL, EngineInfo, Image
+from orchestrator.engine.base import LABEL_INPUTS, LABEL_PROTOCOL, EngineInfo, Image, SandboxKernel
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.policy.levels import load_levels
+from orchestrator.policy.requirements import Facts
 from orchestrator.sessions.admission import HostResources
 from orchestrator.store.database import Database
 from sandbox_agent.protocol import PROTOCOL_VERSION
 
 GIB = 1024**3
+FACTS = Facts(landlock=7, seccomp=True, mounts=True, quota=True)
 INFO = EngineInfo("24.0.7", "2", rootless=False, userns_remap=False)
 IMAGE = Image("sha256:1", {LABEL_PROTOCOL: str(PROTOCOL_VERSION), LABEL_INPUTS: "abc"})
 
@@ -76,6 +79,15 @@ def test_engine(info: EngineInfo, expected: str, detail: str) -> None:
     check = engine_check(info)
     assert status(check) == expected
     assert detail in check.detail
+
+
+def test_a_runtime_of_the_engine() -> None:
+    info = replace(INFO, runtimes=("runc", "runsc"))
+    assert status(engine_check(info, "runsc")) == "ok"
+    assert status(engine_check(info, "io.containerd.runsc.v1")) == "ok"
+    check = engine_check(info, "kata")
+    assert status(check) == "failure"
+    assert check.detail == "version 24.0.7, cgroup 2, has no runtime kata, but runc, runsc"
 
 
 @pytest.mark.parametrize(
@@ -118,7 +130,7 @@ def test_landlock(abi: int, error: int, expected: str) -> None:
 
 def test_seccomp() -> None:
     assert status(seccomp_check(KernelFacts("6.1", 6, 0, 0))) == "ok"
-    assert status(seccomp_check(KernelFacts("4.9", 6, 0, errno.EOPNOTSUPP))) == "warning"
+    assert status(seccomp_check(KernelFacts("4.9", 6, 0, errno.EOPNOTSUPP))) == "failure"
 
 
 def test_this_kernel_answers() -> None:
@@ -318,21 +330,36 @@ def test_our_own_port(settings: Settings) -> None:
 
 def test_levels() -> None:
     levels = load_levels()
-    assert [c.status for c in level_checks(levels, [], None, 64)] == ["ok"] * 3
-    assert [c.status for c in level_checks(levels, [], "no iptables", 64)] == [
+    assert [c.status for c in level_checks(levels, [], FACTS, None, 64)] == ["ok"] * 3
+    assert [c.status for c in level_checks(levels, [], FACTS, "no iptables", 64)] == [
         "ok",
         "ok",
         "failure",
     ]
     failed = [failure("mounts", "x", "y"), failure("port", "x", "y"), warning("image", "x", "y")]
-    checks = level_checks(levels, failed, None, 64)
+    checks = level_checks(levels, failed, FACTS, None, 64)
     assert [status(check) for check in checks] == ["failure"] * 3
     assert checks[0].detail == "can't be enforced: mounts"
-    assert [status(check) for check in level_checks(levels, [], None, 1)] == [
+    assert [status(check) for check in level_checks(levels, [], FACTS, None, 1)] == [
         "ok",
         "ok",
         "warning",
     ]
+
+
+def test_levels_that_the_host_can_not_enforce() -> None:
+    levels = load_levels()
+    facts = replace(FACTS, landlock=5)
+    low, _, high = level_checks(levels, [], facts, None, 64)
+    assert (status(low), status(high)) == ("ok", "failure")
+    assert high.detail == ("can't be enforced: needs Landlock version 6, there is version 5")
+    # Whoever asks whether sessions can be created hears of it, and that they can.
+    checks = enforceable(levels, facts)
+    assert [check.name for check in checks] == ["level low", "level medium", "level high"]
+    assert [status(check) for check in checks] == ["ok", "ok", "warning"]
+    assert [status(check) for check in enforceable(levels, replace(facts, seccomp=False))] == [
+        "failure"
+    ] * 3
 
 
 def test_healthy() -> None:
@@ -355,6 +382,22 @@ async def test_all_together(settings: Settings) -> None:
     assert by_name["engine"].ok
     assert not settings.state_dir.exists()
     assert not engine.open_network
+
+
+async def test_a_runtime_that_offers_less_is_found(settings: Settings) -> None:
+    engine = FakeEngine(images={settings.image: IMAGE})
+    engine.sandbox_kernel = SandboxKernel(landlock_abi=0, seccomp=True)
+    with tempfile.TemporaryDirectory(prefix="pdk-") as short:
+        ours = settings.model_copy(update={"state_dir": Path(short, "state")})
+        checks = {check.name: check for check in await run_checks(ours, engine=engine)}
+        low = checks["level low"]
+        assert (status(low), low.detail) == (
+            "failure",
+            "can't be enforced: needs Landlock version 3, there is none",
+        )
+        engine.fail_next("kernel")
+        checks = {check.name: check for check in await run_checks(ours, engine=engine)}
+        assert checks["level low"].ok
 
 
 async def test_without_an_engine_no_level_can_be_enforced(settings: Settings) -> None:

@@ -1,14 +1,17 @@
 """What Docker is asked for, and how its answers are read."""
 
+from dataclasses import replace
+
 import pytest
 
-from orchestrator.engine import docker_records
-from orchestrator.engine.base import Bind, ContainerState, Limits, SandboxSpec
+from orchestrator.engine import docker_kernel, docker_records
+from orchestrator.engine.base import Bind, ContainerState, Limits, SandboxKernel, SandboxSpec
 from orchestrator.engine.docker_network import OpenNetwork, helper_config
 from orchestrator.engine.docker_spec import (
     container_config,
     host_config,
     refuse_dropped_limits,
+    unknown_runtime,
 )
 from orchestrator.errors import EngineUnavailableError
 
@@ -48,6 +51,40 @@ def test_the_container_is_confined() -> None:
     }
     assert "Privileged" not in config
     assert "OomKillDisable" not in config
+
+
+def test_the_runtime_is_the_engines_default() -> None:
+    assert "Runtime" not in host_config(spec())
+    assert host_config(replace(spec(), runtime="runsc"))["Runtime"] == "runsc"
+
+
+@pytest.mark.parametrize(
+    ("runtime", "explanation", "told"),
+    [
+        ("runsc", "Unknown runtime specified runsc", True),
+        ("runsc", "unknown or invalid runtime name: runsc", True),
+        ("runsc", "OCI runtime create failed: no such file", False),
+        ("runsc", None, False),
+        (None, "Unknown runtime specified x", False),
+    ],
+)
+def test_a_runtime_that_the_engine_has_not(
+    runtime: str | None, explanation: str | None, told: bool
+) -> None:
+    error = unknown_runtime(runtime, explanation)
+    assert (error is not None) is told
+    assert error is None or "has no runtime runsc" in error.detail
+
+
+def test_what_a_container_says_of_its_kernel() -> None:
+    assert docker_kernel.parse("7 1\n") == SandboxKernel(7, seccomp=True)
+    assert docker_kernel.parse("0 0") == SandboxKernel(0, seccomp=False)
+    for said in ("", "7", "-1 1", "7 1 x", "Traceback: no 1"):
+        with pytest.raises(EngineUnavailableError, match="could not look"):
+            docker_kernel.parse(said)
+    host = docker_kernel.config("image", "0a1b2c3d", "runsc")["HostConfig"]
+    assert (host["Runtime"], host["CapDrop"], host["NetworkMode"]) == ("runsc", ["ALL"], "none")
+    assert "Runtime" not in docker_kernel.config("image", "0a1b2c3d", None)["HostConfig"]
 
 
 def test_limits_use_quota_and_no_swap() -> None:

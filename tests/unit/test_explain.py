@@ -88,12 +88,13 @@ def test_the_directory_counts() -> None:
 
 @pytest.mark.parametrize("path", ["a", ".", "/workspace", "/workspace/a/../b", "a/.."])
 def test_paths_inside(path: str) -> None:
-    assert explain_path(path).allow
+    explained = explain_path(LEVELS["low"], path)
+    assert (explained.allow, explained.layers) == (True, ())
 
 
 @pytest.mark.parametrize("path", ["..", "/etc/passwd", "a/../../b", "/workspace2", "/"])
 def test_paths_outside(path: str) -> None:
-    explained = explain_path(path)
+    explained = explain_path(LEVELS["high"], path)
     assert (explained.verdict, explained.rule) == ("deny", "path-outside-workspace")
     assert explained.remedy
 
@@ -105,3 +106,5 @@ def test_any_command_is_explained(level: str, command: str) -> None:
     except CommandError:
         return
     assert explained.allow is (explained.remedy is None)
+    assert explained.layer == (explained.layers[0].layer if explained.layers else "parser")
+    assert explained.allow is (not explained.layers or explained.layers[0].layer != "parser")

@@ -1,5 +1,6 @@
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import ValidationError
-from orchestrator.policy.levels import LevelError, effective_limits, load_levels
+from orchestrator.policy.level_file import LevelError
+from orchestrator.policy.levels import (
+    LEVEL_PATTERN,
+    Levels,
+    effective_limits,
+    load_levels,
+    restore_level,
+)
+from orchestrator.policy.requirements import Requirements
 
 MIB = 1024 * 1024
 LOW = frozenset({"pwd", "ls", "cat", "head", "tail", "grep", "find", "wc", "stat"}) | {
@@ -22,7 +31,11 @@ def test_packaged_levels() -> None:
     levels = load_levels()
     assert list(levels) == ["low", "medium", "high"]
     low, medium, high = levels.values()
-    assert (low.rank, medium.rank, high.rank) == (0, 1, 2)
+    assert (low.rank, medium.rank, high.rank) == (100, 200, 300)
+    assert [level.risk_tier for level in levels.values()] == ["low", "medium", "high"]
+    assert low.requires == medium.requires == Requirements(3, True, True, False)
+    assert high.requires.landlock == 6
+    assert (low.confinement.paths, high.confinement.paths) == (True, False)
     assert low.commands == LOW
     assert medium.commands == MEDIUM
     assert high.commands is None
@@ -61,37 +74,147 @@ def test_a_file_in_the_directory_replaces_the_packaged_one(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "expected"),
+    ("old", "new", "line", "expected"),
     [
-        ("noexec = true", "noexec = 1", "noexec: "),
-        ("noexec = true", "noexec = true\nexec = 1", "exec: Extra"),
-        ("noexec = true", "", "noexec: Field required"),
-        ('network = "none"', 'network = "host"', "network: "),
-        ("cpus = 0.5", "cpus = -1", "limits.cpus: "),
-        ("cpus = 0.5", "cpus = nan", "limits.cpus: "),
-        ("cpus = 0.5", "cpus = '1'", "limits.cpus: "),
-        ("pids = 64", "pids = 64.0", "limits.pids: "),
-        ("pids = 64", "pids = 64\nfiles = 1", "limits.files: Extra"),
-        ("shm_bytes = 0", "shm_bytes = -1", "limits.shm_bytes: "),
-        ("default = 20", "default = 200", "timeout.default: is over"),
-        ('"pwd", ', '"/bin/pwd", ', "commands"),
-        ('"LANG"', '"*"', "environment"),
-        ('home = "/nonexistent"', 'home = "x"', "home: "),
-        ("[limits]", "[limits", "Expected"),
+        ("noexec = true", "noexec = 1", 9, "noexec: must be a valid boolean"),
+        ("noexec = true", "noexec = true\nexec = 1", 10, "exec: is not a known field"),
+        ("noexec = true", "", 1, "noexec: is missing"),
+        ("rank = 100", "", 1, "rank: is missing"),
+        ("rank = 100", "rank = 1001", 2, "rank: must be less than or equal to 1000"),
+        ("rank = 100", "rank = 200", 2, "rank: 200 is the rank of medium, too"),
+        ('risk_tier = "low"', 'risk_tier = "none"', 3, "risk_tier: must be 'low', 'medium' or"),
+        ('network = "none"', 'network = "host"', 8, "network: must be 'none' or 'open'"),
+        ("cpus = 0.5", "cpus = -1", 28, "limits.cpus: "),
+        ("cpus = 0.5", "cpus = nan", 28, "limits.cpus: "),
+        ("cpus = 0.5", "cpus = '1'", 28, "limits.cpus: "),
+        ("cpus = 0.5", "", 27, "limits.cpus: is missing"),
+        ("pids = 64", "pids = 64.0", 30, "limits.pids: must be a valid integer"),
+        ("pids = 64", "pids = 64\nfiles = 1", 31, "limits.files: is not a known field"),
+        ("shm_bytes = 0", "shm_bytes = -1", 32, "limits.shm_bytes: "),
+        ("[limits]", "[limit]", 27, "limit: is not a known field"),
+        ("default = 20", "default = 200", 24, "timeout.default: is over timeout.max"),
+        ('"pwd", ', '"/bin/pwd", ', 5, "commands.0: must be a bare name, without a path"),
+        ('"pwd", ', '"p wd", ', 5, "commands.0: must match pattern"),
+        ('"pwd", ', '"pwd", "ls", ', 5, "commands.2: ls is in the list twice"),
+        ("commands = [", 'commands = "all"\n_ = [', 4, 'commands: must be a list, or "any"'),
+        ('"LANG"', '"*"', 10, "environment.0: must match pattern"),
+        ('"LANG"', '"LANG", "LANG"', 10, "environment.1: LANG is in the list twice"),
+        ('home = "/nonexistent"', 'home = "x"', 11, "home: must match pattern"),
+        ("landlock = 3", "landlock = 2", 15, "requires.landlock: must be 3 or more"),
+        ("landlock = 3", "landlock = -1", 15, "requires.landlock: "),
+        ("mounts = true", "mounts = false", 17, "requires.mounts: must be true"),
+        ("mounts = true", "mount = true", 17, "requires.mount: is not a known field"),
+        ("[limits]", "[limits", 27, "Expected ']' at the end of a table declaration"),
     ],
 )
-def test_bad_files_are_refused(tmp_path: Path, old: str, new: str, expected: str) -> None:
+def test_bad_files_are_refused(
+    tmp_path: Path, old: str, new: str, line: int, expected: str
+) -> None:
     with pytest.raises(LevelError) as caught:
         load_levels(override(tmp_path, old, new))
-    assert str(caught.value).startswith(f"{tmp_path / 'low.toml'}: {expected}")
+    assert str(caught.value).startswith(f"{tmp_path / 'low.toml'}:{line}: {expected}")
 
 
-def test_other_names_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "extreme.toml").write_text("")
-    with pytest.raises(LevelError, match=r"extreme\.toml: levels are low, medium, high"):
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("usr/lib", "must be an absolute path"),
+        ("", "must be an absolute path"),
+        ("/", "must not be the whole image"),
+        ("//", "must be a path without"),
+        ("//usr/lib", "must be a path without"),
+        ("/usr/lib/", "must be a path without"),
+        ("/usr/../etc", "must be a path without"),
+        ("/usr/./lib", "must be a path without"),
+        ("/usr/l\\nib", "must be a path without"),
+        ("/proc", "must not be in /proc, /sys, /run"),
+        ("/proc/1/root", "must not be in /proc, /sys, /run"),
+        ("/sys/fs", "must not be in /proc, /sys, /run"),
+        ("/run/paddock", "must not be in /proc, /sys, /run"),
+    ],
+)
+@pytest.mark.parametrize("name", ["read", "execute"])
+def test_paths_of_the_image(tmp_path: Path, name: str, entry: str, said: str) -> None:
+    new = f'writable_code = false\n{name} = [\n"/usr/lib/x", "/runs",\n"{entry}"]'
+    with pytest.raises(LevelError) as caught:
+        load_levels(override(tmp_path, "writable_code = false", new))
+    place = f"{tmp_path / 'low.toml'}:24: confinement.{name}.2: "
+    assert str(caught.value).startswith(place + said)
+
+
+def test_lists_of_paths_without_their_rules(tmp_path: Path) -> None:
+    new = 'paths = false\nexecute = ["/usr/lib/git-core"]\n#'
+    with pytest.raises(LevelError, match=r":21: confinement\.execute: has no effect without"):
+        load_levels(override(tmp_path, "paths = true ", new))
+    (tmp_path / "low.toml").unlink()
+    with pytest.raises(LevelError, match=r":17: confinement\.paths: can be true only where"):
+        load_levels(override(tmp_path, "paths = false", "paths = true", "high"))
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "low.toml").write_bytes(b"rank = \xff")
+    with pytest.raises(LevelError, match=r"low\.toml: must be UTF-8"):
         load_levels(tmp_path)
+    (tmp_path / "low.toml").unlink()
+    (tmp_path / "low.toml").mkdir()
+    with pytest.raises(LevelError, match=r"low\.toml: Is a directory"):
+        load_levels(tmp_path)
+
+
+def fourth(tmp_path: Path, name: str = "build", rank: int = 250) -> Path:
+    """A level of the operator's, like low."""
+    text = (PACKAGED / "low.toml").read_text()
+    (tmp_path / f"{name}.toml").write_text(text.replace("rank = 100", f"rank = {rank}"))
+    return tmp_path
+
+
+def test_a_fourth_level(tmp_path: Path) -> None:
+    levels = load_levels(fourth(tmp_path))
+    assert list(levels) == ["low", "medium", "build", "high"]
+    build = levels["build"]
+    assert (build.name, build.rank, build.commands) == ("build", 250, LOW)
+    assert restore_level(json.loads(json.dumps(build.public()))) == build
+    assert list(load_levels(fourth(tmp_path, rank=0))) == ["build", "low", "medium", "high"]
+    (tmp_path / ".draft.toml").write_text("half of it")
+    fourth(tmp_path, "x" * 32, 999)
+    assert list(load_levels(tmp_path))[-1] == "x" * 32
+
+
+@pytest.mark.parametrize("name", ["Build", "1st", "my_level", "-x", "x" * 33, "a.b", "ä"])
+def test_names_that_no_level_has(tmp_path: Path, name: str) -> None:
+    with pytest.raises(LevelError, match=r"\.toml: a level's name begins with a lower-case"):
+        load_levels(fourth(tmp_path, name))
+
+
+def test_two_levels_of_one_rank(tmp_path: Path) -> None:
+    fourth(tmp_path, "one", 5)
+    with pytest.raises(LevelError, match=r"two\.toml:2: rank: 5 is the rank of one, too"):
+        load_levels(fourth(tmp_path, "two", 5))
+
+
+def test_no_directory(tmp_path: Path) -> None:
     with pytest.raises(LevelError, match="not a directory"):
         load_levels(tmp_path / "none")
+
+
+def test_a_level_that_is_gone(tmp_path: Path) -> None:
+    levels = Levels(load_levels(fourth(tmp_path)))
+    assert levels.named("build").rank == 250
+    levels.replace(load_levels())
+    with pytest.raises(ValidationError) as caught:
+        levels.named("build")
+    assert caught.value.detail == "permission_level must be low|medium|high"
+
+
+def test_the_example_level() -> None:
+    levels = load_levels(Path(__file__).parents[2] / "examples" / "levels")
+    assert list(levels) == ["low", "medium", "build", "high"]
+    commands = levels["build"].commands
+    assert commands is not None
+    assert commands > MEDIUM
+    assert commands >= {"python3", "git", "pip3"}
+    assert levels["build"].confinement.execute == ["/usr/lib/git-core"]
+    assert all(re.fullmatch(LEVEL_PATTERN, name) for name in levels)
 
 
 def test_limits_can_be_lowered() -> None:

@@ -119,6 +119,30 @@ async def test_a_broken_level_changes_nothing_until_mended(
     assert policy.levels["low"].limits.cpus == 0.5
 
 
+async def test_a_level_of_the_operators_comes_and_goes(
+    policy: Policy, settings: Settings, ledger: Ledger, database: Database
+) -> None:
+    directory = settings.levels_dir
+    assert directory is not None
+    text = (PACKAGED / "low.toml").read_text()
+    (directory / ".build.toml").write_text("a draft")
+    (directory / "build.toml").write_text(text.replace("rank = 100", "rank = 150"))
+    found = await event(ledger, database, 1)
+    await policy.look()
+    assert found["args"]["file"] == str(directory / "build.toml")
+    assert list(policy.levels) == ["low", "build", "medium", "high"]
+    (directory / "Wrong.toml").write_text(text)
+    found = await event(ledger, database, 2)
+    assert "Wrong.toml: a level's name begins with" in found["error"]
+    (directory / "Wrong.toml").unlink()
+    assert (await event(ledger, database, 3))["result"] == {"ok": True}
+    (directory / "build.toml").unlink()
+    assert (await event(ledger, database, 4))["args"]["sha256"] is None
+    await policy.look()
+    assert list(policy.levels) == ["low", "medium", "high"]
+    assert policy.problems == {}
+
+
 async def test_keys_come_and_go(
     policy: Policy, settings: Settings, ledger: Ledger, database: Database
 ) -> None:

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 # What each package may import of ours; the agent's pure modules are shared with the host.
 PURE_AGENT = {
     "sandbox_agent.protocol",
+    "sandbox_agent.baseline",
     "sandbox_agent.commands",
 }
 # aiohttp's URLs are yarl's; typing_extensions is for type checkers.

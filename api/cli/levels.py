@@ -1,0 +1,32 @@
+"""The names of permission levels, for a shell that completes them."""
+
+import asyncio
+import os
+
+from api.cli.exits import Failure
+from api.cli.remote import DEFAULT_URL, Connection
+
+PACKAGED = ("low", "medium", "high")
+# Somebody waits at a prompt.
+_SECONDS = 1.0
+
+
+def complete_level(incomplete: str) -> list[str]:
+    """Those that begin so: the control plane's, or the packaged ones where it does not answer."""
+    return [name for name in _names() if name.startswith(incomplete)]
+
+
+def _names() -> tuple[str, ...]:
+    from api.client import PaddockError
+    from orchestrator.config import ConfigError
+
+    connection = Connection(os.environ.get("PADDOCK_URL") or DEFAULT_URL, None, None)
+    try:
+        return asyncio.run(_ask(connection))
+    except (ConfigError, Failure, PaddockError, TimeoutError):
+        return PACKAGED
+
+
+async def _ask(connection: Connection) -> tuple[str, ...]:
+    async with asyncio.timeout(_SECONDS), connection.open() as paddock:
+        return tuple(level.name for level in await paddock.policies.list())

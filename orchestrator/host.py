@@ -1,0 +1,40 @@
+"""What this host offers to confine sandboxes with."""
+
+from pathlib import Path
+
+from orchestrator.checks.kernel import KernelFacts, kernel_facts
+from orchestrator.checks.mounts import check_mounts
+from orchestrator.policy.requirements import Facts
+from orchestrator.threads import bounded
+
+# For a mount that is tried: a hung file system must not hang a creation.
+_SECONDS = 10.0
+
+
+def facts_of(kernel: KernelFacts, *, mounts: bool, quota: bool = False) -> Facts:
+    """The facts that levels need, out of what was looked at.
+
+    `quota` says whether workspaces are kept from growing over their size.
+    """
+    return Facts(kernel.landlock_abi, kernel.seccomp_error == 0, mounts, quota)
+
+
+class Host:
+    """Looks once: a running kernel stays as it is. Mounts are tried again while they fail."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._state_dir = state_dir
+        self._facts: Facts | None = None
+
+    async def facts(self) -> Facts:
+        """What there is now; a look that does not end in time is told as no mounts."""
+        if self._facts is None or not self._facts.mounts:
+            self._facts = await self._look()
+        return self._facts
+
+    async def _look(self) -> Facts:
+        try:
+            mounts = await bounded(lambda: check_mounts(self._state_dir).ok, _SECONDS)
+        except TimeoutError:
+            mounts = False
+        return facts_of(kernel_facts(), mounts=mounts)

@@ -1,0 +1,208 @@
+"""One level file: what it may say, and where it is wrong."""
+
+import posixpath
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
+
+from orchestrator.config import ConfigError
+from orchestrator.policy import toml_lines
+from orchestrator.schema_errors import reason
+
+_MIB = 1024 * 1024
+# Below these a sandbox's own agent, or the engine, would not work.
+MINIMUMS: dict[str, float] = {
+    "cpus": 0.05,
+    "memory_bytes": 64 * _MIB,
+    "pids": 16,
+    "tmp_bytes": _MIB,
+    "workspace_bytes": _MIB,
+}
+RiskTier = Literal["low", "medium", "high"]
+# With this version of Landlock its rules hold for truncating, too.
+_TRUNCATE_ABI = 3
+# Views of the kernel: what may be read there is part of the confinement, not of a level.
+_KERNEL_PATHS = ("/proc", "/sys", "/run")
+
+
+class LevelError(ConfigError):
+    """A level file that can't be used; the message names the file, the line and the field."""
+
+
+def _any_is_none(value: Any) -> Any:
+    return None if value == "any" else value
+
+
+def _listed(value: Any) -> Any:
+    if value is not None and not isinstance(value, list):
+        raise ValueError('must be a list, or "any"')
+    return value
+
+
+def _command(value: str) -> str:
+    if "/" in value:
+        raise ValueError("must be a bare name, without a path")
+    return value
+
+
+def _absolute(value: str) -> str:
+    if not value.startswith("/"):
+        raise ValueError("must be an absolute path")
+    if value == "/":
+        raise ValueError("must not be the whole image")
+    if posixpath.normpath(value) != value or value.startswith("//") or not value.isprintable():
+        raise ValueError("must be a path without `.`, `..`, and slashes that it does not need")
+    if any(value == path or value.startswith(path + "/") for path in _KERNEL_PATHS):
+        raise ValueError(f"must not be in {', '.join(_KERNEL_PATHS)}")
+    return value
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+
+_Command = Annotated[
+    str, AfterValidator(_command), StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]*$")
+]
+_Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
+_Path = Annotated[str, AfterValidator(_absolute)]
+# `None` is `"any"`, and is not in TOML: both forms have the same place in an error.
+_Commands = Annotated[
+    list[_Command] | None, BeforeValidator(_listed), BeforeValidator(_any_is_none)
+]
+_Variables = Annotated[
+    list[_Variable] | None, BeforeValidator(_listed), BeforeValidator(_any_is_none)
+]
+
+
+class RequiresTable(_Table):
+    """What the host must offer."""
+
+    landlock: int = Field(ge=0, le=1000)
+    seccomp: bool
+    mounts: bool
+    quota: bool = False
+
+
+class ConfinementTable(_Table):
+    """What the kernel holds commands to."""
+
+    paths: bool
+    read: list[_Path] = []
+    execute: list[_Path] = []
+    writable_code: bool
+    ptrace: bool = False
+    record_execs: bool = True
+
+
+class TimeoutTable(_Table):
+    """Seconds."""
+
+    default: int = Field(ge=1)
+    max: int = Field(ge=1)
+
+
+class LimitsTable(_Table):
+    """What one session may use."""
+
+    cpus: float = Field(ge=MINIMUMS["cpus"], le=1024, allow_inf_nan=False)
+    memory_bytes: int = Field(ge=int(MINIMUMS["memory_bytes"]))
+    pids: int = Field(ge=int(MINIMUMS["pids"]))
+    tmp_bytes: int = Field(ge=int(MINIMUMS["tmp_bytes"]))
+    shm_bytes: int = Field(ge=0)
+    workspace_bytes: int = Field(ge=int(MINIMUMS["workspace_bytes"]))
+
+
+class LevelTable(_Table):
+    """A level file; `commands` and `environment` are None for any."""
+
+    rank: int = Field(ge=0, le=1000)
+    risk_tier: RiskTier
+    commands: _Commands
+    network: Literal["none", "open"]
+    noexec: bool
+    environment: _Variables
+    home: Annotated[str, StringConstraints(pattern=r"^/[^\x00\n:]*$")]
+    output_bytes: int = Field(ge=1024, le=64 * _MIB)
+    requires: RequiresTable
+    confinement: ConfinementTable
+    timeout: TimeoutTable
+    limits: LimitsTable
+
+
+class LevelFile:
+    """A file that was read; `error` makes the message about one of its fields."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises: LevelError naming the file, the line and the field."""
+        self.path = path
+        try:
+            self.data = path.read_bytes()
+            self._text = self.data.decode()
+            values = tomllib.loads(self._text)
+        except OSError as error:
+            raise LevelError(f"{path}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise LevelError(f"{path}: must be UTF-8") from None
+        except tomllib.TOMLDecodeError as error:
+            line, said = toml_lines.syntax_error(self._text, error)
+            raise LevelError(f"{path}:{line}: {said}") from None
+        try:
+            self.table = LevelTable.model_validate(values)
+        except ValidationError as error:
+            errors = error.errors(include_url=False, include_input=False, include_context=False)
+            # Of a misspelt field it helps more to hear of than of the one that is missing then.
+            first = min(errors, key=lambda found: found["type"] == "missing")
+            raise self.error(first["loc"], reason(first["type"], first["msg"])) from None
+        for field, said in _contradictions(self.table):
+            raise self.error(field, said)
+
+    def error(self, field: toml_lines.Path, said: str) -> LevelError:
+        """What is wrong with a field, and where it stands."""
+        line = toml_lines.line_of(self._text, field)
+        name = ".".join(str(part) for part in field)
+        return LevelError(f"{self.path}:{line}: {name}: {said}")
+
+
+def _contradictions(table: LevelTable) -> Iterator[tuple[toml_lines.Path, str]]:
+    """What each field allows, but not all of them together."""
+    confinement, requires = table.confinement, table.requires
+    lists: dict[toml_lines.Path, Sequence[str]] = {
+        ("commands",): table.commands or (),
+        ("environment",): table.environment or (),
+        ("confinement", "read"): confinement.read,
+        ("confinement", "execute"): confinement.execute,
+    }
+    for field, items in lists.items():
+        for index, item in enumerate(items):
+            if item in items[:index]:
+                yield (*field, index), f"{item} is in the list twice"
+    if table.timeout.default > table.timeout.max:
+        yield ("timeout", "default"), "is over timeout.max"
+    if confinement.paths and table.commands is None:
+        yield (
+            ("confinement", "paths"),
+            'can be true only where commands are listed: "any" leaves nothing to be confined to',
+        )
+    for name in ("read", "execute"):
+        if getattr(confinement, name) and not confinement.paths:
+            yield ("confinement", name), "has no effect without confinement.paths"
+    if confinement.paths and requires.landlock < _TRUNCATE_ABI:
+        yield (
+            ("requires", "landlock"),
+            f"must be {_TRUNCATE_ABI} or more with confinement.paths: the kernel's part of it",
+        )
+    for name in ("seccomp", "mounts"):
+        if not getattr(requires, name):
+            yield ("requires", name), "must be true: no session runs without it"

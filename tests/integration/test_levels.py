@@ -1,0 +1,218 @@
+"""A level of the operator's in real sandboxes, and sandboxes that can't enforce theirs."""
+
+import io
+import secrets
+import shutil
+import tarfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import docker
+import pytest
+import pytest_asyncio
+
+from orchestrator.checks.kernel import kernel_facts
+from orchestrator.control_plane import ControlPlane
+from orchestrator.errors import (
+    EngineUnavailableError,
+    PermissionDeniedError,
+    SandboxUnavailableError,
+    ValidationError,
+)
+from orchestrator.policy.requirements import UnmetError
+from orchestrator.sessions.requests import NewSession
+from tests.support import lesser_agent
+from tests.support.box import TESTER, Box
+from tests.support.leaks import NOTHING, left_behind
+from tests.support.plane import opened
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+BUILD = Path(__file__).parents[2] / "examples" / "levels" / "build.toml"
+DOCKERFILE = """\
+FROM {image}
+COPY lesser.py /opt/lesser.py
+ENTRYPOINT ["/usr/bin/python3", "-I", "-S", "/opt/lesser.py"]
+"""
+
+
+@pytest.fixture(scope="module")
+def lesser_image(sandbox_image: str) -> Iterator[str]:
+    """The sandbox image with an agent that finds less than the host has."""
+    name = f"paddock/sandbox:test-{secrets.token_hex(4)}"
+    files = {
+        "Dockerfile": DOCKERFILE.format(image=sandbox_image).encode(),
+        "lesser.py": Path(lesser_agent.__file__).read_bytes(),
+    }
+    context = io.BytesIO()
+    with tarfile.open(fileobj=context, mode="w") as archive:
+        for path, data in files.items():
+            member = tarfile.TarInfo(path)
+            member.size, member.mode = len(data), 0o644
+            archive.addfile(member, io.BytesIO(data))
+    context.seek(0)
+    with closing(docker.APIClient(version="auto")) as client:
+        said = list(client.build(fileobj=context, custom_context=True, tag=name, decode=True))
+        assert not any("error" in line for line in said), said
+        yield name
+        client.remove_image(name)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def plane(
+    sandbox_image: str, lesser_image: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[ControlPlane]:
+    levels_dir = tmp_path_factory.mktemp("levels")
+    shutil.copy(BUILD, levels_dir)
+    async with opened(image=sandbox_image, images=(lesser_image,), levels_dir=levels_dir) as plane:
+        yield plane
+
+
+def build_file(plane: ControlPlane) -> Path:
+    assert plane.settings.levels_dir is not None
+    return plane.settings.levels_dir / "build.toml"
+
+
+async def change(box: Box, level: str) -> None:
+    await box.plane.sessions.change_settings(TESTER, box.session, level, {})
+
+
+async def test_a_session_at_the_operators_level(plane: ControlPlane) -> None:
+    box = await Box.create(plane, "build")
+    assert (await box.python("print(6 * 7)")).stdout == "42\n"
+    assert (await box.run("git --version")).stdout.startswith("git version")
+    await box.write("a.txt", b"x")
+    assert (await box.run("ls")).stdout == "a.txt\n"
+    with pytest.raises(PermissionDeniedError, match="permission level build: make"):
+        await box.run("make")
+    with pytest.raises(PermissionDeniedError, match="path escapes workspace"):
+        await box.run("cat /etc/shadow")
+    limits = (await box.container()).limits
+    assert (limits["cpus"], limits["memory_bytes"], limits["pids"]) == (2.0, 2 * 2**30, 256)
+    assert box.session.sandbox is not None
+    assert box.session.sandbox.network is not None
+    await box.close()
+
+
+async def test_moving_to_it_and_away(plane: ControlPlane) -> None:
+    box = await Box.create(plane, "low")
+    await box.write("kept", b"x")
+    with pytest.raises(PermissionDeniedError):
+        await box.python("print()")
+    await change(box, "build")
+    assert (await box.python("print(open('kept').read())")).stdout == "x\n"
+    running = await box.start(argv=["python3", "-c", "input()"], stdin_open=True)
+    await change(box, "medium")
+    done = await box.plane.executions.wait(box.session, running)
+    assert done["reason"] == "level_changed"
+    assert box.processes() == []
+    events = [event["operation"] for event in await box.events()]
+    # Medium is lower than build: it was on record before anything ended.
+    assert events[-2:] == ["session.settings", "command.exit"]
+    with pytest.raises(PermissionDeniedError):
+        await box.python("print()")
+    await box.close()
+
+
+async def test_its_file_changes_while_sessions_run(plane: ControlPlane) -> None:
+    box = await Box.create(plane, "build")
+    path = build_file(plane)
+    text = path.read_text()
+    path.write_text(text.replace("cpus = 2.0", "cpus = 1.0").replace('"git",', ""))
+    await plane.policy.look()
+    assert (await box.container()).limits["cpus"] == 2.0
+    assert (await box.run("git --version")).exit_code == 0
+    await change(box, "build")
+    assert (await box.container()).limits["cpus"] == 1.0
+    with pytest.raises(PermissionDeniedError):
+        await box.run("git --version")
+
+    path.write_text(text.replace("rank = 250", "rank = 100"))
+    await plane.policy.look()
+    assert "build.toml:2: rank: 100 is the rank of low, too" in plane.policy.problems[path]
+    assert plane.levels["build"].rank == 250
+
+    path.unlink()
+    await plane.policy.look()
+    assert (await box.python("print(1)")).exit_code == 0
+    with pytest.raises(ValidationError, match=r"must be low\|medium\|high"):
+        await change(box, "build")
+    path.write_text(text)
+    await plane.policy.look()
+    await change(box, "build")
+    assert (await box.run("git --version")).exit_code == 0
+    await box.close()
+
+
+async def test_a_sandbox_that_can_not_enforce_its_level_is_refused(
+    plane: ControlPlane, lesser_image: str
+) -> None:
+    before = left_behind(plane.settings.state_dir)
+    request = NewSession(id="refused", permission_level="low", image=lesser_image)
+    with pytest.raises(UnmetError, match="in a sandbox of this engine: needs Landlock version 3"):
+        await plane.sessions.create(TESTER, request)
+    assert left_behind(plane.settings.state_dir) == before
+    assert plane.sessions.registry.get("refused") is None
+    # The id is free again, and nobody else's.
+    box = await Box.create(plane, "low", id="refused")
+    assert (await box.run("ls")).exit_code == 0
+    await box.close()
+    assert left_behind(plane.settings.state_dir) == NOTHING
+
+
+async def test_a_session_can_be_moved_to_a_level_that_needs_less(
+    plane: ControlPlane, lesser_image: str
+) -> None:
+    text = build_file(plane).read_text()
+    edits = {
+        "rank = 250": "rank = 50",
+        "landlock = 3": "landlock = 0",
+        "paths = true": "paths = false",
+    }
+    for old, new in edits.items():
+        assert old in text
+        text = text.replace(old, new)
+    lists = ("read = ", "execute = ")
+    lines = [line for line in text.splitlines() if not line.startswith(lists)]
+    path = build_file(plane).with_name("loose.toml")
+    path.write_text("\n".join(lines))
+    await plane.policy.look()
+    assert plane.policy.problems == {}
+    box = await Box.create(plane, "loose", image=lesser_image)
+    assert (await box.run("ls")).exit_code == 0
+    with pytest.raises(UnmetError, match="needs Landlock version 3, there is none"):
+        await change(box, "medium")
+    with pytest.raises(SandboxUnavailableError, match="set the permission level again"):
+        await box.run("ls")
+    await change(box, "loose")
+    assert (await box.run("ls")).exit_code == 0
+    await box.close()
+    path.unlink()
+
+
+async def test_a_runtime_that_the_engine_has_not(sandbox_image: str) -> None:
+    async with opened(image=sandbox_image, runtime="no-such-runtime") as plane:
+        with pytest.raises(EngineUnavailableError, match="has no runtime no-such-runtime"):
+            await plane.sessions.create(TESTER, NewSession(permission_level="low"))
+        assert left_behind(plane.settings.state_dir) == NOTHING
+        check = (await plane.readiness())["engine"]
+        assert not check["ok"]
+        assert "no runtime no-such-runtime" in check["detail"]
+
+
+async def test_a_container_tells_what_a_sandbox_has(
+    plane: ControlPlane, sandbox_image: str
+) -> None:
+    kernel, host = await plane.engine.kernel(sandbox_image, None), kernel_facts()
+    assert (kernel.landlock_abi, kernel.seccomp) == (host.landlock_abi, host.seccomp_error == 0)
+    with pytest.raises(EngineUnavailableError, match="has no runtime no-such-runtime"):
+        await plane.engine.kernel(sandbox_image, "no-such-runtime")
+    assert left_behind(plane.settings.state_dir) == NOTHING
+
+
+async def test_the_engines_own_runtime_by_its_name(sandbox_image: str) -> None:
+    async with opened(image=sandbox_image, runtime="runc") as plane:
+        box = await Box.create(plane, "low")
+        assert (await box.run("ls")).exit_code == 0
+        await box.close()

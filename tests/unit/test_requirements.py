@@ -1,0 +1,75 @@
+"""What levels need of a host, and what is said where it lacks."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.checks.kernel import KernelFacts
+from orchestrator.host import facts_of
+from orchestrator.policy.levels import load_levels
+from orchestrator.policy.requirements import Facts, Requirements, UnmetError, check, unmet
+
+ALL = Facts(landlock=7, seccomp=True, mounts=True, quota=True)
+NOTHING = Facts(landlock=0, seccomp=False, mounts=False, quota=False)
+
+
+@pytest.mark.parametrize(
+    ("level", "facts", "reasons"),
+    [
+        ("low", ALL, []),
+        ("high", ALL, []),
+        ("low", replace(ALL, quota=False), []),
+        ("low", replace(ALL, landlock=3), []),
+        ("low", replace(ALL, landlock=2), ["needs Landlock version 3, there is version 2"]),
+        ("high", replace(ALL, landlock=5), ["needs Landlock version 6, there is version 5"]),
+        ("medium", replace(ALL, landlock=0), ["needs Landlock version 3, there is none"]),
+        ("low", replace(ALL, seccomp=False), ["needs seccomp filters with notification, there "]),
+        ("high", replace(ALL, mounts=False), ["needs workspaces mounted with flags, they can't"]),
+        ("low", NOTHING, ["needs Landlock", "needs seccomp", "needs workspaces mounted"]),
+    ],
+)
+def test_packaged_levels(level: str, facts: Facts, reasons: list[str]) -> None:
+    found = unmet(load_levels()[level].requires, facts)
+    assert len(found) == len(reasons)
+    assert all(each.startswith(reason) for each, reason in zip(found, reasons, strict=True))
+
+
+def test_a_quota_that_is_demanded() -> None:
+    needed = Requirements(landlock=0, seccomp=False, mounts=False, quota=True)
+    assert unmet(needed, ALL) == []
+    assert len(unmet(needed, replace(ALL, quota=False))) == 1
+
+
+def test_what_a_refusal_says() -> None:
+    needed = Requirements(landlock=3, seccomp=True, mounts=False, quota=False)
+    check("build", needed, ALL, "here")
+    with pytest.raises(UnmetError) as caught:
+        check("build", needed, NOTHING, "here")
+    assert caught.value.code == "engine_unavailable"
+    assert caught.value.detail == (
+        "level build can't be enforced here: needs Landlock version 3, there is none; "
+        "needs seccomp filters with notification, there are none"
+    )
+
+
+NEEDS = st.builds(Requirements, st.integers(0, 9), st.booleans(), st.booleans(), st.booleans())
+HAVE = st.builds(Facts, st.integers(0, 9), st.booleans(), st.booleans(), st.booleans())
+
+
+@given(NEEDS, HAVE, st.integers(0, 9), st.booleans())
+def test_a_sandbox_never_has_more_than_its_host(
+    needed: Requirements, host: Facts, landlock: int, seccomp: bool
+) -> None:
+    inside = host.within(landlock, seccomp)
+    if unmet(needed, host):
+        assert unmet(needed, inside)
+    assert unmet(needed, host.within(9, True)) == unmet(needed, host)
+
+
+def test_facts_of_a_kernel() -> None:
+    kernel = KernelFacts("6.1", landlock_abi=2, landlock_error=0, seccomp_error=0)
+    assert facts_of(kernel, mounts=True) == Facts(2, seccomp=True, mounts=True, quota=False)
+    kernel = KernelFacts("4.9", landlock_abi=0, landlock_error=38, seccomp_error=95)
+    assert facts_of(kernel, mounts=False, quota=True) == replace(NOTHING, quota=True)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from sandbox_agent.audit import EventBuffer
+from sandbox_agent.budget import BudgetError
 from sandbox_agent.commands import CommandError
 from sandbox_agent.confine import landlock, syscalls
 from sandbox_agent.connection import Connection
@@ -93,6 +94,7 @@ class Agent:
             "running": self._executor.running,
             "finished": self._executor.outputs.ended,
             "landlock_abi": self._abi,
+            **self._executor.budget.totals(),
         }
         self._connection.send(request(_HELLO_ID, "hello", hello))
 
@@ -164,7 +166,11 @@ class Agent:
             # The control plane removes the container; this only bounds a stray agent's life.
             self._loop.after(_DRAIN_SECONDS, self._loop.stop)
 
-        self._executor.shut_down(str(params["reason"]), lambda: self._events.when_empty(drained))
+        self._executor.shut_down(
+            str(params["reason"]),
+            bool(params.get("at_once")),
+            lambda: self._events.when_empty(drained),
+        )
 
 
 def read_boot(path: str) -> Boot:
@@ -182,4 +188,9 @@ def main() -> int:
     except (OSError, LookupError, ValueError, TypeError) as error:
         print(f"cannot read the boot file: {error}", file=sys.stderr, flush=True)
         return _EXIT_REFUSED
-    return Agent(boot, os.path.join(RUN_DIR, SOCKET_NAME)).run()
+    try:
+        agent = Agent(boot, os.path.join(RUN_DIR, SOCKET_NAME))
+    except BudgetError as error:
+        print(error, file=sys.stderr, flush=True)
+        return _EXIT_REFUSED
+    return agent.run()

@@ -144,8 +144,8 @@ class Budget:
         """What the store keeps; `started_at` is the session's own."""
         told = self.exceeded
         return {
-            "limits": self.limits,
-            "consumed": self._consumed,
+            "limits": dict(self.limits),
+            "consumed": dict(self._consumed),
             "exceeded": None if told is None else [told.kind, told.limit, told.consumed],
         }
 

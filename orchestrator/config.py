@@ -175,7 +175,7 @@ class Settings(BaseSettings):
         ge=1,
         le=MAX_WALL_SECONDS,
         description="How long a session may exist, idle or not, where it says nothing. Unset: "
-        "the most that it may say.",
+        "`PADDOCK_WALL_TIMEOUT_MAX`.",
     )
     wall_timeout_max: int | None = Field(
         default=None,

@@ -24,6 +24,7 @@ STATUSES = {
     "busy": HTTPStatus.CONFLICT,
     "session_terminated": HTTPStatus.GONE,
     "too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "budget_exceeded": HTTPStatus.TOO_MANY_REQUESTS,
     "rate_limited": HTTPStatus.TOO_MANY_REQUESTS,
     "sandbox_unavailable": HTTPStatus.BAD_GATEWAY,
     "capacity_exhausted": HTTPStatus.SERVICE_UNAVAILABLE,

@@ -28,6 +28,8 @@ from api.fields import (
     check_level,
     sentence,
 )
+from orchestrator.budget import MOST
+from orchestrator.config import MAX_WALL_SECONDS
 from orchestrator.sessions.requests import ExecRequest, NewSession
 from orchestrator.workspace.paths import ID_PATTERN
 
@@ -89,8 +91,32 @@ class LimitsBody(Body):
     workspace_bytes: int | None = Field(default=None, ge=1)
 
 
+_Count = Annotated[int, Field(ge=1, le=MOST)]
+# Inside, they are counted in millionths.
+_Amount = Annotated[float, Field(gt=0, le=MOST // 10**6, allow_inf_nan=False)]
+
+
+class BudgetBody(Body):
+    """What the session may use up in all; when one of them is, it ends."""
+
+    time: _Amount | None = Field(default=None, description="Seconds from its creation on.")
+    iterations: _Count | None = Field(default=None, description="Turns.")
+    commands: _Count | None = Field(default=None, description="Commands that are started.")
+    cpu_seconds: _Amount | None = Field(
+        default=None, description="CPU time of everything in the sandbox."
+    )
+    output_bytes: _Count | None = Field(
+        default=None, description="What commands print, kept or not."
+    )
+    tokens: _Count | None = Field(default=None, description="Tokens of language models.")
+    cost: _Amount | None = Field(default=None, description="Dollars.")
+    egress_bytes: _Count | None = Field(
+        default=None, description="Bytes sent to the network and received."
+    )
+
+
 class SessionBody(Body):
-    """What `POST /api/sessions` takes; `idle_timeout` in seconds."""
+    """What `POST /api/sessions` takes; time-outs in seconds."""
 
     id: _SessionId | None = Field(default=None, description="Made up where it is not given.")
     permission_level: LevelName = Field(default=None, description="`medium` where not given.")
@@ -104,6 +130,14 @@ class SessionBody(Body):
         default=None, ge=1, description="Seconds without use after which the session ends."
     )
 
+    wall_timeout: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_WALL_SECONDS,
+        description="Seconds after which the session ends, used or not.",
+    )
+    budget: BudgetBody = Field(default_factory=BudgetBody)
+
     def request(self, session_id: str | None = None) -> NewSession:
         """The domain's request, for that id when the path names one."""
         return NewSession(
@@ -114,6 +148,8 @@ class SessionBody(Body):
             env=self.env,
             limits=self.limits.model_dump(exclude_none=True),
             idle_timeout=self.idle_timeout,
+            wall_timeout=self.wall_timeout,
+            budget=self.budget.model_dump(exclude_none=True),
         )
 
 

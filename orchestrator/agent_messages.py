@@ -1,11 +1,12 @@
 """What an agent says, checked for form before anything of it is believed. Pure."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.errors import (
     AuditUnavailableError,
+    BudgetExceededError,
     BusyError,
     ConflictError,
     NotFoundError,
@@ -15,7 +16,7 @@ from orchestrator.errors import (
     TooLargeError,
     ValidationError,
 )
-from sandbox_agent.protocol import AGENT_OPERATIONS, Message
+from sandbox_agent.protocol import AGENT_OPERATIONS, CPU_BUDGET, OUTPUT_BUDGET, Message
 
 _BOOT_ID = re.compile(r"[0-9a-f]{16}")
 _COMMAND_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
@@ -28,6 +29,7 @@ _ERRORS: dict[str, type[PaddockError]] = {
     error.code: error
     for error in (
         AuditUnavailableError,
+        BudgetExceededError,
         BusyError,
         ConflictError,
         NotFoundError,
@@ -40,13 +42,18 @@ _ERRORS: dict[str, type[PaddockError]] = {
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What an agent says when it connects; the last two are what its kernel offers."""
+    """What an agent says when it connects.
+
+    `landlock_abi` and `seccomp` are what its kernel offers; `totals` is what its session
+    used, by budget kind.
+    """
 
     boot_id: str
     running: frozenset[str]
     finished: frozenset[str]
     landlock_abi: int
     seccomp: bool
+    totals: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +95,18 @@ def parse_hello(params: Any) -> Hello:
     if not isinstance(seccomp, bool):
         raise ValueError("seccomp must be true or false")
     running, finished = _ids(params.get("running")), _ids(params.get("finished"))
-    return Hello(boot_id, running, finished, abi, seccomp)
+    return Hello(boot_id, running, finished, abi, seccomp, session_totals(params))
+
+
+def session_totals(members: Message) -> dict[str, int]:
+    """What the session used so far, by budget kind, as far as these members tell it.
+
+    Raises: ValueError where they tell it in another form.
+    """
+    names = {CPU_BUDGET: "session_cpu_us", OUTPUT_BUDGET: "session_output_bytes"}
+    return {
+        kind: _number(members, name, least=0) for kind, name in names.items() if name in members
+    }
 
 
 def _ids(value: Any) -> frozenset[str]:
@@ -113,6 +131,9 @@ def parse_event(params: Any) -> AgentEvent:
         raise ValueError("args and result must be objects")
     _check_flat(args)
     _check_flat(outcome or {})
+    session_totals(outcome or {})
+    if operation == "budget.exceeded":
+        _check_exceeded(args)
     command_id = _text(params, "command_id")
     if command_id is not None and not _COMMAND_ID.fullmatch(command_id):
         raise ValueError("command_id must be a short string")
@@ -128,6 +149,13 @@ def parse_event(params: Any) -> AgentEvent:
         error=_text(params, "error"),
         duration_ms=_number(params, "duration_ms", least=0),
     )
+
+
+def _check_exceeded(args: Message) -> None:
+    """Raises: ValueError where it is not about a budget that agents watch."""
+    if args.get("kind") not in (CPU_BUDGET, OUTPUT_BUDGET):
+        raise ValueError("kind must be a budget that agents watch")
+    _number(args, "consumed", least=0)
 
 
 def _check_flat(members: Message) -> None:

@@ -19,6 +19,8 @@ from orchestrator.limits import KeyLimits
 
 CONFIG_FILE_VARIABLE = "PADDOCK_CONFIG_FILE"
 MIN_SECRET_LENGTH = 16
+# About 30 years: no deadline leaves the calendar.
+MAX_WALL_SECONDS = 10**9
 _PREFIX = "PADDOCK_"
 _MIB = 1024 * 1024
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}")
@@ -175,6 +177,19 @@ class Settings(BaseSettings):
     idle_timeout_max: int = Field(
         default=86_400, ge=1, description="The most that a session may say."
     )
+    wall_timeout: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_WALL_SECONDS,
+        description="How long a session may exist, idle or not, where it says nothing. Unset: "
+        "`PADDOCK_WALL_TIMEOUT_MAX`.",
+    )
+    wall_timeout_max: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_WALL_SECONDS,
+        description="The most that a session may say. Unset: no limit.",
+    )
 
     log_format: Literal["json", "console"] | None = Field(
         default=None, description="How log lines look. Unset: `console` on a terminal, else `json`."
@@ -253,6 +268,13 @@ class Settings(BaseSettings):
     def _check_idle(cls, value: int, info: ValidationInfo) -> int:
         if value < info.data.get("idle_timeout", 0):
             raise ValueError("may not be below idle_timeout")
+        return value
+
+    @field_validator("wall_timeout_max")
+    @classmethod
+    def _check_wall(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and value < (info.data.get("wall_timeout") or 0):
+            raise ValueError("may not be below wall_timeout")
         return value
 
     @field_validator("docker_host")

@@ -21,6 +21,7 @@ from orchestrator.metrics import Metrics
 from orchestrator.policy.levels import Levels
 from orchestrator.readiness import Readiness
 from orchestrator.reload import Policy
+from orchestrator.sessions.budgets import Budgets
 from orchestrator.sessions.execution import Executions
 from orchestrator.sessions.files import Files
 from orchestrator.sessions.recorder import Recorder
@@ -95,7 +96,9 @@ class ControlPlane:
         await host.facts()  # looked at now, not by whoever creates the first session
         self.ready = Readiness(settings, self.engine, host, self.database, self.policy)
         recorder = Recorder(self.ledger, self.metrics)
-        self.executions = Executions(recorder, self.metrics)
+        # Sessions are made of the others; their ends come only when all are there.
+        budgets = Budgets(recorder, self.metrics, lambda session: self.sessions.expire(session))
+        self.executions = Executions(recorder, self.metrics, budgets)
         self._resources.push_async_callback(self.executions.close)
         self.files = Files(recorder)
         hooks = AgentHooks(self.executions.on_event, self.executions.on_hello)
@@ -110,6 +113,7 @@ class ControlPlane:
             self.executions,
             sandboxes,
             workspaces,
+            budgets,
             self.metrics,
         )
         self.metrics.add(Gauges(self.sessions, self.levels, self.ledger, settings.state_dir))

@@ -66,6 +66,12 @@ class SessionTerminatedError(PaddockError):
     code = "session_terminated"
 
 
+class BudgetExceededError(PaddockError):
+    """The session has used up its budget and ended; `kind`, `limit` and `consumed` say of what."""
+
+    code = "budget_exceeded"
+
+
 class TooLargeError(PaddockError):
     """The body is over the limit."""
 

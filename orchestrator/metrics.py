@@ -11,6 +11,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from orchestrator.budget import Kind
 from orchestrator.errors import PaddockError
 from orchestrator.limits import LIMIT_NAMES
 from orchestrator.policy.explain import REMEDIES
@@ -98,6 +99,13 @@ class Metrics:
             registry=registry,
         )
         self._denials = {rule: denials.labels(rule) for rule in (*REMEDIES, OTHER)}
+        budgets = Counter(
+            "paddock_budgets_exceeded",
+            "Sessions that used up a budget, by its kind.",
+            ["kind"],
+            registry=registry,
+        )
+        self._budgets = {kind: budgets.labels(kind) for kind in Kind}
         self._reconnects = Counter(
             "paddock_agent_reconnects",
             "Sandbox agents that connected again.",
@@ -172,6 +180,10 @@ class Metrics:
     def denied(self, rule: str | None) -> None:
         """A denial is on record. Sandboxes report some, so the rule may be anything."""
         self._denials.get(rule or OTHER, self._denials[OTHER]).inc()
+
+    def budget_exceeded(self, kind: Kind) -> None:
+        """It is on record that a session used up its budget of that kind."""
+        self._budgets[kind].inc()
 
     def agent_reconnected(self) -> None:
         """The agent of a running sandbox has connected again."""

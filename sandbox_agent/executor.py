@@ -8,6 +8,7 @@ from typing import Any
 
 from sandbox_agent import builtin, commands
 from sandbox_agent.audit import EventBuffer
+from sandbox_agent.budget import Budget, CpuClock
 from sandbox_agent.errors import AgentError
 from sandbox_agent.guard import Guards
 from sandbox_agent.guard_process import Plan
@@ -16,7 +17,7 @@ from sandbox_agent.output import STDERR, STDOUT, Output
 from sandbox_agent.outputs import Outputs, Reply
 from sandbox_agent.process import Command, Request
 from sandbox_agent.programs import PATH, find_program
-from sandbox_agent.protocol import WORKSPACE_DIR, Boot, Message
+from sandbox_agent.protocol import BUDGET_REASON, WORKSPACE_DIR, Boot, Message
 
 # Ids of commands that were ever started here; a second command under the same id is refused.
 _REMEMBERED_IDS = 65536
@@ -32,6 +33,7 @@ class Executor:
         self._events = events
         self._guards = guards
         self._facts = _facts(boot)
+        self.budget = Budget(loop, boot, CpuClock(), self._on_exceeded)
         self._programs: dict[str, str] = {}
         self._running: dict[str, Command] = {}
         # As much as all that may run at once can have printed.
@@ -68,6 +70,8 @@ class Executor:
             raise AgentError("conflict", f"command {command_id} was started before")
         if len(self._running) >= self._boot.max_running:
             raise AgentError("busy", f"{self._boot.max_running} commands run already")
+        if not self.budget.admit():
+            raise AgentError("budget_exceeded", "the session's budget is used up")
 
     def _decide(self, argv: list[str], cwd: str) -> str:
         """The string rules once more, on this side; returns the workspace-relative directory."""
@@ -134,16 +138,37 @@ class Executor:
                 self._guards.take(),
                 request,
                 self._boot.output_bytes,
-                lambda command: self.outputs.progress(command.id),
+                self._on_progress,
                 self._end,
             )
         except OSError as error:
             raise AgentError("busy", f"no room for another process: {error.strerror}") from None
         self._running[command_id] = command
         self.outputs.add(command_id, command.output)
+        self.budget.begin(command.output)
+
+    def _on_progress(self, command: Command) -> None:
+        self.outputs.progress(command.id)
+        self.budget.printed()
+
+    def _on_exceeded(self, kind: str, limit: int, consumed: int) -> None:
+        """Reports it, and stops everything at once."""
+        self._events.emit(
+            "budget.exceeded",
+            decision="deny",
+            rule=None,
+            command_id=None,
+            args={"kind": kind, "limit": limit, "consumed": consumed},
+            result=None,
+            error=None,
+            duration_ms=0,
+        )
+        for command in list(self._running.values()):
+            command.kill(BUDGET_REASON)
 
     def _end(self, command: Command) -> None:
         del self._running[command.id]
+        self.budget.end(command.output)
         self._guards.give_back(command.guard)
         result = command.result()
         denied = command.denied
@@ -161,6 +186,8 @@ class Executor:
         output = Output(self._boot.output_bytes, keep_tail=False)
         output.add(STDOUT, answer.stdout)
         output.add(STDERR, answer.stderr)
+        self.budget.begin(output)
+        self.budget.end(output)
         result = {
             "exit_code": answer.exit_code,
             "signal": None,
@@ -186,7 +213,7 @@ class Executor:
             rule=rule,
             command_id=command_id,
             args={"command_id": command_id},
-            result=result,
+            result={**result, **self.budget.totals()},
             error=error,
             duration_ms=result["duration_us"] // 1000,
         )
@@ -219,11 +246,14 @@ class Executor:
             command.cancel(str(params["reason"]))
         reply({})
 
-    def shut_down(self, reason: str, on_idle: Callable[[], None]) -> None:
-        """Takes no new work, ends what runs, and calls back when nothing does."""
+    def shut_down(self, reason: str, at_once: bool, on_idle: Callable[[], None]) -> None:
+        """Takes no new work, ends what runs (without TERM), and calls back when nothing does."""
         self._on_idle = on_idle
         for command in list(self._running.values()):
-            command.cancel(reason)
+            if at_once:
+                command.kill(reason)
+            else:
+                command.cancel(reason)
         if not self._running:
             on_idle()
 

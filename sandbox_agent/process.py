@@ -191,6 +191,12 @@ class Command:
             self._order(b"t")
             self._after(KILL_AFTER_SECONDS, lambda: self._order(b"k"))
 
+    def kill(self, reason: str) -> None:
+        """KILL to the whole tree at once, also when only its output is still being read."""
+        self._reason = self._reason or reason
+        if not self._gone:
+            self._order(b"k")
+
     def _order(self, order: bytes) -> None:
         """Gives an order that must not be lost, even behind a flood of signals."""
         if not self.guard.order(order):

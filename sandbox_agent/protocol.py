@@ -19,16 +19,21 @@ Host → agent, requests
     file.stat {path} → Entry as object
     file.mkdir {path} → {}    file.delete {path} → {}    file.move {source, destination} → {}
     stats     {} → {running, finished, buffered_events, uptime_ms}
-    shutdown  {reason} → {}    ends every command, waits for the acknowledgement of their events
+    shutdown  {reason, at_once} → {}    ends every command (with `at_once` by KILL alone), waits for
+                                        the acknowledgement of their events
 
 Host → agent, notifications
     ack       {seq}            every event up to and including seq is durable
 
 Agent → host
-    hello (request)  {protocol, boot_id, running, finished, landlock_abi, seccomp} →
-                     {committed_seq}
+    hello (request)  {protocol, boot_id, running, finished, landlock_abi, seccomp, session_cpu_us,
+                      session_output_bytes} → {committed_seq}
     event (notification)  {boot_id, seq, operation, time, decision, rule, command_id, args, result,
                            error, duration_ms}
+
+`session_cpu_us` and `session_output_bytes`, also in the result of each `command.exit`, are what
+the whole session has used so far, earlier sandboxes included. `budget.exceeded` has the args
+{kind, limit, consumed}, and comes before the ends of the commands that it stopped.
 """
 
 import json
@@ -49,6 +54,7 @@ AGENT_OPERATIONS = frozenset(
     {
         "command.exec",
         "command.exit",
+        "budget.exceeded",
         "file.read",
         "file.write",
         "file.list",
@@ -57,6 +63,12 @@ AGENT_OPERATIONS = frozenset(
         "file.move",
     }
 )
+
+# The kinds of a session's budget that its agent watches: CPU time in microseconds, and bytes.
+CPU_BUDGET = "cpu_seconds"
+OUTPUT_BUDGET = "output_bytes"
+# Why a command was ended, where the session's budget was used up.
+BUDGET_REASON = "budget_exceeded"
 
 _LENGTH = struct.Struct(">I")
 
@@ -101,6 +113,11 @@ class Boot(NamedTuple):
     processes: int
     output_bytes: int
     max_running: int
+    # What the session used in earlier sandboxes, and its budget in all; None: unlimited.
+    cpu_used_us: int = 0
+    cpu_budget_us: int | None = None
+    output_used_bytes: int = 0
+    output_budget_bytes: int | None = None
 
 
 class Entry(NamedTuple):

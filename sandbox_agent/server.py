@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from sandbox_agent.audit import EventBuffer
+from sandbox_agent.budget import BudgetError
 from sandbox_agent.commands import CommandError
 from sandbox_agent.confine import seccomp, syscalls
 from sandbox_agent.confine.profile import ConfinementError
@@ -101,6 +102,7 @@ class Agent:
             "finished": self._executor.outputs.ended,
             "landlock_abi": self._abi,
             "seccomp": seccomp.available(os.uname().machine),
+            **self._executor.budget.totals(),
         }
         self._connection.send(request(_HELLO_ID, "hello", hello))
 
@@ -172,7 +174,11 @@ class Agent:
             # The control plane removes the container; this only bounds a stray agent's life.
             self._loop.after(_DRAIN_SECONDS, self._loop.stop)
 
-        self._executor.shut_down(str(params["reason"]), lambda: self._events.when_empty(drained))
+        self._executor.shut_down(
+            str(params["reason"]),
+            bool(params.get("at_once")),
+            lambda: self._events.when_empty(drained),
+        )
 
 
 def read_boot(path: str) -> Boot:
@@ -194,4 +200,6 @@ def main() -> int:
         return Agent(boot, os.path.join(RUN_DIR, SOCKET_NAME)).run()
     except ConfinementError as error:
         print(f"cannot confine commands: {error}", file=sys.stderr, flush=True)
-        return _EXIT_REFUSED
+    except BudgetError as error:
+        print(error, file=sys.stderr, flush=True)
+    return _EXIT_REFUSED

@@ -27,6 +27,7 @@ _STATUSES: Mapping[str, Status] = {
 _REMEDIES: Mapping[str, str] = {
     "unauthorized": "set PADDOCK_KEY, or give --key-file FILE",
     "session_terminated": "its record is kept for a while: `paddock sessions show`",
+    "budget_exceeded": "create a session with a larger budget: with the same id it gets the files",
     "busy": "wait until a command ends: `paddock ps SESSION`",
     "invalid_transition": "`paddock sessions show SESSION` tells its status",
     "sandbox_unavailable": "try again; if it stays so, close the session",

@@ -21,6 +21,7 @@ def show(info: "SessionInfo") -> None:
             ("created", f"{age(info.raw['created_at'])} ago"),
             ("last used", f"{age(info.raw['last_activity_at'])} ago"),
             ("ends when idle", info.raw["deadlines"]["idle_at"]),
+            ("ends at", _ends(info)),
             ("ended", _ended(info)),
             ("labels", " ".join(f"{k}={v}" for k, v in info.labels.items()) or None),
             ("workspace", info.workspace.root_dir),
@@ -109,6 +110,12 @@ def _ended(info: "SessionInfo") -> str | None:
     if end is None:
         return None
     return f"{age(end.raw['terminated_at'])} ago: {end.rationale_code}"
+
+
+def _ends(info: "SessionInfo") -> str | None:
+    """The earlier of the deadlines that use does not put off."""
+    moments = (info.raw["deadlines"].get(name) for name in ("wall_at", "budget_at"))
+    return min((moment for moment in moments if moment), default=None)
 
 
 def _streams(info: "SessionInfo") -> str | None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from api.cli import audit, events, files, images, keys, local, policies, run, sessions
+from api.cli import audit, budgets, events, files, images, keys, local, policies, run, sessions
 from api.cli.exits import MEANINGS, SIGNALLED, Failure, Status
 
 TRACEBACK_VARIABLE = "PADDOCK_TRACEBACK"
@@ -56,6 +56,7 @@ def build() -> typer.Typer:
     run.add_to(app)
     for name, module in (("sessions", sessions), ("files", files)):
         app.add_typer(module.app, name=name)
+    budgets.add_to(app)
     events.add_to(app)
     for name, module in (("audit", audit), ("policies", policies)):
         app.add_typer(module.app, name=name)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from api.cli import inspection
+from api.cli.budgets import Amounts, amounts
 from api.cli.options import AsJson, OptionalLevel, SessionId, Variables, example, group, pairs
 from api.cli.remote import remote
 from api.cli.terminal import age, note, print_fields, print_json, print_table, working
@@ -82,10 +83,15 @@ async def create(
     idle_timeout: Annotated[
         int | None, typer.Option(min=1, metavar="SECONDS", help="How long it may be idle.")
     ] = None,
+    wall_timeout: Annotated[
+        int | None, typer.Option(min=1, metavar="SECONDS", help="How long it may exist.")
+    ] = None,
+    budget: Amounts = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a session. Its handle, with which an agent works in it, is shown once."""
     labels, variables = pairs(label, "--label"), pairs(env, "--env")
+    limits = amounts(budget)
     with working("starting a sandbox"):
         session = await paddock.sessions.create(
             id=session_id,
@@ -94,6 +100,8 @@ async def create(
             labels=labels,
             env=variables,
             idle_timeout=idle_timeout,
+            wall_timeout=wall_timeout,
+            budget=limits,
         )
     if as_json:
         print_json({**session.info.raw, "handle": session.handle})

@@ -11,6 +11,7 @@ async with Paddock(url, key) as p:
 
 from api.client.errors import (
     AuditUnavailableError,
+    BudgetExceededError,
     BusyError,
     CapacityExhaustedError,
     ConflictError,
@@ -59,13 +60,22 @@ from api.client.results import (
     Verdict,
 )
 from api.client.session import Session
-from api.client.session_info import Process, SessionInfo, SessionSettings, Termination, Usage
+from api.client.session_info import (
+    Budget,
+    Process,
+    SessionInfo,
+    SessionSettings,
+    Termination,
+    Usage,
+)
 
 __all__ = [
     "Async",
     "AuditEvent",
     "AuditStats",
     "AuditUnavailableError",
+    "Budget",
+    "BudgetExceededError",
     "BusyError",
     "CapacityExhaustedError",
     "Command",

@@ -110,6 +110,15 @@ class SessionTerminatedError(PaddockAPIError):
     code = "session_terminated"
 
 
+class BudgetExceededError(PaddockAPIError):
+    """The session's budget is used up, and the session ended.
+
+    `fields` has `kind`, `limit` and `consumed`.
+    """
+
+    code = "budget_exceeded"
+
+
 class TooLargeError(PaddockAPIError):
     """What was sent is over the limit."""
 
@@ -166,6 +175,7 @@ _BY_CODE: Mapping[str, type[PaddockAPIError]] = {
         InvalidTransitionError,
         BusyError,
         SessionTerminatedError,
+        BudgetExceededError,
         TooLargeError,
         RateLimitedError,
         SandboxUnavailableError,

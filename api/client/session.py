@@ -18,7 +18,7 @@ from api.client.results import (
     ExecResult,
     Explanation,
 )
-from api.client.session_info import SessionInfo
+from api.client.session_info import Budget, SessionInfo
 from api.client.settings import ENGINE_SECONDS, Settings
 from api.client.streams import resumed
 from api.client.transport import segment
@@ -31,7 +31,8 @@ class Session(Face[F]):
     `close(purge=True)` is called before.
 
     All methods raise `PaddockAPIError` in the class of its code (SessionTerminatedError for
-    new work in a session that has ended), and the other errors of `api.client.errors`.
+    new work in a session that has ended, BudgetExceededError where its budget ended it, also
+    for what was running then), and the other errors of `api.client.errors`.
 
     Attributes:
         id: the session's id.
@@ -171,6 +172,11 @@ class Session(Face[F]):
     async def refresh(self) -> SessionInfo:
         """The session as it is now, with its processes, usage, streams and latest denials."""
         return self._take(await self._api.json("GET", self._path))
+
+    @method
+    async def budget(self) -> Budget:
+        """What the session may use up, has used, and has left."""
+        return Budget.parse(await self._api.json("GET", f"{self._path}/budget"))
 
     @method
     async def pause(self) -> SessionInfo:

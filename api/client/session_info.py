@@ -38,9 +38,28 @@ class Sandbox(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Deadlines(Result):
-    """When a session ends if nothing happens; None while it is busy, paused or over."""
+    """When a session ends by itself, whichever comes first.
+
+    `idle_at` is None while it is busy or paused, the others where there is no such limit, all
+    once it is over.
+    """
 
     idle_at: datetime | None
+    wall_at: datetime | None = None
+    budget_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget(Result):
+    """What a session may use up, has used and has left, by kind; None: unlimited.
+
+    Kinds: `time` and `cpu_seconds` in seconds, `cost` in dollars, `iterations`, `commands`,
+    `output_bytes`, `tokens` and `egress_bytes` as counts.
+    """
+
+    limits: dict[str, float | None]
+    consumed: dict[str, float]
+    remaining: dict[str, float | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +132,7 @@ class SessionInfo(Result):
     last_activity_at: datetime
     deadlines: Deadlines
     termination: Termination | None
+    budget: Budget | None = None
     commands: tuple[Command, ...] = ()
     processes: tuple[Process, ...] | None = None
     usage: Usage | None = None

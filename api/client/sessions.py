@@ -33,6 +33,8 @@ class Sessions(Face[F]):
         env: Mapping[str, str] | None = None,
         limits: Mapping[str, int | float] | None = None,
         idle_timeout: int | None = None,
+        wall_timeout: int | None = None,
+        budget: Mapping[str, int | float] | None = None,
     ) -> Session[F]:
         """Creates a session; its sandbox is up when this returns.
 
@@ -46,11 +48,16 @@ class Sessions(Face[F]):
             limits: lower ones than the level's: `cpus`, `memory_bytes`, `pids`, `tmp_bytes`,
                 `workspace_bytes`.
             idle_timeout: seconds without work until it is ended.
+            wall_timeout: seconds until it is ended, used or not.
+            budget: what it may use up in all: `time` and `cpu_seconds` in seconds, `cost` in
+                dollars, `commands`, `output_bytes`, `iterations`, `tokens`, `egress_bytes`.
 
         Raises: CapacityExhaustedError (see the client's `capacity_wait`), ConflictError when
         the id is in use, ValidationError, EngineUnavailableError.
         """
-        body = _session_body(permission_level, image, labels, env, limits, idle_timeout, id=id)
+        body = _session_body(
+            permission_level, image, labels, env, limits, idle_timeout, wall_timeout, budget, id=id
+        )
         return self._session(
             await self._api.json("POST", _SESSIONS, body=body, timeout=ENGINE_SECONDS)
         )
@@ -66,12 +73,16 @@ class Sessions(Face[F]):
         env: Mapping[str, str] | None = None,
         limits: Mapping[str, int | float] | None = None,
         idle_timeout: int | None = None,
+        wall_timeout: int | None = None,
+        budget: Mapping[str, int | float] | None = None,
     ) -> Session[F]:
         """The session of that id as it is, or a new one as `create` makes it.
 
         Its `handle` is None where the session was there before.
         """
-        body = _session_body(permission_level, image, labels, env, limits, idle_timeout)
+        body = _session_body(
+            permission_level, image, labels, env, limits, idle_timeout, wall_timeout, budget
+        )
         return self._session(
             await self._api.json("PUT", session_path(id), body=body, timeout=ENGINE_SECONDS)
         )
@@ -135,6 +146,8 @@ def _session_body(
     env: Mapping[str, str] | None,
     limits: Mapping[str, int | float] | None,
     idle_timeout: int | None,
+    wall_timeout: int | None,
+    budget: Mapping[str, int | float] | None,
     **members: Any,
 ) -> dict[str, Any]:
     body = {
@@ -144,6 +157,8 @@ def _session_body(
         "env": None if env is None else dict(env),
         "limits": None if limits is None else dict(limits),
         "idle_timeout": idle_timeout,
+        "wall_timeout": wall_timeout,
+        "budget": None if budget is None else dict(budget),
         **members,
     }
     return {name: value for name, value in body.items() if value is not None}

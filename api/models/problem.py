@@ -35,7 +35,12 @@ class Problem(Model):
     rule: str | None = Field(default=None, description="The policy's rule that refused.")
     field: str | None = Field(default=None, description="The part of the request that is wrong.")
     retry_after: float | None = Field(default=None, description="Seconds; also `Retry-After`.")
-    limit: str | None = Field(default=None, description="The limit of the key that is reached.")
+    limit: str | int | float | None = Field(
+        default=None,
+        description="The limit of the key that is reached; of a budget, how much it allows.",
+    )
+    kind: str | None = Field(default=None, description="The kind of the budget that is used up.")
+    consumed: int | float | None = Field(default=None, description="How much of it is used.")
     allow: list[str] | None = Field(default=None, description="The methods of this path.")
     session_status: str | None = Field(default=None, description="How the session ended.")
     rationale: str | None = Field(default=None, description="Why the session ended.")

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, Strict
 
 from api.models.base import LevelName, Model, Time, example
+from api.models.budget import EXAMPLE as BUDGET
+from api.models.budget import Budget
 from api.models.commands import Command
 from api.models.system import LevelLimits
 from orchestrator.sessions.lifecycle import Activity, Rationale, Status
@@ -43,7 +45,12 @@ EXAMPLE: dict[str, Any] = {
     "limits": _LIMITS,
     "created_at": "2026-03-04T09:30:11.902771Z",
     "last_activity_at": "2026-03-04T09:30:12.482113Z",
-    "deadlines": {"idle_at": "2026-03-04T10:00:12.482113Z"},
+    "budget": BUDGET,
+    "deadlines": {
+        "idle_at": "2026-03-04T10:00:12.482113Z",
+        "wall_at": "2026-03-05T09:30:11.902771Z",
+        "budget_at": None,
+    },
     "termination": None,
     "commands": [],
 }
@@ -85,9 +92,11 @@ class Sandbox(Model):
 
 
 class Deadlines(Model):
-    """When the session ends by itself."""
+    """When the session ends by itself, whichever comes first; all null once it is over."""
 
-    idle_at: Time | None = Field(description="Null while it is busy, paused or over.")
+    idle_at: Time | None = Field(description="Null also while it is busy or paused.")
+    wall_at: Time | None = Field(description="By `wall_timeout`, in a pause as well; else null.")
+    budget_at: Time | None = Field(description="By `budget.time`, in a pause as well; else null.")
 
 
 class Termination(Model):
@@ -113,6 +122,7 @@ class Session(SessionSettings):
     limits: LevelLimits
     created_at: Time
     last_activity_at: Time
+    budget: Budget
     deadlines: Deadlines
     termination: Termination | None = Field(description="Null while it lives.")
     commands: list[Command] = Field(description="The commands that run.")

@@ -34,6 +34,10 @@ _EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
         "the session has ended (completed)",
         {"session_status": "completed", "rationale": "normal"},
     ),
+    "budget_exceeded": (
+        "Budget exceeded: commands (100/100)",
+        {"kind": "commands", "limit": 100, "consumed": 100},
+    ),
     "too_large": ("the body is over the limit", {}),
     "rate_limited": (
         "requests_per_second of this key is 50: ask again in 0.02 s",

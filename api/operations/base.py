@@ -84,6 +84,8 @@ class Operation:
             codes.add("too_large")
         if "{session_id}" in self.path:
             codes.add("not_found")
+        if "session_terminated" in codes:
+            codes.add("budget_exceeded")  # what else may have ended it
         return frozenset(codes)
 
     @property

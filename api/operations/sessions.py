@@ -3,6 +3,7 @@
 from http import HTTPStatus
 
 from api.auth import Access
+from api.models.budget import Budget
 from api.models.inspection import InspectedSession
 from api.models.sessions import (
     CreatedSession,
@@ -27,6 +28,11 @@ _LABELLED = {
     "limits": {"memory_bytes": 134217728},
     "idle_timeout": 600,
 }
+_LIMITED = {
+    "permission_level": "low",
+    "wall_timeout": 86400,
+    "budget": {"commands": 100, "cpu_seconds": 60},
+}
 _CREATED = Reply("The new session, with its handle.", CreatedSession, headers=("Location",))
 
 OPERATIONS = (
@@ -41,7 +47,7 @@ OPERATIONS = (
         summary="Create a session",
         replies={HTTPStatus.CREATED: _CREATED},
         errors=_CREATING,
-        examples={"smallest": _SMALLEST, "labelled": _LABELLED},
+        examples={"smallest": _SMALLEST, "labelled": _LABELLED, "limited": _LIMITED},
     ),
     Operation(
         "GET",
@@ -64,6 +70,15 @@ OPERATIONS = (
         replies=ok("The session.", InspectedSession),
     ),
     Operation(
+        "GET",
+        SESSION + "/budget",
+        sessions.show_budget,
+        id="show_budget",
+        tag=_TAG,
+        summary="Show a session's budget",
+        replies=ok("The budget.", Budget),
+    ),
+    Operation(
         "PUT",
         SESSION,
         sessions.ensure,
@@ -77,7 +92,7 @@ OPERATIONS = (
             HTTPStatus.CREATED: _CREATED,
         },
         errors=_CREATING,
-        examples={"smallest": _SMALLEST, "labelled": _LABELLED},
+        examples={"smallest": _SMALLEST, "labelled": _LABELLED, "limited": _LIMITED},
     ),
     Operation(
         "DELETE",

@@ -1,6 +1,7 @@
 """Sessions: create, list, inspect, change their life, close."""
 
 import base64
+from datetime import UTC, datetime
 from http import HTTPStatus
 
 from aiohttp import web
@@ -58,6 +59,11 @@ async def list_all(call: Call, query: SessionsQuery) -> web.Response:
 async def inspect(call: Call) -> web.Response:
     """One session with its live facts."""
     return reply(await call.plane.sessions.inspect(call.session()))
+
+
+async def show_budget(call: Call) -> web.Response:
+    """What the session may use up, has used, and has left; also when it has ended."""
+    return reply(call.session().budget.view(datetime.now(UTC)))
 
 
 async def close(call: Call, query: CloseQuery) -> web.Response:

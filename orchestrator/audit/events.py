@@ -29,6 +29,7 @@ OPERATIONS = frozenset(
         "file.delete",
         "file.mkdir",
         "file.move",
+        "budget.exceeded",
         "policy.reloaded",
         "recovery",
         "audit.gap",

@@ -2,8 +2,10 @@
 
 import logging
 import secrets
+from datetime import datetime
 
 from orchestrator.audit.events import now
+from orchestrator.budget import Budget, limits_of
 from orchestrator.config import Settings
 from orchestrator.errors import PaddockError, ValidationError
 from orchestrator.fair_queue import Turn
@@ -90,9 +92,9 @@ class Creation:
             if not allowed_variable(name, level.environment):
                 raise ValidationError(f"env.{name} is not allowed at {level.name}", field="env")
         idle_timeout = request.idle_timeout or settings.idle_timeout
-        if idle_timeout > settings.idle_timeout_max:
-            detail = f"idle_timeout may be at most {settings.idle_timeout_max} seconds"
-            raise ValidationError(detail, field="idle_timeout")
+        wall_timeout = request.wall_timeout or settings.wall_timeout or settings.wall_timeout_max
+        _check_most("idle_timeout", idle_timeout, settings.idle_timeout_max)
+        _check_most("wall_timeout", wall_timeout, settings.wall_timeout_max)
         created_at = now()
         return Session(
             key=secrets.token_hex(8),
@@ -106,6 +108,8 @@ class Creation:
             requested_limits=request.limits,
             limits=effective_limits(level, request.limits),
             idle_timeout=idle_timeout,
+            wall_timeout=wall_timeout,
+            budget=Budget(datetime.fromisoformat(created_at), limits_of(request.budget)),
             handle_sha256=handle,
             workspace=self._workspaces.unclaimed(session_id, principal.name),
             root_dir=self._workspaces.root_dir(session_id),
@@ -166,3 +170,9 @@ class Creation:
             await self._workspaces.finish_purge(session.workspace)
         except PaddockError as failure:
             log.warning("the next start removes workspace %s: %s", session.id, failure.detail)
+
+
+def _check_most(name: str, seconds: int | None, most: int | None) -> None:
+    """Raises: ValidationError where a time-out is longer than the operator permits."""
+    if seconds is not None and most is not None and seconds > most:
+        raise ValidationError(f"{name} may be at most {most} seconds", field=name)

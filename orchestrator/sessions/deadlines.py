@@ -1,16 +1,62 @@
-"""Ends sessions that nobody uses. Deadlines are absolute, so a restart does not move them."""
+"""When sessions end by themselves. Deadlines are absolute, so a restart does not move them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 
+from orchestrator.errors import PaddockError
 from orchestrator.log_context import session_context
+from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.session import Session
-from orchestrator.sessions.view import idle_deadline
+
+log = logging.getLogger(__name__)
+
+# An end that could not be put on record is tried again after this.
+_RETRY_SECONDS = 5.0
+
+
+class Deadline(StrEnum):
+    """What a session may run into."""
+
+    IDLE = "idle"
+    WALL = "wall"
+    BUDGET = "budget"
+
+
+def deadlines(session: Session) -> Mapping[Deadline, datetime]:
+    """Those that the session has now; none once it is over.
+
+    Idle: nothing happened for so long; not while it is paused or a command runs. Wall: it
+    has existed for so long. Budget: its time is used up. The last two go on in a pause.
+    """
+    found: dict[Deadline, datetime] = {}
+    if not session.live:
+        return found
+    if session.status is Status.ACTIVE and not session.running:
+        last = datetime.fromisoformat(session.last_activity_at)
+        found[Deadline.IDLE] = last + timedelta(seconds=session.idle_timeout)
+    if session.wall_timeout is not None:
+        created = datetime.fromisoformat(session.created_at)
+        found[Deadline.WALL] = created + timedelta(seconds=session.wall_timeout)
+    if session.budget.deadline is not None:
+        found[Deadline.BUDGET] = session.budget.deadline
+    return found
+
+
+def due(session: Session, now: datetime) -> Deadline | None:
+    """The deadline that ends the session now: the earliest that has passed."""
+    if not session.live:
+        return None
+    if session.budget.exceeded is not None:
+        return Deadline.BUDGET
+    passed = [(moment, name) for name, moment in deadlines(session).items() if moment <= now]
+    return min(passed)[1] if passed else None
 
 
 class Deadlines:
-    """One timer for each live session, looked at again when it is due."""
+    """One timer for each live session, at its earliest deadline, where it is looked at again."""
 
     def __init__(self, expire: Callable[[Session], Awaitable[None]]) -> None:
         self._expire = expire
@@ -19,8 +65,10 @@ class Deadlines:
 
     def watch(self, session: Session) -> None:
         """Starts, or starts again, the session's timer."""
+        self._start(session, _seconds_left(session, datetime.now(UTC)))
+
+    def _start(self, session: Session, seconds: float) -> None:
         self.forget(session)
-        seconds = _seconds_left(session)
         loop = asyncio.get_running_loop()
         context = session_context(session.id)
         timer = loop.call_later(seconds, self._due, session, context=context)
@@ -36,7 +84,7 @@ class Deadlines:
         del self._timers[session.key]
         if not session.live:
             return
-        if idle_deadline(session) is None or _seconds_left(session) > 0:
+        if due(session, datetime.now(UTC)) is None:
             self.watch(session)  # it was used meanwhile, or is in use
             return
         task = asyncio.create_task(self._run(session))
@@ -44,9 +92,14 @@ class Deadlines:
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self, session: Session) -> None:
-        await self._expire(session)
-        if session.live:
-            self.watch(session)  # somebody was quicker
+        try:
+            await self._expire(session)
+        except PaddockError as error:
+            log.error("session %s is over, but can't be ended: %s", session.id, error.detail)
+            self._start(session, _RETRY_SECONDS)
+        else:
+            if session.live:
+                self.watch(session)  # somebody was quicker
 
     async def close(self) -> None:
         """Stops every timer."""
@@ -58,10 +111,12 @@ class Deadlines:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def _seconds_left(session: Session) -> float:
-    """Until the idle deadline; a whole idle time-out while the session is in use."""
-    deadline = idle_deadline(session)
-    if deadline is None:
-        return float(session.idle_timeout)
-    left = datetime.fromisoformat(deadline) - datetime.now(UTC)
-    return max(0.0, left.total_seconds())
+def _seconds_left(session: Session, now: datetime) -> float:
+    """Until the next look: at the earliest deadline, and after a whole idle time-out in use."""
+    if session.budget.exceeded is not None:
+        return 0.0
+    found = deadlines(session)
+    moments = list(found.values())
+    if Deadline.IDLE not in found:
+        moments.append(now + timedelta(seconds=session.idle_timeout))
+    return max(0.0, (min(moments) - now).total_seconds())

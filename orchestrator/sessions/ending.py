@@ -5,13 +5,14 @@ from orchestrator.engine.base import Container, Engine
 from orchestrator.errors import PaddockError
 from orchestrator.keys import Principal, Role
 from orchestrator.sessions import registry
-from orchestrator.sessions.deadlines import Deadlines
+from orchestrator.sessions.deadlines import Deadline, Deadlines
 from orchestrator.sessions.lifecycle import Rationale, Status, Termination
 from orchestrator.sessions.outcome import exit_result
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.sandbox import Sandbox, Sandboxes
 from orchestrator.sessions.session import Session
+from sandbox_agent.protocol import BUDGET_REASON
 
 # Who acts when nobody asked.
 SYSTEM = Principal("system", Role.ADMIN)
@@ -43,12 +44,13 @@ class Ending:
         *,
         exit_code: int | None = None,
         error: str | None = None,
+        deadline: str | None = None,
         container_id: str | None = None,
     ) -> None:
         """Ends a session that lives, then releases its sandbox.
 
-        With `container_id`, only while that is its container: a sandbox that was
-        replaced may end as it likes.
+        `deadline` names the one that the session ran into. With `container_id`, only while
+        that is its container: a sandbox that was replaced may end as it likes.
         """
         async with session.lock:
             sandbox = session.sandbox
@@ -63,7 +65,11 @@ class Ending:
                 session,
                 "session.terminated",
                 actor=principal.name,
-                result={"status": str(status), "rationale_code": str(rationale)},
+                result={
+                    "status": str(status),
+                    "rationale_code": str(rationale),
+                    **({} if deadline is None else {"deadline": deadline}),
+                },
                 error=error,
                 effect=registry.with_end(session, status, termination),
             )
@@ -88,7 +94,9 @@ class Ending:
             except PaddockError:
                 await self._sandboxes.discard(sandbox)
                 return
-        await self._sandboxes.release(sandbox, "session_ended")
+        exhausted = rationale is Rationale.BUDGET_EXHAUSTED
+        reason = BUDGET_REASON if exhausted else "session_ended"
+        await self._sandboxes.release(sandbox, reason, at_once=exhausted)
 
     async def _close_gap(self, session: Session) -> None:
         """Says on record which commands' ends were lost with the sandbox."""
@@ -105,6 +113,20 @@ class Ending:
         for command in lost:
             error = "the end of this command was lost with its sandbox"
             command.finish(exit_result(None, error, None, None, recorded.seq, recorded.hash))
+
+    async def expire(self, session: Session, deadline: Deadline) -> None:
+        """Ends a session that has run into that deadline; of its budget it is on record."""
+        exceeded = session.budget.exceeded
+        if deadline is Deadline.BUDGET and exceeded is not None:
+            status, rationale = Status.BUDGET_EXCEEDED, Rationale.BUDGET_EXHAUSTED
+            error = exceeded.error().detail
+        elif deadline is Deadline.WALL:
+            status, rationale = Status.ABORTED, Rationale.TIMEOUT
+            error = f"the session existed for {session.wall_timeout} s: its wall_timeout is over"
+        else:
+            status, rationale = Status.ABORTED, Rationale.TIMEOUT
+            error = f"the session was idle for {session.idle_timeout} s"
+        await self.run(session, SYSTEM, status, rationale, error=error, deadline=deadline)
 
     async def crashed(self, session: Session, container: Container) -> None:
         """The session's container has ended by itself."""

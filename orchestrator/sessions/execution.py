@@ -12,6 +12,7 @@ from typing import Any
 from orchestrator.agent_messages import AgentEvent, Hello
 from orchestrator.audit.events import Recorded
 from orchestrator.errors import (
+    BudgetExceededError,
     BusyError,
     NotFoundError,
     PaddockError,
@@ -22,13 +23,14 @@ from orchestrator.errors import (
 from orchestrator.keys import Principal
 from orchestrator.metrics import Metrics
 from orchestrator.policy.decision import check_command, command_field
+from orchestrator.sessions.budgets import Budgets
 from orchestrator.sessions.outcome import exit_result
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.requests import ExecRequest
 from orchestrator.sessions.sandbox import MAX_RUNNING, Sandbox
 from orchestrator.sessions.session import Command, Session
 from sandbox_agent.commands import CommandError, DeniedError, allowed_variable
-from sandbox_agent.protocol import CHUNK_BYTES
+from sandbox_agent.protocol import BUDGET_REASON, CHUNK_BYTES
 
 # The agent ends a command at its time-out; it has this much longer to say so.
 _GRACE_SECONDS = 20.0
@@ -52,16 +54,18 @@ class OutputPage:
 class Executions:
     """Runs commands in sandboxes."""
 
-    def __init__(self, recorder: Recorder, metrics: Metrics) -> None:
+    def __init__(self, recorder: Recorder, metrics: Metrics, budgets: Budgets) -> None:
         self._recorder = recorder
         self._metrics = metrics
+        self._budgets = budgets
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, principal: Principal, session: Session, request: ExecRequest) -> Command:
         """Decides, records and starts a command.
 
         Raises: PermissionDeniedError with the rule, ValidationError, BusyError and what
-        `Session.check_open` raises; SandboxUnavailableError when the agent does not answer,
+        `Session.check_open` raises; BudgetExceededError when the budget has nothing left for
+        it, and ends the session; SandboxUnavailableError when the agent does not answer,
         AuditUnavailableError when nothing can be recorded: then nothing was run.
         """
         received = time.perf_counter()
@@ -71,6 +75,7 @@ class Executions:
         argv, cwd = await self._decide(principal, session, request, command_id)
         if len(session.running) >= MAX_RUNNING:
             raise BusyError(f"{MAX_RUNNING} commands run in this session already")
+        counted = await self._budgets.admit(principal, session)
         command = Command(
             command_id, argv, request.background, "", asyncio.get_running_loop().create_future()
         )
@@ -83,9 +88,11 @@ class Executions:
                 decision="allow",
                 args=_described(command_id, argv, cwd, request, timeout),
                 command_id=command_id,
+                effect=counted,
             )
         except BaseException:
             del session.commands[command_id]
+            self._budgets.withdraw(session)
             raise
         command.started_at = recorded.time
         await self._dispatch(session, sandbox, command, cwd, request, timeout)
@@ -151,6 +158,10 @@ class Executions:
                 await self._never_ran(session, command, error)
             # Otherwise it may run: the agent's next hello tells.
             raise
+        except BudgetExceededError as error:
+            await self._never_ran(session, command, error)
+            await sandbox.link.settled()  # the agent has reported it before it refused
+            raise await self._budgets.refusal(session) from None
         except PaddockError as error:
             await self._never_ran(session, command, error)
             raise
@@ -173,9 +184,12 @@ class Executions:
 
     async def on_event(self, session: Session, event: AgentEvent) -> None:
         """Records an agent's event, and ends the command whose exit it is."""
-        recorded = await self._recorder.record_agent_event(session, event)
+        event, effect = self._budgets.take(session, event)
+        recorded = await self._recorder.record_agent_event(session, event, effect)
         if event.operation == "command.exit":
             self._on_exit(session, event, recorded)
+        elif event.operation == "budget.exceeded":
+            self._spawn(self._budgets.end(session))
 
     def _on_exit(self, session: Session, event: AgentEvent, recorded: Recorded) -> None:
         command = session.commands.get(event.command_id or "")
@@ -189,8 +203,9 @@ class Executions:
                 )
             )
 
-    def on_hello(self, session: Session, _hello: Hello) -> None:
+    def on_hello(self, session: Session, hello: Hello) -> None:
         """An agent is connected; where it is again, commands it does not know never started."""
+        self._budgets.learn(session, hello.totals)
         if session.sandbox is not None:
             self._metrics.agent_reconnected()
         suspects = [command for command in session.running if command.dispatched]
@@ -221,7 +236,8 @@ class Executions:
         """The command's result, once it has ended and that is on record.
 
         Raises: PermissionDeniedError when the sandbox refused it after all;
-        SandboxUnavailableError when its end does not come.
+        BudgetExceededError when the session's budget ended it, and nothing of the session is
+        left; SandboxUnavailableError when its end does not come.
         """
         limit = None if command.background else session.level.timeout_max + _GRACE_SECONDS
         try:
@@ -233,6 +249,9 @@ class Executions:
         result = command.result or {}
         if result.get("rule") is not None:
             raise PermissionDeniedError(str(result["error"]), rule=result["rule"])
+        stopped = result["reason"] == BUDGET_REASON or result["exit_code"] is None
+        if session.budget.exceeded is not None and stopped:
+            raise await self._budgets.refusal(session)
         return result
 
     async def client_gone(self, session: Session, command: Command) -> None:

@@ -68,7 +68,9 @@ class Recorder:
             session.last_activity_at = max(session.last_activity_at, recorded.time)
         return recorded
 
-    async def record_agent_event(self, session: Session, event: AgentEvent) -> Recorded:
+    async def record_agent_event(
+        self, session: Session, event: AgentEvent, effect: Effect | None = None
+    ) -> Recorded:
         """Records what the sandbox's agent reports. Raises: AuditUnavailableError."""
         members: dict[str, Any] = {
             "actor": "agent",
@@ -77,6 +79,7 @@ class Recorder:
             "command_id": event.command_id,
             "duration_ms": event.duration_ms,
             "agent": (event.boot_id, event.seq),
+            "effect": effect,
         }
         try:
             return await self.record(

@@ -103,6 +103,10 @@ class Recovery:
             session.commands = await self._commands(session)
             self._sessions.registry.add(session)
             await self._adopt(session, container)
+            # A deadline that passed meanwhile ends it before anybody can use it.
+            await self._sessions.expire(session)
+            if session.live:
+                self._sessions.deadlines.watch(session)
 
     async def _forget(self, session: Session) -> None:
         """Nobody was told of this session; its id is free again."""
@@ -132,7 +136,6 @@ class Recovery:
             return
         self._found.sessions_recovered += 1
         await self._follow_engine(session, container)
-        self._sessions.deadlines.watch(session)
         if session.status is Status.ACTIVE:
             await self._executions.reconcile(session)
 
@@ -150,6 +153,8 @@ class Recovery:
             session.status = status
 
     async def _lost(self, session: Session, error: str) -> None:
+        if session.budget.exceeded is not None:
+            return  # it was ending: that goes on
         self._found.sessions_lost += 1
         await self._sessions.ending.run(
             session, SYSTEM, Status.ABORTED, Rationale.CRASH, error=error

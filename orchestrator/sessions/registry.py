@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
+from orchestrator.budget import Budget
 from orchestrator.errors import ConflictError
 from orchestrator.limits import Usage
 from orchestrator.policy.levels import Level, SessionLimits, restore_level
@@ -130,8 +131,8 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
     """Writes a session that is being created; its creator has not been told yet."""
     connection.execute(
         "INSERT INTO sessions (key, id, owner, status, permission_level, level, image, labels,"
-        " env, limits, idle_timeout, handle_sha256, acknowledged, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
+        " env, limits, idle_timeout, wall_timeout, budget, handle_sha256, acknowledged, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
         (
             session.key,
             session.id,
@@ -144,6 +145,8 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
             json.dumps(session.env),
             json.dumps(session.requested_limits),
             session.idle_timeout,
+            session.wall_timeout,
+            json.dumps(session.budget.stored()),
             session.handle_sha256,
             session.created_at,
         ),
@@ -179,6 +182,11 @@ def with_end(
     )
 
 
+def with_budget(session: Session) -> Callable[[sqlite3.Connection], None]:
+    """An effect that stores what the session has used so far."""
+    return updating(session, budget=json.dumps(session.budget.stored()))
+
+
 def deleting(session_key: str) -> Callable[[sqlite3.Connection], None]:
     """An effect that forgets a session whose creator was never told of it."""
 
@@ -190,7 +198,8 @@ def deleting(session_key: str) -> Callable[[sqlite3.Connection], None]:
 
 _COLUMNS = (
     "sessions.key, sessions.id, sessions.owner, status, level, image, labels, env, limits,"
-    " idle_timeout, handle_sha256, acknowledged, sessions.created_at, termination, sandbox,"
+    " idle_timeout, wall_timeout, budget, handle_sha256, acknowledged, sessions.created_at,"
+    " termination, sandbox,"
     " coalesce(uid, 0) AS uid, coalesce(slot, '') AS slot,"
     " coalesce(workspaces.created_at, '') AS workspace_created,"
     " (SELECT max(time) FROM events WHERE session_key = sessions.key) AS last_event"
@@ -225,6 +234,10 @@ class Row:
             requested_limits=requested,
             limits=limits(level, requested),
             idle_timeout=row["idle_timeout"],
+            wall_timeout=row["wall_timeout"],
+            budget=Budget.restored(
+                datetime.fromisoformat(row["created_at"]), json.loads(row["budget"])
+            ),
             handle_sha256=row["handle_sha256"] or "",
             workspace=workspace,
             root_dir=root_dir(row["id"]),

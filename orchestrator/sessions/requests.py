@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """A session to be created; None means the default. `idle_timeout` is in seconds."""
+    """A session to be created; None means the default. Time-outs are in seconds.
+
+    `budget` has limits by kind, in the units of the API.
+    """
 
     id: str | None = None
     permission_level: str | None = None
@@ -14,6 +17,8 @@ class NewSession:
     env: dict[str, str] = field(default_factory=dict)
     limits: dict[str, int | float] = field(default_factory=dict)
     idle_timeout: int | None = None
+    wall_timeout: int | None = None
+    budget: dict[str, int | float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from orchestrator.agent_link import AgentLink
 from orchestrator.agent_messages import AgentEvent, Hello
 from orchestrator.audit.ledger import Ledger
+from orchestrator.budget import Budget, Kind
 from orchestrator.config import Settings
 from orchestrator.engine.base import (
     LABEL_PROTOCOL,
@@ -109,7 +110,7 @@ class Sandboxes:
         link = self._link(session, directory)
         container_id = None
         try:
-            boot = _boot(workspace.uid, level, limits)
+            boot = _boot(workspace.uid, level, limits, session.budget)
             directory.boot.write_text(json.dumps(boot._asdict()), encoding="utf-8")
             await _listen(link, session)
             spec = self._spec(session, level, limits, directory, network)
@@ -157,15 +158,19 @@ class Sandboxes:
         network = container.labels.get("paddock.network") or None
         return Sandbox(directory, container.id, link, network)
 
-    async def release(self, sandbox: Sandbox, reason: str) -> None:
-        """Ends what runs, takes over its last events, and removes everything of the sandbox."""
-        await self.quiesce(sandbox, reason)
+    async def release(self, sandbox: Sandbox, reason: str, *, at_once: bool = False) -> None:
+        """Ends what runs, takes over its last events, and removes everything of the sandbox.
+
+        Commands get 2 s from TERM to KILL, with `at_once` KILL alone.
+        """
+        await self.quiesce(sandbox, reason, at_once=at_once)
         await self.discard(sandbox)
 
-    async def quiesce(self, sandbox: Sandbox, reason: str) -> None:
+    async def quiesce(self, sandbox: Sandbox, reason: str, *, at_once: bool = False) -> None:
         """Ends what runs and takes over its events; an agent that can't any more is left be."""
+        params = {"reason": reason, "at_once": at_once}
         try:
-            await sandbox.link.request("shutdown", {"reason": reason}, _SHUTDOWN_SECONDS)
+            await sandbox.link.request("shutdown", params, _SHUTDOWN_SECONDS)
             await sandbox.link.settled()
         except PaddockError as error:
             log.info("sandbox %s did not shut down by itself: %s", sandbox.name, error.detail)
@@ -254,7 +259,7 @@ async def _listen(link: AgentLink, session: Session) -> None:
     await asyncio.create_task(link.listen(), context=session_context(session.id))
 
 
-def _boot(uid: int, level: Level, limits: SessionLimits) -> Boot:
+def _boot(uid: int, level: Level, limits: SessionLimits, budget: Budget) -> Boot:
     return Boot(
         level=level.name,
         uid=uid,
@@ -267,4 +272,8 @@ def _boot(uid: int, level: Level, limits: SessionLimits) -> Boot:
         processes=max(8, limits.pids - _OWN_PROCESSES),
         output_bytes=level.output_bytes,
         max_running=MAX_RUNNING,
+        cpu_used_us=budget.used(Kind.CPU_SECONDS),
+        cpu_budget_us=budget.limits.get(Kind.CPU_SECONDS),
+        output_used_bytes=budget.used(Kind.OUTPUT_BYTES),
+        output_budget_bytes=budget.limits.get(Kind.OUTPUT_BYTES),
     )

@@ -4,8 +4,10 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from contextlib import AbstractContextManager, nullcontext, suppress
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from orchestrator.budget import Kind
 from orchestrator.config import Settings
 from orchestrator.engine.base import Container, Engine
 from orchestrator.errors import (
@@ -18,8 +20,9 @@ from orchestrator.keys import Principal, Role, digest, new_handle
 from orchestrator.metrics import Metrics
 from orchestrator.policy.levels import Level, Levels, clamped_limits
 from orchestrator.sessions import registry
+from orchestrator.sessions.budgets import Budgets
 from orchestrator.sessions.creation import Creation
-from orchestrator.sessions.deadlines import Deadlines
+from orchestrator.sessions.deadlines import Deadline, Deadlines, due
 from orchestrator.sessions.ending import SYSTEM, Ending
 from orchestrator.sessions.execution import Executions
 from orchestrator.sessions.inspect import Inspector
@@ -34,6 +37,7 @@ from orchestrator.sessions.shares import Shares
 from orchestrator.sessions.view import session_view
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
+from sandbox_agent.protocol import BUDGET_REASON
 
 T = TypeVar("T")
 
@@ -57,6 +61,7 @@ class Sessions:
         executions: Executions,
         sandboxes: Sandboxes,
         workspaces: Workspaces,
+        budgets: Budgets,
         metrics: Metrics,
     ) -> None:
         self._settings = settings
@@ -65,6 +70,7 @@ class Sessions:
         self._engine = engine
         self._recorder = recorder
         self._executions = executions
+        self._budgets = budgets
         self._workspaces = workspaces
         self.registry = Registry(settings.terminated_ttl)
         self.deadlines = Deadlines(self.expire)
@@ -205,8 +211,22 @@ class Sessions:
         await self._shielded(self.ending.run(session, principal, Status.ABORTED, Rationale.NORMAL))
 
     async def expire(self, session: Session) -> None:
-        """Ends a session that was idle for too long."""
-        await self._shielded(self.ending.run(session, SYSTEM, Status.ABORTED, Rationale.TIMEOUT))
+        """Ends a session that has run into one of its deadlines; others go on.
+
+        Raises: AuditUnavailableError; what runs is stopped all the same where a budget is over.
+        """
+        await self._shielded(self._expire(session))
+
+    async def _expire(self, session: Session) -> None:
+        deadline = due(session, datetime.now(UTC))
+        if deadline is Deadline.BUDGET:
+            try:
+                await self._budgets.exceed(session, Kind.TIME, SYSTEM.name)
+            except PaddockError:
+                await self._executions.cancel_all(session, BUDGET_REASON)
+                raise
+        if deadline is not None:
+            await self.ending.expire(session, deadline)
 
     async def crashed(self, container: Container) -> None:
         """Ends the session whose container has ended by itself."""

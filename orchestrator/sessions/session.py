@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.budget import Budget
 from orchestrator.errors import (
     ConflictError,
     InvalidTransitionError,
@@ -66,6 +67,9 @@ class Session:
     requested_limits: dict[str, int | float]
     limits: SessionLimits
     idle_timeout: int
+    # Seconds that it may exist; None: as long as it likes.
+    wall_timeout: int | None
+    budget: Budget
     handle_sha256: str
     workspace: Workspace
     root_dir: str
@@ -94,8 +98,9 @@ class Session:
     def check_open(self) -> "Sandbox":
         """The sandbox, where new work may be given to it.
 
-        Raises: SessionTerminatedError, InvalidTransitionError when paused, ConflictError
-        while the level changes, SandboxUnavailableError without a sandbox.
+        Raises: SessionTerminatedError, BudgetExceededError, InvalidTransitionError when
+        paused, ConflictError while the level changes, SandboxUnavailableError without a
+        sandbox.
         """
         self.check_live()
         if self.status is Status.PAUSED:
@@ -109,7 +114,12 @@ class Session:
         return self.sandbox
 
     def check_live(self) -> None:
-        """Raises: SessionTerminatedError with the rationale when the session has ended."""
+        """Raises: SessionTerminatedError with the rationale when the session has ended.
+
+        BudgetExceededError where its budget ended it, or is about to.
+        """
+        if self.budget.exceeded is not None:
+            raise self.budget.exceeded.error()
         if not self.live:
             termination = self.termination
             code = termination.rationale_code if termination else None

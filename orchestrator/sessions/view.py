@@ -1,11 +1,12 @@
-"""Sessions and commands as the API shows them. Pure."""
+"""Sessions and commands as the API shows them. Nothing is changed, nobody asked."""
 
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.audit.events import Event
 from orchestrator.engine.base import Container
+from orchestrator.sessions.deadlines import Deadline, deadlines
 from orchestrator.sessions.lifecycle import activity
 from orchestrator.sessions.processes import Measured
 from orchestrator.sessions.session import STREAM_KINDS, Command, Session
@@ -35,7 +36,8 @@ def session_view(session: Session, container: Container | None = None) -> dict[s
         "limits": asdict(session.limits),
         "created_at": session.created_at,
         "last_activity_at": session.last_activity_at,
-        "deadlines": {"idle_at": idle_deadline(session)},
+        "budget": session.budget.view(datetime.now(UTC)),
+        "deadlines": deadlines_view(session),
         "termination": None if session.termination is None else asdict(session.termination),
         "commands": [command_view(command) for command in session.running],
     }
@@ -111,10 +113,10 @@ def command_status(command: Command) -> str:
     return "lost" if command.result["exit_code"] is None else "exited"
 
 
-def idle_deadline(session: Session) -> str | None:
-    """When the session ends if nothing happens; None while it is paused, busy or over."""
-    if not session.live or session.status == "paused" or session.running:
-        return None
-    last = datetime.fromisoformat(session.last_activity_at)
-    deadline = last + timedelta(seconds=session.idle_timeout)
-    return deadline.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def deadlines_view(session: Session) -> dict[str, str | None]:
+    """`{idle_at, wall_at, budget_at}`: when the session ends by itself; null: not for that."""
+    found = deadlines(session)
+    return {
+        f"{name}_at": found[name].strftime("%Y-%m-%dT%H:%M:%S.%fZ") if name in found else None
+        for name in Deadline
+    }

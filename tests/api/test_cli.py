@@ -217,6 +217,30 @@ async def test_a_session_from_beginning_to_end(api: Api) -> None:
     assert again.line
 
 
+async def test_a_budget_from_its_limits_to_its_end(api: Api) -> None:
+    given = ("--budget", "commands=1", "--budget", "cpu_seconds=2.5", "--wall-timeout", "600")
+    made = await run_beside("sessions", "create", "--id", "tight", "--level", "high", *given)
+    assert made.status == 0
+    assert (await run_beside("exec", "tight", "--", "true")).status == 0
+    lines = [line.split() for line in (await run_beside("budget", "tight")).out.splitlines()]
+    assert ["commands", "1", "1", "0"] in lines
+    assert ["cpu_seconds", "2.5", "0", "2.5"] in lines
+    assert ["tokens", "-", "0", "-"] in lines
+    assert "ends at" in (await run_beside("sessions", "show", "tight")).out
+    ended = await run_beside("exec", "tight", "--", "true")
+    assert ended.status == 4
+    assert "Budget exceeded: commands (1/1)" in ended.line
+    shown = objects(await run_beside("budget", "tight", "--json"))
+    assert shown["remaining"]["commands"] == 0
+
+
+@pytest.mark.parametrize("text", ["commands", "=1", "commands=", "commands=ten", "commands=1_0x"])
+async def test_budgets_that_are_none(api: Api, text: str) -> None:
+    ended = await run_beside("sessions", "create", "--budget", text)
+    assert ended.status == 2
+    assert (await api.json("GET", "/api/sessions"))["items"] == []
+
+
 async def test_show_has_commands_and_denials(api: Api, session: str) -> None:
     await run_beside("exec", session, "--", "make", "a b")
     await api.session(id="low", permission_level="low")

@@ -8,6 +8,7 @@ import pytest
 
 from api.client import (
     Async,
+    BudgetExceededError,
     ExecResult,
     Exit,
     NotFoundError,
@@ -78,6 +79,37 @@ async def test_session_from_creation_to_end(paddock: Paddock) -> None:
     assert (caught.value.status, caught.value.code) == (410, "session_terminated")
     assert caught.value.fields["session_status"] == "completed"
     await session.close(purge=True)
+
+
+async def test_budgets(paddock: Paddock, api: Api) -> None:
+    api.agents.plays["sleep"] = Play(b"up", holds=True)
+    session = await paddock.sessions.create(
+        permission_level="high", wall_timeout=600, budget={"commands": 1, "time": 99.5}
+    )
+    assert session.info.deadlines.wall_at is not None
+    assert session.info.deadlines.budget_at is not None
+    assert session.handle is not None
+    agent = await paddock.sessions.attach(session.id, session.handle)
+    events = session.exec_stream("sleep 100")
+    assert isinstance(await anext(events), Start)
+    assert isinstance(await anext(events), Output)
+    budget = await agent.budget()
+    assert (budget.limits["time"], budget.limits["cost"]) == (99.5, None)
+    assert (budget.consumed["commands"], budget.remaining["commands"]) == (1, 0)
+    with pytest.raises(BudgetExceededError) as refusal:
+        await agent.exec("true")
+    assert refusal.value.status == 429
+    assert refusal.value.fields == {"kind": "commands", "limit": 1, "consumed": 1}
+    with pytest.raises(BudgetExceededError):
+        await anext(events)
+    with pytest.raises(BudgetExceededError):
+        await session.files.read("a")
+    assert (await session.refresh()).status == "budget-exceeded"
+    again = await paddock.sessions.ensure("two", budget={"cpu_seconds": 1})
+    assert again.info.budget is not None
+    assert again.info.budget.limits["cpu_seconds"] == 1
+    with pytest.raises(ValidationError, match=r"budget\.sleep is not a known field"):
+        await paddock.sessions.create(budget={"sleep": 1})
 
 
 async def test_leaving_closes_once(paddock: Paddock) -> None:

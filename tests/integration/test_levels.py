@@ -92,8 +92,20 @@ async def test_a_session_at_the_operators_level(plane: ControlPlane) -> None:
         assert "Permission denied" in done.stderr or "not permitted" in done.stderr, done
     for argv in (
         ["git", "init", "-q", "one"],
-        ["git", "-C", "one", "-c", "user.name=a", "-c", "user.email=a@example.com"]
-        + ["commit", "-q", "--allow-empty", "-m", "first"],
+        [
+            "git",
+            "-C",
+            "one",
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@example.com",
+            "commit",
+            "-q",
+            "--allow-empty",
+            "-m",
+            "first",
+        ],
         ["git", "clone", "-q", "one", "two"],
         ["rm", "-rf", "one", "two"],
     ):

@@ -1,0 +1,116 @@
+"""Holds sessions to their budgets: counts, notices exhaustion, and puts it on record."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from orchestrator.agent_messages import AgentEvent, session_totals
+from orchestrator.audit.writer import Effect
+from orchestrator.budget import OF_COMMANDS, Kind
+from orchestrator.errors import PaddockError, SandboxUnavailableError
+from orchestrator.keys import Principal
+from orchestrator.metrics import Metrics
+from orchestrator.sessions import registry
+from orchestrator.sessions.recorder import Recorder
+from orchestrator.sessions.session import Session
+
+log = logging.getLogger(__name__)
+
+
+class Budgets:
+    """Counts what sessions use; what is counted is stored with the event that tells of it.
+
+    `end` ends a session whose budget is exceeded, and returns when nothing of it is left.
+    """
+
+    def __init__(
+        self, recorder: Recorder, metrics: Metrics, end: Callable[[Session], Awaitable[None]]
+    ) -> None:
+        self._recorder = recorder
+        self._metrics = metrics
+        self._end = end
+
+    async def admit(self, principal: Principal, session: Session) -> Effect:
+        """Counts one more command; the effect stores that, with the event of its start.
+
+        Raises: BudgetExceededError where nothing is left for it: the session has ended then.
+        """
+        kind = session.budget.exhausted(datetime.now(UTC), OF_COMMANDS)
+        if kind is not None:
+            await self.exceed(session, kind, principal.name)
+            raise await self.refusal(session)
+        session.budget.consume(Kind.COMMANDS, 1)
+        return registry.with_budget(session)
+
+    def withdraw(self, session: Session) -> None:
+        """The command that was counted was never started."""
+        session.budget.give_back(Kind.COMMANDS, 1)
+
+    async def exceed(self, session: Session, kind: Kind, actor: str) -> None:
+        """Puts on record, once, that the session has used up its budget of that kind.
+
+        No work is taken from then on. Raises: AuditUnavailableError; then it may go on.
+        """
+        if session.budget.exceeded is not None:
+            return
+        exceeded = session.budget.exceed(kind, datetime.now(UTC))
+        try:
+            await self._recorder.record(
+                session,
+                "budget.exceeded",
+                actor=actor,
+                decision="deny",
+                args=exceeded.recorded(),
+                error=exceeded.error().detail,
+                effect=registry.with_budget(session),
+            )
+        except BaseException:
+            session.budget.exceeded = None
+            raise
+        self._metrics.budget_exceeded(kind)
+
+    async def refusal(self, session: Session) -> PaddockError:
+        """What to tell whose command the budget has ended, once nothing of the session is left.
+
+        Raises: AuditUnavailableError where its end can't be put on record.
+        """
+        exceeded = session.budget.exceeded
+        if exceeded is None:
+            return SandboxUnavailableError("the sandbox refused the command for its budget")
+        await self._end(session)
+        return exceeded.error()
+
+    # What the agent says
+
+    def learn(self, session: Session, totals: dict[str, int]) -> None:
+        """Takes over what the session used so far, as its agent counts it."""
+        for kind, total in totals.items():
+            session.budget.reach(Kind(kind), total)
+
+    def take(self, session: Session, event: AgentEvent) -> tuple[AgentEvent, Effect | None]:
+        """The event as it is to be recorded, and what is to be stored with it."""
+        if event.operation == "command.exit":
+            self.learn(session, session_totals(event.result or {}))
+            return event, registry.with_budget(session)
+        if event.operation != "budget.exceeded":
+            return event, None
+        kind = Kind(event.args["kind"])
+        if kind not in session.budget.limits:
+            log.warning("session %s: its agent reports a budget that it has not", session.id)
+            return event, None
+        session.budget.reach(kind, event.args["consumed"])
+        if session.budget.exceeded is None:
+            self._metrics.budget_exceeded(kind)
+        # Of the agent's words only the kind and the consumption are believed.
+        exceeded = session.budget.exceed(kind, datetime.now(UTC))
+        said = exceeded.error().detail
+        return replace(event, args=exceeded.recorded(), error=said), registry.with_budget(session)
+
+    async def end(self, session: Session) -> None:
+        """Ends a session whose budget is exceeded; what fails is tried again later."""
+        if session.budget.exceeded is not None:
+            try:
+                await self._end(session)
+            except PaddockError as error:
+                log.error("session %s is over its budget: %s", session.id, error.detail)

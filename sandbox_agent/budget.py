@@ -1,0 +1,124 @@
+"""What the session's commands use of its budget: counted here, so that it holds at any time.
+
+The control plane may be down or slow; the sandbox stops by itself.
+"""
+
+import os
+from collections.abc import Callable
+
+from sandbox_agent.loop import Loop, Timer
+from sandbox_agent.output import Output
+from sandbox_agent.protocol import CPU_BUDGET, OUTPUT_BUDGET, Boot
+
+# The sandbox's own control group, as the engine shows it inside: version 2, then version 1.
+_FILES = ("/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpuacct/cpuacct.usage")
+# A budget may be overrun by what is used in this time; without it, the last microseconds of
+# a budget would be looked at without end.
+_SLACK_SECONDS = 0.05
+
+
+class BudgetError(Exception):
+    """The session has a budget that this sandbox can't hold it to."""
+
+
+class CpuClock:
+    """The CPU time of everything in the sandbox, in microseconds."""
+
+    def __init__(self, files: tuple[str, ...] = _FILES) -> None:
+        self._fd: int | None = None
+        for path in files:
+            try:
+                self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                continue
+            return
+
+    def read(self) -> int | None:
+        """CPU time since the sandbox was made; None where the kernel does not show it."""
+        if self._fd is None:
+            return None
+        words = os.pread(self._fd, 4096, 0).split()
+        if b"usage_usec" in words:
+            return int(words[words.index(b"usage_usec") + 1])
+        return int(words[0]) // 1000
+
+
+class Budget:
+    """The agent's part of a session's budget.
+
+    `on_exceeded` is called once, with kind, limit and consumption. Raises: BudgetError.
+    """
+
+    def __init__(
+        self, loop: Loop, boot: Boot, clock: CpuClock, on_exceeded: Callable[[str, int, int], None]
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._on_exceeded = on_exceeded
+        self._cpus = boot.cpus
+        self._cpu_limit = boot.cpu_budget_us
+        self._output_limit = boot.output_budget_bytes
+        at_start = clock.read()
+        if at_start is None and self._cpu_limit is not None:
+            raise BudgetError("the CPU time of this sandbox can't be measured, so not be limited")
+        self._cpu_offset = boot.cpu_used_us - (at_start or 0)
+        self._ended_bytes = boot.output_used_bytes
+        self._running: list[Output] = []
+        self._timer: Timer | None = None
+        self.exceeded = False
+
+    @property
+    def cpu_us(self) -> int:
+        """CPU time of the session, the agent's own included."""
+        return (self._clock.read() or 0) + self._cpu_offset
+
+    @property
+    def output_bytes(self) -> int:
+        """What all commands printed, kept or not."""
+        return self._ended_bytes + sum(output.total for output in self._running)
+
+    def totals(self) -> dict[str, int]:
+        """What the control plane is told."""
+        return {"session_cpu_us": self.cpu_us, "session_output_bytes": self.output_bytes}
+
+    def admit(self) -> bool:
+        """Whether there is something left for another command; if not, the budget is exceeded."""
+        if not self._check_cpu() and self._output_limit is not None:
+            self._compare(OUTPUT_BUDGET, self._output_limit, self.output_bytes)
+        return not self.exceeded
+
+    def begin(self, output: Output) -> None:
+        """A command runs, and prints to this."""
+        self._running.append(output)
+        if self._timer is None and self._cpu_limit is not None:
+            self._watch_cpu()
+
+    def printed(self) -> None:
+        """A command has printed something. All of the limit may be printed, and no more."""
+        if self._output_limit is not None and self.output_bytes > self._output_limit:
+            self._compare(OUTPUT_BUDGET, self._output_limit, self.output_bytes)
+
+    def end(self, output: Output) -> None:
+        """That command has ended."""
+        self._running.remove(output)
+        self._ended_bytes += output.total
+        if not self._running and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _watch_cpu(self) -> None:
+        """Looks again at the earliest moment at which nothing can be left."""
+        self._timer = None
+        if not self._check_cpu() and self._cpu_limit is not None:
+            left = (self._cpu_limit - self.cpu_us) / 1_000_000 / self._cpus
+            self._timer = self._loop.after(max(_SLACK_SECONDS, left), self._watch_cpu)
+
+    def _check_cpu(self) -> bool:
+        if self._cpu_limit is not None:
+            self._compare(CPU_BUDGET, self._cpu_limit, self.cpu_us)
+        return self.exceeded
+
+    def _compare(self, kind: str, limit: int, consumed: int) -> None:
+        if consumed >= limit and not self.exceeded:
+            self.exceeded = True
+            self._on_exceeded(kind, limit, consumed)

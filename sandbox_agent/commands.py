@@ -7,11 +7,13 @@ rules are the boundary, these rules say early and clearly what would not work or
 import posixpath
 import re
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from sandbox_agent import curl
 from sandbox_agent.options import (
     COPY,
+    DATES,
     FORMAT,
     MOVE,
     NONE,
@@ -53,11 +55,14 @@ class DeniedError(Exception):
 
 # These act on a symbolic link itself, not on what it leads to.
 _LEAVES_LINKS = frozenset({"find", "mv", "rm", "stat"})
+_OURS = {"cp": ["--remove-destination"], "curl": ["-q"]}
 _ALLOWED = Decision(True, "allowed", "allowed")
 _OPERATOR = re.compile(r"[;&|><`$()\x00\n\r]")
 _TOKEN = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']+)+""")
 _SPACE = re.compile(r"\s*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# However often `/`, `.` and `..` begin an absolute path, it is still at the root.
+_ROOT = re.compile(r"/(?:\.{0,2}/)*")
 
 
 def parse_command(text: str) -> list[str]:
@@ -155,7 +160,7 @@ def _decide_listed(
             f"option not allowed for {name}: {_shown(parsed.refused)}; at this level an option "
             "must be spelled out and be known to run, read and write nothing else",
         )
-    refusal = _refused_operand(name, table, parsed)
+    refusal = _refused_operand(name, table, parsed) or _refused_date(name, parsed)
     if refusal is not None:
         return refusal
     reads, writes = _paths(name, table, parsed)
@@ -203,12 +208,46 @@ def _refused_operand(name: str, table: Table, parsed: Parsed) -> Decision | None
     elif table.operands == FORMAT and (other := [x for x in operands if not x.startswith("+")]):
         text = f"{name} only shows the time, its operand must begin with +"
         refused = "operand-not-allowed", text, other[0]
+    elif name == "mkdir" and (climbing := [x for x in operands if _climbs(x)]):
+        # It could itself make the directory that `..` leads away from, after links were checked.
+        refused = "operand-not-allowed", "mkdir takes no .. after a name", climbing[0]
+    elif table.operands in {COPY, MOVE} and (late := _in_the_way(operands)):
+        text = f"{name} could put an earlier source in the way of this one, {name} them one by one"
+        refused = "operand-not-allowed", text, late
     else:
         refused = None
     if refused is None:
         return None
     rule, text, culprit = refused
     return _deny(rule, f"{text}: {_shown(culprit)}")
+
+
+def _in_the_way(operands: Sequence[str]) -> str | None:
+    """The first source that passes through a name which an earlier one brings along.
+
+    What is brought may be a link, that was not there when links were checked.
+    """
+    brought: set[str] = set()
+    for operand in operands[:-1]:
+        *way, last = [part for part in operand.split("/") if part not in {"", "."}] or [""]
+        if brought.intersection(way):
+            return operand
+        brought.add(last)
+    return None
+
+
+def _climbs(path: str) -> bool:
+    parts = [part for part in path.split("/") if part not in {"", "."}]
+    return any(part == ".." and before != ".." for before, part in pairwise(parts))
+
+
+def _refused_date(name: str, parsed: Parsed) -> Decision | None:
+    """A date may carry a time zone, which is the name of a file."""
+    dates = parsed.values(*DATES.get(name, ()))
+    culprit = next((date for date in dates if "TZ=" in date), None)
+    if culprit is None:
+        return None
+    return _deny("option-not-allowed", f"a date may not name its time zone: {_shown(culprit)}")
 
 
 def _paths(name: str, table: Table, parsed: Parsed) -> tuple[list[str], list[str]]:
@@ -243,7 +282,20 @@ def _sources_and_destinations(name: str, parsed: Parsed) -> tuple[list[str], lis
 
 
 def _first_outside(paths: list[str], workspace: str, cwd: str) -> str | None:
-    return next((path for path in paths if not _inside(resolve(path, cwd), workspace)), None)
+    return next((path for path in paths if not _stays_inside(path, workspace, cwd)), None)
+
+
+def _stays_inside(path: str, workspace: str, cwd: str) -> bool:
+    """Whether `path` is in the workspace, and does not get there through another directory.
+
+    What lies outside may be a link, so that `..` after it leads elsewhere than the text says.
+    """
+    return _inside(resolve(path, cwd), workspace) and _inside(_literal(path, cwd), workspace)
+
+
+def _literal(path: str, cwd: str) -> str:
+    """The absolute form of `path` with its `..` and slashes left for the kernel to see."""
+    return _ROOT.sub("/", posixpath.join(cwd, path), count=1)
 
 
 def resolve(path: str, cwd: str) -> str:
@@ -279,16 +331,18 @@ def paths_to_resolve(
         parsed = parse_options(argv[1:], table, lenient=lenient)
     reads, writes = _paths(name, table, parsed)
     checked = writes if commands is None else [*reads, *writes]
-    follows = name not in _LEAVES_LINKS
-    return [(_beneath(path, workspace, cwd), follows) for path in checked]
+    follows = [name not in _LEAVES_LINKS] * len(checked)
+    if table.operands == MOVE:
+        follows[-1:] = [True]  # mv moves into the directory that its destination leads to
+    return [
+        (_beneath(path, workspace, cwd), follow)
+        for path, follow in zip(checked, follows, strict=True)
+    ]
 
 
 def _beneath(path: str, workspace: str, cwd: str) -> str:
-    """`path` relative to the workspace, with its `..` and slashes left for the kernel to see."""
-    absolute = "/" + posixpath.join(cwd, path).lstrip("/")
-    if not _inside(absolute, workspace):
-        absolute = resolve(path, cwd)
-    return absolute.removeprefix(workspace).lstrip("/") or "."
+    """An allowed `path` relative to the workspace."""
+    return _literal(path, cwd).removeprefix(workspace).lstrip("/") or "."
 
 
 def _inside(path: str, workspace: str) -> bool:
@@ -322,10 +376,13 @@ def allowed_variable(name: str, patterns: Collection[str] | None) -> bool:
 
 
 def prepare(argv: Sequence[str], commands: Collection[str] | None) -> list[str]:
-    """The argv to execute: where commands are listed, curl reads no configuration file."""
-    if commands is not None and argv[0] == "curl":
-        return ["curl", "-q", *argv[1:]]
-    return list(argv)
+    """The argv to execute: where commands are listed, some get an option of ours.
+
+    curl reads no configuration file. cp removes a file that it replaces, as it would else
+    write through a link that lies in the destination under the name of a source.
+    """
+    ours = _OURS.get(argv[0], []) if commands is not None else []
+    return [argv[0], *ours, *argv[1:]]
 
 
 def _deny(rule: str, message: str) -> Decision:

@@ -1,0 +1,116 @@
+"""The string rules against the kernel: what they allow runs nothing, and stays in the workspace.
+
+Generated commands that the rules accept are run where nothing else would stop them, and the
+kernel's own resolution of every path that they ran, opened or changed is the judge. What a
+command learns of a file without opening it (stat, access, readlink) is not looked at: links
+show where they lead at every level.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from images import base
+from orchestrator.policy.decision import check_command
+from orchestrator.policy.levels import Level, load_levels
+from sandbox_agent.commands import CommandError, DeniedError
+from tests.support.command_lines import argument_lists, command_strings, working_directories
+from tests.support.traced.playground import CANARY
+from tests.support.traced.tracer import OUTPUT
+from tests.support.traced_box import Run, TracedBox
+
+# Set PADDOCK_FUZZ_EXAMPLES for a long run, which is another one each time.
+_LONG = os.environ.get("PADDOCK_FUZZ_EXAMPLES")
+_EXAMPLES = int(_LONG or 1500)
+_ENGINE_SECONDS = 60
+_NOT_RUN = {"which", "neofetch"}  # the agent answers these itself
+
+# What the programs read of the image to do their work.
+_BASELINE = re.compile(
+    r"/etc/(ld\.so\.cache|nsswitch\.conf|passwd|group|localtime|xattr\.conf)"
+    r"|/etc/(host\.conf|hosts|resolv\.conf|gai\.conf|ssl/openssl\.cnf|ssl/certs/.*)"
+    r"|/usr/lib/[a-z0-9_]+-linux-gnu/[^/]+\.so[.0-9]*"
+    r"|/usr/lib/[a-z0-9_]+-linux-gnu/gconv/.*"
+    r"|/usr/lib/locale/.*|/usr/share/(zoneinfo|ca-certificates)/.*"
+    r"|/proc/filesystems|/proc/[0-9]+/(mounts|mountinfo|maps)|/dev/null"
+)
+
+
+@pytest.fixture(scope="module")
+def traced(sandbox_image: str) -> Iterator[TracedBox]:
+    with (
+        closing(base.connect(_ENGINE_SECONDS)) as client,
+        TracedBox(client, sandbox_image) as box,
+    ):
+        yield box
+
+
+def _within(path: str) -> bool:
+    """Whether it is of the workspace; `touch -` changes the time of its own output."""
+    return path in {"/workspace", OUTPUT} or path.startswith("/workspace/")
+
+
+def _violations(run: Run) -> list[str]:
+    """What the command did that no rule allows."""
+    found = []
+    for number, (kind, path) in enumerate(run.touched):
+        if kind == "exec":
+            allowed = number == 0 and path == run.program
+        else:
+            allowed = _within(path) or (kind == "read" and _BASELINE.fullmatch(path) is not None)
+        if not allowed:
+            found.append(f"{kind} {path}")
+    found += [f"changed {path}" for path in run.changed]
+    if CANARY in run.output:
+        found.append(f"printed a canary: {run.output[:200]!r}")
+    return found
+
+
+@pytest.mark.parametrize("name", ["low", "medium"])
+def test_what_the_rules_allow_stays_inside(traced: TracedBox, name: str) -> None:
+    level = load_levels()[name]
+    assert level.commands is not None
+    names = sorted(level.commands)
+    ran = {word: 0 for word in names if word not in _NOT_RUN}
+
+    @settings(
+        max_examples=_EXAMPLES,
+        derandomize=_LONG is None,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(
+        command=argument_lists(names) | command_strings(names),
+        cwd=working_directories(),
+    )
+    def holds(command: str | list[str], cwd: str) -> None:
+        argv = _allowed(level, command, cwd)
+        if argv is None or argv[0] in _NOT_RUN:
+            return
+        run = traced.run(argv, names, cwd)
+        if run.refused is None:
+            ran[argv[0]] += 1
+        found = _violations(run)
+        if found:
+            traced.renew()  # what it did must not weigh on the next example
+        assert not found, (argv, cwd, found)
+
+    holds()
+    # A rule that refuses everything would be as silent as one that holds.
+    assert all(ran.values()), ran
+    assert sum(ran.values()) > _EXAMPLES // 4, ran
+
+
+def _allowed(level: Level, command: str | list[str], cwd: str) -> list[str] | None:
+    """The words of a command that the rules accept."""
+    try:
+        if isinstance(command, str):
+            return check_command(level, command, None, cwd)[0]
+        return check_command(level, None, command, cwd)[0]
+    except (CommandError, DeniedError):
+        return None

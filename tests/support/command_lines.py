@@ -41,9 +41,17 @@ _VALUE_WORDS = (
     "2020-01-01 @0 @secret -f -- 700 u=rwx,go= http://127.0.0.1:8080/x http,file t yes "
     "without-match mode,timestamps,links mode,xattr f d l :x "
 )
-_ODD_VALUES = (
+_DATES = (
+    "now",
+    "2020-01-01",
+    "@0",
+    'TZ="UTC" now',
     'TZ="/canary/secret" now',
-    'TZ="../../../canary/secret"2020-01-01',
+    ' TZ="../../../canary/secret"2020-01-01',
+)
+_DATE_OPTIONS = {"d", "date", "newermt", "newerat"}
+_ODD_VALUES = (
+    *_DATES,
     "%output{/canary/new}x",
     "x y",
     "",
@@ -83,6 +91,9 @@ _INSIDE = (
     | st.sampled_from(_PLAIN)
     | st.builds("/".join, st.lists(st.sampled_from(_NAMES), min_size=1, max_size=3))
 )
+_WEB_URLS = st.sampled_from(
+    [f"http://127.0.0.1:{PORT}/{path}" for path in ("x", "away", "../canary/a.txt", "?q")]
+)
 _URLS = st.builds(
     "".join,
     st.tuples(
@@ -99,6 +110,12 @@ _SOME_VALUE = st.sampled_from(_VALUES) | _INSIDE
 _RAW = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.text(
     "-=/.ctfrn5 '\"\\~*@:", max_size=8
 )
+_DESTINATIONS = (
+    "over", "pile", "sub", "sub/over", "in-dir", "new", ".", "from", "over/", "..", "rel-dir",
+    "pile/new", "pile/x", "in-file", "from/x", "x", "empty", "/workspace", "late", "late/a.txt",
+)  # fmt: skip
+# These take no path, and mostly nothing at all.
+_ALONE = {"date", "env", "uname", "whoami"}
 _NO_OPTIONS = Table("any")
 _MIGHTY = {"cp", "mv", "mkdir", "touch", "grep", "find", "curl"}
 _OTHER_WORDS = "bash sh ./tool /bin/ls LS python3 evil canary-tool git /workspace/tool ls. dd "
@@ -116,6 +133,8 @@ def _table_options(name: str) -> list[str]:
 @st.composite
 def _tame_option(draw: st.DrawFn, name: str, known: Sequence[str]) -> list[str]:
     option = draw(st.sampled_from(known))
+    if option.lstrip("-") in _DATE_OPTIONS:
+        return [option, draw(st.sampled_from(_DATES))]
     return [option, draw(_SOME_VALUE)] if _takes_value(name, option) else [option]
 
 
@@ -154,13 +173,17 @@ def _arguments(draw: st.DrawFn, name: str) -> list[str]:
     if not tame:
         option |= _wild_option(name, known, _UNSAFE.get(name, "").split())
     if name == "curl":
-        operand: st.SearchStrategy[str] = _URLS
-    elif name in {"date", "env", "uname", "whoami"}:
-        operand = st.sampled_from(["+%s", "+%F %Z", "evil", "A=b", "a.txt"])
+        operand: st.SearchStrategy[str] = _WEB_URLS if tame else _URLS
+    elif name in _ALONE:
+        tame_words = ["+%s", "+%F %Z"]
+        operand = st.sampled_from(tame_words if tame else [*tame_words, "evil", "A=b", "a.txt"])
     else:
         operand = _INSIDE if tame else _INSIDE | _PATHS
-    words: list[list[str]] = draw(st.lists(option, max_size=2 if tame else 3))
-    words += draw(st.lists(operand.map(lambda word: [word]), min_size=tame, max_size=4))
+    fewest = 1 if tame and name not in _ALONE else 0
+    words: list[list[str]] = draw(st.lists(option, max_size=1 if tame else 3))
+    words += draw(st.lists(operand.map(lambda word: [word]), min_size=fewest, max_size=3))
+    if name in {"cp", "mv"}:
+        words += [["a.txt"], [draw(st.sampled_from(_DESTINATIONS) | operand)]][-1 - tame :]
     if not tame and draw(st.integers(0, 3)) == 0:
         words += [[draw(st.sampled_from(["--", "-", "-5", "+5", "(", ")", "!", ""]) | _RAW)]]
     if draw(st.booleans()):
@@ -206,4 +229,4 @@ def _quoted(draw: st.DrawFn, word: str) -> str:
 def working_directories() -> st.SearchStrategy[str]:
     """Mostly the workspace, else a directory or a link in it."""
     inner = ["sub", "sub/deep", "over", "x", "in-dir", "out-dir", "late", "missing", "from"]
-    return st.sampled_from(["/workspace"] * 3 + [f"/workspace/{name}" for name in inner])
+    return st.sampled_from(["/workspace"] * 18 + [f"/workspace/{name}" for name in inner])

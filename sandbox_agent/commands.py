@@ -7,16 +7,12 @@ rules are the boundary, these rules say early and clearly what would not work or
 import posixpath
 import re
 from collections.abc import Collection, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
-from sandbox_agent import curl
+from sandbox_agent import curl, operands
 from sandbox_agent.options import (
     COPY,
-    DATES,
-    FORMAT,
     MOVE,
-    NONE,
     READ,
     SAFE,
     SEARCH,
@@ -160,9 +156,10 @@ def _decide_listed(
             f"option not allowed for {name}: {_shown(parsed.refused)}; at this level an option "
             "must be spelled out and be known to run, read and write nothing else",
         )
-    refusal = _refused_operand(name, table, parsed) or _refused_date(name, parsed)
-    if refusal is not None:
-        return refusal
+    refused = operands.refusal(name, table, parsed)
+    if refused is not None:
+        rule, text, culprit = refused
+        return _deny(rule, f"{text}: {_shown(culprit)}")
     reads, writes = _paths(name, table, parsed)
     outside = _first_outside([*reads, *writes], workspace, cwd)
     if outside is None:
@@ -198,67 +195,15 @@ def _is_system_path(name: str) -> bool:
     return posixpath.dirname(name) in {"/bin", "/usr/bin"}
 
 
-def _refused_operand(name: str, table: Table, parsed: Parsed) -> Decision | None:
-    operands = parsed.operands
-    if table.operands == URL:
-        refused = curl.refusal(parsed)
-    elif table.operands == NONE and operands:
-        text = f"{name} takes no operand at this level; run a command by its own name"
-        refused = "operand-not-allowed", text, operands[0]
-    elif table.operands == FORMAT and (other := [x for x in operands if not x.startswith("+")]):
-        text = f"{name} only shows the time, its operand must begin with +"
-        refused = "operand-not-allowed", text, other[0]
-    elif name == "mkdir" and (climbing := [x for x in operands if _climbs(x)]):
-        # It could itself make the directory that `..` leads away from, after links were checked.
-        refused = "operand-not-allowed", "mkdir takes no .. after a name", climbing[0]
-    elif table.operands in {COPY, MOVE} and (late := _in_the_way(operands)):
-        text = f"{name} could put an earlier source in the way of this one, {name} them one by one"
-        refused = "operand-not-allowed", text, late
-    else:
-        refused = None
-    if refused is None:
-        return None
-    rule, text, culprit = refused
-    return _deny(rule, f"{text}: {_shown(culprit)}")
-
-
-def _in_the_way(operands: Sequence[str]) -> str | None:
-    """The first source that passes through a name which an earlier one brings along.
-
-    What is brought may be a link, that was not there when links were checked.
-    """
-    brought: set[str] = set()
-    for operand in operands[:-1]:
-        *way, last = [part for part in operand.split("/") if part not in {"", "."}] or [""]
-        if brought.intersection(way):
-            return operand
-        brought.add(last)
-    return None
-
-
-def _climbs(path: str) -> bool:
-    parts = [part for part in path.split("/") if part not in {"", "."}]
-    return any(part == ".." and before != ".." for before, part in pairwise(parts))
-
-
-def _refused_date(name: str, parsed: Parsed) -> Decision | None:
-    """A date may carry a time zone, which is the name of a file."""
-    dates = parsed.values(*DATES.get(name, ()))
-    culprit = next((date for date in dates if "TZ=" in date), None)
-    if culprit is None:
-        return None
-    return _deny("option-not-allowed", f"a date may not name its time zone: {_shown(culprit)}")
-
-
 def _paths(name: str, table: Table, parsed: Parsed) -> tuple[list[str], list[str]]:
     """The paths that are read and those that are written. Raises: CommandError."""
-    operands = parsed.operands
+    words = parsed.operands
     if table.operands == READ:
-        return operands, []
+        return words, []
     if table.operands == SEARCH:
-        return (operands if parsed.values("e", "regexp") else operands[1:]), []
+        return (words if parsed.values("e", "regexp") else words[1:]), []
     if table.operands == WRITE:
-        return [], operands
+        return [], words
     if table.operands in {COPY, MOVE}:
         sources, destinations = _sources_and_destinations(name, parsed)
         if table.operands == COPY:
@@ -270,15 +215,15 @@ def _paths(name: str, table: Table, parsed: Parsed) -> tuple[list[str], list[str
 
 
 def _sources_and_destinations(name: str, parsed: Parsed) -> tuple[list[str], list[str]]:
-    operands = parsed.operands
+    words = parsed.operands
     target = parsed.values("t", "target-directory")
     if target:
-        return operands, target
+        return words, target
     if any(option in {"help", "version"} for option, _ in parsed.options):
-        return operands, []
-    if len(operands) < 2:
+        return words, []
+    if len(words) < 2:
         raise CommandError(f"{name} requires source and destination")
-    return operands[:-1], operands[-1:]
+    return words[:-1], words[-1:]
 
 
 def _first_outside(paths: list[str], workspace: str, cwd: str) -> str | None:

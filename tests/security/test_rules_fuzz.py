@@ -8,7 +8,7 @@ show where they lead at every level.
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 import pytest
@@ -55,10 +55,14 @@ def _within(path: str) -> bool:
     return path in {"/workspace", OUTPUT} or path.startswith("/workspace/")
 
 
-def _violations(run: Run) -> list[str]:
+def _violations(run: Run, argv: Sequence[str]) -> list[str]:
     """What the command did that no rule allows."""
     found = []
+    # find opens the root, and no more, to learn whether files can be closed on exec.
+    harmless = {("read", "/")} if "-samefile" in argv else set()
     for number, (kind, path) in enumerate(run.touched):
+        if (kind, path) in harmless:
+            continue
         if kind == "exec":
             allowed = number == 0 and path == run.program
         else:
@@ -99,7 +103,7 @@ def test_what_the_rules_allow_stays_inside(traced: TracedBox, name: str, share: 
         run = traced.run(argv, level.commands or (), cwd)
         if run.refused is None:
             ran[argv[0]] += 1
-        found = _violations(run)
+        found = _violations(run, argv)
         if found:
             traced.renew()  # what it did must not weigh on the next example
         assert not found, (argv, cwd, found)
@@ -136,7 +140,7 @@ def test_a_way_out_that_was_found_is_closed(traced: TracedBox, line: str) -> Non
     assert level.commands is not None
     argv = _allowed(level, line.split(), "/workspace")
     if argv is not None:
-        found = _violations(traced.run(argv, level.commands))
+        found = _violations(traced.run(argv, level.commands), argv)
         traced.renew()
         assert not found
 
@@ -162,7 +166,7 @@ def test_a_way_out_that_was_found_is_closed(traced: TracedBox, line: str) -> Non
 def test_the_judge_sees_what_gets_out(traced: TracedBox, argv: list[str], seen: str) -> None:
     run = traced.run(argv, (), checked=False)
     traced.renew()
-    assert seen in _violations(run)
+    assert seen in _violations(run, argv)
 
 
 def _allowed(level: Level, command: str | list[str], cwd: str) -> list[str] | None:

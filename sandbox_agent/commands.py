@@ -9,12 +9,10 @@ import re
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from sandbox_agent import curl
+from sandbox_agent import curl, operands
 from sandbox_agent.options import (
     COPY,
-    FORMAT,
     MOVE,
-    NONE,
     READ,
     SAFE,
     SEARCH,
@@ -53,11 +51,14 @@ class DeniedError(Exception):
 
 # These act on a symbolic link itself, not on what it leads to.
 _LEAVES_LINKS = frozenset({"find", "mv", "rm", "stat"})
+_OURS = {"cp": ["--remove-destination"], "curl": ["-q"]}
 _ALLOWED = Decision(True, "allowed", "allowed")
 _OPERATOR = re.compile(r"[;&|><`$()\x00\n\r]")
 _TOKEN = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']+)+""")
 _SPACE = re.compile(r"\s*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# However often `/`, `.` and `..` begin an absolute path, it is still at the root.
+_ROOT = re.compile(r"/(?:\.{0,2}/)*")
 
 
 def parse_command(text: str) -> list[str]:
@@ -155,9 +156,10 @@ def _decide_listed(
             f"option not allowed for {name}: {_shown(parsed.refused)}; at this level an option "
             "must be spelled out and be known to run, read and write nothing else",
         )
-    refusal = _refused_operand(name, table, parsed)
-    if refusal is not None:
-        return refusal
+    refused = operands.refusal(name, table, parsed)
+    if refused is not None:
+        rule, text, culprit = refused
+        return _deny(rule, f"{text}: {_shown(culprit)}")
     reads, writes = _paths(name, table, parsed)
     outside = _first_outside([*reads, *writes], workspace, cwd)
     if outside is None:
@@ -193,33 +195,15 @@ def _is_system_path(name: str) -> bool:
     return posixpath.dirname(name) in {"/bin", "/usr/bin"}
 
 
-def _refused_operand(name: str, table: Table, parsed: Parsed) -> Decision | None:
-    operands = parsed.operands
-    if table.operands == URL:
-        refused = curl.refusal(parsed)
-    elif table.operands == NONE and operands:
-        text = f"{name} takes no operand at this level; run a command by its own name"
-        refused = "operand-not-allowed", text, operands[0]
-    elif table.operands == FORMAT and (other := [x for x in operands if not x.startswith("+")]):
-        text = f"{name} only shows the time, its operand must begin with +"
-        refused = "operand-not-allowed", text, other[0]
-    else:
-        refused = None
-    if refused is None:
-        return None
-    rule, text, culprit = refused
-    return _deny(rule, f"{text}: {_shown(culprit)}")
-
-
 def _paths(name: str, table: Table, parsed: Parsed) -> tuple[list[str], list[str]]:
     """The paths that are read and those that are written. Raises: CommandError."""
-    operands = parsed.operands
+    words = parsed.operands
     if table.operands == READ:
-        return operands, []
+        return words, []
     if table.operands == SEARCH:
-        return (operands if parsed.values("e", "regexp") else operands[1:]), []
+        return (words if parsed.values("e", "regexp") else words[1:]), []
     if table.operands == WRITE:
-        return [], operands
+        return [], words
     if table.operands in {COPY, MOVE}:
         sources, destinations = _sources_and_destinations(name, parsed)
         if table.operands == COPY:
@@ -231,19 +215,32 @@ def _paths(name: str, table: Table, parsed: Parsed) -> tuple[list[str], list[str
 
 
 def _sources_and_destinations(name: str, parsed: Parsed) -> tuple[list[str], list[str]]:
-    operands = parsed.operands
+    words = parsed.operands
     target = parsed.values("t", "target-directory")
     if target:
-        return operands, target
+        return words, target
     if any(option in {"help", "version"} for option, _ in parsed.options):
-        return operands, []
-    if len(operands) < 2:
+        return words, []
+    if len(words) < 2:
         raise CommandError(f"{name} requires source and destination")
-    return operands[:-1], operands[-1:]
+    return words[:-1], words[-1:]
 
 
 def _first_outside(paths: list[str], workspace: str, cwd: str) -> str | None:
-    return next((path for path in paths if not _inside(resolve(path, cwd), workspace)), None)
+    return next((path for path in paths if not _stays_inside(path, workspace, cwd)), None)
+
+
+def _stays_inside(path: str, workspace: str, cwd: str) -> bool:
+    """Whether `path` is in the workspace, and does not get there through another directory.
+
+    What lies outside may be a link, so that `..` after it leads elsewhere than the text says.
+    """
+    return _inside(resolve(path, cwd), workspace) and _inside(_literal(path, cwd), workspace)
+
+
+def _literal(path: str, cwd: str) -> str:
+    """The absolute form of `path` with its `..` and slashes left for the kernel to see."""
+    return _ROOT.sub("/", posixpath.join(cwd, path), count=1)
 
 
 def resolve(path: str, cwd: str) -> str:
@@ -279,8 +276,13 @@ def paths_to_resolve(
         parsed = parse_options(argv[1:], table, lenient=lenient)
     reads, writes = _paths(name, table, parsed)
     checked = writes if commands is None else [*reads, *writes]
-    follows = name not in _LEAVES_LINKS
-    return [(_beneath(path, workspace, cwd), follows) for path in checked]
+    follows = [name not in _LEAVES_LINKS] * len(checked)
+    if table.operands == MOVE:
+        follows[-1:] = [True]  # mv moves into the directory that its destination leads to
+    return [
+        (_beneath(path, workspace, cwd), follow)
+        for path, follow in zip(checked, follows, strict=True)
+    ]
 
 
 def path_intents(argv: Sequence[str]) -> tuple[list[str], list[str]] | None:
@@ -299,11 +301,8 @@ def path_intents(argv: Sequence[str]) -> tuple[list[str], list[str]] | None:
 
 
 def _beneath(path: str, workspace: str, cwd: str) -> str:
-    """`path` relative to the workspace, with its `..` and slashes left for the kernel to see."""
-    absolute = "/" + posixpath.join(cwd, path).lstrip("/")
-    if not _inside(absolute, workspace):
-        absolute = resolve(path, cwd)
-    return absolute.removeprefix(workspace).lstrip("/") or "."
+    """An allowed `path` relative to the workspace."""
+    return _literal(path, cwd).removeprefix(workspace).lstrip("/") or "."
 
 
 def _inside(path: str, workspace: str) -> bool:
@@ -337,10 +336,13 @@ def allowed_variable(name: str, patterns: Collection[str] | None) -> bool:
 
 
 def prepare(argv: Sequence[str], commands: Collection[str] | None) -> list[str]:
-    """The argv to execute: where commands are listed, curl reads no configuration file."""
-    if commands is not None and argv[0] == "curl":
-        return ["curl", "-q", *argv[1:]]
-    return list(argv)
+    """The argv to execute: where commands are listed, some get an option of ours.
+
+    curl reads no configuration file. cp removes a file that it replaces, as it would else
+    write through a link that lies in the destination under the name of a source.
+    """
+    ours = _OURS.get(argv[0], []) if commands is not None else []
+    return [argv[0], *ours, *argv[1:]]
 
 
 def _deny(rule: str, message: str) -> Decision:

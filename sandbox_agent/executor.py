@@ -174,7 +174,7 @@ class Executor:
         denied = command.denied
         if denied is not None:
             message = "path escapes workspace under current permission level"
-            error = f"{message}: {denied} is a symbolic link that leads out of it"
+            error = f"{message}: {denied} is a symbolic link that leads out of it or nowhere"
             self._emit_exit(command.id, result, "path-outside-workspace", error)
         else:
             self._emit_exit(command.id, result, None, None)

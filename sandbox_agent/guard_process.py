@@ -319,14 +319,39 @@ def _execute(plan: Plan, profile: Profile) -> None:
 
 
 def _first_escaping(workspace: int, operands: list[tuple[str, bool]]) -> str | None:
-    """The first operand that a symbolic link leads out of the workspace."""
+    """The first operand that a symbolic link leads out of the workspace, or to nothing yet."""
     for path, follow in operands:
         try:
             os.close(beneath.open_path(workspace, path, follow))
         except OSError as error:
-            if error.errno in (errno.EXDEV, errno.ELOOP):
+            if error.errno in (errno.EXDEV, errno.ELOOP) or (
+                error.errno == errno.ENOENT and _dangles(workspace, path)
+            ):
                 return path
     return None
+
+
+def _dangles(workspace: int, path: str) -> bool:
+    """Whether a link on the way to `path` has no target: the command could make one, and go on.
+
+    The target may be `new/../..`, which leads out as soon as there is a directory `new`.
+    """
+    while path:
+        try:
+            os.stat(path, dir_fd=workspace, follow_symlinks=False)
+        except FileNotFoundError:
+            path = path.rpartition("/")[0]
+            continue
+        return not _exists(workspace, path)
+    return False
+
+
+def _exists(workspace: int, path: str) -> bool:
+    try:
+        os.stat(path, dir_fd=workspace)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _fail(agent: socket.socket, report: dict[str, Any]) -> None:

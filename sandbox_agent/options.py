@@ -189,11 +189,12 @@ SAFE: Mapping[str, Table] = {
     # Not -r: it names a file.
     "touch": Table(WRITE, "acd:fhmt:", "date= no-create no-dereference time=" + _INFO),
     # Not -t: it names the destination. Not -l, -s: they make links. Not -H, -L: they follow
-    # them. Not --parents: with `..` in a source it leaves the destination. No back-ups.
+    # them. Not --parents: with `..` in a source it leaves the destination. No back-ups. Not
+    # --attributes-only: cp is told to remove what it replaces, and would leave an empty file.
     "cp": Table(
         COPY,
         "adfinpPrRTuvx",
-        "archive attributes-only force interactive no-clobber no-dereference no-preserve= "
+        "archive force interactive no-clobber no-dereference no-preserve= "
         "no-target-directory one-file-system preserve=? recursive reflink=? remove-destination "
         "sparse= strip-trailing-slashes update verbose" + _INFO,
     ),
@@ -239,6 +240,13 @@ SAFE: Mapping[str, Table] = {
     "which": Table(ANY, "a", ""),
     "neofetch": Table(NONE, "", "stdout"),
     "find": Table(READ),
+}
+
+# The options whose value is a date.
+DATES: Mapping[str, tuple[str, ...]] = {
+    "date": ("d", "date"),
+    "find": ("-newerBt", "-newerat", "-newerct", "-newermt"),
+    "touch": ("d", "date"),
 }
 
 # At a level where any command and option may run, only what says where a guarded command writes

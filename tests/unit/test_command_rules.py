@@ -16,6 +16,7 @@ ls
 ls -la --color=auto src
 ls -I *.pyc /workspace
 ls //workspace/a
+ls /./workspace/a /../workspace/b /.//../workspace/c
 cat a b/c ./d /workspace/e
 cat -
 cat -n -- -x
@@ -42,11 +43,13 @@ stat -c %s a
 stat --format %s a
 mkdir -p a/b/c
 mkdir -m 700 a
+mkdir ../workspace/a ./../workspace/b
 touch a
 touch -d yesterday a
 touch -- -r
 cp a b
 cp -r a b c/
+cp -r a/src b/a c
 cp -a src /workspace/dst
 cp --help
 mv a b
@@ -121,6 +124,10 @@ option-not-allowed touch -r /etc/passwd a
 option-not-allowed touch --reference=/etc/passwd a
 option-not-allowed touch --ref=/etc/passwd a
 option-not-allowed touch -cr/etc/passwd a
+option-not-allowed touch -d TZ="/etc/passwd" a
+option-not-allowed touch --date=TZ="/etc/passwd"0 a
+option-not-allowed find . -newermt TZ="/etc/passwd"
+option-not-allowed cp --attributes-only a b
 option-not-allowed cp -t /tmp a
 option-not-allowed cp -t/tmp a
 option-not-allowed cp -rt /tmp a
@@ -148,6 +155,13 @@ path-outside-workspace cat /workspace-evil/a
 path-outside-workspace cat ../workspace-evil/a
 path-outside-workspace cat //etc/passwd
 path-outside-workspace cat ///etc/passwd
+path-outside-workspace cat /etc/../workspace/link/../passwd
+path-outside-workspace cat /bin/../workspace/a
+path-outside-workspace cat /proc/self/cwd/../workspace/a
+operand-not-allowed mkdir -p new/../link/x
+operand-not-allowed mkdir new ./new/../link/x
+operand-not-allowed mv from/link link/a .
+operand-not-allowed cp -r from/link/ a ./link/a .
 path-outside-workspace cat x://../../etc/passwd
 path-outside-workspace cat - /etc/passwd
 path-outside-workspace cat -- /etc/passwd
@@ -251,6 +265,7 @@ option-not-allowed date --set=2020-01-01
 option-not-allowed date -f /etc/passwd
 option-not-allowed date --file=/etc/passwd
 option-not-allowed date -r /etc/passwd
+option-not-allowed date -d TZ="/etc/passwd"
 option-not-allowed date -uf/etc/passwd
 operand-not-allowed date 010100002020
 operand-not-allowed date -I seconds

@@ -15,6 +15,7 @@ from sandbox_agent.commands import (
     decide,
     normalize_cwd,
     parse_command,
+    paths_to_resolve,
     prepare,
     resolve,
 )
@@ -94,6 +95,12 @@ def test_splitting_is_total_and_lets_no_operator_through(text: str) -> None:
     # Nothing but space and quotes is lost.
     lost = {ord(c): None for c in "'\""} | {ord(c): None for c in text if c.isspace()}
     assert "".join(words).translate(lost) == text.translate(lost)
+
+
+@given(st.lists(st.text("ab -/.=ž\u00a0\t", min_size=1, max_size=8), min_size=1, max_size=6))
+def test_quoted_words_come_back(words: list[str]) -> None:
+    assert parse_command(" ".join(f'"{word}"' for word in words)) == words
+    assert parse_command("\t".join(f"'{word}'" for word in words)) == words
 
 
 def test_a_long_command_is_split_in_one_pass() -> None:
@@ -193,6 +200,34 @@ def test_what_is_allowed_stays_inside_and_uses_known_options(
         assert real == "/workspace" or real.startswith("/workspace/")
 
 
+WILD = st.lists(st.text(st.characters(codec=None), max_size=8) | st.sampled_from(CULPRITS.split()))
+
+
+@given(st.sampled_from([*sorted(MEDIUM), "bash", "/bin/ls", "", "LS"]), WILD)
+@pytest.mark.parametrize("commands", [LOW, MEDIUM, None], ids=["low", "medium", "high"])
+def test_any_words_are_decided(commands: frozenset[str] | None, name: str, args: list[str]) -> None:
+    try:
+        decision = decide([name, *args], commands)
+        if decision.allow:
+            paths_to_resolve([name, *args], commands)
+    except CommandError:
+        assert name in {"cp", "mv", ""}
+        return
+    assert decision.message.isprintable()
+    assert not decision.allow or commands is None or name in commands
+
+
+@given(st.text("lsca /.-'\"\t;|$", max_size=20) | st.text(max_size=20))
+def test_a_line_that_is_allowed_begins_with_a_listed_name(text: str) -> None:
+    try:
+        words = parse_command(text)
+        allowed = decide(words, LOW).allow
+    except (CommandError, DeniedError):
+        return
+    assert not set(OPERATORS) & set(text)
+    assert not allowed or words[0] in LOW
+
+
 @given(st.sampled_from(["cp", "mv", "rm", "touch", "mkdir", "curl", "bash"]), ARGS)
 def test_decisions_at_high_are_total(name: str, args: list[str]) -> None:
     try:
@@ -203,6 +238,30 @@ def test_decisions_at_high_are_total(name: str, args: list[str]) -> None:
     assert isinstance(decision, Decision)
     if name in {"rm", "touch", "mkdir"} and "/etc/passwd" in args[:1]:
         assert not decision.allow
+
+
+# Links
+
+
+@pytest.mark.parametrize(
+    ("line", "cwd", "paths"),
+    [
+        ("cat a /workspace/b/../c", "/workspace", [("a", True), ("b/../c", True)]),
+        ("cat ../a/", "/workspace/b", [("b/../a/", True)]),
+        ("cat /./workspace/link/../a", "/workspace", [("link/../a", True)]),
+        ("cat //../workspace//a", "/workspace", [("a", True)]),
+        ("ls /workspace", "/workspace", [(".", True)]),
+        ("rm a", "/workspace", [("a", False)]),
+        # Where its destination leads, mv puts the source.
+        ("mv a b c", "/workspace", [("a", False), ("b", False), ("c", True)]),
+        ("cp a b", "/workspace", [("a", True), ("b", True)]),
+        ("echo /etc", "/workspace", []),
+    ],
+)
+def test_paths_are_left_to_the_kernel_as_they_were_given(
+    line: str, cwd: str, paths: list[tuple[str, bool]]
+) -> None:
+    assert paths_to_resolve(line.split(), MEDIUM, cwd=cwd) == paths
 
 
 # Working directory, variables, preparation
@@ -267,6 +326,11 @@ def test_variables_are_allowed_by_name_or_prefix(name: str, allowed: bool) -> No
 )
 def test_any_well_formed_variable_is_allowed_without_patterns(name: str, allowed: bool) -> None:
     assert allowed_variable(name, None) is allowed
+
+
+def test_cp_writes_through_no_link_where_commands_are_listed() -> None:
+    assert prepare(["cp", "a", "b"], LOW) == ["cp", "--remove-destination", "a", "b"]
+    assert prepare(["cp", "a", "b"], None) == ["cp", "a", "b"]
 
 
 def test_curl_reads_no_configuration_where_commands_are_listed() -> None:

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 LEVELS = load_levels()
 # What refuses, and where its rule stands among the arguments.
 _REFUSING = {"_deny": 0, "DeniedError": 0, "AgentError": 2, "_emit_exit": 2}
+_RETURNING = {"curl.py", "operands.py"}
 _RULE_NAMES = {"rule", "refused", "PATH_RULE"}
 
 
@@ -39,7 +40,9 @@ def _rules(path: Path) -> Iterator[str | None]:
             names = {target.id for target in node.targets if isinstance(target, ast.Name)}
             if names & _RULE_NAMES:
                 yield _text(node.value)
-        elif isinstance(node, ast.Return) and path.name == "curl.py" and node.value:
+        elif (
+            isinstance(node, ast.Return) and path.name in {"curl.py", "operands.py"} and node.value
+        ):
             yield _text(node.value)
 
 

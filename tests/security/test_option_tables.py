@@ -1,0 +1,87 @@
+"""The option tables against the programs of the image: each option takes what is said."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from images import base
+from sandbox_agent.options import _FIND_FILE, _FIND_PLAIN, _FIND_VALUE, SAFE
+from tests.support.traced_box import TracedBox
+
+_ENGINE_SECONDS = 60
+# The agent answers these itself.
+_BUILTIN = {"which", "neofetch"}
+# Programs whose options getopt reads; find and curl read theirs in their own way.
+_GETOPT = sorted(SAFE.keys() - _BUILTIN - {"find", "curl"})
+# No program has an option of this letter.
+_NO_LETTER = "~"
+
+
+@pytest.fixture(scope="module")
+def traced(sandbox_image: str) -> Iterator[TracedBox]:
+    with (
+        closing(base.connect(_ENGINE_SECONDS)) as client,
+        TracedBox(client, sandbox_image) as box,
+    ):
+        yield box
+
+
+def said(traced: TracedBox, *argv: str) -> str:
+    """What the program prints; it runs unchecked, in a workspace that is thrown away."""
+    return traced.run(list(argv), [], checked=False).output
+
+
+@pytest.mark.parametrize("name", _GETOPT)
+def test_long_options_take_what_the_table_says(traced: TracedBox, name: str) -> None:
+    for word in SAFE[name].long.split():
+        option = f"--{word.rstrip('=?')}"
+        takes_value = "doesn't allow an argument" not in said(traced, name, f"{option}=x")
+        needs_value = "requires an argument" in said(traced, name, option)
+        assert (takes_value, needs_value) == (word[-1] in "=?", word[-1] == "="), option
+        assert "unrecognized option" not in said(traced, name, f"{option}=x"), option
+
+
+@pytest.mark.parametrize("name", _GETOPT)
+def test_short_options_take_what_the_table_says(traced: TracedBox, name: str) -> None:
+    short = SAFE[name].short
+    for at, letter in enumerate(short):
+        if letter == ":":
+            continue
+        colons = len(short[at + 1 :]) - len(short[at + 1 :].lstrip(":"))
+        # A letter that takes a value has the next one for it.
+        refused = f"invalid option -- '{_NO_LETTER}'" in said(
+            traced, name, f"-{letter}{_NO_LETTER}"
+        )
+        needs_value = "option requires an argument" in said(traced, name, f"-{letter}")
+        assert (not refused, needs_value) == (colons > 0, colons == 1), letter
+
+
+@pytest.mark.parametrize("name", _GETOPT)
+def test_a_program_has_no_option_of_the_letter_that_none_has(traced: TracedBox, name: str) -> None:
+    assert f"invalid option -- '{_NO_LETTER}'" in said(traced, name, f"-{_NO_LETTER}")
+
+
+def test_find_takes_what_the_table_says(traced: TracedBox) -> None:
+    complaint = "unknown predicate `-nope'"
+    for word in _FIND_PLAIN.split():
+        # These end find where they stand.
+        if word.startswith("-") and word not in {"-help", "--help", "-version", "--version"}:
+            assert complaint in said(traced, "find", word, "-nope"), word
+    for word in [*_FIND_VALUE.split(), *_FIND_FILE.split()]:
+        output = said(traced, "find", word, "-nope")
+        assert complaint not in output, word
+        assert f"unknown predicate `{word}'" not in output, word
+
+
+def test_curl_takes_what_the_table_says(traced: TracedBox) -> None:
+    table = SAFE["curl"]
+    for word in table.long.split():
+        output = said(traced, "curl", f"--{word.rstrip('=?')}")
+        assert "is unknown" not in output, word
+        assert ("requires parameter" in output) == word.endswith("="), word
+    for at, letter in enumerate(table.short):
+        if letter != ":":
+            output = said(traced, "curl", f"-{letter}")
+            assert "is unknown" not in output, letter
+            assert ("requires parameter" in output) == (table.short[at + 1 : at + 2] == ":"), letter

@@ -1,0 +1,179 @@
+"""The string rules against the kernel: what they allow runs nothing, and stays in the workspace.
+
+Generated commands that the rules accept are run where nothing else would stop them, and the
+kernel's own resolution of every path that they ran, opened or changed is the judge. What a
+command learns of a file without opening it (stat, access, readlink) is not looked at: links
+show where they lead at every level.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from images import base
+from orchestrator.policy.decision import check_command
+from orchestrator.policy.levels import Level, load_levels
+from sandbox_agent.commands import CommandError, DeniedError
+from tests.support.command_lines import argument_lists, command_strings, working_directories
+from tests.support.traced.playground import CANARY
+from tests.support.traced.tracer import OUTPUT
+from tests.support.traced_box import Run, TracedBox
+
+# Set PADDOCK_FUZZ_EXAMPLES for a long run, which is another one each time.
+_LONG = os.environ.get("PADDOCK_FUZZ_EXAMPLES")
+_EXAMPLES = int(_LONG or 1200)
+_ENGINE_SECONDS = 60
+# The agent answers these itself.
+_NOT_RUN = {"which", "neofetch"}
+
+# What the programs read of the image to do their work.
+_BASELINE = re.compile(
+    r"/etc/(ld\.so\.cache|nsswitch\.conf|passwd|group|localtime|xattr\.conf)"
+    r"|/etc/(host\.conf|hosts|resolv\.conf|gai\.conf|ssl/openssl\.cnf|ssl/certs/.*)"
+    r"|/usr/lib/[a-z0-9_]+-linux-gnu/[^/]+\.so[.0-9]*"
+    r"|/usr/lib/[a-z0-9_]+-linux-gnu/(gconv|sasl2)(/.*)?"
+    r"|/usr/lib/locale/.*|/usr/share/(zoneinfo|ca-certificates)/.*"
+    r"|/proc/filesystems|/proc/[0-9]+/(mounts|mountinfo|maps)|/dev/null"
+)
+
+
+@pytest.fixture(scope="module")
+def traced(sandbox_image: str) -> Iterator[TracedBox]:
+    with (
+        closing(base.connect(_ENGINE_SECONDS)) as client,
+        TracedBox(client, sandbox_image) as box,
+    ):
+        yield box
+
+
+def _within(path: str) -> bool:
+    """Whether it is of the workspace; `touch -` changes the time of its own output."""
+    return path in {"/workspace", OUTPUT} or path.startswith("/workspace/")
+
+
+def _violations(run: Run, argv: Sequence[str]) -> list[str]:
+    """What the command did that no rule allows."""
+    found = []
+    # find opens the root, and no more, to learn whether files can be closed on exec.
+    harmless = {("read", "/")} if "-samefile" in argv else set()
+    for number, (kind, path) in enumerate(run.touched):
+        if (kind, path) in harmless:
+            continue
+        if kind == "exec":
+            allowed = number == 0 and path == run.program
+        else:
+            allowed = _within(path) or (kind == "read" and _BASELINE.fullmatch(path) is not None)
+        if not allowed:
+            found.append(f"{kind} {path}")
+    found += [f"changed {path}" for path in run.changed]
+    if CANARY in run.output:
+        found.append(f"printed a canary: {run.output[:200]!r}")
+    return found
+
+
+@pytest.mark.parametrize(("name", "share"), [("low", 1.0), ("medium", 0.4)])
+def test_what_the_rules_allow_stays_inside(traced: TracedBox, name: str, share: float) -> None:
+    level = load_levels()[name]
+    assert level.commands is not None
+    names = set(level.commands) - _NOT_RUN
+    if name == "medium":  # what low has is read by the same tables
+        names -= set(load_levels()["low"].commands or ())
+    examples = int(_EXAMPLES * share)
+    ran = dict.fromkeys(sorted(names), 0)
+
+    @settings(
+        max_examples=examples,
+        derandomize=_LONG is None,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(
+        command=argument_lists([*ran]) | command_strings([*ran]),
+        cwd=working_directories(),
+    )
+    def holds(command: str | list[str], cwd: str) -> None:
+        argv = _allowed(level, command, cwd)
+        if argv is None:
+            return
+        run = traced.run(argv, level.commands or (), cwd)
+        if run.refused is None:
+            ran[argv[0]] += 1
+        found = _violations(run, argv)
+        if found:
+            traced.renew()  # what it did must not weigh on the next example
+        assert not found, (argv, cwd, found)
+
+    holds()
+    # A rule that refuses everything would be as silent as one that holds.
+    assert all(ran.values()), ran
+    assert sum(ran.values()) > examples // 4, ran
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        # A link that lies in the destination under the name of a source, or is the destination.
+        "cp a.txt over",
+        "cp -r sub pile",
+        "mv a.txt from/x",
+        # A directory that the command makes, so that `..` or a link then leads somewhere.
+        "mkdir -p new/../out-dir/made",
+        "mkdir new late/made",
+        # A link that the command brings into the way of a later source.
+        "mv from/brought brought/a.txt .",
+        # Where `..` leads after a link, when the text only seems to be in the workspace.
+        "cat /canary/../workspace/out-dir/../a.txt",
+        "cat /./workspace/out-dir/../a.txt",
+        # A time zone is the name of a file.
+        'touch -d TZ="/canary/secret"0 a.txt',
+        'find . -newermt TZ="/canary/secret"0',
+        'date -d TZ="/canary/secret"0',
+    ],
+)
+def test_a_way_out_that_was_found_is_closed(traced: TracedBox, line: str) -> None:
+    level = load_levels()["medium"]
+    assert level.commands is not None
+    argv = _allowed(level, line.split(), "/workspace")
+    if argv is not None:
+        found = _violations(traced.run(argv, level.commands), argv)
+        traced.renew()
+        assert not found
+
+
+@pytest.mark.parametrize(
+    ("argv", "seen"),
+    [
+        (["cat", "/canary/a.txt"], "read /canary/a.txt"),
+        (["cat", "out-file"], "read /canary/a.txt"),
+        (["ls", "/etc"], "read /etc"),
+        (["touch", "out-dir/new"], "write /canary/sub/new"),
+        (["mv", "a.txt", "rel-dir/moved"], "write /canary/moved"),
+        (["rm", "proc/a.txt"], "write /canary/a.txt"),
+        (["mkdir", "/tmp/made"], "write /tmp/made"),
+        (["chmod", "700", "out-file"], "write /canary/a.txt"),
+        (["ln", "-s", "x", "/canary/link"], "write /canary/link"),
+        (["truncate", "-s0", "/canary/a.txt"], "write /canary/a.txt"),
+        (["env", "evil"], "exec /usr/local/bin/evil"),
+        (["find", "tool", "-exec", "./tool", ";"], "exec /workspace/tool"),
+        (["env", "sh", "-c", "cat secret; exec 3<out-file"], "read /canary/a.txt"),
+    ],
+)
+def test_the_judge_sees_what_gets_out(traced: TracedBox, argv: list[str], seen: str) -> None:
+    run = traced.run(argv, (), checked=False)
+    traced.renew()
+    assert seen in _violations(run, argv)
+
+
+def _allowed(level: Level, command: str | list[str], cwd: str) -> list[str] | None:
+    """The words of a command that the rules accept."""
+    try:
+        if isinstance(command, str):
+            return check_command(level, command, None, cwd)[0]
+        return check_command(level, None, command, cwd)[0]
+    except (CommandError, DeniedError):
+        return None

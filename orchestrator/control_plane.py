@@ -22,6 +22,7 @@ from orchestrator.readiness import Readiness
 from orchestrator.reload import Policy
 from orchestrator.sessions.execution import Executions
 from orchestrator.sessions.files import Files
+from orchestrator.sessions.kept_workspaces import KeptWorkspaces
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.recovery import Recovered, Recovery
 from orchestrator.sessions.sandbox import AgentHooks, Sandboxes
@@ -29,6 +30,7 @@ from orchestrator.sessions.service import Sessions
 from orchestrator.sessions.watcher import Watcher
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
+from orchestrator.workspace.storage import Storage
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +63,8 @@ class ControlPlane:
         """Locks the state directory, opens everything, and takes up what is left from before.
 
         `engine` is for tests; None: the Docker engine of the settings.
-        Raises: ConfigError, StoreError, EngineUnavailableError, AuditUnavailableError.
+        Raises: ConfigError, StoreError, StorageError, EngineUnavailableError,
+        AuditUnavailableError.
         """
         self = cls(settings)
         try:
@@ -90,14 +93,16 @@ class ControlPlane:
         )
         self.engine = MeasuredEngine(engine, self.metrics)
         self._resources.push_async_callback(self.engine.close)
-        self.ready = Readiness(settings, self.engine, self.database, self.policy)
+        storage = await Storage.open(settings)
+        self._resources.push_async_callback(storage.close)
+        self.ready = Readiness(settings, self.engine, self.database, self.policy, storage.choice)
         recorder = Recorder(self.ledger, self.metrics)
         self.executions = Executions(recorder, self.metrics)
         self._resources.push_async_callback(self.executions.close)
         self.files = Files(recorder)
         hooks = AgentHooks(self.executions.on_event, self.executions.on_hello)
-        sandboxes = Sandboxes(settings, self.engine, self.ledger, hooks)
-        workspaces = Workspaces(settings, self.database)
+        workspaces = Workspaces(settings, self.database, storage)
+        sandboxes = Sandboxes(settings, self.engine, self.ledger, workspaces, hooks)
         self.sessions = Sessions(
             settings,
             self.levels,
@@ -122,6 +127,9 @@ class ControlPlane:
             self.sessions,
         )
         self.recovered = await recovery.run()
+        kept = KeptWorkspaces(workspaces, settings.workspace_retention)
+        kept.start()
+        self._resources.push_async_callback(kept.close)
         watcher = Watcher(self.engine, recorder, self.sessions)
         watcher.start()
         self._resources.push_async_callback(watcher.close)

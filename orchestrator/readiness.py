@@ -7,12 +7,14 @@ from pathlib import Path
 from orchestrator.checks.base import Check, failure, ok, warning
 from orchestrator.checks.engine import ENGINE, IMAGE, check_engine, check_image
 from orchestrator.checks.host import DISK, check_resources
+from orchestrator.checks.quota import quota_check
 from orchestrator.checks.state import POLICY
 from orchestrator.config import Settings
 from orchestrator.engine.base import Engine
 from orchestrator.reload import Policy
 from orchestrator.store.database import Database
 from orchestrator.threads import bounded, within
+from orchestrator.workspace.quota import Choice
 
 AUDIT = "audit"
 _SECONDS = 5.0
@@ -23,13 +25,19 @@ class Readiness:
     """Anybody may ask: an answer serves for `fresh_seconds`, and names no path of the host."""
 
     def __init__(
-        self, settings: Settings, engine: Engine, database: Database, policy: Policy
+        self,
+        settings: Settings,
+        engine: Engine,
+        database: Database,
+        policy: Policy,
+        quota: Choice,
     ) -> None:
         self.fresh_seconds = 2.0
         self._settings = settings
         self._engine = engine
         self._database = database
         self._policy = policy
+        self._quota = quota_check(quota, reasons=False)
         self._asking = asyncio.Lock()
         self._asked_at = -float("inf")
         self._checks: list[Check] = []
@@ -50,7 +58,8 @@ class Readiness:
             within(self._audit(), _SECONDS, _late(AUDIT)),
             within(self._resources(), _SECONDS, [_late(DISK)]),
         )
-        return [engine, image, audit, *resources, policy_check(self._policy.problems)]
+        policy = policy_check(self._policy.problems)
+        return [engine, image, audit, *resources, policy, self._quota]
 
     async def _resources(self) -> list[Check]:
         return await bounded(

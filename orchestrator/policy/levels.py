@@ -21,13 +21,13 @@ DEFAULT_LEVEL = "medium"
 _PACKAGED = Path(__file__).with_name("levels")
 _MIB = 1024 * 1024
 
-# Below these a sandbox's own agent, or the engine, would not work.
+# Below these a sandbox's own agent, the engine, or a workspace's file system would not work.
 _MINIMUMS: dict[str, float] = {
     "cpus": 0.05,
     "memory_bytes": 64 * _MIB,
     "pids": 16,
     "tmp_bytes": _MIB,
-    "workspace_bytes": _MIB,
+    "workspace_bytes": 16 * _MIB,
 }
 
 

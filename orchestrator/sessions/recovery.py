@@ -40,6 +40,7 @@ class Recovered:
     containers_removed: int = 0
     directories_removed: int = 0
     workspaces_purged: int = 0
+    workspaces_unmounted: int = 0
     recovery_time_ms: int = 0
 
 
@@ -83,6 +84,7 @@ class Recovery:
         )
         await self._remove_strays(containers)
         self._found.workspaces_purged = await self._workspaces.finish_purges()
+        self._found.workspaces_unmounted = await self._workspaces.unmount_strays()
         self._found.recovery_time_ms = int((time.monotonic() - started) * 1000)
         await self._recorder.record_system("recovery", asdict(self._found))
         return self._found

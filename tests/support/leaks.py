@@ -6,7 +6,8 @@ from pathlib import Path
 import docker
 
 from orchestrator.engine.base import LABEL_INSTANCE
-from orchestrator.workspace.mounts import mounts_under
+from orchestrator.workspace.loop import devices_below
+from orchestrator.workspace.mounts import mounts_under, unmount
 
 
 def containers(state_dir: Path) -> list[str]:
@@ -40,9 +41,41 @@ def left_behind(state_dir: Path) -> dict[str, list[str]]:
     sandboxes = state_dir / "sandboxes"
     return {
         "containers": containers(state_dir),
-        "mounts": mounts_under(str(state_dir)),
-        "directories": os.listdir(sandboxes) if sandboxes.exists() else [],
+        "mounts": mounts_under(str(sandboxes)),
+        "directories": _names(sandboxes),
     }
 
 
 NOTHING: dict[str, list[str]] = {"containers": [], "mounts": [], "directories": []}
+
+
+def workspaces_left(state_dir: Path) -> dict[str, list[str]]:
+    """Everything of workspaces on the host, which outlive sessions until they are purged."""
+    prepared = state_dir / "prepared"
+    return {
+        "mounts": mounts_under(str(state_dir / "slots")),
+        "loop devices": devices_below(state_dir),
+        "slots": _names(state_dir / "slots"),
+        "links": _names(state_dir / "session-workspaces"),
+        "half-made images": [name for name in _names(prepared) if not name.endswith(".img")],
+    }
+
+
+NO_WORKSPACES: dict[str, list[str]] = {
+    "mounts": [],
+    "loop devices": [],
+    "slots": [],
+    "links": [],
+    "half-made images": [],
+}
+
+
+def unmount_all(directory: Path) -> None:
+    """Kept workspaces stay mounted when their control plane ends: the directory can go after."""
+    for point in mounts_under(str(directory)):
+        unmount(point)
+    assert devices_below(directory) == []
+
+
+def _names(directory: Path) -> list[str]:
+    return sorted(os.listdir(directory)) if directory.exists() else []

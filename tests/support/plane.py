@@ -10,16 +10,24 @@ from typing import Any
 from orchestrator.audit.verify import verify
 from orchestrator.config import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.workspace import mounts
+from orchestrator.workspace import slots
 from tests.support.box import TESTER
-from tests.support.leaks import NOTHING, left_behind, networks
+from tests.support.leaks import (
+    NO_WORKSPACES,
+    NOTHING,
+    left_behind,
+    networks,
+    unmount_all,
+    workspaces_left,
+)
 
 
 @asynccontextmanager
 async def opened(**settings: Any) -> AsyncIterator[ControlPlane]:
     """A control plane on a state directory of its own.
 
-    It ends with every session closed, every chain whole, and nothing left on the host.
+    It ends with every session closed, every chain whole, every workspace purged, and nothing
+    left on the host.
     """
     with tempfile.TemporaryDirectory(prefix="paddock-") as directory:
         state_dir = Path(directory) / "state"
@@ -33,12 +41,13 @@ async def opened(**settings: Any) -> AsyncIterator[ControlPlane]:
                 await plane.sessions.close(TESTER, session, purge=False)
             await _assert_whole(plane)
             assert left_behind(state_dir) == NOTHING
+            for workspace in await plane.database.read(slots.kept):
+                await plane.sessions.purge(TESTER, workspace.id)
         finally:
             await plane.close()
-            left = mounts.mounts_under(directory)
-            for point in left:
-                mounts.unmount(point)
-        assert left == []
+            left = workspaces_left(state_dir)
+            unmount_all(Path(directory))
+        assert left == NO_WORKSPACES
         assert networks(state_dir) == []
 
 

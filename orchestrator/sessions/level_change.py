@@ -92,7 +92,14 @@ class LevelChange:
         """
         session.sandbox = None
         if old is not None:
-            await self._sandboxes.release(old, "level_changed")
+            await self._sandboxes.quiesce(old, "level_changed")
+            try:
+                # A start that finds the session without a sandbox knows that it did not crash.
+                await self._database.write(
+                    registry.updating(session, sandbox=None, container_id=None)
+                )
+            finally:
+                await self._sandboxes.discard(old)
         session.sandbox = await self._sandboxes.start(session, level, limits)
         return session.sandbox
 

@@ -104,7 +104,10 @@ class Recovery:
         else:
             session.commands = await self._commands(session)
             self._sessions.registry.add(session)
-            await self._adopt(session, container)
+            if row.sandbox is None:
+                self._leave_closed(session)
+            else:
+                await self._adopt(session, container)
 
     async def _forget(self, session: Session) -> None:
         """Nobody was told of this session; its id is free again."""
@@ -125,7 +128,7 @@ class Recovery:
             return
         if container.labels.get(LABEL_LEVEL) != session.level.name:
             # The level was lowered, and the old sandbox must not be used at the old one.
-            session.gate = "a level change was interrupted: set the permission level again"
+            self._leave_closed(session)
             return
         try:
             session.sandbox = await self._sandboxes.adopt(session, container)
@@ -137,6 +140,10 @@ class Recovery:
         self._sessions.deadlines.watch(session)
         if session.status is Status.ACTIVE:
             await self._executions.reconcile(session)
+
+    def _leave_closed(self, session: Session) -> None:
+        session.gate = "a level change was interrupted: set the permission level again"
+        self._sessions.deadlines.watch(session)
 
     async def _follow_engine(self, session: Session, container: Container) -> None:
         """The engine knows best whether the sandbox is paused."""

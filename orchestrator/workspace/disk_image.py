@@ -70,8 +70,9 @@ class DiskImages:
         if not mounts.is_mounted(str(target)):
             return None
         facts = os.statvfs(target)
-        limit = facts.f_blocks * facts.f_frsize
-        return DiskUsage(limit - facts.f_bfree * facts.f_frsize, limit)
+        used = facts.f_blocks - facts.f_bfree
+        # Some blocks are free, but for nobody: the kernel keeps them for itself.
+        return DiskUsage(used * facts.f_frsize, (used + facts.f_bavail) * facts.f_frsize)
 
     def remove(self, slot: Path, uid: int) -> None:
         """Unmounts and removes the image: nothing in it is looked at.

@@ -29,8 +29,10 @@ _RESIZE_SECONDS = 600
 _COPY_BYTES = 64 * 1024 * 1024
 # Once moved to the least size that it fits, an image has about nothing left to give.
 _FULL = 15 / 16
-# The least size that resize2fs names is a guess, and a better one the nearer it is.
+# The least size that resize2fs names is a guess: a better one the nearer it is, but now and
+# then one in which it fails itself.
 _ATTEMPTS = 3
+_SLACKS = (0, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
 _SUPERBLOCK_AT = 1024
 _SUPERBLOCK_BYTES = 1024
 _MAGIC = 0xEF53
@@ -71,8 +73,9 @@ def make(image: Path, size: int) -> None:
         _run(
             [
                 *("mkfs.ext4", "-q", "-F", "-b", str(BLOCK_BYTES), "-i", str(_BYTES_PER_INODE)),
-                # All of it is the session's, and no room is kept for growing in place.
-                *("-m", "0", "-O", "^resize_inode", "-J", f"size={_JOURNAL_MIB}"),
+                # All of it is the session's. No room is kept for growing in place, and each
+                # group keeps its own tables: so it can shrink to about what its files take.
+                *("-m", "0", "-O", "^resize_inode,^flex_bg", "-J", f"size={_JOURNAL_MIB}"),
                 # A new file reads as zeros, so nothing has to be written over.
                 *("-E", "nodiscard,lazy_itable_init=1,lazy_journal_init=1", str(image)),
             ],
@@ -118,24 +121,21 @@ def wanted_size(found: FileSystem, limit: int) -> int | None:
 
 
 def resize(image: Path, size: int, draft: Path) -> None:
-    """Gives an image that is not mounted another size, or the least that its files fit.
+    """Gives an image that is not mounted another size, or about the least that its files fit.
 
     It is done on a copy at `draft`, which takes the image's place when it is complete: a
     process that dies in between has harmed nothing. The copy has the used blocks only.
     Raises: ImageError, CapacityExhaustedError, OSError: the image is as it was.
     """
-    draft.unlink(missing_ok=True)
     try:
-        copy_sparse(image, draft)
-        _run(["e2fsck", "-f", "-p", str(draft)], _RESIZE_SECONDS, accepted=(0, 1))
-        for _ in range(_ATTEMPTS):
-            least = least_size(_run(["resize2fs", "-P", str(draft)], _RESIZE_SECONDS))
-            final = max(whole_blocks(size), least)
-            os.truncate(draft, max(final, draft.stat().st_size))
-            _run(["resize2fs", str(draft), f"{final // BLOCK_BYTES}"], _RESIZE_SECONDS)
-            os.truncate(draft, final)
-            if final <= size:
+        for slack in _SLACKS:
+            draft.unlink(missing_ok=True)
+            copy_sparse(image, draft)
+            _run(["e2fsck", "-f", "-p", str(draft)], _RESIZE_SECONDS, accepted=(0, 1))
+            if _resized(draft, whole_blocks(size), slack):
                 break
+        else:
+            raise ImageError("resize2fs can't move the workspace's files together")
         descriptor = os.open(draft, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -145,6 +145,25 @@ def resize(image: Path, size: int, draft: Path) -> None:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+
+
+def _resized(image: Path, size: int, slack: float) -> bool:
+    """Whether it has its size now, or the least; False: its files need more than that."""
+    for _ in range(_ATTEMPTS):
+        now = image.stat().st_size
+        least = least_size(_run(["resize2fs", "-P", str(image)], _RESIZE_SECONDS))
+        final = max(size, whole_blocks(int(least * (1 + slack))))
+        if now > size and final >= now:
+            return True  # it can give nothing back
+        os.truncate(image, max(final, now))
+        try:
+            _run(["resize2fs", str(image), f"{final // BLOCK_BYTES}"], _RESIZE_SECONDS)
+        except CapacityExhaustedError:  # the image's own room, at least at first
+            return False
+        os.truncate(image, final)
+        if final == size:
+            return True
+    return True
 
 
 def least_size(said: str) -> int:

@@ -206,7 +206,7 @@ def _find_any_case(conn: sqlite3.Connection, workspace_id: str) -> Workspace | N
 
 def _workspaces(conn: sqlite3.Connection, condition: str, *values: str) -> list[Workspace]:
     rows = conn.execute(f"SELECT {_COLUMNS} FROM workspaces WHERE {condition}", values)  # noqa: S608
-    return [Workspace(*rest, Quota(quota)) for *rest, quota in rows]
+    return [Workspace(*row[:-1], Quota(row[-1])) for row in rows]
 
 
 def _free_uid(conn: sqlite3.Connection, base: int, count: int) -> int:

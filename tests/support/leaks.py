@@ -1,6 +1,8 @@
 """What a state directory's control plane may leave behind: nothing."""
 
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import docker
@@ -68,6 +70,17 @@ NO_WORKSPACES: dict[str, list[str]] = {
     "links": [],
     "half-made images": [],
 }
+
+
+def assert_kept_are_whole(state_dir: Path) -> None:
+    """Each workspace on record has its slot and its mount, and nothing else has."""
+    with closing(sqlite3.connect(state_dir / "paddock.db")) as connection:
+        rows = connection.execute("SELECT slot FROM workspaces ORDER BY slot").fetchall()
+    slots = [slot for (slot,) in rows]
+    left = workspaces_left(state_dir)
+    assert left["slots"] == slots
+    assert sorted(left["mounts"]) == [f"{state_dir.resolve()}/slots/{slot}/fs" for slot in slots]
+    assert len(left["loop devices"]) == len(slots)
 
 
 def unmount_all(directory: Path) -> None:

@@ -206,7 +206,10 @@ def _find_any_case(conn: sqlite3.Connection, workspace_id: str) -> Workspace | N
 
 def _workspaces(conn: sqlite3.Connection, condition: str, *values: str) -> list[Workspace]:
     rows = conn.execute(f"SELECT {_COLUMNS} FROM workspaces WHERE {condition}", values)  # noqa: S608
-    return [Workspace(*row[:-1], Quota(row[-1])) for row in rows]
+    return [
+        Workspace(workspace_id, owner, uid, slot, created_at, Quota(quota))
+        for workspace_id, owner, uid, slot, created_at, quota in rows
+    ]
 
 
 def _free_uid(conn: sqlite3.Connection, base: int, count: int) -> int:

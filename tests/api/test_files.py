@@ -177,6 +177,6 @@ async def test_workspace_limit(api: Api) -> None:
     limits: dict[str, Any] = {"workspace_bytes": 2**24}
     path = f"/api/sessions/{(await api.session(limits=limits))['id']}"
     await api.problem(
-        413, "too_large", "PUT", path + "/files?path=a", data=io.BytesIO(b"x" * (2**20 + 1))
+        413, "too_large", "PUT", path + "/files?path=a", data=io.BytesIO(b"x" * (2**24 + 1))
     )
     assert api.agents.files == {}

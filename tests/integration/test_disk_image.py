@@ -1,9 +1,11 @@
 """Images on real loop devices: made, resized, removed, and nothing left when that fails."""
 
+import fcntl
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -164,16 +166,15 @@ def test_a_device_that_another_process_takes_first(
     """The kernel names a free device; until it is bound, it is anybody's."""
     for name in ("ours", "theirs"):
         (tmp_path / name).write_bytes(bytes(MIB))
-    real = loop.fcntl.ioctl
+    real: Callable[..., Any] = fcntl.ioctl
     with loop.attached(tmp_path / "theirs") as taken:
         answers = iter([int(taken.removeprefix("/dev/loop"))])
 
         def ioctl(descriptor: int, code: int, *more: object) -> object:
-            if code == 0x4C82:
-                return next(answers, None) or real(descriptor, code)
-            return real(descriptor, code, *more)
+            first = next(answers, None) if code == 0x4C82 else None
+            return real(descriptor, code, *more) if first is None else first
 
-        monkeypatch.setattr(loop.fcntl, "ioctl", ioctl)
+        monkeypatch.setattr(fcntl, "ioctl", ioctl)
         with loop.attached(tmp_path / "ours") as device:
             assert device != taken
     assert loop.devices_below(tmp_path) == []

@@ -69,12 +69,6 @@ def in_use(image: Path) -> bool:
     return False
 
 
-def devices_below(directory: Path) -> list[str]:
-    """Names of the devices whose files are in `directory`, removed ones included."""
-    prefix = f"{directory.resolve()}/"
-    return sorted(name for name, file in _backing_files() if file.startswith(prefix))
-
-
 def _bind(image_fd: int) -> tuple[str, int]:
     info = bytearray(_INFO_BYTES)
     struct.pack_into("I", info, _INFO_FLAGS, _AUTOCLEAR | _DIRECT_IO)
@@ -98,13 +92,21 @@ def _bind(image_fd: int) -> tuple[str, int]:
 
 
 def _bound(image: Path, image_fd: int) -> tuple[str, int] | None:
-    """The device that has this file now, and a descriptor that keeps it so."""
-    path = str(image.resolve())
-    for name, file in _backing_files():
-        if file != path:
+    """The device that has this file now, and a descriptor that keeps it so.
+
+    Devices are told by the end of their file's path: of one that was bound in a container
+    which is gone, the kernel shows no more of it. The file itself decides.
+    """
+    end = f"/{image.parent.name}/{image.name}"
+    for directory in _BLOCK_DEVICES.glob("loop*"):
+        try:
+            path = os.fsdecode((directory / "loop" / "backing_file").read_bytes())
+        except OSError:
+            continue  # bound to nothing
+        if not path.rstrip("\n").endswith(end):
             continue
-        device = f"/dev/{name}"
-        device_fd = os.open(device, os.O_RDWR | os.O_CLOEXEC)
+        device = f"/dev/{directory.name}"
+        device_fd = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
         # It may have been freed, and taken for something else, before it was opened.
         if _file_of(device_fd) == _identity(image_fd):
             return device, device_fd
@@ -127,13 +129,3 @@ def _file_of(device_fd: int) -> tuple[int, int] | None:
 def _identity(image_fd: int) -> tuple[int, int]:
     facts = os.fstat(image_fd)
     return facts.st_dev, facts.st_ino
-
-
-def _backing_files() -> Iterator[tuple[str, str]]:
-    """Pairs of a loop device's name and the path of its file as it is now."""
-    for device in _BLOCK_DEVICES.glob("loop*"):
-        try:
-            text = os.fsdecode((device / "loop" / "backing_file").read_bytes())
-        except OSError:
-            continue  # bound to nothing
-        yield device.name, text.rstrip("\n")

@@ -287,6 +287,11 @@ def test_sessions_survive_the_control_plane(
         assert deployment.run(session, ["ls"])["stdout"] == "payload\n"
         assert payload_runs(deployment, session) is (level == "high")
         assert deployment.call("GET", f"/{session}/audit/verify")["ok"]
+    # What the first container has mounted is resized by the second.
+    for level in ("medium", "low"):
+        body = {"settings": {"permission_level": level}}
+        deployment.call("PUT", f"/{sessions['low']}/settings", json=body)
+        assert deployment.run(sessions["low"], ["ls"])["stdout"] == "payload\n"
     # It still mounts, and what it mounts still reaches the host.
     later = deployment.call("POST", "", json={"permission_level": "low"})["id"]
     deployment.call("PUT", f"/{later}/files?path=payload", data=PAYLOAD)

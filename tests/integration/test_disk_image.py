@@ -13,7 +13,7 @@ from orchestrator.errors import CapacityExhaustedError, ConflictError, PaddockEr
 from orchestrator.workspace import disk_image, ext4, loop, mounts
 from orchestrator.workspace.disk_image import DiskImages
 from orchestrator.workspace.prepared import READY, PreparedImages
-from tests.support.leaks import unmount_all
+from tests.support.leaks import devices_below, unmount_all
 
 MIB = 1024 * 1024
 UID = 1_900_001_236
@@ -59,11 +59,11 @@ def test_removed_it_leaves_no_mount_device_or_file(images: DiskImages, slot: Pat
     data = images.open(slot, UID, 64 * MIB)
     (data / "directory").mkdir()
     (data / "directory" / "file").write_text("x")
-    assert loop.devices_below(slot) != []
+    assert devices_below(slot) != []
     images.remove(slot, UID)
     assert not slot.exists()
     assert mounts.mounts_under(str(slot)) == []
-    assert loop.devices_below(slot) == []
+    assert devices_below(slot) == []
     images.remove(slot, UID)
 
 
@@ -86,7 +86,8 @@ def test_removed_files_give_the_host_its_blocks_back(images: DiskImages, slot: P
     image = slot / "workspace.img"
     assert image.stat().st_blocks * 512 > 40 * MIB
     (data / "file").unlink()
-    # Unmounted, all that was to be discarded is.
+    # With the removal on disk it is queued, and unmounting waits for what is queued.
+    os.sync()
     mounts.unmount(str(slot / "fs"))
     assert image.stat().st_blocks * 512 < 6 * MIB
 
@@ -136,7 +137,7 @@ def test_a_workspace_in_use_on_the_host_keeps_its_size(images: DiskImages, slot:
         mounts.unmount(str(slot / "fs"))
         assert loop.in_use(slot / "workspace.img")
         images.mount(slot)
-        assert len(loop.devices_below(slot)) == 1
+        assert len(devices_below(slot)) == 1
         assert file.read() == "kept"
     images.open(slot, UID, 32 * MIB)
     assert (slot / "workspace.img").stat().st_size == 32 * MIB
@@ -177,7 +178,7 @@ def test_a_device_that_another_process_takes_first(
         monkeypatch.setattr(fcntl, "ioctl", ioctl)
         with loop.attached(tmp_path / "ours") as device:
             assert device != taken
-    assert loop.devices_below(tmp_path) == []
+    assert devices_below(tmp_path) == []
 
 
 def test_links_are_not_followed(slot: Path, tmp_path: Path) -> None:
@@ -205,7 +206,7 @@ def test_what_fails_can_be_removed(
     monkeypatch.undo()
     images.remove(slot, UID)
     assert not slot.exists()
-    assert loop.devices_below(slot) == []
+    assert devices_below(slot) == []
 
 
 def test_a_tool_that_fails_says_why_and_leaves_nothing(images: DiskImages, slot: Path) -> None:
@@ -233,7 +234,7 @@ def test_this_host_is_tried_without_a_trace(tmp_path: Path) -> None:
     DiskImages().open(tmp_path / "probe", 0, 16 * MIB)
     assert disk_image.refusal(tmp_path) is None
     assert list(tmp_path.iterdir()) == []
-    assert loop.devices_below(tmp_path) == []
+    assert devices_below(tmp_path) == []
 
 
 def test_a_host_without_the_tools_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,12 +13,11 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import CapacityExhaustedError, SandboxUnavailableError
 from orchestrator.sessions.requests import NewSession
 from orchestrator.workspace import slots
-from orchestrator.workspace.loop import devices_below
 from orchestrator.workspace.mounts import mounts_under
 from orchestrator.workspace.quota import Quota
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
-from tests.support.leaks import unmount_all
+from tests.support.leaks import devices_below, unmount_all
 from tests.support.plane import clear, running, state
 from tests.support.until import until
 

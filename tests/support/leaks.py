@@ -8,7 +8,6 @@ from pathlib import Path
 import docker
 
 from orchestrator.engine.base import LABEL_INSTANCE
-from orchestrator.workspace.loop import devices_below
 from orchestrator.workspace.mounts import mounts_under, unmount
 
 
@@ -72,6 +71,16 @@ NO_WORKSPACES: dict[str, list[str]] = {
 }
 
 
+def devices_below(directory: Path) -> list[str]:
+    """Names of the loop devices whose files are in `directory`, removed ones included."""
+    prefix = f"{directory.resolve()}/"
+    return sorted(
+        file.parent.parent.name
+        for file in Path("/sys/block").glob("loop*/loop/backing_file")
+        if _text(file).startswith(prefix)
+    )
+
+
 def assert_kept_are_whole(state_dir: Path) -> None:
     """Each workspace on record has its slot and its mount, and nothing else has."""
     with closing(sqlite3.connect(state_dir / "paddock.db")) as connection:
@@ -88,6 +97,13 @@ def unmount_all(directory: Path) -> None:
     for point in mounts_under(str(directory)):
         unmount(point)
     assert devices_below(directory) == []
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:  # freed meanwhile
+        return ""
 
 
 def _names(directory: Path) -> list[str]:

@@ -15,8 +15,11 @@ from orchestrator.workspace.slots import (
     claim,
     find,
     hide,
+    kept,
     make_data,
     make_slot,
+    next_expiry,
+    order_expired_purges,
     order_purge,
     ordered_purges,
     release,
@@ -75,6 +78,51 @@ def test_uids_are_the_lowest_free_ones(conn: sqlite3.Connection) -> None:
     assert claim(conn, "w3", "ann", 1000, 3, Quota.IMAGE).uid == 1001
     # A range that was configured later is used from its start.
     assert claim(conn, "w4", "ann", 5000, 3, Quota.IMAGE).uid == 5000
+
+
+def end_session(conn: sqlite3.Connection, workspace: str, key: str, ended: str | None) -> None:
+    status = "active" if ended is None else "completed"
+    conn.execute(
+        "INSERT INTO sessions (key, id, owner, status, permission_level, level, image,"
+        " idle_timeout, created_at, terminated_at)"
+        " VALUES (?, ?, 'ann', ?, 'low', '{}', 'i', 1, '2026', ?)",
+        (key, workspace, status, ended),
+    )
+
+
+def test_a_workspace_expires_with_its_last_session(conn: sqlite3.Connection) -> None:
+    for name in ("old", "living", "used-again", "never"):
+        claim(conn, name, "ann", 1000, 10, Quota.IMAGE)
+    end_session(conn, "old", "k1", "2026-01-01")
+    end_session(conn, "old", "k2", "2026-01-03")
+    end_session(conn, "living", "k3", "2026-01-01")
+    end_session(conn, "living", "k4", None)
+    end_session(conn, "used-again", "k5", "2026-01-01")
+    end_session(conn, "used-again", "k6", "2026-01-09")
+    assert next(workspace.id for workspace in kept(conn)) == "living"
+    assert next_expiry(conn) == "2026-01-03"
+    assert order_expired_purges(conn, "2026-01-03") == 0
+    assert order_expired_purges(conn, "2026-01-04") == 1
+    assert [workspace.id for workspace in ordered_purges(conn)] == ["old"]
+    assert {workspace.id for workspace in kept(conn)} == {"living", "used-again", "never"}
+    assert next_expiry(conn) == "2026-01-09"
+    assert order_expired_purges(conn, "2026-01-04") == 0
+
+
+def test_workspaces_of_before_are_held_by_nothing() -> None:
+    with closing(sqlite3.connect(":memory:")) as conn:
+        first, *later = sorted(MIGRATIONS.glob("*.sql"))
+        conn.executescript(first.read_text(encoding="utf-8"))
+        conn.execute(
+            "INSERT INTO workspaces (id, owner, uid, slot, created_at)"
+            " VALUES ('w', 'ann', 1000, ?, '2026')",
+            (SLOT,),
+        )
+        for script in later:
+            conn.executescript(script.read_text(encoding="utf-8"))
+        found = find(conn, "w")
+        assert found is not None
+        assert found.quota is Quota.NONE
 
 
 def test_bad_ids_are_refused(conn: sqlite3.Connection) -> None:

@@ -70,6 +70,19 @@ class Settings(BaseSettings):
         "`SESSION_WORKSPACES_DIR`, else `session-workspaces` in the state directory.",
     )
 
+    workspace_quota: Literal["auto", "image", "project", "none"] = Field(
+        default="auto",
+        description="What holds new workspaces to their size: `image`, a file system of their own "
+        "in a file; `project`, quotas of the host's file system; `none`. `auto`: the first of "
+        "them that works on this host.",
+    )
+    workspace_retention: int | None = Field(
+        default=None,
+        ge=1,
+        description="A workspace is purged so long after the end of its last session. "
+        "Unset: it is kept until somebody purges it.",
+    )
+
     image: str = Field(
         default="paddock/sandbox:latest", description="The sandbox image of a session by default."
     )
@@ -229,7 +242,7 @@ class Settings(BaseSettings):
     def _absolute(cls, value: Path | None) -> Path | None:
         return None if value is None else Path(os.path.abspath(value))
 
-    @field_validator("log_format", "log_level", mode="before")
+    @field_validator("log_format", "log_level", "workspace_quota", mode="before")
     @classmethod
     def _lower(cls, value: Any) -> Any:
         return value.lower() if isinstance(value, str) else value

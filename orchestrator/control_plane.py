@@ -24,6 +24,7 @@ from orchestrator.reload import Policy
 from orchestrator.sessions.budgets import Budgets
 from orchestrator.sessions.execution import Executions
 from orchestrator.sessions.files import Files
+from orchestrator.sessions.kept_workspaces import KeptWorkspaces
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.recovery import Recovered, Recovery
 from orchestrator.sessions.sandbox import AgentHooks, Sandboxes
@@ -31,6 +32,7 @@ from orchestrator.sessions.service import Sessions
 from orchestrator.sessions.watcher import Watcher
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
+from orchestrator.workspace.storage import Storage
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +65,8 @@ class ControlPlane:
         """Locks the state directory, opens everything, and takes up what is left from before.
 
         `engine` is for tests; None: the Docker engine of the settings.
-        Raises: ConfigError, StoreError, EngineUnavailableError, AuditUnavailableError.
+        Raises: ConfigError, StoreError, StorageError, EngineUnavailableError,
+        AuditUnavailableError.
         """
         self = cls(settings)
         try:
@@ -92,9 +95,13 @@ class ControlPlane:
         )
         self.engine = MeasuredEngine(engine, self.metrics)
         self._resources.push_async_callback(self.engine.close)
-        host = Host(settings.state_dir)
+        storage = await Storage.open(settings)
+        self._resources.push_async_callback(storage.close)
+        host = Host(settings.state_dir, storage.choice)
         await host.facts()  # looked at now, not by whoever creates the first session
-        self.ready = Readiness(settings, self.engine, host, self.database, self.policy)
+        self.ready = Readiness(
+            settings, self.engine, host, self.database, self.policy, storage.choice
+        )
         recorder = Recorder(self.ledger, self.metrics)
         # Sessions are made of the others; their ends come only when all are there.
         budgets = Budgets(recorder, self.metrics, lambda session: self.sessions.expire(session))
@@ -102,8 +109,8 @@ class ControlPlane:
         self._resources.push_async_callback(self.executions.close)
         self.files = Files(recorder)
         hooks = AgentHooks(self.executions.on_event, self.executions.on_hello)
-        sandboxes = Sandboxes(settings, self.engine, host, self.ledger, hooks)
-        workspaces = Workspaces(settings, self.database)
+        workspaces = Workspaces(settings, self.database, storage)
+        sandboxes = Sandboxes(settings, self.engine, host, self.ledger, workspaces, hooks)
         self.sessions = Sessions(
             settings,
             self.levels,
@@ -129,6 +136,9 @@ class ControlPlane:
             self.sessions,
         )
         self.recovered = await recovery.run()
+        kept = KeptWorkspaces(workspaces, settings.workspace_retention)
+        kept.start()
+        self._resources.push_async_callback(kept.close)
         watcher = Watcher(self.engine, recorder, self.sessions)
         watcher.start()
         self._resources.push_async_callback(watcher.close)

@@ -1,7 +1,7 @@
 """Looks whether everything that Paddock needs is there, and says how to mend what is not.
 
-The control plane may run meanwhile, or not. Nothing is changed but for a moment: a mount, and
-a network, are tried and taken away again.
+The control plane may run meanwhile, or not. Nothing is changed but for a moment: mounts, an
+image, and a network, are tried and taken away again.
 """
 
 import asyncio
@@ -21,9 +21,7 @@ from orchestrator.checks.host import (
     check_resources,
 )
 from orchestrator.checks.kernel import (
-    LOOP,
     KernelFacts,
-    check_loop,
     kernel_facts,
     landlock_check,
     seccomp_check,
@@ -36,6 +34,7 @@ from orchestrator.checks.mounts import (
     check_propagation,
     existing,
 )
+from orchestrator.checks.quota import QUOTA, check_quota
 from orchestrator.checks.state import (
     DATABASE,
     POLICY,
@@ -103,14 +102,14 @@ async def _examine(
             within(check_engine(engine, settings.runtime), _SECONDS, _late(ENGINE)),
             _thread(lambda: check_mounts(state_dir), _late(MOUNTS)),
             _thread(lambda: check_propagation(state_dir), _late(PROPAGATION)),
-            _thread(check_loop, _late(LOOP)),
+            _thread(lambda: check_quota(settings), _late(QUOTA)),
             _thread(lambda: check_state_dir(state_dir), _late(STATE)),
             _thread(lambda: check_policy(settings), _late(POLICY)),
             _thread(lambda: check_port(settings), _late(PORT)),
         ),
         _examine_image(settings, engine, image_inputs),
     )
-    engine_found, mounts, propagation, loop, state, policy, port = first
+    engine_found, mounts, propagation, quota, state, policy, port = first
     resources = await _thread(lambda: check_resources(settings, existing(state_dir)), [_late(DISK)])
     clock = await _thread(lambda: check_clock(stored.last_event), _late(CLOCK))
     checks = [
@@ -120,7 +119,7 @@ async def _examine(
         seccomp_check(facts),
         mounts,
         propagation,
-        loop,
+        quota,
         state,
         stored.check,
         policy,
@@ -128,7 +127,7 @@ async def _examine(
         clock,
         port,
     ]
-    found = facts_of(facts, mounts=mounts.ok)
+    found = facts_of(facts, mounts=mounts.ok, quota=quota.status is CheckStatus.OK)
     if inside is not None:
         found = found.within(inside.landlock_abi, inside.seccomp)
     return [*checks, *_levels(settings, checks, found, network)]

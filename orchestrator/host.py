@@ -6,12 +6,13 @@ from orchestrator.checks.kernel import KernelFacts, kernel_facts
 from orchestrator.checks.mounts import check_mounts
 from orchestrator.policy.requirements import Facts
 from orchestrator.threads import bounded
+from orchestrator.workspace.quota import Choice, Quota
 
 # For a mount that is tried: a hung file system must not hang a creation.
 _SECONDS = 10.0
 
 
-def facts_of(kernel: KernelFacts, *, mounts: bool, quota: bool = False) -> Facts:
+def facts_of(kernel: KernelFacts, *, mounts: bool, quota: bool) -> Facts:
     """The facts that levels need, out of what was looked at.
 
     `quota` says whether workspaces are kept from growing over their size.
@@ -22,8 +23,9 @@ def facts_of(kernel: KernelFacts, *, mounts: bool, quota: bool = False) -> Facts
 class Host:
     """Looks once: a running kernel stays as it is. Mounts are tried again while they fail."""
 
-    def __init__(self, state_dir: Path) -> None:
+    def __init__(self, state_dir: Path, quota: Choice) -> None:
         self._state_dir = state_dir
+        self._quota = quota.quota is not Quota.NONE
         self._facts: Facts | None = None
 
     async def facts(self) -> Facts:
@@ -37,4 +39,4 @@ class Host:
             mounts = await bounded(lambda: check_mounts(self._state_dir).ok, _SECONDS)
         except TimeoutError:
             mounts = False
-        return facts_of(kernel_facts(), mounts=mounts)
+        return facts_of(kernel_facts(), mounts=mounts, quota=self._quota)

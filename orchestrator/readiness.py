@@ -8,6 +8,7 @@ from orchestrator.checks.base import Check, failure, ok, warning
 from orchestrator.checks.engine import ENGINE, IMAGE, check_engine, check_image
 from orchestrator.checks.host import DISK, check_resources
 from orchestrator.checks.levels import enforceable
+from orchestrator.checks.quota import quota_check
 from orchestrator.checks.state import POLICY
 from orchestrator.config import Settings
 from orchestrator.engine.base import Engine
@@ -15,6 +16,7 @@ from orchestrator.host import Host
 from orchestrator.reload import Policy
 from orchestrator.store.database import Database
 from orchestrator.threads import bounded, within
+from orchestrator.workspace.quota import Choice
 
 AUDIT = "audit"
 _SECONDS = 5.0
@@ -25,7 +27,13 @@ class Readiness:
     """Anybody may ask: an answer serves for `fresh_seconds`, and names no path of the host."""
 
     def __init__(
-        self, settings: Settings, engine: Engine, host: Host, database: Database, policy: Policy
+        self,
+        settings: Settings,
+        engine: Engine,
+        host: Host,
+        database: Database,
+        policy: Policy,
+        quota: Choice,
     ) -> None:
         self.fresh_seconds = 2.0
         self._settings = settings
@@ -33,6 +41,7 @@ class Readiness:
         self._host = host
         self._database = database
         self._policy = policy
+        self._quota = quota_check(quota, reasons=False)
         self._asking = asyncio.Lock()
         self._asked_at = -float("inf")
         self._checks: list[Check] = []
@@ -54,7 +63,8 @@ class Readiness:
             within(self._resources(), _SECONDS, [_late(DISK)]),
         )
         levels = enforceable(self._policy.levels, await self._host.facts())
-        return [engine, image, audit, *resources, policy_check(self._policy.problems), *levels]
+        policy = policy_check(self._policy.problems)
+        return [engine, image, audit, *resources, policy, self._quota, *levels]
 
     async def _resources(self) -> list[Check]:
         return await bounded(

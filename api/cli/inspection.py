@@ -75,6 +75,9 @@ def _show_use(info: "SessionInfo") -> None:
             "-" if used is None else _share(used.pids, limits.pids),
         ),
     ]
+    if info.disk is not None:
+        used_bytes, limit_bytes = info.disk.used_bytes, info.disk.limit_bytes
+        rows.append(("disk", size(used_bytes), size(limit_bytes), _share(used_bytes, limit_bytes)))
     print_table(("what", ">now", ">limit", "share"), rows, nothing="", title="Use")
 
 

@@ -97,6 +97,14 @@ class Usage(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DiskUsage(Result):
+    """How full a workspace is."""
+
+    used_bytes: int
+    limit_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Denial(Result):
     """A refusal; `args` say what was refused, `seq` is its place in the audit chain."""
 
@@ -114,8 +122,8 @@ class SessionInfo(Result):
     """A session as it was when the API told of it.
 
     `status` is `active`, `paused`, `completed`, `aborted` or `budget-exceeded`; `activity`
-    is `idle`, `running` or `closed`. The last four members are there after `refresh` only:
-    `processes` and `usage` are None also where the host can't tell; `streams` counts the
+    is `idle`, `running` or `closed`. The last five members are there after `refresh` only:
+    `processes`, `usage` and `disk` are None also where the host can't tell; `streams` counts the
     clients that follow or transfer something; `denials` are the latest, newest first.
     """
 
@@ -136,6 +144,7 @@ class SessionInfo(Result):
     commands: tuple[Command, ...] = ()
     processes: tuple[Process, ...] | None = None
     usage: Usage | None = None
+    disk: DiskUsage | None = None
     streams: dict[str, int] = field(default_factory=dict)
     denials: tuple[Denial, ...] = ()
 

@@ -18,6 +18,7 @@ _PROCESS = {
     "memory_bytes": 3145728,
 }
 _USAGE = {"cpu_seconds": 1.902231, "cpu_percent": 50.1, "memory_bytes": 9437184, "pids": 3}
+_DISK = {"used_bytes": 1052672, "limit_bytes": 253886464}
 _DENIAL = {
     "seq": 12,
     "time": "2026-03-04T09:30:12.482113Z",
@@ -31,6 +32,7 @@ _INSPECTED = {
     **EXAMPLE,
     "processes": [_PROCESS],
     "usage": _USAGE,
+    "disk": _DISK,
     "streams": {"events": 1, "output": 0, "downloads": 0, "uploads": 0},
     "denials": [_DENIAL],
 }
@@ -56,6 +58,15 @@ class SandboxUsage(Model):
     cpu_percent: float = Field(description="Of one core, during the last 100 ms.")
     memory_bytes: Count = Field(description="Without what the kernel can drop at once.")
     pids: Count
+
+
+class DiskUsage(Model):
+    """How full the workspace is: what its file system counts."""
+
+    used_bytes: Count
+    limit_bytes: Count = Field(
+        description="Under `limits.workspace_bytes` by what the file system itself takes."
+    )
 
 
 class OpenStreams(Model):
@@ -91,5 +102,8 @@ class InspectedSession(Session):
         description="Null without a sandbox, or where the host does not show its processes."
     )
     usage: SandboxUsage | None = Field(description="Null when `processes` is.")
+    disk: DiskUsage | None = Field(
+        description="Null where nothing holds the workspace to its size, or it is purged."
+    )
     streams: OpenStreams
     denials: list[Denial] = Field(description="The latest 10, newest first.")

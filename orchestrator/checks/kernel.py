@@ -2,7 +2,6 @@
 
 import ctypes
 import errno
-import fcntl
 import os
 import platform
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from orchestrator.checks.base import Check, failure, ok, warning
 
 LANDLOCK = "landlock"
 SECCOMP = "seccomp"
-LOOP = "loop devices"
 # With this version commands can't signal each other, whatever they do.
 _SCOPES_ABI = 6
 # These numbers are the same on every architecture, but for seccomp's.
@@ -20,7 +18,6 @@ _LANDLOCK_CREATE_RULESET_VERSION = 1
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _SECCOMP_GET_ACTION_AVAIL = 2
 _SECCOMP_RET_USER_NOTIF = 0x7FC00000
-_LOOP_CTL_GET_FREE = 0x4C82
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +72,6 @@ def seccomp_check(facts: KernelFacts) -> Check:
         f"no user notification: {os.strerror(facts.seccomp_error)}",
         "use a kernel of 5.5 or later with CONFIG_SECCOMP_FILTER",
     )
-
-
-def check_loop(path: str = "/dev/loop-control") -> Check:
-    """Whether loop devices can be had: workspaces need one each for a hard size limit."""
-    remedy = "load the module (`modprobe loop`); in a container give it /dev and rules for 7:*"
-    try:
-        control = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            number = fcntl.ioctl(control, _LOOP_CTL_GET_FREE)
-        finally:
-            os.close(control)
-    except OSError as error:
-        return warning(LOOP, f"{path}: {error.strerror}", remedy)
-    return ok(LOOP, f"/dev/loop{number} is free")
 
 
 def _call(number: int, *arguments: object) -> tuple[int, int]:

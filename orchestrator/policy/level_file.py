@@ -27,7 +27,7 @@ MINIMUMS: dict[str, float] = {
     "memory_bytes": 64 * _MIB,
     "pids": 16,
     "tmp_bytes": _MIB,
-    "workspace_bytes": _MIB,
+    "workspace_bytes": 16 * _MIB,
 }
 RiskTier = Literal["low", "medium", "high"]
 # With this version of Landlock its rules hold for truncating, too.

@@ -138,7 +138,6 @@ class Creation:
             effect=self._workspaces.claiming(session),
         )
         try:
-            self._workspaces.prepare(session.workspace)
             sandbox = await self._sandboxes.start(session, session.level, session.limits)
         except BaseException as error:
             await self._forget(session, error)

@@ -10,6 +10,7 @@ from orchestrator.errors import PaddockError
 from orchestrator.sessions.processes import Measured, measure
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.view import LATEST, inspection_view, session_view
+from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
 from orchestrator.threads import bounded
 
@@ -22,9 +23,10 @@ _MEASURE_SECONDS = 0.8
 class Inspector:
     """Shows sessions. It asks no agent, so one that hangs does not matter."""
 
-    def __init__(self, engine: Engine, database: Database) -> None:
+    def __init__(self, engine: Engine, database: Database, workspaces: Workspaces) -> None:
         self._engine = engine
         self._database = database
+        self._workspaces = workspaces
 
     async def view(self, session: Session) -> dict[str, Any]:
         """The session's object with its sandbox's state and limits as the engine has them."""
@@ -37,8 +39,9 @@ class Inspector:
         """
         denials = query.latest_denials(self._database, session.key, LATEST)
         container = await self._container(session)
-        measured, refused = await asyncio.gather(_measure(container), denials)
-        return inspection_view(session, container, measured, refused)
+        disk = self._workspaces.usage(session.workspace)
+        measured, used, refused = await asyncio.gather(_measure(container), disk, denials)
+        return inspection_view(session, container, measured, used, refused)
 
     async def _container(self, session: Session) -> Container | None:
         if session.sandbox is None:

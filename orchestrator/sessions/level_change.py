@@ -93,15 +93,21 @@ class LevelChange:
     async def _replace(
         self, session: Session, old: Sandbox | None, level: Level, limits: SessionLimits
     ) -> Sandbox:
-        """Ends the old sandbox's commands, takes over its events, and starts the new one."""
+        """Ends the old sandbox's commands, takes over its events, and starts the new one.
+
+        The old one goes first: the workspace changes its size in nobody's hands.
+        """
         session.sandbox = None
         if old is not None:
             await self._sandboxes.quiesce(old, "level_changed")
-        try:
-            session.sandbox = await self._sandboxes.start(session, level, limits)
-        finally:
-            if old is not None:
+            try:
+                # A start that finds the session without a sandbox knows that it did not crash.
+                await self._database.write(
+                    registry.updating(session, sandbox=None, container_id=None)
+                )
+            finally:
                 await self._sandboxes.discard(old)
+        session.sandbox = await self._sandboxes.start(session, level, limits)
         return session.sandbox
 
     async def _leave_closed(self, session: Session, gate: str) -> None:

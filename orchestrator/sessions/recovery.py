@@ -40,6 +40,7 @@ class Recovered:
     containers_removed: int = 0
     directories_removed: int = 0
     workspaces_purged: int = 0
+    workspaces_unmounted: int = 0
     recovery_time_ms: int = 0
 
 
@@ -83,6 +84,7 @@ class Recovery:
         )
         await self._remove_strays(containers)
         self._found.workspaces_purged = await self._workspaces.finish_purges()
+        self._found.workspaces_unmounted = await self._workspaces.unmount_strays()
         self._found.recovery_time_ms = int((time.monotonic() - started) * 1000)
         await self._recorder.record_system("recovery", asdict(self._found))
         return self._found
@@ -102,7 +104,10 @@ class Recovery:
         else:
             session.commands = await self._commands(session)
             self._sessions.registry.add(session)
-            await self._adopt(session, container)
+            if row.sandbox is None:
+                self._leave_closed(session)
+            else:
+                await self._adopt(session, container)
             # A deadline that passed meanwhile ends it before anybody can use it.
             await self._sessions.expire(session)
             if session.live:
@@ -127,7 +132,7 @@ class Recovery:
             return
         if container.labels.get(LABEL_LEVEL) != session.level.name:
             # The level was lowered, and the old sandbox must not be used at the old one.
-            session.gate = "a level change was interrupted: set the permission level again"
+            self._leave_closed(session)
             return
         try:
             session.sandbox = await self._sandboxes.adopt(session, container)
@@ -138,6 +143,9 @@ class Recovery:
         await self._follow_engine(session, container)
         if session.status is Status.ACTIVE:
             await self._executions.reconcile(session)
+
+    def _leave_closed(self, session: Session) -> None:
+        session.gate = "a level change was interrupted: set the permission level again"
 
     async def _follow_engine(self, session: Session, container: Container) -> None:
         """The engine knows best whether the sandbox is paused."""

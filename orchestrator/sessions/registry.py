@@ -13,6 +13,7 @@ from orchestrator.limits import Usage
 from orchestrator.policy.levels import Level, SessionLimits, restore_level
 from orchestrator.sessions.lifecycle import Rationale, Status, Termination
 from orchestrator.sessions.session import Session
+from orchestrator.workspace.quota import Quota
 from orchestrator.workspace.slots import Workspace
 
 # Ended sessions that are kept in memory; beyond it the oldest are forgotten early.
@@ -202,6 +203,7 @@ _COLUMNS = (
     " termination, sandbox,"
     " coalesce(uid, 0) AS uid, coalesce(slot, '') AS slot,"
     " coalesce(workspaces.created_at, '') AS workspace_created,"
+    " coalesce(workspaces.quota, 'none') AS workspace_quota,"
     " (SELECT max(time) FROM events WHERE session_key = sessions.key) AS last_event"
 )
 
@@ -218,7 +220,12 @@ class Row:
         level = restore_level(json.loads(row["level"]))
         requested = json.loads(row["limits"])
         workspace = Workspace(
-            row["id"], row["owner"], row["uid"], row["slot"], row["workspace_created"]
+            row["id"],
+            row["owner"],
+            row["uid"],
+            row["slot"],
+            row["workspace_created"],
+            Quota(row["workspace_quota"]),
         )
         self.sandbox: str | None = row["sandbox"]
         self.acknowledged = bool(row["acknowledged"])

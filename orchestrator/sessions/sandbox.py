@@ -31,8 +31,7 @@ from orchestrator.log_context import session_context
 from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.policy.requirements import check
 from orchestrator.sessions.session import Session
-from orchestrator.workspace import slots
-from orchestrator.workspace.paths import data_path
+from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.workspace.sandbox_dir import SandboxDirectory
 from sandbox_agent.protocol import PROTOCOL_VERSION, RUN_DIR, WORKSPACE_DIR, Boot
 
@@ -74,11 +73,18 @@ class Sandboxes:
     """Starts, adopts and releases sandboxes. Nothing is left of one that could not start."""
 
     def __init__(
-        self, settings: Settings, engine: Engine, host: Host, ledger: Ledger, hooks: AgentHooks
+        self,
+        settings: Settings,
+        engine: Engine,
+        host: Host,
+        ledger: Ledger,
+        workspaces: Workspaces,
+        hooks: AgentHooks,
     ) -> None:
         self._settings = settings
         self._engine = engine
         self._host = host
+        self._workspaces = workspaces
         self._ledger = ledger
         self._hooks = hooks
         self._checked_images: set[str] = set()
@@ -91,18 +97,20 @@ class Sandboxes:
     async def start(self, session: Session, level: Level, limits: SessionLimits) -> Sandbox:
         """A new sandbox for the session at that level, whose agent has said hello.
 
-        Raises: EngineUnavailableError, SandboxUnavailableError, ValidationError.
+        No other sandbox may have the session's workspace: its size is set here.
+        Raises: EngineUnavailableError, SandboxUnavailableError, ValidationError, and what
+        `Workspaces.prepare` raises.
         """
         await self.check_level(level)
         await self._check(session.image)
         network = None
         if level.network == "open":
             network = await self._engine.ensure_open_network(self._settings.image)
-        workspace, state_dir = session.workspace, self._settings.state_dir
-        slots.create_slot(state_dir, workspace.slot, workspace.uid)
+        workspace = session.workspace
+        data = await self._workspaces.prepare(workspace, limits.workspace_bytes)
         directory = SandboxDirectory.create(
-            state_dir,
-            data_path(state_dir, workspace.slot),
+            self._settings.state_dir,
+            data,
             uid=workspace.uid,
             home=level.home,
             noexec=level.noexec,

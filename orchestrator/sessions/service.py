@@ -87,7 +87,7 @@ class Sessions:
             metrics,
         )
         self.ending = Ending(engine, recorder, sandboxes, self.registry, self.deadlines)
-        self._inspector = Inspector(engine, database)
+        self._inspector = Inspector(engine, database, workspaces)
         self._level_change = LevelChange(database, recorder, sandboxes)
         self._tasks: set[asyncio.Task[Any]] = set()
 

@@ -10,6 +10,7 @@ from orchestrator.sessions.deadlines import Deadline, deadlines
 from orchestrator.sessions.lifecycle import activity
 from orchestrator.sessions.processes import Measured
 from orchestrator.sessions.session import STREAM_KINDS, Command, Session
+from orchestrator.workspace.quota import DiskUsage
 
 # Commands and denials that an inspection shows.
 LATEST = 10
@@ -47,6 +48,7 @@ def inspection_view(
     session: Session,
     container: Container | None,
     measured: Measured | None,
+    disk: DiskUsage | None,
     denials: list[Event],
 ) -> dict[str, Any]:
     """The session's object, and what goes on in it now.
@@ -54,14 +56,16 @@ def inspection_view(
     `commands` are those that run and the latest that ended (10 in all, unless more run).
     `processes` is every process of the sandbox, the agent's included, and `usage` what they
     use of the session's `limits`; both null where the sandbox has none, or this host can't
-    see them. `streams` counts the clients that follow or transfer something: `{events,
-    output, downloads, uploads}`. `denials` are the latest refusals, newest first.
+    see them. `disk` is how full the workspace is; null where nothing holds it to its size.
+    `streams` counts the clients that follow or transfer something: `{events, output,
+    downloads, uploads}`. `denials` are the latest refusals, newest first.
     """
     return {
         **session_view(session, container),
         "commands": [command_view(command) for command in _latest_commands(session)],
         "processes": None if measured is None else [asdict(p) for p in measured.processes],
         "usage": None if measured is None else asdict(measured.usage),
+        "disk": None if disk is None else asdict(disk),
         "streams": {kind: session.streams[kind] for kind in STREAM_KINDS},
         "denials": [_denial_view(event) for event in denials],
     }

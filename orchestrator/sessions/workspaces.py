@@ -1,25 +1,34 @@
 """Workspaces from the sessions' side: claimed with a session, kept after it, purged on demand."""
 
+import logging
 import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
 
 from orchestrator.audit.writer import Effect
 from orchestrator.config import Settings
-from orchestrator.errors import ConflictError, NotFoundError
+from orchestrator.errors import ConflictError, NotFoundError, PaddockError
 from orchestrator.sessions import registry
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
 from orchestrator.workspace import slots
-from orchestrator.workspace.paths import data_path, visible_path
-from orchestrator.workspace.purge import purge_slot
+from orchestrator.workspace.paths import slots_path, visible_path
+from orchestrator.workspace.quota import DiskUsage
 from orchestrator.workspace.slots import Workspace
+from orchestrator.workspace.storage import Storage
+
+log = logging.getLogger(__name__)
+
+_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 class Workspaces:
     """The files that outlive sessions."""
 
-    def __init__(self, settings: Settings, database: Database) -> None:
+    def __init__(self, settings: Settings, database: Database, storage: Storage) -> None:
         self._settings = settings
         self._database = database
+        self._storage = storage
 
     def root_dir(self, workspace_id: str) -> str:
         """Where the workspace is visible on the host."""
@@ -27,7 +36,8 @@ class Workspaces:
 
     def unclaimed(self, workspace_id: str, owner: str) -> Workspace:
         """What a session has before `claiming` was carried out."""
-        return Workspace(workspace_id, owner, uid=0, slot="", created_at="")
+        quota = self._storage.choice.quota
+        return Workspace(workspace_id, owner, uid=0, slot="", created_at="", quota=quota)
 
     def claiming(self, session: Session) -> Effect:
         """An effect that claims the session's workspace and writes its row.
@@ -38,7 +48,12 @@ class Workspaces:
 
         def apply(connection: sqlite3.Connection) -> None:
             session.workspace = slots.claim(
-                connection, session.id, session.owner, settings.uid_base, settings.uid_count
+                connection,
+                session.id,
+                session.owner,
+                settings.uid_base,
+                settings.uid_count,
+                self._storage.choice.quota,
             )
             registry.insert(connection, session)
 
@@ -67,10 +82,20 @@ class Workspaces:
 
         return apply
 
-    def prepare(self, workspace: Workspace) -> None:
-        """Makes the workspace's directories and its visible link, where they are missing."""
-        data = slots.create_slot(self._settings.state_dir, workspace.slot, workspace.uid)
-        slots.show(self._settings.workspaces_dir, workspace.id, data)
+    async def prepare(self, workspace: Workspace, size: int) -> Path:
+        """Makes the workspace and its visible link where they are missing; returns its data.
+
+        It is held to `size` bytes from now on; no sandbox may have it meanwhile.
+        Raises: CapacityExhaustedError, ConflictError, and what `Storage.prepare` raises.
+        """
+        data = await self._storage.prepare(workspace, size)
+        settings = self._settings
+        slots.show(settings.workspaces_dir, workspace.id, data, slots_path(settings.state_dir))
+        return data
+
+    async def usage(self, workspace: Workspace) -> DiskUsage | None:
+        """How full it is; None where nothing holds it, or it is gone."""
+        return await self._storage.usage(workspace) if workspace.slot else None
 
     async def purge(self, workspace_id: str, owner: str | None) -> None:
         """Removes the workspace's files and frees its id; `owner` None: whoever's it is.
@@ -102,9 +127,39 @@ class Workspaces:
         if workspace in await self._database.read(slots.ordered_purges):
             await self._carry_out(workspace)
 
+    async def purge_ended_before(self, moment: datetime) -> None:
+        """Purges every workspace whose last session ended before that."""
+        before = moment.astimezone(UTC).strftime(_TIME)
+        if await self._database.write(
+            lambda connection: slots.order_expired_purges(connection, before)
+        ):
+            for workspace in await self._database.read(slots.ordered_purges):
+                try:
+                    await self._carry_out(workspace)
+                    log.info("workspace %s is purged: its retention has ended", workspace.id)
+                except PaddockError as error:
+                    log.error("the next start purges %s: %s", workspace.id, error.detail)
+
+    async def next_expiry(self) -> datetime | None:
+        """When the session ended whose workspace is the next to be purged."""
+        found = await self._database.read(slots.next_expiry)
+        return None if found is None else datetime.fromisoformat(found)
+
+    async def mount_kept(self) -> None:
+        """Mounts every workspace that an earlier control plane, or an earlier boot, has left."""
+        for workspace in await self._database.read(slots.kept):
+            try:
+                await self._storage.mount(workspace)
+            except PaddockError as error:
+                log.error("workspace %s can't be mounted: %s", workspace.id, error.detail)
+
+    async def unmount_strays(self) -> int:
+        """Unmounts what no workspace has; how many mounts that were."""
+        known = await self._database.read(slots.kept)
+        return await self._storage.unmount_strays(known)
+
     async def _carry_out(self, workspace: Workspace) -> None:
-        state_dir = self._settings.state_dir
-        data = data_path(state_dir, workspace.slot)
-        slots.hide(self._settings.workspaces_dir, workspace.id, data)
-        await purge_slot(state_dir, workspace.slot, workspace.uid)
+        settings = self._settings
+        slots.hide(settings.workspaces_dir, workspace.id, slots_path(settings.state_dir))
+        await self._storage.remove(workspace)
         await self._database.write(lambda connection: slots.release(connection, workspace.id))

@@ -1,6 +1,6 @@
-"""Bind mounts with flags of their own, made by system calls.
+"""Mounts with flags of their own, made by system calls.
 
-A mount gets its flags while it is detached and is attached after: `mount --bind` and a
+A bind gets its flags while it is detached and is attached after: `mount --bind` and a
 remount would show it without them for a moment, and in another namespace for ever.
 """
 
@@ -24,6 +24,9 @@ MOVE_MOUNT_T_EMPTY_PATH = 0x40
 MOUNT_ATTR_NOSUID = 0x02
 MOUNT_ATTR_NODEV = 0x04
 MOUNT_ATTR_NOEXEC = 0x08
+MS_NOSUID = 0x02
+MS_NODEV = 0x04
+MS_NOATIME = 0x400
 MNT_DETACH = 0x02
 UMOUNT_NOFOLLOW = 0x08
 
@@ -63,10 +66,33 @@ def bind(source: str, target: str, *, noexec: bool) -> None:
         raise _explained("a workspace can't be mounted", error) from error
 
 
-def unmount(target: str) -> None:
-    """Takes away what is mounted at `target`; nothing there is fine. Raises: MountError."""
+def mount_device(device: str, target: str, file_system: str, options: str) -> None:
+    """Mounts a block device at the directory `target`: nosuid, nodev, noatime.
+
+    Raises: MountError.
+    """
+    flags = MS_NOSUID | MS_NODEV | MS_NOATIME
     libc = ctypes.CDLL(None, use_errno=True)
-    while libc.umount2(os.fsencode(target), MNT_DETACH | UMOUNT_NOFOLLOW) == 0:
+    names = (os.fsencode(device), os.fsencode(target), file_system.encode())
+    if libc.mount(*names, ctypes.c_ulong(flags), options.encode()) != 0:
+        code = ctypes.get_errno()
+        raise _explained("a workspace can't be mounted", OSError(code, os.strerror(code)))
+
+
+def is_mounted(target: str) -> bool:
+    """Whether something is mounted at the directory `target`. Raises: OSError."""
+    return os.lstat(target).st_dev != os.lstat(os.path.dirname(target)).st_dev
+
+
+def unmount(target: str, *, busy: bool = True) -> None:
+    """Takes away what is mounted at `target`; nothing there is fine.
+
+    `busy`: also while files of it are open, until whose end the file system lives on unseen.
+    Raises: MountError.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    flags = UMOUNT_NOFOLLOW | (MNT_DETACH if busy else 0)
+    while libc.umount2(os.fsencode(target), flags) == 0:
         continue
     code = ctypes.get_errno()
     if code not in (errno.EINVAL, errno.ENOENT):  # not a mount point, not there

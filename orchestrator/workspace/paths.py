@@ -35,16 +35,16 @@ def visible_path(root: Path, workspace_id: str) -> Path:
     return root / encode_id(workspace_id)
 
 
+def slots_path(state_dir: Path) -> Path:
+    """The directory of all slots."""
+    return state_dir / "slots"
+
+
 def slot_path(state_dir: Path, slot: str) -> Path:
     """The directory that keeps one workspace."""
     if not re.fullmatch(SLOT_PATTERN, slot):
         raise ValueError(f"not a slot name: {slot!r}")
-    return state_dir / "slots" / slot
-
-
-def data_path(state_dir: Path, slot: str) -> Path:
-    """The workspace's own files, inside its slot."""
-    return slot_path(state_dir, slot) / "data"
+    return slots_path(state_dir) / slot
 
 
 def inside_path(path: str) -> str | None:

@@ -8,23 +8,34 @@ import os
 import secrets
 import sqlite3
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator.errors import CapacityExhaustedError, ConflictError
-from orchestrator.workspace.paths import data_path, slot_path, validate_id, visible_path
+from orchestrator.workspace.paths import validate_id, visible_path
+from orchestrator.workspace.quota import Quota
+
+_COLUMNS = "id, owner, uid, slot, created_at, quota"
+_LIVE = (
+    "SELECT 1 FROM sessions WHERE sessions.id = workspaces.id AND status IN ('active', 'paused')"
+)
+_LAST_END = "SELECT max(terminated_at) FROM sessions WHERE sessions.id = workspaces.id"
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """One row of the table `workspaces`: `slot` is 16 hex digits, `uid` its own."""
+    """One row of the table `workspaces`: `slot` is 16 hex digits, `uid` its own.
+
+    `quota` is the driver that it was made with, and that it keeps.
+    """
 
     id: str
     owner: str
     uid: int
     slot: str
     created_at: str
+    quota: Quota
 
 
 def find(conn: sqlite3.Connection, workspace_id: str) -> Workspace | None:
@@ -34,7 +45,12 @@ def find(conn: sqlite3.Connection, workspace_id: str) -> Workspace | None:
 
 
 def claim(
-    conn: sqlite3.Connection, workspace_id: str, owner: str, uid_base: int, uid_count: int
+    conn: sqlite3.Connection,
+    workspace_id: str,
+    owner: str,
+    uid_base: int,
+    uid_count: int,
+    quota: Quota,
 ) -> Workspace:
     """The owner's workspace of that id, recorded now when it is new.
 
@@ -57,10 +73,11 @@ def claim(
         uid=_free_uid(conn, uid_base, uid_count),
         slot=secrets.token_hex(8),
         created_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        quota=quota,
     )
     conn.execute(
-        "INSERT INTO workspaces (id, owner, uid, slot, created_at) VALUES (?, ?, ?, ?, ?)",
-        (workspace.id, owner, workspace.uid, workspace.slot, workspace.created_at),
+        f"INSERT INTO workspaces ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
+        astuple(workspace),
     )
     return workspace
 
@@ -88,8 +105,29 @@ def order_purge(conn: sqlite3.Connection, workspace_id: str) -> None:
 
 def ordered_purges(conn: sqlite3.Connection) -> list[Workspace]:
     """Workspaces whose purge was ordered and is not finished."""
-    rows = conn.execute("SELECT id, owner, uid, slot, created_at FROM workspaces WHERE purging = 1")
-    return [Workspace(*row) for row in rows]
+    return _workspaces(conn, "purging = 1")
+
+
+def kept(conn: sqlite3.Connection) -> list[Workspace]:
+    """Every workspace that is not to be purged, those of live sessions first."""
+    return _workspaces(conn, f"purging = 0 ORDER BY NOT EXISTS ({_LIVE})")
+
+
+def order_expired_purges(conn: sqlite3.Connection, ended_before: str) -> int:
+    """Has those removed whose last session ended before that time; how many there are."""
+    return conn.execute(
+        f"UPDATE workspaces SET purging = 1 WHERE purging = 0 AND NOT EXISTS ({_LIVE})"  # noqa: S608
+        f" AND ({_LAST_END}) < ?",
+        (ended_before,),
+    ).rowcount
+
+
+def next_expiry(conn: sqlite3.Connection) -> str | None:
+    """When the session ended that was the first to end of those workspaces' last ones."""
+    row = conn.execute(
+        f"SELECT min(({_LAST_END})) FROM workspaces WHERE purging = 0 AND NOT EXISTS ({_LIVE})"  # noqa: S608
+    ).fetchone()
+    return None if row[0] is None else str(row[0])
 
 
 def release(conn: sqlite3.Connection, workspace_id: str) -> None:
@@ -97,15 +135,19 @@ def release(conn: sqlite3.Connection, workspace_id: str) -> None:
     conn.execute("DELETE FROM workspaces WHERE id = ?", (workspace_id,))
 
 
-def create_slot(state_dir: Path, slot: str, uid: int) -> Path:
-    """Makes the slot's directories, the data for `uid` alone; returns the data's path.
-
-    What is there stays. Nothing is followed: the data directory is the session's to change.
-    """
-    for directory in (state_dir / "slots", slot_path(state_dir, slot)):
+def make_slot(slot: Path) -> None:
+    """Makes a slot's directory, for root only; one that is there stays. Raises: OSError."""
+    for directory in (slot.parent, slot):
         with suppress(FileExistsError):
             directory.mkdir(mode=0o700)
-    data = data_path(state_dir, slot)
+
+
+def make_data(data: Path, uid: int) -> Path:
+    """Makes the directory of a workspace's files, for `uid` alone, and returns it.
+
+    What is there stays. Nothing is followed: the directory is the session's to change.
+    Raises: OSError.
+    """
     with suppress(FileExistsError):
         data.mkdir(mode=0o700)
     directory_fd = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -117,10 +159,11 @@ def create_slot(state_dir: Path, slot: str, uid: int) -> Path:
     return data
 
 
-def show(root: Path, workspace_id: str, data: Path) -> Path:
+def show(root: Path, workspace_id: str, data: Path, slots: Path) -> Path:
     """Links `<root>/<id>` to the workspace's data and returns the link.
 
-    Raises: ConflictError when something that isn't such a link has that name.
+    `slots` is the directory of all slots. Raises: ConflictError when something that isn't a
+    link into it has that name.
     """
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     link = visible_path(root, workspace_id)
@@ -128,7 +171,7 @@ def show(root: Path, workspace_id: str, data: Path) -> Path:
     try:
         link.symlink_to(target)
     except FileExistsError:
-        if not _is_slot_link(link, data):
+        if not _is_slot_link(link, slots):
             raise ConflictError(
                 f"{link.name} in the workspaces directory is not Paddock's: move it away"
             ) from None
@@ -140,29 +183,33 @@ def show(root: Path, workspace_id: str, data: Path) -> Path:
     return link
 
 
-def hide(root: Path, workspace_id: str, data: Path) -> None:
+def hide(root: Path, workspace_id: str, slots: Path) -> None:
     """Removes the link that `show` made; anything else of that name stays."""
     link = visible_path(root, workspace_id)
-    if _is_slot_link(link, data):
+    if _is_slot_link(link, slots):
         link.unlink(missing_ok=True)
 
 
-def _is_slot_link(link: Path, data: Path) -> bool:
+def _is_slot_link(link: Path, slots: Path) -> bool:
     """Whether it is a link into the directory of slots."""
     try:
         target = link.parent.resolve() / os.readlink(link)
     except OSError:
         return False
-    slots = data.parent.parent.resolve()
-    return Path(os.path.normpath(target)).is_relative_to(slots)
+    return Path(os.path.normpath(target)).is_relative_to(slots.resolve())
 
 
 def _find_any_case(conn: sqlite3.Connection, workspace_id: str) -> Workspace | None:
-    row = conn.execute(
-        "SELECT id, owner, uid, slot, created_at FROM workspaces WHERE id = ? COLLATE NOCASE",
-        (workspace_id,),
-    ).fetchone()
-    return None if row is None else Workspace(*row)
+    found = _workspaces(conn, "id = ? COLLATE NOCASE", workspace_id)
+    return found[0] if found else None
+
+
+def _workspaces(conn: sqlite3.Connection, condition: str, *values: str) -> list[Workspace]:
+    rows = conn.execute(f"SELECT {_COLUMNS} FROM workspaces WHERE {condition}", values)  # noqa: S608
+    return [
+        Workspace(workspace_id, owner, uid, slot, created_at, Quota(quota))
+        for workspace_id, owner, uid, slot, created_at, quota in rows
+    ]
 
 
 def _free_uid(conn: sqlite3.Connection, base: int, count: int) -> int:

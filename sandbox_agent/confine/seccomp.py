@@ -67,6 +67,7 @@ _SHARED = {
     "io_uring_register": 427,
     "clone3": 435,
     "openat2": 437,
+    "file_setattr": 469,
 }
 ARCHITECTURES = {
     "x86_64": Architecture(
@@ -195,6 +196,7 @@ _DENIED = (
     "name_to_handle_at",
     "open_by_handle_at",
     "uselib",
+    "file_setattr",
 )
 # Programs fall back to older calls, whose arguments a filter can see.
 _ABSENT = ("openat2", "clone3", "execveat")
@@ -205,6 +207,9 @@ _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 _PROTOCOLS = (0, 1, 6, 17, 58)  # any, ICMP, TCP, UDP, ICMPv6; not MPTCP, SCTP, DCCP or raw
 # Input pushed into a terminal would be read by whoever reads from it next.
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+# A file's owner could give it to another project, and so to another quota.
+_FS_SETFLAGS, _FS_SETXATTR = 0x40086602, 0x401C5820
+_IOCTLS = (_TIOCSTI, _TIOCLINUX, _FS_SETFLAGS, _FS_SETXATTR)
 _PERSONALITIES = (0, 0xFFFFFFFF)  # the usual one, and the question which it is
 
 Block = list[tuple[int, int, int, int]]
@@ -263,7 +268,7 @@ def _blocks(wanted: Filter) -> list[tuple[str, Block]]:
         ("socket", _SOCKET),
         ("socketpair", _unless_equal(0, (_AF_UNIX,), _EAFNOSUPPORT)),
         ("clone", [_load(0), (_JUMP_ANY_BIT, 0, 1, _NEW_NAMESPACES), _return(_EPERM), _ALLOWED]),
-        ("ioctl", _if_equal(1, (_TIOCSTI, _TIOCLINUX), _EPERM)),
+        ("ioctl", _if_equal(1, _IOCTLS, _EPERM)),
         ("personality", _unless_equal(0, _PERSONALITIES, _EPERM)),
         # Limits and priorities are one's own to set, not those of another command.
         ("prlimit64", _unless_equal(0, (0,), _EPERM)),

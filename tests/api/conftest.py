@@ -112,6 +112,7 @@ def settings(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
         min_free_memory_bytes=0,
         min_free_disk_bytes=0,
         hello_timeout=5,
+        workspace_quota="none",
     )
 
 

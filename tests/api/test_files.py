@@ -174,9 +174,9 @@ async def test_compressed_upload_is_refused(api: Api, path: str) -> None:
 
 
 async def test_workspace_limit(api: Api) -> None:
-    limits: dict[str, Any] = {"workspace_bytes": 2**20}
+    limits: dict[str, Any] = {"workspace_bytes": 2**24}
     path = f"/api/sessions/{(await api.session(limits=limits))['id']}"
     await api.problem(
-        413, "too_large", "PUT", path + "/files?path=a", data=io.BytesIO(b"x" * (2**20 + 1))
+        413, "too_large", "PUT", path + "/files?path=a", data=io.BytesIO(b"x" * (2**24 + 1))
     )
     assert api.agents.files == {}

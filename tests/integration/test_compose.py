@@ -20,7 +20,14 @@ from images.builder import build
 from images.recipes import CONTROL_PLANE, ROOT, SANDBOX, context_files
 from orchestrator.config import Settings
 from orchestrator.workspace import mounts
-from tests.support.leaks import NOTHING, containers, left_behind, networks
+from tests.support.leaks import (
+    NO_WORKSPACES,
+    NOTHING,
+    containers,
+    left_behind,
+    networks,
+    workspaces_left,
+)
 
 PROJECT = "com.docker.compose.project"
 SERVICE = "com.docker.compose.service"
@@ -153,7 +160,7 @@ def deployment(engine: docker.APIClient) -> Iterator[Deployment]:
             for session in deployment.call("GET", "")["items"]:
                 deployment.call("DELETE", f"/{session['id']}?purge=true")
             assert left_behind(state_dir) == NOTHING
-            assert list((state_dir / "slots").iterdir()) == []
+            assert workspaces_left(state_dir) == NO_WORKSPACES
         assert left_behind(state_dir) == NOTHING
         assert networks(state_dir) == []
         filters = {"label": [f"{PROJECT}={project}"]}
@@ -205,6 +212,24 @@ def test_sessions_of_every_level_work(
     assert deployment.run(session, ["cat", "payload"])["stdout"] == PAYLOAD.decode()
     # Mounted in the control plane's container, in force in the sandbox.
     assert payload_runs(deployment, session) is (level == "high")
+    # A file system of its own, made there and seen here.
+    disk = deployment.call("GET", f"/{session}")["disk"]
+    assert 0 < disk["used_bytes"] < disk["limit_bytes"]
+    workspace = deployment.state_dir / "session-workspaces" / session
+    assert (workspace / "payload").read_bytes() == PAYLOAD
+    assert os.lstat(workspace.resolve()).st_dev != deployment.state_dir.stat().st_dev
+
+
+def test_a_level_change_resizes_there_too(deployment: Deployment) -> None:
+    session = deployment.call("POST", "", json={"permission_level": "medium"})["id"]
+    deployment.call("PUT", f"/{session}/files?path=payload", data=PAYLOAD)
+    sizes = {}
+    for level in ("low", "high", "low"):
+        body = {"settings": {"permission_level": level}}
+        deployment.call("PUT", f"/{session}/settings", json=body)
+        sizes[level] = deployment.call("GET", f"/{session}")["disk"]["limit_bytes"]
+        assert deployment.run(session, ["cat", "payload"])["stdout"] == PAYLOAD.decode()
+    assert sizes["low"] < 2**28 < sizes["high"]
 
 
 def test_the_open_network_is_made_from_inside(
@@ -262,6 +287,11 @@ def test_sessions_survive_the_control_plane(
         assert deployment.run(session, ["ls"])["stdout"] == "payload\n"
         assert payload_runs(deployment, session) is (level == "high")
         assert deployment.call("GET", f"/{session}/audit/verify")["ok"]
+    # What the first container has mounted is resized by the second.
+    for level in ("medium", "low"):
+        body = {"settings": {"permission_level": level}}
+        deployment.call("PUT", f"/{sessions['low']}/settings", json=body)
+        assert deployment.run(sessions["low"], ["ls"])["stdout"] == "payload\n"
     # It still mounts, and what it mounts still reaches the host.
     later = deployment.call("POST", "", json={"permission_level": "low"})["id"]
     deployment.call("PUT", f"/{later}/files?path=payload", data=PAYLOAD)

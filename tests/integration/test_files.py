@@ -152,9 +152,9 @@ async def test_a_cancelled_upload_changes_nothing(low: Box) -> None:
 
 
 async def test_a_write_over_the_workspace_limit_is_refused(new_box: BoxFactory) -> None:
-    box = await new_box("low", limits={"workspace_bytes": MIB})
+    box = await new_box("low", limits={"workspace_bytes": 16 * MIB})
     with pytest.raises(TooLargeError):
-        await box.write("big", *([bytes(256 * 1024)] * 5))
+        await box.write("big", *([bytes(256 * 1024)] * 65))
     assert names(box) == []
 
 

@@ -11,15 +11,14 @@ import pytest
 from orchestrator.workspace import mounts, sandbox_dir
 from orchestrator.workspace.mounts import MountError
 from orchestrator.workspace.sandbox_dir import SandboxDirectory
-from orchestrator.workspace.slots import create_slot
+from orchestrator.workspace.slots import make_data
 
-SLOT = "0123456789abcdef"
 UID = 1_900_001_234
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Iterator[Path]:
-    yield create_slot(tmp_path, SLOT, UID)
+    yield make_data(tmp_path / "data", UID)
     for point in mounts.mounts_under(str(tmp_path)):
         mounts.unmount(point)
 

@@ -13,7 +13,14 @@ import docker
 import pytest
 
 from images.builder import build
-from tests.support.leaks import NOTHING, instance, left_behind, networks
+from tests.support.leaks import (
+    NOTHING,
+    assert_kept_are_whole,
+    instance,
+    left_behind,
+    networks,
+    workspaces_left,
+)
 from tests.support.server import Server, serving
 
 
@@ -30,6 +37,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
         for session in (await server.ok("GET", "/api/sessions"))["items"]:
             await server.ok("DELETE", f"/api/sessions/{session['id']}?purge=true")
         assert left_behind(server.state_dir) == NOTHING
+        assert_kept_are_whole(server.state_dir)
     assert networks(server.state_dir) == []
 
 
@@ -215,11 +223,52 @@ async def test_killed_while_a_session_is_created(server: Server, action: str) ->
     assert sorted(ids) == sorted(known)
     assert len(left_behind(server.state_dir)["containers"]) == len(ids)
     assert len(left_behind(server.state_dir)["directories"]) == len(ids)
+    assert len(workspaces_left(server.state_dir)["slots"]) == len(ids)
+    assert_kept_are_whole(server.state_dir)
     # The id of what nobody was told of is free.
     if "half-made" not in ids:
         await create(server, "low", id="half-made")
     for name in ("survivor", "half-made"):
         assert (await run(server, name, ["ls"]))["exit_code"] == 0
+
+
+async def test_killed_at_random_moments_of_making_workspaces(server: Server) -> None:
+    """Sessions of several sizes at once, so that images are made, moved and mounted."""
+    for _ in range(4):
+        work = [
+            asyncio.create_task(
+                server.call("POST", "/api/sessions", {"limits": {"workspace_bytes": size * 2**20}})
+            )
+            for size in (16, 32, 48, 64)
+        ]
+        await asyncio.wait(work, timeout=random.uniform(0.02, 0.3))
+        await server.kill()
+        await asyncio.gather(*work, return_exceptions=True)
+        await server.start()
+        assert_kept_are_whole(server.state_dir)
+        assert workspaces_left(server.state_dir)["half-made images"] == []
+        for session in (await server.ok("GET", "/api/sessions?status=active"))["items"]:
+            assert (await run(server, session["id"], ["ls"]))["exit_code"] == 0
+            await server.ok("DELETE", f"/api/sessions/{session['id']}?purge=true")
+
+
+async def test_killed_while_a_workspace_is_resized(server: Server) -> None:
+    session = await create(server, "high")
+    argv = ["dd", "if=/dev/urandom", "of=file", "bs=1M", "count=40"]
+    assert (await run(server, session, argv))["exit_code"] == 0
+    await run(server, session, ["sh", "-c", "sha256sum file > sum"])
+    path = f"/api/sessions/{session}/settings"
+    for level in ("low", "medium", "high", "low"):
+        work = asyncio.create_task(
+            server.call("PUT", path, {"settings": {"permission_level": level}})
+        )
+        await asyncio.wait([work], timeout=random.uniform(0.2, 0.8))
+        await server.kill()
+        await asyncio.gather(work, return_exceptions=True)
+        await server.start()
+        assert (await server.ok("GET", f"/api/sessions/{session}"))["status"] == "active"
+    await server.ok("PUT", path, {"settings": {"permission_level": "high"}})
+    assert (await run(server, session, ["sha256sum", "-c", "sum"]))["exit_code"] == 0
 
 
 async def test_killed_at_random_moments_of_creating_and_closing(server: Server) -> None:
@@ -233,6 +282,7 @@ async def test_killed_at_random_moments_of_creating_and_closing(server: Server) 
         await server.kill()
         await asyncio.gather(work, return_exceptions=True)
         await server.start()
+        assert_kept_are_whole(server.state_dir)
         live = (await server.ok("GET", "/api/sessions?status=active"))["items"]
         left = left_behind(server.state_dir)
         assert len(left["containers"]) == len(left["directories"]) == len(live)

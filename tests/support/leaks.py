@@ -1,12 +1,14 @@
 """What a state directory's control plane may leave behind: nothing."""
 
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import docker
 
 from orchestrator.engine.base import LABEL_INSTANCE
-from orchestrator.workspace.mounts import mounts_under
+from orchestrator.workspace.mounts import mounts_under, unmount
 
 
 def containers(state_dir: Path) -> list[str]:
@@ -40,9 +42,69 @@ def left_behind(state_dir: Path) -> dict[str, list[str]]:
     sandboxes = state_dir / "sandboxes"
     return {
         "containers": containers(state_dir),
-        "mounts": mounts_under(str(state_dir)),
-        "directories": os.listdir(sandboxes) if sandboxes.exists() else [],
+        "mounts": mounts_under(str(sandboxes)),
+        "directories": _names(sandboxes),
     }
 
 
 NOTHING: dict[str, list[str]] = {"containers": [], "mounts": [], "directories": []}
+
+
+def workspaces_left(state_dir: Path) -> dict[str, list[str]]:
+    """Everything of workspaces on the host, which outlive sessions until they are purged."""
+    prepared = state_dir / "prepared"
+    return {
+        "mounts": mounts_under(str(state_dir / "slots")),
+        "loop devices": devices_below(state_dir),
+        "slots": _names(state_dir / "slots"),
+        "links": _names(state_dir / "session-workspaces"),
+        "half-made images": [name for name in _names(prepared) if not name.endswith(".img")],
+    }
+
+
+NO_WORKSPACES: dict[str, list[str]] = {
+    "mounts": [],
+    "loop devices": [],
+    "slots": [],
+    "links": [],
+    "half-made images": [],
+}
+
+
+def devices_below(directory: Path) -> list[str]:
+    """Names of the loop devices whose files are in `directory`, removed ones included."""
+    prefix = f"{directory.resolve()}/"
+    return sorted(
+        file.parent.parent.name
+        for file in Path("/sys/block").glob("loop*/loop/backing_file")
+        if _text(file).startswith(prefix)
+    )
+
+
+def assert_kept_are_whole(state_dir: Path) -> None:
+    """Each workspace on record has its slot and its mount, and nothing else has."""
+    with closing(sqlite3.connect(state_dir / "paddock.db")) as connection:
+        rows = connection.execute("SELECT slot FROM workspaces ORDER BY slot").fetchall()
+    slots = [slot for (slot,) in rows]
+    left = workspaces_left(state_dir)
+    assert left["slots"] == slots
+    assert sorted(left["mounts"]) == [f"{state_dir.resolve()}/slots/{slot}/fs" for slot in slots]
+    assert len(left["loop devices"]) == len(slots)
+
+
+def unmount_all(directory: Path) -> None:
+    """Kept workspaces stay mounted when their control plane ends: the directory can go after."""
+    for point in mounts_under(str(directory)):
+        unmount(point)
+    assert devices_below(directory) == []
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:  # freed meanwhile
+        return ""
+
+
+def _names(directory: Path) -> list[str]:
+    return sorted(os.listdir(directory)) if directory.exists() else []

@@ -2,44 +2,76 @@
 
 import secrets
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from orchestrator.audit.verify import verify
 from orchestrator.config import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.workspace import mounts
+from orchestrator.workspace import slots
+from orchestrator.workspace.mounts import mounts_under
 from tests.support.box import TESTER
-from tests.support.leaks import NOTHING, left_behind, networks
+from tests.support.leaks import (
+    NO_WORKSPACES,
+    NOTHING,
+    left_behind,
+    networks,
+    unmount_all,
+    workspaces_left,
+)
+
+
+@contextmanager
+def state(**settings: Any) -> Iterator[Settings]:
+    """Settings with a state directory of its own, for control planes one after the other.
+
+    At the end nothing of theirs may be on the host.
+    """
+    with tempfile.TemporaryDirectory(prefix="paddock-") as directory:
+        state_dir = Path(directory) / "state"
+        members = {"min_free_memory_bytes": 0, "min_free_disk_bytes": 0, **settings}
+        try:
+            yield Settings(state_dir=state_dir, uid_base=_uid_base(), **members)
+        finally:
+            left, mounts = workspaces_left(state_dir), mounts_under(directory)
+            unmount_all(Path(directory))
+        assert (left, mounts) == (NO_WORKSPACES, [])
+        assert networks(state_dir) == []
+
+
+@asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[ControlPlane]:
+    """A control plane with those settings; what it keeps stays."""
+    plane = await ControlPlane.open(settings)
+    try:
+        yield plane
+    finally:
+        await plane.close()
 
 
 @asynccontextmanager
 async def opened(**settings: Any) -> AsyncIterator[ControlPlane]:
     """A control plane on a state directory of its own.
 
-    It ends with every session closed, every chain whole, and nothing left on the host.
+    It ends with every session closed, every chain whole, every workspace purged, and nothing
+    left on the host.
     """
-    with tempfile.TemporaryDirectory(prefix="paddock-") as directory:
-        state_dir = Path(directory) / "state"
-        members = {"min_free_memory_bytes": 0, "min_free_disk_bytes": 0, **settings}
-        plane = await ControlPlane.open(
-            Settings(state_dir=state_dir, uid_base=_uid_base(), **members)
-        )
-        try:
+    with state(**settings) as checked:
+        async with running(checked) as plane:
             yield plane
-            for session in plane.sessions.list(TESTER):
-                await plane.sessions.close(TESTER, session, purge=False)
-            await _assert_whole(plane)
-            assert left_behind(state_dir) == NOTHING
-        finally:
-            await plane.close()
-            left = mounts.mounts_under(directory)
-            for point in left:
-                mounts.unmount(point)
-        assert left == []
-        assert networks(state_dir) == []
+            await clear(plane)
+
+
+async def clear(plane: ControlPlane) -> None:
+    """Closes every session and purges every workspace; nothing of a session may be left."""
+    for session in plane.sessions.list(TESTER):
+        await plane.sessions.close(TESTER, session, purge=False)
+    await _assert_whole(plane)
+    assert left_behind(plane.settings.state_dir) == NOTHING
+    for workspace in await plane.database.read(slots.kept):
+        await plane.sessions.purge(TESTER, workspace.id)
 
 
 def _uid_base() -> int:

@@ -13,6 +13,8 @@ from typing import Any
 
 import aiohttp
 
+from tests.support.leaks import unmount_all
+
 ROOT = Path(__file__).parents[2]
 _START_SECONDS = 60
 
@@ -113,13 +115,14 @@ class Server:
 
 @asynccontextmanager
 async def serving(state_dir: Path, **environment: str) -> AsyncIterator[Server]:
-    """A started server, stopped at the end."""
+    """A started server, stopped at the end; workspaces that it keeps are unmounted."""
     server = Server(state_dir, **environment)
     try:
         await server.start()
         yield server
     finally:
         await server.stop()
+        unmount_all(state_dir)
 
 
 def _free_port() -> int:

@@ -21,13 +21,13 @@ from orchestrator.checks.engine import check_open_network, engine_check, image_c
 from orchestrator.checks.host import check_port, clock_check, disk_check, memory_check
 from orchestrator.checks.kernel import (
     KernelFacts,
-    check_loop,
     kernel_facts,
     landlock_check,
     seccomp_check,
 )
 from orchestrator.checks.levels import enforceable, level_checks
 from orchestrator.checks.mounts import Mount, check_mounts, existing, mount_of, propagation_check
+from orchestrator.checks.quota import check_quota, quota_check
 from orchestrator.checks.state import check_database, check_policy, check_state_dir
 from orchestrator.config import Settings
 from orchestrator.doctor import run_checks
@@ -37,6 +37,7 @@ from orchestrator.policy.levels import load_levels
 from orchestrator.policy.requirements import Facts
 from orchestrator.sessions.admission import HostResources
 from orchestrator.store.database import Database
+from orchestrator.workspace.quota import Choice, Quota
 from sandbox_agent.protocol import PROTOCOL_VERSION
 
 GIB = 1024**3
@@ -139,8 +140,24 @@ def test_this_kernel_answers() -> None:
     assert (facts.landlock_abi > 0) == (facts.landlock_error == 0)
 
 
-def test_loop_devices_are_not_needed_yet(tmp_path: Path) -> None:
-    assert status(check_loop(str(tmp_path / "loop-control"))) == "warning"
+@pytest.mark.parametrize(
+    ("quota", "expected"), [("image", "ok"), ("project", "warning"), ("none", "warning")]
+)
+def test_what_holds_workspaces(quota: str, expected: str) -> None:
+    check = quota_check(Choice(Quota(quota), ("better: /is/missing",)))
+    assert status(check) == expected
+    assert ("/is/missing" in check.detail) == (expected != "ok")
+    public = quota_check(Choice(Quota(quota), ("better: /is/missing",)), reasons=False)
+    assert "/is/missing" not in public.detail
+
+
+def test_a_quota_that_is_demanded_is_a_failure_where_it_can_not_be(settings: Settings) -> None:
+    demanded = settings.model_copy(update={"workspace_quota": "project"})
+    check = check_quota(demanded)
+    assert status(check) == "failure"
+    assert "PADDOCK_WORKSPACE_QUOTA: project" in check.detail
+    unset = settings.model_copy(update={"workspace_quota": "none"})
+    assert "it is set so" in check_quota(unset).detail
 
 
 MOUNTINFO = b"""\

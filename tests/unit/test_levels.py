@@ -213,7 +213,11 @@ def test_the_example_level() -> None:
     assert commands is not None
     assert commands > MEDIUM
     assert commands >= {"python3", "git", "pip3"}
-    assert levels["build"].confinement.execute == ["/usr/lib/git-core", "/usr/bin/git", "/usr/bin/dash"]
+    assert levels["build"].confinement.execute == [
+        "/usr/lib/git-core",
+        "/usr/bin/git",
+        "/usr/bin/dash",
+    ]
     assert all(re.fullmatch(LEVEL_PATTERN, name) for name in levels)
 
 

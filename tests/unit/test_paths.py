@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import ValidationError
 from orchestrator.workspace.paths import (
-    data_path,
     encode_id,
     slot_path,
     validate_id,
@@ -46,7 +45,6 @@ def test_an_id_never_leaves_the_root(text: str) -> None:
 def test_slots_have_names_of_our_own() -> None:
     slot = "0123456789abcdef"
     assert slot_path(Path("/s"), slot) == Path("/s/slots") / slot
-    assert data_path(Path("/s"), slot) == Path("/s/slots") / slot / "data"
     for bad in ("", "..", "0123456789ABCDEF", "0123456789abcde/", slot + "\n"):
         with pytest.raises(ValueError, match="slot"):
             slot_path(Path("/s"), bad)

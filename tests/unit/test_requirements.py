@@ -70,6 +70,8 @@ def test_a_sandbox_never_has_more_than_its_host(
 
 def test_facts_of_a_kernel() -> None:
     kernel = KernelFacts("6.1", landlock_abi=2, landlock_error=0, seccomp_error=0)
-    assert facts_of(kernel, mounts=True) == Facts(2, seccomp=True, mounts=True, quota=False)
+    assert facts_of(kernel, mounts=True, quota=False) == Facts(
+        2, seccomp=True, mounts=True, quota=False
+    )
     kernel = KernelFacts("4.9", landlock_abi=0, landlock_error=38, seccomp_error=95)
     assert facts_of(kernel, mounts=False, quota=True) == replace(NOTHING, quota=True)

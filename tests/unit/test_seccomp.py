@@ -40,6 +40,7 @@ DENIED = [
     "process_vm_writev",
     "pidfd_getfd",
     "memfd_secret",
+    "file_setattr",
 ]
 MACHINES = sorted(ARCHITECTURES)
 
@@ -154,6 +155,8 @@ def test_no_process_gets_namespaces(machine: str, flag: int) -> None:
         ("ioprio_set", (1, 0, 5), (1, 42, 5)),
         ("ioctl", (0, 0x5413), (0, 0x5412)),
         ("ioctl", (0, 0x5401), (0, 0x541C)),
+        ("ioctl", (0, 0x80086601), (0, 0x40086602)),  # a file's flags, read and set
+        ("ioctl", (0, 0x801C581F), (0, 0x401C5820)),  # a file's project, read and set
         ("personality", (0xFFFFFFFF,), (0x0400000,)),
     ],
 )

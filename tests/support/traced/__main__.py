@@ -11,7 +11,7 @@ sys.path.insert(0, "/opt/paddock")
 
 from sandbox_agent import commands, guard_process
 from sandbox_agent.confine.syscalls import open_beneath
-from sandbox_agent.guard import PATH
+from sandbox_agent.programs import PATH
 from tests.support.traced import playground, web
 from tests.support.traced.tracer import Trace, trace
 

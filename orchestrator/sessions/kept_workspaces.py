@@ -1,0 +1,50 @@
+"""Workspaces whose sessions have ended: visible again after a start, purged when it is time."""
+
+import asyncio
+import logging
+from datetime import UTC, datetime, timedelta
+
+from orchestrator.errors import PaddockError
+from orchestrator.sessions.workspaces import Workspaces
+from orchestrator.store.database import StoreError
+
+log = logging.getLogger(__name__)
+
+
+class KeptWorkspaces:
+    """Works in the background, from `start` to `close`. A failure is logged, and stops nothing."""
+
+    def __init__(self, workspaces: Workspaces, retention_seconds: int | None) -> None:
+        self._workspaces = workspaces
+        self._retention_seconds = retention_seconds
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Mounts what an earlier control plane left, and begins to purge what expires."""
+        self._tasks.append(asyncio.create_task(self._workspaces.mount_kept()))
+        if self._retention_seconds is not None:
+            retention = timedelta(seconds=self._retention_seconds)
+            self._tasks.append(asyncio.create_task(self._purge_expired(retention)))
+
+    async def close(self) -> None:
+        """Stops; what is half done is finished by the next start."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _purge_expired(self, retention: timedelta) -> None:
+        """Times are absolute, so that a restart moves none.
+
+        Nothing that ends from now on expires before one retention from now: no longer sleep
+        than that can miss it.
+        """
+        while True:
+            due = None
+            try:
+                await self._workspaces.purge_ended_before(datetime.now(UTC) - retention)
+                due = await self._workspaces.next_expiry()
+            except (PaddockError, StoreError) as error:
+                log.error("expired workspaces are not purged: %s", error)
+            latest = datetime.now(UTC) + retention
+            until = latest if due is None else min(latest, due + retention)
+            await asyncio.sleep(max(0.0, (until - datetime.now(UTC)).total_seconds()))

@@ -1,0 +1,54 @@
+"""Disk images made ahead, so that a new workspace finds one that it only has to be given."""
+
+import re
+import secrets
+from pathlib import Path
+
+from orchestrator.workspace import ext4
+
+# Of each size that was asked for, and in all: together some MiB, as they are nearly empty.
+READY = 4
+MOST = 16
+_NAME = re.compile(r"(\d+)-[0-9a-f]{16}\.img")
+
+
+class PreparedImages:
+    """A directory of complete images named by their sizes in bytes. Every call blocks."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def clean(self) -> None:
+        """Removes what is not complete; no other process uses the directory. Raises: OSError."""
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        for path in self._directory.iterdir():
+            if path.is_file() and not _NAME.fullmatch(path.name):
+                path.unlink()
+
+    def take(self, size: int, target: Path) -> bool:
+        """Moves an image of that size to `target`; False when there is none. Raises: OSError."""
+        for path in self._of(size):
+            try:
+                path.rename(target)
+            except FileNotFoundError:  # somebody else has it
+                continue
+            return True
+        return False
+
+    def refill(self, size: int) -> None:
+        """Makes images of that size until enough are ready; too many others go.
+
+        Raises: ImageError, CapacityExhaustedError, OSError.
+        """
+        while len(self._of(size)) < READY:
+            name = secrets.token_hex(8)
+            draft = self._directory / f"{name}.new"
+            ext4.make(draft, size)
+            draft.rename(self._directory / f"{size}-{name}.img")
+        others = [path for path in self._directory.iterdir() if _NAME.fullmatch(path.name)]
+        others = sorted(set(others) - set(self._of(size)), key=lambda path: path.lstat().st_mtime)
+        for path in others[: max(0, len(others) + READY - MOST)]:
+            path.unlink(missing_ok=True)
+
+    def _of(self, size: int) -> list[Path]:
+        return sorted(self._directory.glob(f"{size}-*.img"))

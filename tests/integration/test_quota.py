@@ -1,0 +1,331 @@
+"""A workspace ends at its limit, whatever is tried in it, and takes no more from the host."""
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from orchestrator.config import ConfigError
+from orchestrator.control_plane import ControlPlane
+from orchestrator.errors import CapacityExhaustedError, SandboxUnavailableError
+from orchestrator.sessions.requests import NewSession
+from orchestrator.workspace import slots
+from orchestrator.workspace.mounts import mounts_under
+from orchestrator.workspace.quota import Quota
+from tests.conftest import BoxFactory
+from tests.support.box import TESTER, Box
+from tests.support.leaks import devices_below, unmount_all
+from tests.support.plane import clear, running, state
+from tests.support.until import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MIB = 1024 * 1024
+LIMIT = 64 * MIB
+# Each prints how many bytes of data it could keep before the first error, and that error.
+ATTEMPTS = {
+    "one file": """
+size = 0
+with open("big", "wb", buffering=0) as file:
+    while True:
+        size += file.write(block)
+""",
+    "many files": """
+size = number = 0
+while True:
+    with open(f"f{number}", "wb") as file:
+        file.write(block[:2048])
+    size, number = size + 2048, number + 1
+""",
+    "empty files and long names": """
+size = number = 0
+while True:
+    open(f"{number}-" + "n" * 200, "wb").close()
+    size, number = size + 200, number + 1
+""",
+    "a sparse file that is filled": """
+size = 0
+with open("sparse", "r+b" if os.path.exists("sparse") else "w+b", buffering=0) as file:
+    file.truncate(1 << 40)
+    while True:
+        file.seek(size * 37)
+        size += file.write(block)
+""",
+    "hard links to growing files": """
+size = number = 0
+while True:
+    with open("growing", "ab", buffering=0) as file:
+        size += file.write(block)
+    os.link("growing", f"link{number}")
+    if number % 4 == 3:
+        os.unlink("growing")
+    number += 1
+""",
+    "deleted but open files": """
+size, held = 0, []
+while True:
+    file = open("gone", "wb", buffering=0)
+    held.append(file)
+    os.unlink("gone")
+    for _ in range(64):
+        size += file.write(block)
+""",
+    "fallocate": """
+size = 0
+file = os.open("reserved", os.O_CREAT | os.O_RDWR)
+while True:
+    os.posix_fallocate(file, size, len(block))
+    size += len(block)
+""",
+    "extended attributes": """
+size = number = 0
+while True:
+    open(f"x{number}", "wb").close()
+    os.setxattr(f"x{number}", "user.a", block[:3000])
+    size, number = size + 3000, number + 1
+""",
+}
+FRAME = """
+import errno, os
+block = os.urandom(65536)
+size = 0
+try:
+    exec(os.environ["ATTEMPT"])
+except OSError as error:
+    print(size, errno.errorcode[error.errno])
+    os.sync()
+"""
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def small(new_box: BoxFactory) -> AsyncIterator[Box]:
+    box = await new_box("high", limits={"workspace_bytes": LIMIT})
+    yield box
+    await box.close()
+
+
+def slot_of(box: Box) -> Path:
+    return box.plane.settings.state_dir / "slots" / box.session.workspace.slot
+
+
+def on_host(slot: Path) -> int:
+    """Bytes that the slot takes from the host's disk."""
+    return sum(path.lstat().st_blocks * 512 for path in slot.iterdir() if path.is_file())
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS)
+async def test_the_limit_is_hard(small: Box, attempt: str) -> None:
+    result = await small.python(FRAME, env={"ATTEMPT": ATTEMPTS[attempt]}, timeout=120)
+    assert result.exit_code == 0, (result.stdout, result.stderr)
+    size, error = result.stdout.split()
+    assert error == "ENOSPC"
+    assert 0 < int(size) < LIMIT
+    assert on_host(slot_of(small)) <= LIMIT + MIB  # with the host's own map of the file
+    assert (slot_of(small) / "workspace.img").stat().st_size == LIMIT
+    # It is full, not broken: what is removed can be written again.
+    assert (await small.bash("find . -mindepth 1 -delete && echo again > file")).exit_code == 0
+    assert await small.read("file") == b"again\n"
+
+
+async def test_most_of_the_limit_can_be_used(small: Box) -> None:
+    result = await small.python(FRAME, env={"ATTEMPT": ATTEMPTS["one file"]}, timeout=120)
+    assert int(result.stdout.split()[0]) > LIMIT * 7 // 8
+    shown = await small.plane.sessions.inspect(small.session)
+    assert shown["disk"]["limit_bytes"] > LIMIT * 7 // 8
+    assert shown["disk"]["limit_bytes"] - shown["disk"]["used_bytes"] < MIB
+
+
+async def test_uploads_end_there_too(small: Box) -> None:
+    await small.python(FRAME, env={"ATTEMPT": ATTEMPTS["one file"]}, timeout=120)
+    with pytest.raises(Exception, match=r"full|space"):
+        await small.write("more", os.urandom(MIB))
+
+
+async def test_nothing_but_the_session_s_files_is_there(new_box: BoxFactory) -> None:
+    box = await new_box("low")
+    found = await box.run("find .")
+    assert (found.exit_code, found.stdout, found.stderr) == (0, ".\n", "")
+    assert await box.paths() == []
+    assert os.listdir(box.workspace) == []
+    assert box.session.workspace.quota is Quota.IMAGE
+    await box.close()
+    assert not slot_of(box).exists()
+
+
+async def test_a_closed_session_s_files_stay_and_come_back(new_box: BoxFactory) -> None:
+    box = await new_box("medium", id="kept-files")
+    await box.write("file", b"content")
+    await box.plane.sessions.close(TESTER, box.session, purge=False)
+    assert (box.workspace / "file").read_bytes() == b"content"
+    shown = await box.plane.sessions.inspect(box.session)
+    assert shown["disk"]["used_bytes"] > 0
+    again = await new_box("medium", id="kept-files")
+    assert await again.read("file") == b"content"
+    slot = slot_of(again)
+    await again.close()
+    assert not slot.exists()
+    assert devices_below(slot) == []
+    assert mounts_under(str(slot)) == []
+    assert (await again.plane.sessions.inspect(again.session))["disk"] is None
+
+
+async def test_another_limit_at_the_next_session(new_box: BoxFactory) -> None:
+    box = await new_box("high", id="another-limit")
+    await box.write("file", os.urandom(MIB))
+    content = await box.read("file")
+    for limit in (32, 128, 64):
+        await box.plane.sessions.close(TESTER, box.session, purge=False)
+        box = await new_box("high", id="another-limit", limits={"workspace_bytes": limit * MIB})
+        assert (slot_of(box) / "workspace.img").stat().st_size == limit * MIB
+        assert await box.read("file") == content
+    await box.close()
+
+
+async def test_a_level_change_moves_the_limit(new_box: BoxFactory) -> None:
+    box = await new_box("low")
+    await box.write("file", b"content")
+    sizes = {}
+    for level in ("medium", "high", "low"):
+        await box.plane.sessions.change_settings(TESTER, box.session, level, {})
+        sizes[level] = (slot_of(box) / "workspace.img").stat().st_size
+        assert sizes[level] == box.session.limits.workspace_bytes
+        assert await box.read("file") == b"content"
+    assert sizes["low"] < sizes["medium"] < sizes["high"]
+    await box.close()
+
+
+async def test_a_resize_that_can_not_be_done_refuses_the_level(new_box: BoxFactory) -> None:
+    box = await new_box("medium")
+    await box.write("file", b"content")
+    with (box.workspace / "file").open() as held:
+        with pytest.raises(SandboxUnavailableError, match="on the host uses"):
+            await box.plane.sessions.change_settings(TESTER, box.session, "low", {})
+        assert held.read() == "content"
+    assert box.session.sandbox is None
+    await box.plane.sessions.change_settings(TESTER, box.session, "low", {})
+    assert await box.read("file") == b"content"
+    await box.close()
+
+
+async def test_noexec_holds_on_an_image(new_box: BoxFactory) -> None:
+    for level, runs in (("medium", False), ("high", True)):
+        box = await new_box(level)
+        script = box.workspace / "script"
+        script.write_text("#!/bin/sh\necho ran\n")
+        script.chmod(0o755)
+        flags = os.statvfs(next(iter(mounts_of(box)))).f_flag
+        assert bool(flags & os.ST_NOEXEC) is not runs
+        assert flags & os.ST_NOSUID
+        assert flags & os.ST_NODEV
+        if runs:
+            assert (await box.run(argv=["/workspace/script"])).stdout == "ran\n"
+        await box.close()
+
+
+def mounts_of(box: Box) -> list[str]:
+    assert box.session.sandbox is not None
+    return mounts_under(str(box.session.sandbox.directory.path))
+
+
+async def test_images_are_made_ahead_and_outlive_a_control_plane(sandbox_image: str) -> None:
+    with state(image=sandbox_image) as settings:
+        async with running(settings) as plane:
+            await (await Box.create(plane, "low")).close()
+        ready = list((settings.state_dir / "prepared").iterdir())
+        assert ready
+        assert all(path.name.startswith(f"{256 * MIB}-") for path in ready)
+        inodes = {path.stat().st_ino for path in ready}
+        async with running(settings) as plane:
+            box = await Box.create(plane, "low")
+            assert (slot_of(box) / "workspace.img").stat().st_ino in inodes
+            await clear(plane)
+
+
+async def test_what_was_made_without_a_limit_stays_so(sandbox_image: str) -> None:
+    with state(image=sandbox_image, workspace_quota="none") as settings:
+        async with running(settings) as plane:
+            box = await Box.create(plane, "low", id="plain")
+            await box.write("file", b"content")
+            assert (await plane.sessions.inspect(box.session))["disk"] is None
+            assert (await plane.readiness())["workspace quota"]["status"] == "warning"
+            await plane.sessions.close(TESTER, box.session, purge=False)
+        async with running(settings.model_copy(update={"workspace_quota": "image"})) as plane:
+            assert (await plane.readiness())["workspace quota"]["status"] == "ok"
+            box = await Box.create(plane, "low", id="plain")
+            assert box.session.workspace.quota is Quota.NONE
+            assert await box.read("file") == b"content"
+            await clear(plane)
+
+
+async def test_a_control_plane_that_can_not_hold_limits_does_not_start(
+    sandbox_image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.workspace.ext4._PATH", "/nowhere")
+    with state(image=sandbox_image) as settings:
+        with pytest.raises(ConfigError, match="PADDOCK_WORKSPACE_QUOTA: image: mkfs"):
+            async with running(settings.model_copy(update={"workspace_quota": "image"})):
+                pass
+        async with running(settings) as plane:  # it may do without, and says so
+            assert (await plane.readiness())["workspace quota"]["status"] == "warning"
+
+
+async def test_a_host_without_room_refuses_a_session(
+    new_box: BoxFactory, control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("orchestrator.workspace.disk_image.DiskImages._make", fail)
+    with pytest.raises(CapacityExhaustedError, match="disk space"):
+        await control_plane.sessions.create(TESTER, NewSession(id="no-room"))
+    monkeypatch.undo()
+    box = await new_box("low", id="no-room")
+    await box.close()
+
+
+async def test_after_a_restart_of_the_host_kept_workspaces_are_mounted(sandbox_image: str) -> None:
+    with state(image=sandbox_image) as settings:
+        async with running(settings) as plane:
+            boxes = [await Box.create(plane, "low", id=f"kept-{number}") for number in range(3)]
+            for box in boxes:
+                await box.write("file", box.session.id.encode())
+                await plane.sessions.close(TESTER, box.session, purge=False)
+        unmount_all(settings.state_dir)
+        # One whose image is lost does not keep the others from being mounted.
+        (slot_of(boxes[0]) / "workspace.img").unlink()
+        async with running(settings) as plane:
+            await until(lambda: all((box.workspace / "file").exists() for box in boxes[1:]))
+            assert not boxes[0].workspace.exists()
+            await clear(plane)
+
+
+async def test_a_mount_of_no_workspace_is_taken_away(sandbox_image: str) -> None:
+    with state(image=sandbox_image) as settings:
+        async with running(settings) as plane:
+            box = await Box.create(plane, "low")
+            await plane.sessions.close(TESTER, box.session, purge=False)
+            await plane.database.write(lambda conn: slots.release(conn, box.session.id))
+        async with running(settings) as plane:
+            assert plane.recovered.workspaces_unmounted == 1
+        slot = slot_of(box)
+        assert mounts_under(str(slot)) == []
+        assert (slot / "workspace.img").exists()  # whose ever it is, it may be all that is left
+        shutil.rmtree(slot)
+        box.workspace.unlink()
+
+
+async def test_retention_ends_a_workspace_also_after_a_restart(sandbox_image: str) -> None:
+    with state(image=sandbox_image) as settings:
+        async with running(settings) as plane:
+            box = await Box.create(plane, "low")
+            await plane.sessions.close(TESTER, box.session, purge=False)
+        async with running(settings.model_copy(update={"workspace_retention": 1})) as plane:
+            await until(lambda: not slot_of(box).exists())
+            later, living = await Box.create(plane, "low"), await Box.create(plane, "low")
+            await plane.sessions.close(TESTER, later.session, purge=False)
+            await until(lambda: not slot_of(later).exists())
+            assert (await living.run("pwd")).exit_code == 0
+            await clear(plane)

@@ -79,6 +79,7 @@ class Settings(BaseSettings):
     workspace_retention: int | None = Field(
         default=None,
         ge=1,
+        le=3_153_600_000,
         description="A workspace is purged so long after the end of its last session. "
         "Unset: it is kept until somebody purges it.",
     )

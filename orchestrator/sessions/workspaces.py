@@ -116,11 +116,18 @@ class Workspaces:
         await self._carry_out(await self._database.write(order))
 
     async def finish_purges(self) -> int:
-        """Carries out what was ordered before a restart; how many there were."""
-        ordered = await self._database.read(slots.ordered_purges)
-        for workspace in ordered:
-            await self._carry_out(workspace)
-        return len(ordered)
+        """Carries out every purge that was ordered; how many there were.
+
+        One that fails is logged, and stays ordered: the next start tries again.
+        """
+        done = 0
+        for workspace in await self._database.read(slots.ordered_purges):
+            try:
+                await self._carry_out(workspace)
+                done += 1
+            except PaddockError as error:
+                log.error("the next start purges workspace %s: %s", workspace.id, error.detail)
+        return done
 
     async def finish_purge(self, workspace: Workspace) -> None:
         """Carries out the order to purge this one, where there is one. Raises: PurgeError."""
@@ -133,12 +140,8 @@ class Workspaces:
         if await self._database.write(
             lambda connection: slots.order_expired_purges(connection, before)
         ):
-            for workspace in await self._database.read(slots.ordered_purges):
-                try:
-                    await self._carry_out(workspace)
-                    log.info("workspace %s is purged: its retention has ended", workspace.id)
-                except PaddockError as error:
-                    log.error("the next start purges %s: %s", workspace.id, error.detail)
+            done = await self.finish_purges()
+            log.info("workspaces purged as their retention has ended: %d", done)
 
     async def next_expiry(self) -> datetime | None:
         """When the session ended whose workspace is the next to be purged."""

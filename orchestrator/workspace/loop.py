@@ -106,7 +106,12 @@ def _bound(image: Path, image_fd: int) -> tuple[str, int] | None:
         if not path.rstrip("\n").endswith(end):
             continue
         device = f"/dev/{directory.name}"
-        device_fd = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            device_fd = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # it is being freed
+                raise
+            continue
         # It may have been freed, and taken for something else, before it was opened.
         if _file_of(device_fd) == _identity(image_fd):
             return device, device_fd

@@ -15,6 +15,7 @@ from orchestrator.sessions.requests import NewSession
 from orchestrator.workspace import slots
 from orchestrator.workspace.mounts import mounts_under
 from orchestrator.workspace.quota import Quota
+from orchestrator.workspace.storage import StorageError
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
 from tests.support.leaks import devices_below, unmount_all
@@ -315,6 +316,28 @@ async def test_a_mount_of_no_workspace_is_taken_away(sandbox_image: str) -> None
         assert (slot / "workspace.img").exists()  # whose ever it is, it may be all that is left
         shutil.rmtree(slot)
         box.workspace.unlink()
+
+
+async def test_a_purge_that_fails_is_tried_again_at_the_next_start(
+    sandbox_image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object) -> None:
+        raise OSError(5, "broken")
+
+    with state(image=sandbox_image) as settings:
+        async with running(settings) as plane:
+            box = await Box.create(plane, "low")
+            monkeypatch.setattr("orchestrator.workspace.disk_image.DiskImages.remove", fail)
+            with pytest.raises(StorageError, match="broken"):
+                await plane.sessions.close(TESTER, box.session, purge=True)
+        # The probe at the start uses it, too.
+        monkeypatch.setattr("orchestrator.workspace.disk_image.refusal", lambda _directory: None)
+        async with running(settings) as plane:
+            assert plane.recovered.workspaces_purged == 0
+        monkeypatch.undo()
+        async with running(settings) as plane:
+            assert plane.recovered.workspaces_purged == 1
+            assert not slot_of(box).exists()
 
 
 async def test_retention_ends_a_workspace_also_after_a_restart(sandbox_image: str) -> None:

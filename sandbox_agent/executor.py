@@ -8,13 +8,16 @@ from typing import Any
 
 from sandbox_agent import builtin, commands
 from sandbox_agent.audit import EventBuffer
+from sandbox_agent.confine.profile import Profile
 from sandbox_agent.errors import AgentError
-from sandbox_agent.guard import PATH, Guards
+from sandbox_agent.exec_record import ExecRecorder
+from sandbox_agent.guard import Guards
 from sandbox_agent.guard_process import Plan, Setup
 from sandbox_agent.loop import Loop
 from sandbox_agent.output import STDERR, STDOUT, Output
 from sandbox_agent.outputs import Outputs, Reply
 from sandbox_agent.process import Command, Request
+from sandbox_agent.programs import PATH, find_program
 from sandbox_agent.protocol import WORKSPACE_DIR, Boot, Message
 
 # Ids of commands that were ever started here; a second command under the same id is refused.
@@ -24,12 +27,13 @@ _REMEMBERED_IDS = 65536
 class Executor:
     """Starts, feeds, signals and ends commands."""
 
-    def __init__(self, loop: Loop, boot: Boot, events: EventBuffer, ruleset: int | None) -> None:
+    def __init__(self, loop: Loop, boot: Boot, events: EventBuffer, profile: Profile) -> None:
         self._loop = loop
         self._boot = boot
         self._allowed = None if boot.commands is None else frozenset(boot.commands)
         self._events = events
-        self._guards = Guards(loop, Setup(boot.uid, boot.processes, ruleset))
+        recorder = ExecRecorder(loop, events, boot.uid, profile.executable)
+        self._guards = Guards(loop, Setup(boot.uid, boot.processes, profile), recorder)
         loop.after(0, self._guards.prepare)
         self._facts = _facts(boot)
         self._programs: dict[str, str] = {}
@@ -96,7 +100,7 @@ class Executor:
         if "/" in name or env["PATH"] != PATH:
             return name
         if name not in self._programs:
-            found = _find(name)
+            found = find_program(name)
             if found is None:
                 return name
             self._programs[name] = found
@@ -233,16 +237,8 @@ def _relative(path: str) -> str:
     return path.removeprefix(WORKSPACE_DIR).strip("/") or "."
 
 
-def _find(name: str) -> str | None:
-    """The first executable file of that name along the PATH."""
-    for directory in PATH.split(":"):
-        if os.access(f"{directory}/{name}", os.X_OK):
-            return f"{directory}/{name}"
-    return None
-
-
 def _facts(boot: Boot) -> builtin.Facts:
-    found = {name: _find(name) for name in boot.commands or ()}
+    found = {name: find_program(name) for name in boot.commands or ()}
     paths = {name: path for name, path in found.items() if path is not None}
     system = os.uname()
     kernel = f"{system.sysname} {system.release}"

@@ -9,7 +9,8 @@ Agent and guard talk over a SOCK_SEQPACKET pair; `N` numbers the guard's command
                     s<number> N  signal the command's process group
                     t N        TERM to the whole tree
                     k N        KILL the whole tree, and report
-    guard → agent   X<json>    the command could not be started: {errno, what} or {denied}
+    guard → agent   L          with a descriptor: where the kernel reports what it executes
+                    X<json>    the command could not be started: {errno, what} or {denied}
                     E<numbers> the first process ended: wait status, CPU time in microseconds,
                                peak memory in bytes, and 1 if others of its tree are left
                     G<number>  nothing is left now; that many processes outlived the first
@@ -21,18 +22,18 @@ import marshal
 import os
 import socket
 
+from sandbox_agent.exec_record import ExecRecorder
 from sandbox_agent.guard_process import Pipes, Plan, Setup, run
 from sandbox_agent.loop import Loop
 
 # Guards that wait for a command; each takes about a MiB.
 _KEPT = 2
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Guard:
     """The agent's side of one guard. Raises: OSError where no process can be made."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, recorder: ExecRecorder) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self.pid = os.fork()
@@ -46,10 +47,14 @@ class Guard:
         ours.setblocking(False)
         self.socket = ours
         self._number = 0
+        self._recorder = recorder
+        self._listener: int | None = None
+        self._command_id: str | None = None
 
-    def start(self, plan: Plan, pipes: Pipes) -> None:
+    def start(self, command_id: str, plan: Plan, pipes: Pipes) -> None:
         """Hands it its next command. Raises: OSError when the guard is gone."""
         self._number += 1
+        self._command_id = command_id
         # A document of its own, because a plan may be larger than one message.
         document = os.memfd_create("plan", os.MFD_CLOEXEC)
         try:
@@ -70,17 +75,34 @@ class Guard:
                 return False
         return True
 
+    def receive(self) -> bytes:
+        """Its next report; empty when it is gone. Raises: BlockingIOError when there is none."""
+        while True:
+            try:
+                report, descriptors, _, _ = socket.recv_fds(self.socket, 4096, 1)
+            except ConnectionResetError:  # it died with orders unread
+                return b""
+            if report[:1] != b"L":
+                return report
+            (self._listener,) = descriptors
+            os.set_inheritable(self._listener, False)
+            self._recorder.watch(self._listener, lambda: self._command_id)
+
     def close(self) -> None:
         """Lets go of it: without a command it ends, a running one it kills."""
         self.socket.close()
+        if self._listener is not None:
+            self._recorder.forget(self._listener)
+            self._listener = None
 
 
 class Guards:
     """Lends guards to commands, and keeps a few ready: making one costs more than a command."""
 
-    def __init__(self, loop: Loop, setup: Setup) -> None:
+    def __init__(self, loop: Loop, setup: Setup, recorder: ExecRecorder) -> None:
         self._loop = loop
         self._setup = setup
+        self._recorder = recorder
         self._idle: list[Guard] = []
 
     def take(self) -> Guard:
@@ -100,7 +122,7 @@ class Guards:
             self._idle.append(self._make())
 
     def _make(self) -> Guard:
-        guard = Guard(self._setup)
+        guard = Guard(self._setup, self._recorder)
         self._loop.on_exit(guard.pid, functools.partial(self._ended, guard))
         return guard
 

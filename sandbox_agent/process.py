@@ -98,7 +98,7 @@ class Command:
             err_read, err_write = os.pipe2(os.O_CLOEXEC)
             pipes += [err_read, err_write]
             theirs = Pipes(stdin, out_write, err_write)
-            guard.start(request.plan, theirs)
+            guard.start(request.command_id, request.plan, theirs)
         except OSError:
             guard.close()
             for fd in pipes:
@@ -202,11 +202,9 @@ class Command:
     def _on_guard(self) -> None:
         while not self._gone:
             try:
-                report = self.guard.socket.recv(4096)
+                report = self.guard.receive()
             except BlockingIOError:
                 return
-            except ConnectionResetError:  # it died with orders unread
-                report = b""
             if report[:1] == b"X":
                 self._on_failure(json.loads(report[1:]))
             elif report[:1] == b"E":

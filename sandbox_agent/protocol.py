@@ -25,7 +25,7 @@ Host → agent, notifications
     ack       {seq}            every event up to and including seq is durable
 
 Agent → host
-    hello (request)  {protocol, boot_id, running, finished, landlock_abi} → {committed_seq}
+    hello (request)  {protocol, boot_id, running, finished, landlock_abi, seccomp} → {committed_seq}
     event (notification)  {boot_id, seq, operation, time, decision, rule, command_id, args, result,
                            error, duration_ms}
 """
@@ -46,6 +46,7 @@ WORKSPACE_DIR = "/workspace"
 # What an agent may report; the control plane refuses anything else from it.
 AGENT_OPERATIONS = frozenset(
     {
+        "command.exec",
         "command.exit",
         "file.read",
         "file.write",

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.commands import CommandError
-from sandbox_agent.confine import landlock, syscalls
+from sandbox_agent.confine import profile, seccomp, syscalls
 from sandbox_agent.connection import Connection
 from sandbox_agent.errors import AgentError
 from sandbox_agent.executor import Executor
@@ -53,8 +53,7 @@ class Agent:
         # Before the control plane has answered hello, events only collect.
         self._greeted = False
         self._events = EventBuffer(self._boot_id, self._send_event)
-        ruleset = landlock.scope_ruleset(self._abi)
-        self._executor = Executor(self._loop, boot, self._events, ruleset)
+        self._executor = Executor(self._loop, boot, self._events, profile.build(boot, self._abi))
         self._transfers = Transfers(self._loop, boot, self._events)
         self._exit_code = 0
         self._methods: dict[str, Callable[[Message, Reply], None]] = {
@@ -93,6 +92,7 @@ class Agent:
             "running": self._executor.running,
             "finished": self._executor.outputs.ended,
             "landlock_abi": self._abi,
+            "seccomp": seccomp.available(os.uname().machine),
         }
         self._connection.send(request(_HELLO_ID, "hello", hello))
 
@@ -182,4 +182,9 @@ def main() -> int:
     except (OSError, LookupError, ValueError, TypeError) as error:
         print(f"cannot read the boot file: {error}", file=sys.stderr, flush=True)
         return _EXIT_REFUSED
-    return Agent(boot, os.path.join(RUN_DIR, SOCKET_NAME)).run()
+    try:
+        agent = Agent(boot, os.path.join(RUN_DIR, SOCKET_NAME))
+    except (profile.ConfinementError, OSError) as error:
+        print(f"cannot confine commands: {error}", file=sys.stderr, flush=True)
+        return _EXIT_REFUSED
+    return agent.run()

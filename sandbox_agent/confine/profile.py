@@ -62,7 +62,7 @@ def build(boot: Boot, abi: int) -> Profile:
         raise ConfinementError("the kernel has no Landlock")
     rules, executable = path_rules(boot) if wanted.paths else (None, None)
     cookie = _cookie() if wanted.record_execs else None
-    wanted_filter = seccomp.Filter(not wanted.paths, wanted.ptrace, cookie)
+    wanted_filter = seccomp.Filter(not wanted.paths, wanted.ptrace, cookie, wanted.writable_code)
     return Profile(
         machine=machine,
         ruleset=landlock.ruleset(abi, rules),

@@ -75,6 +75,7 @@ ARCHITECTURES = {
         seccomp=317,
         calls={
             **_SHARED,
+            "mmap": 9,
             "ioctl": 16,
             "shmget": 29,
             "socket": 41,
@@ -140,6 +141,7 @@ ARCHITECTURES = {
             "keyctl": 219,
             "clone": 220,
             "execve": 221,
+            "mmap": 222,
             "migrate_pages": 238,
             "move_pages": 239,
             "perf_event_open": 241,
@@ -207,6 +209,7 @@ _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 _PROTOCOLS = (0, 1, 6, 17, 58)  # any, ICMP, TCP, UDP, ICMPv6; not MPTCP, SCTP, DCCP or raw
 # Input pushed into a terminal would be read by whoever reads from it next.
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_PROT_EXEC, _MAP_SHARED = 4, 1
 _PERSONALITIES = (0, 0xFFFFFFFF)  # the usual one, and the question which it is
 
 Block = list[tuple[int, int, int, int]]
@@ -217,11 +220,14 @@ class Filter(NamedTuple):
 
     With `cookie`, a call of execve is reported to the listener unless its unused fourth and
     fifth arguments are these two 32-bit numbers: the guard's own, of what is known already.
+    Without `writable_code`, what is shared is not executable: the kernel looks at each mapping
+    of it alone, so that one can be executable while another is written.
     """
 
     shared_memory: bool
     ptrace: bool
     cookie: tuple[int, int] | None
+    writable_code: bool = False
 
 
 def available(machine: str) -> bool:
@@ -272,6 +278,8 @@ def _blocks(wanted: Filter) -> list[tuple[str, Block]]:
         ("setpriority", _unless_equal(1, (0,), _EPERM)),
         ("ioprio_set", _unless_equal(1, (0,), _EPERM)),
     ]
+    if not wanted.writable_code:
+        blocks.append(("mmap", _SHARED_CODE))
     blocks += [(name, [_return(_EPERM)]) for name in denied]
     blocks += [(name, [_return(_ENOSYS)]) for name in _ABSENT]
     if wanted.cookie is not None:
@@ -314,6 +322,14 @@ _SOCKET: Block = [
     _return(_EAFNOSUPPORT),
     _ALLOWED,
     *_INTERNET,
+]
+_SHARED_CODE: Block = [
+    _load(2),
+    (_JUMP_ANY_BIT, 0, 3, _PROT_EXEC),
+    _load(3),
+    (_JUMP_ANY_BIT, 0, 1, _MAP_SHARED),
+    _return(_EPERM),
+    _ALLOWED,
 ]
 
 

@@ -25,13 +25,11 @@
 /* Longer than anything here takes; a hang is no success. */
 #define PATIENCE_SECONDS 20
 
-static const char *mode = "";
-
 static void report(const char *name, int worked, const char *reason) {
     if (worked)
-        printf("+%s%s\n", mode, name);
+        printf("+%s\n", name);
     else
-        printf("-%s%s %s\n", mode, name, reason);
+        printf("-%s\t%s\n", name, reason);
     fflush(stdout);
 }
 

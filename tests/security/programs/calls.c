@@ -17,6 +17,7 @@
 #include <termios.h>
 
 /* A child that waits to be attacked by its own parent. */
+static char taken = 1;
 static pid_t victim(void) {
     pid_t child = fork();
     if (child == 0) {
@@ -123,13 +124,13 @@ static long trace_me(void) { return ptrace(PTRACE_TRACEME, 0, NULL, NULL); }
 static long vm_read(void) {
     pid_t child = victim();
     char byte;
-    struct iovec here = {&byte, 1}, there = {&mode, 1};
+    struct iovec here = {&byte, 1}, there = {&taken, 1};
     return done_with(child, process_vm_readv(child, &here, 1, &there, 1, 0));
 }
 static long vm_write(void) {
     pid_t child = victim();
     char byte = 0;
-    struct iovec here = {&byte, 1}, there = {&mode, 1};
+    struct iovec here = {&byte, 1}, there = {&taken, 1};
     return done_with(child, process_vm_writev(child, &here, 1, &there, 1, 0));
 }
 static long descriptor_taken(void) {
@@ -197,7 +198,7 @@ static long ambient(void) { return prctl(47 /* PR_CAP_AMBIENT */, 2, 21, 0, 0); 
 static long privileges_again(void) { return prctl(PR_SET_NO_NEW_PRIVS, 0, 0, 0, 0); }
 static long secure_bits(void) { return prctl(PR_SET_SECUREBITS, 0x2f, 0, 0, 0); }
 static long filter_off(void) { return prctl(PR_SET_SECCOMP, 0, 0, 0, 0); }
-static long mapping_changed(void) { return prctl(PR_SET_MM, 8 /* ARG_START */, &mode, 0, 0); }
+static long mapping_changed(void) { return prctl(PR_SET_MM, 8 /* ARG_START */, &taken, 0, 0); }
 static long higher_limit(void) {
     unsigned long limit[2] = {1 << 20, 1 << 20};
     return syscall(SYS_prlimit64, 0, 7 /* RLIMIT_NOFILE */, limit, NULL);

@@ -1,4 +1,5 @@
-/* Reads the canary of the image, which every user may read, in every way there is. */
+/* Reads the canary of the image, which every user may read, in every way there is; with an
+ * argument, the file of that name on the host, or what of it can be seen. */
 #include "attempt.h"
 
 #include <dirent.h>
@@ -165,7 +166,39 @@ static long by_curl_config(void) { RUN("/usr/bin/curl", "-v", "-K", CANARY); }
 static long by_date(void) { RUN("/bin/date", "-f", CANARY); }
 static long by_names(void) { RUN("/usr/bin/wc", "--files0-from=" CANARY); }
 
-int main(void) {
+/* A file that is not in this sandbox at all */
+
+static const char *elsewhere;
+
+static long below(const char *root) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s%s", root, elsewhere);
+    return show(open(path, O_RDONLY));
+}
+static long other_direct(void) { return below(""); }
+static long other_root(void) { return below("/proc/self/root"); }
+static long other_first(void) { return below("/proc/1/root"); }
+static long other_dots(void) { return below("../../../../../../../../.."); }
+static long other_link(void) {
+    unlink("elsewhere");
+    if (symlink(elsewhere, "elsewhere") < 0)
+        return -1;
+    return show(open("elsewhere", O_RDONLY));
+}
+
+static int read_elsewhere(const char *path) {
+    elsewhere = path;
+    attempt("direct", other_direct);
+    attempt("/proc/self/root", other_root);
+    attempt("first process's root", other_first);
+    attempt("dots", other_dots);
+    attempt("symbolic link", other_link);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2)
+        return read_elsewhere(argv[1]);
     attempt("direct", direct);
     attempt("slashes", slashes);
     attempt("dots", dots);

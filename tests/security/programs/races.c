@@ -1,0 +1,182 @@
+/* Wins, or loses, races against whoever looks at a path before it is used.
+ *
+ * `races flip directory|link|rename|memory ROUNDS` reads through a path that changes all the time,
+ * and says how often it read something, and how often something that it may not read.
+ * `races exec ROUNDS` executes a path that changes in memory. `races move ROUNDS` reads relative to
+ * a directory that is moved away. `races hold KIND` only flips, until a file `stop` appears. */
+#include "attempt.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#define EXCHANGE 2
+#define FORBIDDEN "/usr/local/bin/forbidden"
+
+static atomic_int over;
+static char path[64];
+
+static void exchange(const char *one, const char *other) {
+    syscall(SYS_renameat2, AT_FDCWD, one, AT_FDCWD, other, EXCHANGE);
+}
+
+static void *flip_names(void *unused) {
+    (void)unused;
+    while (!atomic_load(&over))
+        exchange("race/name", "race/other");
+    return NULL;
+}
+
+static void *flip_memory(void *others) {
+    const char *const *choices = others;
+    for (unsigned turn = 0; !atomic_load(&over); turn++)
+        memcpy(path, choices[turn % 2], strlen(choices[turn % 2]) + 1);
+    return NULL;
+}
+
+static void *flip_directory(void *unused) {
+    (void)unused;
+    while (!atomic_load(&over)) {
+        rename("race/deep/er", "er");
+        rename("er", "race/deep/er");
+    }
+    return NULL;
+}
+
+static void inside(const char *name) {
+    int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    if (fd < 0 || write(fd, "inside", 6) != 6)
+        exit(4);
+    close(fd);
+}
+
+/* What lies behind `race/name` and `race/other`, one of which leads out. */
+static const char *prepare(const char *kind) {
+    mkdir("race", 0755);
+    mkdir("race/directory", 0755);
+    inside("race/directory/canary");
+    inside("race/file");
+    unlink("race/name");
+    unlink("race/other");
+    if (!strcmp(kind, "directory")) {
+        if (symlink("directory", "race/name") < 0 || symlink("/usr/share", "race/other") < 0)
+            exit(4);
+        return "race/name/canary";
+    }
+    if (!strcmp(kind, "rename")) {
+        inside("race/name");
+        if (symlink(CANARY, "race/other") < 0)
+            exit(4);
+        return "race/name";
+    }
+    if (symlink("file", "race/name") < 0 || symlink(CANARY, "race/other") < 0)
+        exit(4);
+    return "race/name";
+}
+
+static void count(int rounds) {
+    int read_inside = 0, leaked = 0, refused = 0;
+    for (int turn = 0; turn < rounds; turn++) {
+        char buffer[64] = {0};
+        char chosen[sizeof path];
+        const char *use = path;
+        if (turn % 2) { /* half of them with a path that is not touched once it is handed over */
+            memcpy(chosen, path, sizeof chosen);
+            use = chosen;
+        }
+        int fd = open(use, O_RDONLY);
+        ssize_t length = fd < 0 ? -1 : read(fd, buffer, sizeof buffer - 1);
+        if (fd >= 0)
+            close(fd);
+        if (length <= 0)
+            refused++;
+        else if (!strncmp(buffer, "inside", 6))
+            read_inside++;
+        else
+            leaked++, puts(buffer);
+    }
+    printf("rounds %d inside %d refused %d leaked %d\n", rounds, read_inside, refused, leaked);
+}
+
+static void flip(const char *kind, int rounds) {
+    static const char *choices[] = {"race/file", CANARY};
+    pthread_t flipper;
+    strcpy(path, prepare(kind));
+    int failed = strcmp(kind, "memory") ? pthread_create(&flipper, NULL, flip_names, NULL)
+                                        : pthread_create(&flipper, NULL, flip_memory, choices);
+    if (failed)
+        exit(3);
+    count(rounds);
+    atomic_store(&over, 1);
+    pthread_join(flipper, NULL);
+}
+
+static void move(int rounds) {
+    mkdir("race", 0755);
+    mkdir("race/deep", 0755);
+    mkdir("race/deep/er", 0755);
+    inside("race/canary");
+    if (chdir("race/deep/er") < 0)
+        exit(4);
+    strcpy(path, "../../../../usr/share/canary");
+    int top = open("/workspace", O_PATH | O_DIRECTORY);
+    pid_t mover = fork(); /* its own directory stays where it is */
+    if (mover == 0) {
+        if (fchdir(top) < 0)
+            _exit(1);
+        alarm(PATIENCE_SECONDS);
+        flip_directory(NULL);
+    }
+    count(rounds);
+    kill(mover, SIGKILL);
+}
+
+static void execute(int rounds) {
+    static const char *choices[] = {"/usr/bin/wc", FORBIDDEN};
+    char *words[] = {"wc", "--version", NULL};
+    char *none[] = {NULL};
+    int ended = 0;
+    strcpy(path, choices[0]);
+    for (int turn = 0; turn < rounds; turn++) {
+        pid_t child = fork();
+        if (child == 0) {
+            /* The path changes in another thread's memory while this one hands it over. */
+            pthread_t flipper;
+            int quiet = open("/dev/null", O_WRONLY);
+            dup2(quiet, 1);
+            if (pthread_create(&flipper, NULL, flip_memory, choices))
+                _exit(3);
+            for (int spin = 0; spin < turn % 50; spin++)
+                sched_yield();
+            execve(path, words, none);
+            _exit(1);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        ended += WIFEXITED(status);
+    }
+    printf("rounds %d ended %d marked %d\n", rounds, ended, access(MARKER, F_OK) == 0);
+}
+
+static void hold(const char *kind) {
+    prepare(kind);
+    puts("flipping");
+    fflush(stdout);
+    while (access("stop", F_OK) < 0)
+        exchange("race/name", "race/other");
+}
+
+int main(int argc, char **argv) {
+    int rounds = argc > 1 ? atoi(argv[argc - 1]) : 0;
+    if (argc == 4 && !strcmp(argv[1], "flip"))
+        flip(argv[2], rounds);
+    else if (argc == 3 && !strcmp(argv[1], "exec"))
+        execute(rounds);
+    else if (argc == 3 && !strcmp(argv[1], "move"))
+        move(rounds);
+    else if (argc == 3 && !strcmp(argv[1], "hold"))
+        hold(argv[2]);
+    else
+        return 2;
+    return 0;
+}

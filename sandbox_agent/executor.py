@@ -25,16 +25,14 @@ _REMEMBERED_IDS = 65536
 
 
 class Executor:
-    """Starts, feeds, signals and ends commands."""
+    """Starts, feeds, signals and ends commands; none before `confine`."""
 
-    def __init__(self, loop: Loop, boot: Boot, events: EventBuffer, profile: Profile) -> None:
+    def __init__(self, loop: Loop, boot: Boot, events: EventBuffer) -> None:
         self._loop = loop
         self._boot = boot
         self._allowed = None if boot.commands is None else frozenset(boot.commands)
         self._events = events
-        recorder = ExecRecorder(loop, events, boot.uid, profile.executable)
-        self._guards = Guards(loop, Setup(boot.uid, boot.processes, profile), recorder)
-        loop.after(0, self._guards.prepare)
+        self._guards: Guards | None = None
         self._facts = _facts(boot)
         self._programs: dict[str, str] = {}
         self._running: dict[str, Command] = {}
@@ -42,6 +40,14 @@ class Executor:
         self.outputs = Outputs(loop, boot.max_running * boot.output_bytes)
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._on_idle: Callable[[], None] | None = None
+
+    def confine(self, profile: Profile) -> None:
+        """From now on commands can be started, and are held to this profile."""
+        boot = self._boot
+        recorder = ExecRecorder(self._loop, self._events, boot.uid, profile.executable)
+        setup = Setup(boot.uid, boot.processes, profile)
+        self._guards = Guards(self._loop, setup, recorder)
+        self._loop.after(0, self._guards.prepare)
 
     @property
     def running(self) -> list[str]:
@@ -123,6 +129,8 @@ class Executor:
             inside=inside,
             workspace=WORKSPACE_DIR,
         )
+        if self._guards is None:
+            raise AgentError("busy", "the sandbox is not confined yet: try again")
         stdin = params["stdin"]
         request = Request(
             command_id=command_id,
@@ -148,7 +156,8 @@ class Executor:
 
     def _end(self, command: Command) -> None:
         del self._running[command.id]
-        self._guards.give_back(command.guard)
+        if self._guards is not None:
+            self._guards.give_back(command.guard)
         result = command.result()
         denied = command.denied
         if denied is not None:

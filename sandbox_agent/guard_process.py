@@ -79,6 +79,7 @@ def _confine(profile: Profile, agent: socket.socket) -> None:
     Only its uid sets it apart. Without scopes it has to look for its tree in /proc, and so
     leaves the ruleset to each command. The filter comes last: it would be in the way.
     """
+    syscalls.gain_no_privileges()
     if profile.ruleset is not None and profile.scoped:
         syscalls.landlock_restrict(profile.ruleset)
         os.close(profile.ruleset)

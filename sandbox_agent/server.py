@@ -53,7 +53,8 @@ class Agent:
         # Before the control plane has answered hello, events only collect.
         self._greeted = False
         self._events = EventBuffer(self._boot_id, self._send_event)
-        self._executor = Executor(self._loop, boot, self._events, profile.build(boot, self._abi))
+        self._boot = boot
+        self._executor = Executor(self._loop, boot, self._events)
         self._transfers = Transfers(self._loop, boot, self._events)
         self._exit_code = 0
         self._methods: dict[str, Callable[[Message, Reply], None]] = {
@@ -73,8 +74,13 @@ class Agent:
             self._methods[f"file.{name}"] = functools.partial(self._transfers.operate, name)
 
     def run(self) -> int:
-        """Serves until the control plane says shutdown or refuses this agent."""
+        """Serves until the control plane says shutdown or refuses this agent.
+
+        Raises: ConfinementError where commands can't be confined.
+        """
         self._connection.dial()
+        # The control plane has its own work to do with the hello: this takes no time of anybody's.
+        self._executor.confine(profile.build(self._boot, self._abi))
         # What exists now lives for ever; leaving it out of collections keeps it shared with forks.
         gc.collect()
         gc.freeze()
@@ -183,8 +189,7 @@ def main() -> int:
         print(f"cannot read the boot file: {error}", file=sys.stderr, flush=True)
         return _EXIT_REFUSED
     try:
-        agent = Agent(boot, os.path.join(RUN_DIR, SOCKET_NAME))
-    except (profile.ConfinementError, OSError) as error:
+        return Agent(boot, os.path.join(RUN_DIR, SOCKET_NAME)).run()
+    except profile.ConfinementError as error:
         print(f"cannot confine commands: {error}", file=sys.stderr, flush=True)
         return _EXIT_REFUSED
-    return agent.run()

@@ -1,9 +1,10 @@
 """What a program needs in order to start: its loader or interpreter, and its shared libraries."""
 
-import glob
 import os
 import struct
 from typing import NamedTuple
+
+from sandbox_agent.programs import find_program
 
 _PT_DYNAMIC = 2
 _PT_LOAD = 1
@@ -68,7 +69,7 @@ class Libraries:
             return
         self._add(os.path.realpath(os.fsdecode(words[0])), executed=True, depth=depth + 1)
         if os.path.basename(words[0]) == b"env" and len(words) == 2:
-            found = _along_path(os.fsdecode(words[1]))
+            found = find_program(os.fsdecode(words[1]))
             if found is not None:
                 self._add(os.path.realpath(found), executed=True, depth=depth + 1)
 
@@ -138,22 +139,23 @@ def _file_offset(segments: list[tuple[int, ...]], address: int) -> int:
 def _default_directories() -> list[str]:
     """Where the loader looks, with the variants for newer processors; each real directory once."""
     configured: list[str] = []
-    for file in sorted(glob.glob("/etc/ld.so.conf.d/*.conf")):
-        with open(file, encoding="utf-8", errors="surrogateescape") as lines:
+    for name in _names_in("/etc/ld.so.conf.d"):
+        path = f"/etc/ld.so.conf.d/{name}"
+        with open(path, encoding="utf-8", errors="surrogateescape") as lines:
             configured += [line.strip() for line in lines if line.startswith("/")]
     listed = [*configured, "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"]
     found: dict[str, None] = {}
     for directory in listed:
         real = os.path.realpath(directory)
         if os.path.isdir(real):
-            for variant in glob.glob(f"{real}/glibc-hwcaps/*"):
-                found[variant] = None
+            for variant in _names_in(f"{real}/glibc-hwcaps"):
+                found[f"{real}/glibc-hwcaps/{variant}"] = None
             found[real] = None
     return list(found)
 
 
-def _along_path(name: str) -> str | None:
-    for directory in ("/usr/local/bin", "/usr/bin", "/bin"):
-        if os.access(f"{directory}/{name}", os.X_OK):
-            return f"{directory}/{name}"
-    return None
+def _names_in(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return []

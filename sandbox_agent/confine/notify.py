@@ -25,6 +25,7 @@ _POINTER_BYTES = 8
 _MOST_WORDS = 64
 _LONGEST_WORD = 1024
 _LONGEST_PATH = 4096
+_ONESELF = b"/proc/self/"
 
 
 class Notice(NamedTuple):
@@ -96,6 +97,8 @@ def _as_user(uid: int) -> Iterator[None]:
 
 
 def _real_path(pid: int, path: bytes) -> bytes:
+    if path.startswith(_ONESELF):  # the caller's, not the agent's
+        path = b"/proc/%d/%s" % (pid, path[len(_ONESELF) :])
     start = os.open(f"/proc/{pid}/cwd", os.O_PATH | os.O_CLOEXEC)
     try:
         found = os.open(path, os.O_PATH | os.O_CLOEXEC, dir_fd=start)

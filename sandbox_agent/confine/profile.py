@@ -53,7 +53,14 @@ class ConfinementError(Exception):
 
 
 def build(boot: Boot, abi: int) -> Profile:
-    """The profile of the sandbox's level. Raises: ConfinementError, OSError."""
+    """The profile of the sandbox's level. Raises: ConfinementError."""
+    try:
+        return _build(boot, abi)
+    except OSError as error:
+        raise ConfinementError(f"{error.strerror}: {error.filename or 'ruleset'}") from error
+
+
+def _build(boot: Boot, abi: int) -> Profile:
     machine = os.uname().machine
     if not seccomp.available(machine):
         raise ConfinementError("the kernel has no system call filters with notification")

@@ -163,9 +163,7 @@ ARCHITECTURES = {
 # Ways to run what no path names, to look into other processes, to change what is mounted or
 # who one is, and interfaces of the kernel that have had many flaws and serve no command.
 _DENIED = (
-    "memfd_create",
     "memfd_secret",
-    "execveat",
     "io_uring_setup",
     "io_uring_enter",
     "io_uring_register",
@@ -201,9 +199,9 @@ _DENIED = (
     "uselib",
 )
 # Programs fall back to older calls, whose arguments a filter can see.
-_ABSENT = ("openat2", "clone3")
-# Memory that outlives its command, where nothing else in the sandbox may.
-_SHARED_MEMORY = ("shmget", "semget", "msgget", "mq_open")
+_ABSENT = ("openat2", "clone3", "execveat")
+# Memory that no path names: it could be executed, and outlives its command.
+_UNNAMED_MEMORY = ("memfd_create", "shmget", "semget", "msgget", "mq_open")
 _NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW… flag that `clone` takes
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 _PROTOCOLS = (0, 1, 6, 17, 58)  # any, ICMP, TCP, UDP, ICMPv6; not MPTCP, SCTP, DCCP or raw
@@ -224,7 +222,7 @@ class Filter(NamedTuple):
     of it alone, so that one can be executable while another is written.
     """
 
-    shared_memory: bool
+    unnamed_memory: bool
     ptrace: bool
     cookie: tuple[int, int] | None
     writable_code: bool = False
@@ -263,8 +261,8 @@ def program(machine: str, wanted: Filter) -> bytes:
 def _blocks(wanted: Filter) -> list[tuple[str, Block]]:
     """What is done at each call; every block ends in returns."""
     denied = list(_DENIED)
-    if not wanted.shared_memory:
-        denied += _SHARED_MEMORY
+    if not wanted.unnamed_memory:
+        denied += _UNNAMED_MEMORY
     if not wanted.ptrace:
         denied.append("ptrace")
     blocks: list[tuple[str, Block]] = [

@@ -6,6 +6,7 @@ import os
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 _PRCTL_SET_CHILD_SUBREAPER = 36
+_PRCTL_SET_NO_NEW_PRIVS = 38
 _PRCTL_SET_MDWE = 65
 _MDWE_REFUSE_EXEC_GAIN = 1
 _OPENAT2 = 437
@@ -51,6 +52,11 @@ def checked(value: int, path: str | None = None) -> int:
 def become_subreaper() -> None:
     """Orphans below this process become its children. Raises: OSError."""
     checked(_LIBC.prctl(_PRCTL_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+
+
+def gain_no_privileges() -> None:
+    """From now on no program gives more than its caller has. Raises: OSError."""
+    checked(_LIBC.prctl(_PRCTL_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
 def deny_writable_code() -> None:

@@ -68,7 +68,7 @@ class Attacks:
         if key not in self._reports:
             done = await self.run(level, program, *arguments)
             assert done.exit_code == 0, (done.exit, done.stdout[-2000:], done.stderr[-2000:])
-            self._reports[key] = _read(done.stdout)
+            self._reports[key] = parse_report(done.stdout)
         return self._reports[key]
 
     async def assert_unharmed(self, box: Box, done: Outcome) -> None:
@@ -87,7 +87,8 @@ async def assert_well(box: Box) -> None:
     assert (await box.run("cat well")).stdout == "well"
 
 
-def _read(output: str) -> Report:
+def parse_report(output: str) -> Report:
+    """What the program printed."""
     lines = output.splitlines()
     refused = (line[1:].partition("\t") for line in lines if line.startswith("-"))
     return Report(

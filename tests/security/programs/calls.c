@@ -71,7 +71,6 @@ static long ring(void) {
     struct io_uring_params parameters = {0};
     return syscall(SYS_io_uring_setup, 4, &parameters);
 }
-static long ring_enter(void) { return syscall(SYS_io_uring_enter, 0, 0, 0, 0, NULL, 0) + 1; }
 static long memory_file(void) { return syscall(SYS_memfd_create, "x", 0); }
 static long secret_memory(void) { return syscall(447 /* memfd_secret */, 0); }
 static long fault_handler(void) { return syscall(SYS_userfaultfd, UFFD_USER_MODE_ONLY | O_CLOEXEC); }
@@ -261,7 +260,7 @@ int main(void) {
 #if defined(__x86_64__)
     TRY(by_interrupt), TRY(by_interrupt_harmless), TRY(by_x32), TRY(by_x32_harmless), TRY(ports);
 #endif
-    TRY(ring), TRY(ring_enter), TRY(memory_file), TRY(secret_memory), TRY(fault_handler);
+    TRY(ring), TRY(memory_file), TRY(secret_memory), TRY(fault_handler);
     TRY(bpf_map), TRY(bpf_program), TRY(counter), TRY(key_search), TRY(key_add), TRY(key_request);
     TRY(handle_made), TRY(handle_opened);
     TRY(trace_attach), TRY(trace_seize), TRY(trace_me), TRY(vm_read), TRY(vm_write);

@@ -108,6 +108,8 @@ int main(void) {
     make("DCCP", AF_INET, SOCK_DCCP, IPPROTO_DCCP);
     make("UDP-Lite", AF_INET, SOCK_DGRAM, IPPROTO_UDPLITE);
     make("SMC", AF_INET, SOCK_STREAM, 256);
+    make("default of packets", AF_INET, SOCK_SEQPACKET, 0);
+    make("default of DCCP", AF_INET, SOCK_DCCP, 0);
     make("crypto", AF_ALG, SOCK_SEQPACKET, 0);
     family = AF_NETLINK, kind = SOCK_RAW, protocol = 0;
     attempt("pair of another family", paired);

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from typing import NamedTuple
 
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.confine import notify
@@ -11,26 +12,30 @@ from sandbox_agent.loop import READ, Loop
 _RULE = "exec-allowlist"
 
 
-class ExecRecorder:
-    """Answers the listeners of all guards, one call after another.
+class Source(NamedTuple):
+    """Where calls come from: `command_id` tells whose guard it is now.
 
-    `executable` lists the programs, and directories of programs, that the kernel lets
-    commands execute; None: any.
+    `executable` lists the programs, and directories of programs, that the kernel lets it
+    execute; None: any.
     """
 
-    def __init__(
-        self, loop: Loop, events: EventBuffer, uid: int, executable: frozenset[str] | None
-    ) -> None:
+    command_id: Callable[[], str | None]
+    executable: frozenset[str] | None
+
+
+class ExecRecorder:
+    """Answers the listeners of all guards, one call after another."""
+
+    def __init__(self, loop: Loop, events: EventBuffer, uid: int) -> None:
         self._loop = loop
         self._events = events
         self._uid = uid
-        self._executable = executable
-        self._served: dict[int, Callable[[], str | None]] = {}
+        self._served: dict[int, Source] = {}
         self._waiting: set[int] = set()
 
-    def watch(self, listener: int, command_id: Callable[[], str | None]) -> None:
-        """Answers this listener until `forget`; `command_id` tells whose guard it is now."""
-        self._served[listener] = command_id
+    def watch(self, listener: int, source: Source) -> None:
+        """Answers this listener until `forget`."""
+        self._served[listener] = source
         self._loop.watch(listener, READ, lambda _events: self._serve(listener))
 
     def forget(self, listener: int) -> None:
@@ -61,11 +66,12 @@ class ExecRecorder:
             return
         execution = notify.describe(listener, notice, self._uid)
         if execution is not None:
-            self._record(execution, self._served[listener]())
+            self._record(execution, self._served[listener])
         notify.let_go_on(listener, notice)
 
-    def _record(self, execution: notify.Execution, command_id: str | None) -> None:
-        refused = not self._permits(execution.real_path)
+    def _record(self, execution: notify.Execution, source: Source) -> None:
+        command_id = source.command_id()
+        refused = not _permits(source.executable, execution.real_path)
         self._events.emit(
             "command.exec",
             decision="deny" if refused else None,
@@ -82,8 +88,8 @@ class ExecRecorder:
             duration_ms=0,
         )
 
-    def _permits(self, path: str) -> bool:
-        allowed = self._executable
-        if allowed is None or path in allowed:
-            return True
-        return any(path.startswith(f"{directory}/") for directory in allowed)
+
+def _permits(executable: frozenset[str] | None, path: str) -> bool:
+    if executable is None or path in executable:
+        return True
+    return any(path.startswith(f"{directory}/") for directory in executable)

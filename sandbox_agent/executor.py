@@ -8,11 +8,9 @@ from typing import Any
 
 from sandbox_agent import builtin, commands
 from sandbox_agent.audit import EventBuffer
-from sandbox_agent.confine.profile import Profile
 from sandbox_agent.errors import AgentError
-from sandbox_agent.exec_record import ExecRecorder
 from sandbox_agent.guard import Guards
-from sandbox_agent.guard_process import Plan, Setup
+from sandbox_agent.guard_process import Plan
 from sandbox_agent.loop import Loop
 from sandbox_agent.output import STDERR, STDOUT, Output
 from sandbox_agent.outputs import Outputs, Reply
@@ -25,14 +23,14 @@ _REMEMBERED_IDS = 65536
 
 
 class Executor:
-    """Starts, feeds, signals and ends commands; none before `confine`."""
+    """Starts, feeds, signals and ends commands."""
 
-    def __init__(self, loop: Loop, boot: Boot, events: EventBuffer) -> None:
+    def __init__(self, loop: Loop, boot: Boot, events: EventBuffer, guards: Guards) -> None:
         self._loop = loop
         self._boot = boot
         self._allowed = None if boot.commands is None else frozenset(boot.commands)
         self._events = events
-        self._guards: Guards | None = None
+        self._guards = guards
         self._facts = _facts(boot)
         self._programs: dict[str, str] = {}
         self._running: dict[str, Command] = {}
@@ -40,14 +38,6 @@ class Executor:
         self.outputs = Outputs(loop, boot.max_running * boot.output_bytes)
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._on_idle: Callable[[], None] | None = None
-
-    def confine(self, profile: Profile) -> None:
-        """From now on commands can be started, and are held to this profile."""
-        boot = self._boot
-        recorder = ExecRecorder(self._loop, self._events, boot.uid, profile.executable)
-        setup = Setup(boot.uid, boot.processes, profile)
-        self._guards = Guards(self._loop, setup, recorder)
-        self._loop.after(0, self._guards.prepare)
 
     @property
     def running(self) -> list[str]:
@@ -129,8 +119,6 @@ class Executor:
             inside=inside,
             workspace=WORKSPACE_DIR,
         )
-        if self._guards is None:
-            raise AgentError("busy", "the sandbox is not confined yet: try again")
         stdin = params["stdin"]
         request = Request(
             command_id=command_id,
@@ -156,8 +144,7 @@ class Executor:
 
     def _end(self, command: Command) -> None:
         del self._running[command.id]
-        if self._guards is not None:
-            self._guards.give_back(command.guard)
+        self._guards.give_back(command.guard)
         result = command.result()
         denied = command.denied
         if denied is not None:

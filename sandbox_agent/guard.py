@@ -17,14 +17,19 @@ Agent and guard talk over a SOCK_SEQPACKET pair; `N` numbers the guard's command
 """
 
 import contextlib
+import errno
 import functools
 import marshal
 import os
 import socket
 
-from sandbox_agent.exec_record import ExecRecorder
+from sandbox_agent.audit import EventBuffer
+from sandbox_agent.confine import profile
+from sandbox_agent.confine.profile import Profile, Tool
+from sandbox_agent.exec_record import ExecRecorder, Source
 from sandbox_agent.guard_process import Pipes, Plan, Setup, run
 from sandbox_agent.loop import Loop
+from sandbox_agent.protocol import Boot
 
 # Guards that wait for a command; each takes about a MiB.
 _KEPT = 2
@@ -48,6 +53,7 @@ class Guard:
         self.socket = ours
         self._number = 0
         self._recorder = recorder
+        self._source = Source(lambda: self._command_id, setup.profile.executable)
         self._listener: int | None = None
         self._command_id: str | None = None
 
@@ -86,7 +92,7 @@ class Guard:
                 return report
             (self._listener,) = descriptors
             os.set_inheritable(self._listener, False)
-            self._recorder.watch(self._listener, lambda: self._command_id)
+            self._recorder.watch(self._listener, self._source)
 
     def close(self) -> None:
         """Lets go of it: without a command it ends, a running one it kills."""
@@ -99,15 +105,42 @@ class Guard:
 class Guards:
     """Lends guards to commands, and keeps a few ready: making one costs more than a command."""
 
-    def __init__(self, loop: Loop, setup: Setup, recorder: ExecRecorder) -> None:
+    def __init__(self, loop: Loop, boot: Boot, abi: int, events: EventBuffer) -> None:
         self._loop = loop
-        self._setup = setup
-        self._recorder = recorder
+        self._boot = boot
+        self._abi = abi
+        self._recorder = ExecRecorder(loop, events, boot.uid)
+        self._profile: Profile | None = None
         self._idle: list[Guard] = []
+
+    def prepare(self) -> None:
+        """Builds what every guard enters, and the first one, if there is room for it.
+
+        Raises: ConfinementError where commands can't be confined: then there are no guards.
+        """
+        self._profile = profile.build(self._boot, self._abi)
+        with contextlib.suppress(OSError):
+            self._idle.append(self._make(self._profile))
 
     def take(self) -> Guard:
         """A guard for one command. Raises: OSError where no process can be made."""
-        return self._idle.pop() if self._idle else self._make()
+        if self._idle:
+            return self._idle.pop()
+        if self._profile is None:
+            raise OSError(errno.EAGAIN, "the sandbox is not confined yet")
+        return self._make(self._profile)
+
+    def take_for(self, tool: Tool) -> Guard:
+        """A guard for a tool, which may do what it needs besides what commands may.
+
+        It is not for anything else: close it afterwards. Raises: ConfinementError, OSError.
+        """
+        own = profile.build(self._boot, self._abi, tool)
+        try:
+            return self._make(own)
+        finally:
+            if own.ruleset is not None:
+                os.close(own.ruleset)
 
     def give_back(self, guard: Guard) -> None:
         """Its command has ended."""
@@ -116,13 +149,8 @@ class Guards:
         else:
             guard.close()
 
-    def prepare(self) -> None:
-        """Makes the first guard before it is asked for, if there is room for it."""
-        with contextlib.suppress(OSError):
-            self._idle.append(self._make())
-
-    def _make(self) -> Guard:
-        guard = Guard(self._setup, self._recorder)
+    def _make(self, held_to: Profile) -> Guard:
+        guard = Guard(Setup(self._boot.uid, self._boot.processes, held_to), self._recorder)
         self._loop.on_exit(guard.pid, functools.partial(self._ended, guard))
         return guard
 

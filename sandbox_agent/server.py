@@ -11,10 +11,12 @@ from collections.abc import Callable
 
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.commands import CommandError
-from sandbox_agent.confine import profile, seccomp, syscalls
+from sandbox_agent.confine import seccomp, syscalls
+from sandbox_agent.confine.profile import ConfinementError
 from sandbox_agent.connection import Connection
 from sandbox_agent.errors import AgentError
 from sandbox_agent.executor import Executor
+from sandbox_agent.guard import Guards
 from sandbox_agent.loop import Loop
 from sandbox_agent.outputs import Reply
 from sandbox_agent.protocol import (
@@ -53,8 +55,8 @@ class Agent:
         # Before the control plane has answered hello, events only collect.
         self._greeted = False
         self._events = EventBuffer(self._boot_id, self._send_event)
-        self._boot = boot
-        self._executor = Executor(self._loop, boot, self._events)
+        self._guards = Guards(self._loop, boot, self._abi, self._events)
+        self._executor = Executor(self._loop, boot, self._events, self._guards)
         self._transfers = Transfers(self._loop, boot, self._events)
         self._exit_code = 0
         self._methods: dict[str, Callable[[Message, Reply], None]] = {
@@ -80,7 +82,7 @@ class Agent:
         """
         self._connection.dial()
         # The control plane has its own work to do with the hello: this takes no time of anybody's.
-        self._executor.confine(profile.build(self._boot, self._abi))
+        self._guards.prepare()
         # What exists now lives for ever; leaving it out of collections keeps it shared with forks.
         gc.collect()
         gc.freeze()
@@ -190,6 +192,6 @@ def main() -> int:
         return _EXIT_REFUSED
     try:
         return Agent(boot, os.path.join(RUN_DIR, SOCKET_NAME)).run()
-    except profile.ConfinementError as error:
+    except ConfinementError as error:
         print(f"cannot confine commands: {error}", file=sys.stderr, flush=True)
         return _EXIT_REFUSED

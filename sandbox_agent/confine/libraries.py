@@ -90,7 +90,7 @@ def elf_needs(fd: int, origin: str) -> Needs:
     """
     try:
         return _elf_needs(fd, origin)
-    except (struct.error, ValueError, IndexError):
+    except (struct.error, ArithmeticError, ValueError):
         return Needs(None, [], [])
 
 

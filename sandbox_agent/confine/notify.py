@@ -99,11 +99,9 @@ def _as_user(uid: int) -> Iterator[None]:
 def _real_path(pid: int, path: bytes) -> bytes:
     if path.startswith(_ONESELF):  # the caller's, not the agent's
         path = b"/proc/%d/%s" % (pid, path[len(_ONESELF) :])
-    start = os.open(f"/proc/{pid}/cwd", os.O_PATH | os.O_CLOEXEC)
-    try:
-        found = os.open(path, os.O_PATH | os.O_CLOEXEC, dir_fd=start)
-    finally:
-        os.close(start)
+    if not path.startswith(b"/"):
+        path = b"/proc/%d/cwd/%s" % (pid, path)
+    found = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         return os.readlink(b"/proc/self/fd/%d" % found)
     finally:

@@ -48,54 +48,74 @@ class Profile(NamedTuple):
     cookie: tuple[int, int] | None
 
 
+class Tool(NamedTuple):
+    """What one tool may do besides what its level's commands may.
+
+    `programs` are names or absolute paths of what it executes; `read` and `write` absolute
+    paths of files or directories. `ptrace`: it may trace what it started.
+    """
+
+    programs: list[str]
+    read: list[str]
+    write: list[str]
+    writable_code: bool
+    ptrace: bool
+
+
 class ConfinementError(Exception):
     """The kernel, or the runtime between it and us, can't hold commands to what the level says."""
 
 
-def build(boot: Boot, abi: int) -> Profile:
-    """The profile of the sandbox's level. Raises: ConfinementError."""
+NO_TOOL = Tool([], [], [], writable_code=False, ptrace=False)
+
+
+def build(boot: Boot, abi: int, tool: Tool = NO_TOOL) -> Profile:
+    """The profile of the sandbox's level, or that of a tool at it. Raises: ConfinementError."""
     try:
-        return _build(boot, abi)
+        return _build(boot, abi, tool)
     except OSError as error:
         raise ConfinementError(f"{error.strerror}: {error.filename or 'ruleset'}") from error
 
 
-def _build(boot: Boot, abi: int) -> Profile:
+def _build(boot: Boot, abi: int, tool: Tool) -> Profile:
     machine = os.uname().machine
     if not seccomp.available(machine):
         raise ConfinementError("the kernel has no system call filters with notification")
     wanted = boot.confinement
     if wanted.paths and not abi:
         raise ConfinementError("the kernel has no Landlock")
-    rules, executable = path_rules(boot) if wanted.paths else (None, None)
+    rules, executable = path_rules(boot, tool) if wanted.paths else (None, None)
     cookie = _cookie() if wanted.record_execs else None
-    wanted_filter = seccomp.Filter(not wanted.paths, wanted.ptrace, cookie, wanted.writable_code)
+    writable_code = wanted.writable_code or tool.writable_code
+    wanted_filter = seccomp.Filter(
+        not wanted.paths, wanted.ptrace or tool.ptrace, cookie, writable_code
+    )
     return Profile(
         machine=machine,
         ruleset=landlock.ruleset(abi, rules),
         scoped=abi >= landlock.SCOPES_ABI,
         code=seccomp.program(machine, wanted_filter),
-        writable_code=wanted.writable_code,
+        writable_code=writable_code,
         executable=executable,
         cookie=cookie,
     )
 
 
-def path_rules(boot: Boot) -> tuple[list[Rule], frozenset[str]]:
+def path_rules(boot: Boot, tool: Tool = NO_TOOL) -> tuple[list[Rule], frozenset[str]]:
     """What may be done to which paths, and what of it is executable."""
     libraries = Libraries()
-    for name in boot.commands or ():
+    for name in (*(boot.commands or ()), *tool.programs):
         program = None if name in BUILTINS else find_program(name)
         if program is not None:
             libraries.add(program)
-    read, execute = boot.confinement.read, boot.confinement.execute
+    read, execute = [*boot.confinement.read, *tool.read], boot.confinement.execute
     closure = libraries.closure
     rules = [Rule(path, READ_FILE) for path in sorted(closure.read - closure.executed)]
     rules += [Rule(path, READ_FILE | EXECUTE) for path in sorted(closure.executed)]
     rules += [Rule(path, READ) for path in (*_BASELINE, *read)]
     rules += [Rule(path, READ | EXECUTE) for path in execute]
     rules += [Rule(path, READ_FILE | WRITE_FILE) for path in _DEVICES]
-    rules += [Rule(path, CHANGE) for path in _CHANGED]
+    rules += [Rule(path, CHANGE) for path in (*_CHANGED, *tool.write)]
     return rules, frozenset(closure.executed).union(map(os.path.realpath, execute))
 
 

@@ -48,7 +48,7 @@ def guard(loop: Loop) -> Guard:
     machine = os.uname().machine
     code = seccomp.program(machine, seccomp.Filter(unnamed_memory=True, ptrace=False, cookie=None))
     profile = Profile(machine, None, False, code, True, None, None)
-    recorder = ExecRecorder(loop, EventBuffer("0" * 16, lambda _: None), UID, None)
+    recorder = ExecRecorder(loop, EventBuffer("0" * 16, lambda _: None), UID)
     return Guard(Setup(UID, processes=100, profile=profile), recorder)
 
 

@@ -25,6 +25,7 @@ _ALLOW = 0x7FFF0000
 _EPERM = _ERRNO | 1
 _ENOSYS = _ERRNO | 38
 _EPROTONOSUPPORT = _ERRNO | 93
+_ESOCKTNOSUPPORT = _ERRNO | 94
 _EAFNOSUPPORT = _ERRNO | 97
 
 # Instructions of classic BPF.
@@ -32,6 +33,7 @@ _LOAD = 0x20
 _JUMP_EQUAL = 0x15
 _JUMP_NOT_LESS = 0x35
 _JUMP_ANY_BIT = 0x45
+_AND = 0x54
 _RETURN = 0x06
 _INSTRUCTION = struct.Struct("<HBBI")
 # Offsets in the kernel's `struct seccomp_data`.
@@ -204,6 +206,7 @@ _ABSENT = ("openat2", "clone3", "execveat")
 _UNNAMED_MEMORY = ("memfd_create", "shmget", "semget", "msgget", "mq_open")
 _NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW… flag that `clone` takes
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
+_STREAM, _DATAGRAM, _KINDS = 1, 2, 0xF  # the last without its flags
 _PROTOCOLS = (0, 1, 6, 17, 58)  # any, ICMP, TCP, UDP, ICMPv6; not MPTCP, SCTP, DCCP or raw
 # Input pushed into a terminal would be read by whoever reads from it next.
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
@@ -319,6 +322,12 @@ _SOCKET: Block = [
     (_JUMP_EQUAL, 2, 0, _AF_INET6),
     _return(_EAFNOSUPPORT),
     _ALLOWED,
+    # Of other kinds, the default protocol is none of those that are allowed.
+    _load(1),
+    (_AND, 0, 0, _KINDS),
+    (_JUMP_EQUAL, 2, 0, _STREAM),
+    (_JUMP_EQUAL, 1, 0, _DATAGRAM),
+    _return(_ESOCKTNOSUPPORT),
     *_INTERNET,
 ]
 _SHARED_CODE: Block = [

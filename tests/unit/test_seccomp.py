@@ -59,6 +59,8 @@ def decide(
         position += 1
         if operation == 0x20:
             (accumulator,) = struct.unpack_from("<I", data, value)
+        elif operation == 0x54:
+            accumulator &= value
         elif operation == 0x06:
             return _meaning(value)
         else:
@@ -122,7 +124,10 @@ def test_tracing_is_for_levels_that_say_so(machine: str) -> None:
         ((10, 2, 58), ALLOW),
         ((2, 1, 262), errno.EPROTONOSUPPORT),  # MPTCP
         ((10, 1, 132), errno.EPROTONOSUPPORT),  # SCTP
-        ((2, 3, 255), errno.EPROTONOSUPPORT),  # raw
+        ((2, 0x80001, 6), ALLOW),  # with SOCK_CLOEXEC
+        ((2, 3, 255), errno.ESOCKTNOSUPPORT),  # raw
+        ((2, 5, 0), errno.ESOCKTNOSUPPORT),  # SCTP, by default
+        ((2, 0x80806, 0), errno.ESOCKTNOSUPPORT),  # DCCP, by default
         ((16, 3, 0), errno.EAFNOSUPPORT),  # netlink
         ((17, 3, 0), errno.EAFNOSUPPORT),  # packet
         ((40, 1, 0), errno.EAFNOSUPPORT),  # vsock

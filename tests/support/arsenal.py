@@ -13,7 +13,7 @@ import docker
 
 PROGRAMS = Path(__file__).parents[1] / "security" / "programs"
 # Started by tests, by these names; everything else in the image is there to be attacked with.
-ATTACKS = ("calls", "execs", "hogs", "memory", "reads", "races", "sockets", "writes")
+ATTACKS = ("calls", "execs", "hogs", "memory", "races", "reach", "reads", "sockets", "writes")
 _STRICT = ("-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function")
 # The payload has no C library of its own, so it fits any image.
 _FREESTANDING = ("-nostdlib", "-ffreestanding", "-fno-stack-protector")

@@ -107,6 +107,16 @@ static int execs(const char *count) {
     return 0;
 }
 
+/* Executes something when a file `go` appears. */
+static int waiting(void) {
+    char *words[] = {"touch", MARKER, NULL}, *none[] = {NULL};
+    puts("waiting");
+    fflush(stdout);
+    while (access("go", F_OK) < 0)
+        usleep(1000);
+    return execve("/usr/bin/touch", words, none);
+}
+
 int main(int argc, char **argv) {
     const char *kind = argc > 1 ? argv[1] : "";
     if (!strcmp(kind, "daemons"))
@@ -123,6 +133,8 @@ int main(int argc, char **argv) {
         return flood();
     if (!strcmp(kind, "deep"))
         return deep();
+    if (!strcmp(kind, "waiting"))
+        return waiting();
     if (!strcmp(kind, "execs") && argc == 3)
         return execs(argv[2]);
     return 2;

@@ -6,8 +6,9 @@ import pytest
 import pytest_asyncio
 
 from tests.support.arsenal import Arsenal, build_arsenal, remove_image
-from tests.support.attack import Attacks, write_armed_levels
+from tests.support.attack import INSIDE, Attacks, assert_well, write_armed_levels
 from tests.support.attempts import parametrize
+from tests.support.box import Box
 from tests.support.plane import opened
 
 
@@ -32,3 +33,18 @@ async def attacks(
     write_armed_levels(directory)
     async with opened(image=arsenal.image, levels_dir=directory) as plane:
         yield Attacks(plane, arsenal)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def plain(arsenal: Arsenal) -> AsyncIterator[dict[str, Box]]:
+    """A session at each packaged level, with links in it that lead out."""
+    async with opened(image=arsenal.image) as plane:
+        found = {level: await Box.create(plane, level) for level in ("low", "medium", "high")}
+        for box in found.values():
+            await box.write("file", INSIDE)
+            await box.mkdir("sub")
+            (box.workspace / "link").symlink_to("/usr/share/canary")
+            (box.workspace / "directory").symlink_to("/usr/share")
+        yield found
+        for box in found.values():
+            await assert_well(box)

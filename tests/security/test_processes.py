@@ -1,6 +1,7 @@
 """Reaching other processes: the agent, the guard, other commands of the session."""
 
 import contextlib
+import os
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -172,7 +173,7 @@ async def test_nothing_runs_without_its_supervisor(attacks: Attacks, level: str)
 
 def executing(process: psutil.Process) -> bool:
     """Whether it waits in execve."""
-    number = ARCHITECTURES["x86_64"].calls["execve"]
+    number = ARCHITECTURES[os.uname().machine].calls["execve"]
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         text = Path(f"/proc/{process.pid}/syscall").read_text()
         return text.split()[0] == str(number)

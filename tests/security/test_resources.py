@@ -11,10 +11,10 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 MIB = 2**20
 
 
-async def hog(attacks: Attacks, level: str, *arguments: str, **more: object) -> str:
+async def hog(attacks: Attacks, level: str, *arguments: str) -> str:
     """What the program printed; it has ended, and nothing of it is left."""
     box = await attacks.box(level)
-    done = await box.run(argv=["attack-hogs", *arguments], **more)
+    done = await box.run(argv=["attack-hogs", *arguments])
     await attacks.assert_unharmed(box, done)
     return done.stdout
 

@@ -1,9 +1,12 @@
 """Attack programs, run in sessions that would let them: only the kernel is in the way."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import pytest
 
 from orchestrator.control_plane import ControlPlane
+from orchestrator.errors import PermissionDeniedError
 from orchestrator.policy import levels as level_files
 from tests.support.arsenal import ATTACKS, Arsenal, attack_name, held_in
 from tests.support.box import Box, Outcome
@@ -23,6 +26,10 @@ def write_armed_levels(directory: Path) -> None:
         armed = text.replace('"pwd",', f'"pwd", {names},', 1)
         assert armed != text
         (directory / f"{level}.toml").write_text(armed)
+
+
+# What a file holds in the sessions whose words are attacked.
+INSIDE = b"inside\n"
 
 
 class Report(NamedTuple):
@@ -98,3 +105,19 @@ def parse_report(output: str) -> Report:
         worked=frozenset(line[1:] for line in lines if line.startswith("+")),
         refused={name: reason for name, _, reason in refused},
     )
+
+
+async def assert_refused(
+    box: Box, arsenal: Arsenal, *, rule: str | None = None, **how: Any
+) -> None:
+    """Nothing of it happened, and the ledger says so."""
+    denials = len(await box.events(decision="deny"))
+    files = sorted(await box.paths(".", 5))
+    with pytest.raises(PermissionDeniedError) as refused:
+        await box.run(**how)
+    assert rule is None or refused.value.fields["rule"] == rule
+    assert arsenal.canary not in str(refused.value)
+    assert sorted(await box.paths(".", 5)) == files
+    assert await box.read("file") == INSIDE
+    assert held_in(box.workspace, arsenal.canary) == []
+    assert len(await box.events(decision="deny")) == denials + 1

@@ -26,12 +26,19 @@ def attempts(
     return pytest.mark.attempts(texts, layer=layer, levels=levels)
 
 
+def spellings(
+    names: tuple[str, ...], *, text: str, layer: str, levels: str = EVERYWHERE
+) -> pytest.MarkDecorator:
+    """As `attempts`, for one attempt in many spellings, which share a row."""
+    return pytest.mark.attempts(names, layer=layer, levels=levels, text=text)
+
+
 def parametrize(metafunc: pytest.Metafunc) -> None:
     """Runs a marked test at the levels, and for the names, that its marks have."""
-    marks = [*metafunc.definition.iter_markers("attempt")]
-    marks += metafunc.definition.iter_markers("attempts")
+    many = list(metafunc.definition.iter_markers("attempts"))
+    marks = [*metafunc.definition.iter_markers("attempt"), *many]
     levels = {level: None for mark in marks for level in mark.kwargs["levels"].split()}
-    if "name" in metafunc.fixturenames:
-        metafunc.parametrize("name", [name for mark in marks for name in mark.args[0]])
-    if "level" in metafunc.fixturenames:
+    if many:
+        metafunc.parametrize("name", [name for mark in many for name in mark.args[0]])
+    if marks and "level" in metafunc.fixturenames:
         metafunc.parametrize("level", list(levels), scope="module")

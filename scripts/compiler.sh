@@ -13,5 +13,5 @@ compiles() {
 compiles && exit 0
 can_install || fail "no C compiler: install gcc and the C library's static archive (libc6-dev)"
 step "no C compiler here: installing gcc"
-apt_install gcc libc6-dev linux-libc-dev
+apt_install gcc libc6-dev
 compiles || fail "gcc is installed, but compiles no static program"

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from orchestrator.errors import PermissionDeniedError
 from tests.support.arsenal import held_in
-from tests.support.attack import Attacks
+from tests.support.attack import Attacks, numbers
 from tests.support.attempts import attempt, attempts
 from tests.support.box import Box
 
@@ -242,9 +242,3 @@ async def test_race_of_a_checked_path(attacks: Attacks, level: str, name: str) -
     assert said <= {"inside", "", "refused"}
     assert {"inside", "refused"} <= said
     await attacks.assert_unharmed(box, done)
-
-
-def numbers(said: str) -> dict[str, int]:
-    """What a race counted: words and numbers in turn."""
-    words = said.splitlines()[-1].split()
-    return dict(zip(words[::2], map(int, words[1::2]), strict=True))

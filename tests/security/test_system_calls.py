@@ -68,7 +68,14 @@ async def test_denied_call(attacks: Attacks, level: str, name: str) -> None:
 
 
 @attempts(
-    {"memory_file": "memfd_create", "secret_memory": "memfd_secret"},
+    {
+        "memory_file": "memfd_create",
+        "secret_memory": "memfd_secret",
+        "segment": "SysV shared memory, which would outlive its command",
+        "semaphores": "SysV semaphores",
+        "queue": "a SysV message queue",
+        "queue_with_a_name": "a POSIX message queue",
+    },
     layer="seccomp",
     levels="low medium",
 )
@@ -184,13 +191,15 @@ async def test_the_attempts_work_where_nothing_is_filtered(arsenal: Arsenal) -> 
     worked = frozenset().union(*await asyncio.gather(*found))
     assert worked >= {
         "memory_file",
+        "segment",
+        "semaphores",
+        "queue",
         "trace_attach",
         "trace_seize",
         "trace_me",
         "vm_read",
         "vm_write",
         "descriptor_taken",
-        "handle_made",
         "tree_path",
         "netlink routes",
     }

@@ -107,6 +107,12 @@ def parse_report(output: str) -> Report:
     )
 
 
+def numbers(said: str) -> dict[str, int]:
+    """What a race counted: words and numbers in turn."""
+    words = said.splitlines()[-1].split()
+    return dict(zip(words[::2], map(int, words[1::2]), strict=True))
+
+
 async def assert_refused(
     box: Box, arsenal: Arsenal, *, rule: str | None = None, **how: Any
 ) -> None:

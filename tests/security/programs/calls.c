@@ -73,6 +73,12 @@ static long ring(void) {
 }
 static long memory_file(void) { return syscall(SYS_memfd_create, "x", 0); }
 static long secret_memory(void) { return syscall(447 /* memfd_secret */, 0); }
+static long segment(void) { return syscall(SYS_shmget, 0 /* IPC_PRIVATE */, 4096ul, 0700); }
+static long semaphores(void) { return syscall(SYS_semget, 0, 1, 0700); }
+static long queue(void) { return syscall(SYS_msgget, 0, 0700); }
+static long queue_with_a_name(void) {
+    return syscall(SYS_mq_open, "x", O_RDWR | O_CREAT, 0600, NULL);
+}
 static long fault_handler(void) { return syscall(SYS_userfaultfd, UFFD_USER_MODE_ONLY | O_CLOEXEC); }
 static long bpf_map(void) {
     union bpf_attr attributes = {
@@ -260,7 +266,8 @@ int main(void) {
 #if defined(__x86_64__)
     TRY(by_interrupt), TRY(by_interrupt_harmless), TRY(by_x32), TRY(by_x32_harmless), TRY(ports);
 #endif
-    TRY(ring), TRY(memory_file), TRY(secret_memory), TRY(fault_handler);
+    TRY(ring), TRY(memory_file), TRY(secret_memory), TRY(segment), TRY(semaphores), TRY(queue),
+        TRY(queue_with_a_name), TRY(fault_handler);
     TRY(bpf_map), TRY(bpf_program), TRY(counter), TRY(key_search), TRY(key_add), TRY(key_request);
     TRY(handle_made), TRY(handle_opened);
     TRY(trace_attach), TRY(trace_seize), TRY(trace_me), TRY(vm_read), TRY(vm_write);

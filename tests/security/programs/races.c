@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 
 #define EXCHANGE 2
 #define FORBIDDEN "/usr/local/bin/forbidden"
@@ -139,29 +140,34 @@ static void move(int rounds) {
 
 static void execute(int rounds) {
     static const char *choices[] = {"/usr/bin/wc", FORBIDDEN};
-    char *words[] = {"wc", "--version", NULL};
-    char *none[] = {NULL};
-    int ended = 0;
-    strcpy(path, choices[0]);
+    char *words[] = {"wc", "--version", NULL}, *none[] = {NULL};
+    int ran = 0, refused = 0, quiet = open("/dev/null", O_WRONLY);
+    char *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (quiet < 0 || shared == MAP_FAILED)
+        exit(4);
+    strcpy(shared, choices[0]);
+    /* Whoever looks at the path while the call waits sees another one than the kernel later. */
+    pid_t flipper = fork();
+    if (flipper == 0)
+        for (unsigned turn = 0;; turn++, usleep(10))
+            memcpy(shared, choices[turn % 2], strlen(choices[turn % 2]) + 1);
     for (int turn = 0; turn < rounds; turn++) {
         pid_t child = fork();
         if (child == 0) {
-            /* The path changes in another thread's memory while this one hands it over. */
-            pthread_t flipper;
-            int quiet = open("/dev/null", O_WRONLY);
             dup2(quiet, 1);
-            if (pthread_create(&flipper, NULL, flip_memory, choices))
-                _exit(3);
-            for (int spin = 0; spin < turn % 50; spin++)
-                sched_yield();
-            execve(path, words, none);
-            _exit(1);
+            execve(shared, words, none);
+            _exit(126);
         }
-        int status;
+        int status = 0;
         waitpid(child, &status, 0);
-        ended += WIFEXITED(status);
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+            ran++;
+        else
+            refused++;
     }
-    printf("rounds %d ended %d marked %d\n", rounds, ended, access(MARKER, F_OK) == 0);
+    kill(flipper, SIGKILL);
+    printf("rounds %d ran %d refused %d marked %d\n", rounds, ran, refused,
+           access(MARKER, F_OK) == 0);
 }
 
 static void hold(const char *kind) {

@@ -44,7 +44,7 @@ static struct sockaddr_in to(const char *address, int port) {
 static long connected(const char *address, int port) {
     struct sockaddr_in there = to(address, port);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct timeval patience = {.tv_sec = 3};
+    struct timeval patience = {.tv_sec = 1};
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     return connect(fd, (struct sockaddr *)&there, sizeof there);
 }
@@ -56,7 +56,7 @@ static long sent(const char *address, int port) {
 static long fast_open(const char *address, int port) {
     struct sockaddr_in there = to(address, port);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct timeval patience = {.tv_sec = 3};
+    struct timeval patience = {.tv_sec = 1};
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     return sendto(fd, "x", 1, MSG_FASTOPEN, (struct sockaddr *)&there, sizeof there);
 }
@@ -77,7 +77,7 @@ static long internet_v6(void) {
     struct sockaddr_in6 there = {.sin6_family = AF_INET6, .sin6_port = htons(443)};
     inet_pton(AF_INET6, "2606:4700:4700::1111", &there.sin6_addr);
     int fd = socket(AF_INET6, SOCK_STREAM, 0);
-    struct timeval patience = {.tv_sec = 3};
+    struct timeval patience = {.tv_sec = 1};
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     return connect(fd, (struct sockaddr *)&there, sizeof there);
 }

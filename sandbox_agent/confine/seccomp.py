@@ -211,6 +211,7 @@ _PROTOCOLS = (0, 1, 6, 17, 58)  # any, ICMP, TCP, UDP, ICMPv6; not MPTCP, SCTP, 
 # Input pushed into a terminal would be read by whoever reads from it next.
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _PROT_EXEC, _MAP_SHARED = 4, 1
+_PRIO_USER, _IOPRIO_WHO_USER = 2, 3
 _PERSONALITIES = (0, 0xFFFFFFFF)  # the usual one, and the question which it is
 
 Block = list[tuple[int, int, int, int]]
@@ -276,8 +277,8 @@ def _blocks(wanted: Filter) -> list[tuple[str, Block]]:
         ("personality", _unless_equal(0, _PERSONALITIES, _EPERM)),
         # Limits and priorities are one's own to set, not those of another command.
         ("prlimit64", _unless_equal(0, (0,), _EPERM)),
-        ("setpriority", _unless_equal(1, (0,), _EPERM)),
-        ("ioprio_set", _unless_equal(1, (0,), _EPERM)),
+        ("setpriority", _unless_own(_PRIO_USER)),
+        ("ioprio_set", _unless_own(_IOPRIO_WHO_USER)),
     ]
     if not wanted.writable_code:
         blocks.append(("mmap", _SHARED_CODE))
@@ -305,6 +306,18 @@ def _if_equal(argument: int, values: tuple[int, ...], action: int) -> Block:
 
 def _unless_equal(argument: int, values: tuple[int, ...], action: int) -> Block:
     return _choice(argument, values, _ALLOW, action)
+
+
+def _unless_own(whole_user: int) -> Block:
+    """Of processes named by kind and number: nobody else's, nor all of the user's at once."""
+    return [
+        _load(0),
+        (_JUMP_EQUAL, 2, 0, whole_user),
+        _load(1),
+        (_JUMP_EQUAL, 1, 0, 0),
+        _return(_EPERM),
+        _ALLOWED,
+    ]
 
 
 def _choice(argument: int, values: tuple[int, ...], equal: int, other: int) -> Block:

@@ -156,7 +156,9 @@ def test_no_process_gets_namespaces(machine: str, flag: int) -> None:
     [
         ("prlimit64", (0, 7), (42, 7)),
         ("setpriority", (0, 0, 5), (0, 42, 5)),
+        ("setpriority", (1, 0, 5), (2, 0, 5)),  # its group, all of its user's
         ("ioprio_set", (1, 0, 5), (1, 42, 5)),
+        ("ioprio_set", (2, 0, 5), (3, 0, 5)),
         ("ioctl", (0, 0x5413), (0, 0x5412)),
         ("ioctl", (0, 0x5401), (0, 0x541C)),
         ("personality", (0xFFFFFFFF,), (0x0400000,)),

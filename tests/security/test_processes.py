@@ -79,6 +79,8 @@ async def victims(attacks: Attacks) -> AsyncIterator[dict[str, Victim]]:
         "slowed": "its priority",
         "group_slowed": "its group's priority",
         "input_slowed": "its priority of input and output",
+        "user_slowed": "its priority, with that of all of its user's processes",
+        "user_input_slowed": "… of input and output",
         "probed": "a signal 0",
         "terminated": "SIGTERM",
         "stopped": "SIGSTOP",

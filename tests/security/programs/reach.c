@@ -89,6 +89,8 @@ static long limited(void) {
 }
 static long slowed(void) { return setpriority(PRIO_PROCESS, (id_t)target, 19); }
 static long group_slowed(void) { return setpriority(PRIO_PGRP, (id_t)target, 19); }
+static long user_slowed(void) { return setpriority(PRIO_USER, 0, 19); }
+static long user_input_slowed(void) { return syscall(SYS_ioprio_set, 3, 0, 3 << 13); }
 static long input_slowed(void) { return syscall(SYS_ioprio_set, 1, target, 3 << 13); }
 static long pages_moved(void) { return syscall(SYS_migrate_pages, target, 0, NULL, NULL); }
 static long advised(void) {
@@ -107,6 +109,7 @@ int main(int argc, char **argv) {
     TRY(directory), TRY(descriptors), TRY(program), TRY(input), TRY(input_opened), TRY(namespace);
     TRY(attached), TRY(seized), TRY(vm_read), TRY(descriptor_taken), TRY(compared), TRY(advised);
     TRY(pages_moved), TRY(limited), TRY(slowed), TRY(group_slowed), TRY(input_slowed);
+    TRY(user_slowed), TRY(user_input_slowed);
     TRY(probed), TRY(terminated), TRY(stopped), TRY(killed), TRY(group_killed);
     TRY(thread_killed), TRY(queued), TRY(killed_by_descriptor), TRY(killed_by_its_input);
     kill(-1, SIGKILL); /* last: nothing in its way, it would end this as well */

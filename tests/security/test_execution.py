@@ -170,7 +170,7 @@ async def test_the_attempts_work_where_they_may(
     levels="low medium",
 )
 async def test_race_of_executables(attacks: Attacks, level: str) -> None:
-    done = await attacks.run(level, "races", "exec", "500")
+    done = await attacks.run(level, "races", "exec", "/usr/local/bin/forbidden", "500")
     counted = numbers(done.stdout)
     assert counted["rounds"] == 500
     assert counted["ran"] > 0

@@ -5,16 +5,16 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 import pytest
 import pytest_asyncio
 
 from sandbox_agent.confine.seccomp import ARCHITECTURES
-from tests.support.attack import Attacks, assert_well
+from tests.support.attack import Attacks, assert_well, numbers
 from tests.support.attempts import attempt, attempts
-from tests.support.box import Box, ended, inner_pid
+from tests.support.box import Box, Outcome, ended, inner_pid
 from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -171,6 +171,34 @@ async def test_nothing_runs_without_its_supervisor(attacks: Attacks, level: str)
     await box.event("session.terminated")
     assert not (box.workspace / "marker").exists()
     assert box.processes() == []
+
+
+@attempt("an execution by a process that hides its memory, or by a link into /proc", layer="agent")
+async def test_nothing_is_executed_in_hiding(attacks: Attacks, level: str) -> None:
+    box = await attacks.box(level)
+    done = await box.run(argv=["attack-hogs", "hidden"])
+    assert done.exit_code == 0
+    recorded = await executions(box, done)
+    # The first of them runs, and its program is not known; the other is not run.
+    assert [event["args"]["real_path"] for event in recorded] == [""]
+    assert (box.workspace / "marker").exists()
+    await box.delete("marker")
+    await assert_well(box)
+
+
+@attempt("an execution of a path that is nowhere while it is looked at", layer="agent")
+async def test_race_of_the_record(attacks: Attacks, level: str) -> None:
+    done = await attacks.run(level, "races", "exec", "/usr/bin/nothing", "500")
+    counted = numbers(done.stdout)
+    assert counted["ran"] > 0
+    assert counted["refused"] > 0
+    assert counted["ran"] <= len(await executions(await attacks.box(level), done))
+
+
+async def executions(box: Box, done: Outcome) -> list[dict[str, Any]]:
+    """What is on record of a command's executions."""
+    events = await box.events("command.exec")
+    return [event for event in events if event["args"]["command_id"] == done.command.id]
 
 
 def executing(process: psutil.Process) -> bool:

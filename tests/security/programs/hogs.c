@@ -117,6 +117,29 @@ static int waiting(void) {
     return execve("/usr/bin/touch", words, none);
 }
 
+/* Executes something in ways that hide it from whoever looks at its memory or its path. */
+static int hidden(void) {
+    char *words[] = {"touch", MARKER, NULL}, *none[] = {NULL};
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_DUMPABLE, 0);
+        execve("/usr/bin/touch", words, none);
+        _exit(1);
+    }
+    waitpid(child, NULL, 0);
+    unlink("hidden");
+    int fd = open("/usr/bin/touch", O_PATH);
+    if (symlink("/proc/self/fd/200", "hidden") < 0 || dup2(fd, 200) < 0)
+        return 4;
+    child = fork();
+    if (child == 0) {
+        execve("./hidden", words, none);
+        _exit(1);
+    }
+    waitpid(child, NULL, 0);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *kind = argc > 1 ? argv[1] : "";
     if (!strcmp(kind, "daemons"))
@@ -133,6 +156,8 @@ int main(int argc, char **argv) {
         return flood();
     if (!strcmp(kind, "deep"))
         return deep();
+    if (!strcmp(kind, "hidden"))
+        return hidden();
     if (!strcmp(kind, "waiting"))
         return waiting();
     if (!strcmp(kind, "execs") && argc == 3)

@@ -2,7 +2,7 @@
  *
  * `races flip directory|link|rename|memory ROUNDS` reads through a path that changes all the time,
  * and says how often it read something, and how often something that it may not read.
- * `races exec ROUNDS` executes a path that changes in memory. `races move ROUNDS` reads relative to
+ * `races exec PATH ROUNDS` executes a path that changes in memory, to PATH and back. `races move ROUNDS` reads relative to
  * a directory that is moved away. `races hold KIND` only flips, until a file `stop` appears. */
 #include "attempt.h"
 
@@ -12,7 +12,6 @@
 #include <sys/mman.h>
 
 #define EXCHANGE 2
-#define FORBIDDEN "/usr/local/bin/forbidden"
 
 static atomic_int over;
 static char path[64];
@@ -138,8 +137,8 @@ static void move(int rounds) {
     kill(mover, SIGKILL);
 }
 
-static void execute(int rounds) {
-    static const char *choices[] = {"/usr/bin/wc", FORBIDDEN};
+static void execute(const char *other, int rounds) {
+    const char *choices[] = {"/usr/bin/wc", other};
     char *words[] = {"wc", "--version", NULL}, *none[] = {NULL};
     int ran = 0, refused = 0, quiet = open("/dev/null", O_WRONLY);
     char *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -182,8 +181,8 @@ int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[argc - 1]) : 0;
     if (argc == 4 && !strcmp(argv[1], "flip"))
         flip(argv[2], rounds);
-    else if (argc == 3 && !strcmp(argv[1], "exec"))
-        execute(rounds);
+    else if (argc == 4 && !strcmp(argv[1], "exec"))
+        execute(argv[2], rounds);
     else if (argc == 3 && !strcmp(argv[1], "move"))
         move(rounds);
     else if (argc == 3 && !strcmp(argv[1], "hold"))

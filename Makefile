@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose test lint bench stop down clean openapi docs venv dev engine image compose-tool
+.PHONY: help run compose test lint bench stop down clean openapi docs venv dev engine image compose-tool compiler
 
 python := .venv/bin/python
 
@@ -15,7 +15,7 @@ run: image ## set everything up, start the control plane, show it at work
 compose: image ## run the control plane as a container instead: docs/deployment.md
 	@scripts/deploy.sh
 
-test: dev image compose-tool ## all tests; ARGS= goes to pytest
+test: dev image compose-tool compiler ## all tests; ARGS= goes to pytest
 	@$(python) -m pytest $(ARGS)
 
 openapi: dev ## write docs/openapi.json anew
@@ -56,3 +56,6 @@ image: engine
 
 compose-tool: venv
 	@scripts/compose.sh
+
+compiler:
+	@scripts/compiler.sh

@@ -1,5 +1,6 @@
 """Records every program that commands execute in turn, before it starts."""
 
+import errno
 import os
 from collections.abc import Callable
 from typing import NamedTuple
@@ -64,14 +65,18 @@ class ExecRecorder:
         notice = notify.receive(listener)
         if notice is None:
             return
-        execution = notify.describe(listener, notice, self._uid)
-        if execution is not None:
-            self._record(execution, self._served[listener])
+        try:
+            execution = notify.describe(listener, notice, self._uid)
+        except OSError as error:
+            notify.refuse(listener, notice, error.errno or errno.EFAULT)
+            return
+        self._record(execution, self._served[listener])
         notify.let_go_on(listener, notice)
 
     def _record(self, execution: notify.Execution, source: Source) -> None:
         command_id = source.command_id()
-        refused = not _permits(source.executable, execution.real_path)
+        known = bool(execution.path)
+        refused = known and not _permits(source.executable, execution.real_path)
         self._events.emit(
             "command.exec",
             decision="deny" if refused else None,

@@ -15,6 +15,7 @@ from api.cli.exits import MEANINGS
 from api.cli.program import build
 from orchestrator.config import Settings
 from orchestrator.policy.explain import REMEDIES
+from scripts.attempts import Attempt, attempts_of, modules
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -78,6 +79,23 @@ def commands() -> str:
     return "\n\n".join(_command(name, command) for name, command in found)
 
 
+def attempts() -> str:
+    """Every attack that the tests make: levels, what stops it, and the test."""
+    columns = ("attempt", "levels", "stopped by", "test")
+    parts = []
+    for path in modules(ROOT / "tests"):
+        title, found = attempts_of(path)
+        link = path.relative_to(ROOT).as_posix()
+        rows = [_attempt(attempt, link) for attempt in found]
+        parts.append(f"### {title}\n\n{_table(columns, rows)}")
+    return "\n\n".join(parts)
+
+
+def _attempt(attempt: Attempt, link: str) -> tuple[str, ...]:
+    levels = ", ".join(attempt.levels)
+    return attempt.text, levels, attempt.layer, f"[{attempt.test}](../{link})"
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "level": level,
@@ -85,6 +103,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "rules": rules,
     "exits": exits,
     "commands": commands,
+    "attempts": attempts,
 }
 
 

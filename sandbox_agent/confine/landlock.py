@@ -48,6 +48,8 @@ CHANGE = (
     | _REFER
     | _TRUNCATE
 )
+# What can be denied of changes alone, where everything may be read and executed.
+WRITES = (CHANGE & ~READ) | _MAKE_CHAR | _MAKE_BLOCK
 # What may be granted on a file that is no directory.
 _ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE | _IOCTL_DEV
 _FIRST = (1 << 13) - 1
@@ -71,19 +73,19 @@ def handled(abi: int) -> int:
     return rights
 
 
-def ruleset(abi: int, rules: list[Rule] | None) -> int | None:
-    """A ruleset with scopes, where the kernel has them, and with the rules unless they are None.
+def ruleset(abi: int, rules: list[Rule], rights: int) -> int | None:
+    """A ruleset that denies those of the `rights` that no rule grants; with scopes, if there are.
 
-    Returns None where it would forbid nothing. A path that is not there is left out.
-    Raises: OSError.
+    Returns None where this kernel can forbid nothing of it. A path that is not there is left
+    out. Raises: OSError.
     """
     scoped = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if abi >= SCOPES_ABI else 0
-    rights = 0 if rules is None else handled(abi)
+    rights &= handled(abi) if abi else 0
     if not scoped and not rights:
         return None
     made = syscalls.landlock_ruleset(rights, scoped)
     try:
-        for rule in rules or ():
+        for rule in rules:
             _allow(made, rule, rights)
     except OSError:
         os.close(made)

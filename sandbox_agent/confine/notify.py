@@ -38,7 +38,10 @@ class Notice(NamedTuple):
 
 
 class Execution(NamedTuple):
-    """What a process is about to execute: the path as it gave it, and as the kernel sees it."""
+    """What a process is about to execute: the path as it gave it, and as the kernel sees it.
+
+    Both are empty where its memory can't be read: it has asked the kernel to hide it.
+    """
 
     path: str
     real_path: str
@@ -60,31 +63,41 @@ def receive(listener: int) -> Notice | None:
 
 def let_go_on(listener: int, notice: Notice) -> None:
     """The call is carried out now, as far as the kernel permits it. Raises: OSError."""
+    _answer(listener, _RESPONSE.pack(notice.id, 0, 0, _CONTINUE))
+
+
+def refuse(listener: int, notice: Notice, number: int) -> None:
+    """The call fails with that error number. Raises: OSError."""
+    _answer(listener, _RESPONSE.pack(notice.id, 0, -number, 0))
+
+
+def _answer(listener: int, response: bytes) -> None:
     try:
-        fcntl.ioctl(listener, _SEND, _RESPONSE.pack(notice.id, 0, 0, _CONTINUE))
+        fcntl.ioctl(listener, _SEND, response)
     except OSError as error:
         if error.errno != errno.ENOENT:  # its caller was killed
             raise
 
 
-def describe(listener: int, notice: Notice, uid: int) -> Execution | None:
-    """What the call would execute; None where there is no such file, or the caller is gone.
+def describe(listener: int, notice: Notice, uid: int) -> Execution:
+    """What the call would execute, looked at as the session's user.
 
-    It is looked at as the session's user: files, and the caller's memory.
+    Raises: OSError where there is no such file, or the caller is gone: then nothing may be
+    executed either, for a path that changes could lead somewhere a moment later.
     """
-    try:
-        with _as_user(uid):
+    with _as_user(uid):
+        try:
             memory = os.open(f"/proc/{notice.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                # The number may have gone to another process before the file was opened.
-                fcntl.ioctl(listener, _ID_VALID, struct.pack("<Q", notice.id))
-                path = _text(memory, notice.path_at, _LONGEST_PATH)
-                argv = list(_words(memory, notice.argv_at))
-            finally:
-                os.close(memory)
-            return Execution(_shown(path), _shown(_real_path(notice.pid, path)), argv)
-    except OSError:
-        return None
+        except PermissionError:
+            return Execution("", "", [])
+        try:
+            # The number may have gone to another process before the file was opened.
+            fcntl.ioctl(listener, _ID_VALID, struct.pack("<Q", notice.id))
+            path = _text(memory, notice.path_at, _LONGEST_PATH)
+            argv = list(_words(memory, notice.argv_at))
+        finally:
+            os.close(memory)
+        return Execution(_shown(path), _shown(_real_path(notice.pid, path)), argv)
 
 
 @contextmanager

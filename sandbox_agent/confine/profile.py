@@ -68,15 +68,28 @@ def _build(boot: Boot, abi: int, tool: Tool) -> Profile:
         raise ConfinementError("the kernel has no Landlock")
     if not wanted.writable_code and not syscalls.can_deny_writable_code():
         raise ConfinementError("the kernel can't deny writable code: it must be 6.3 or later")
-    rules, executable = path_rules(boot, tool) if wanted.paths else (None, None)
+    executable: frozenset[str] | None = None
+    if wanted.paths:
+        (rules, executable), rights = path_rules(boot, tool), landlock.handled(abi)
+    else:
+        rules, rights = write_rules(tool), landlock.WRITES
+    if wanted.ptrace or tool.ptrace:
+        rules.append(Rule("/proc", WRITE_FILE))  # debuggers write to memory there
     cookie = _cookie() if wanted.record_execs else None
-    wanted_filter = seccomp.Filter(not wanted.paths, wanted.ptrace or tool.ptrace, cookie)
+    writable_code = wanted.writable_code or tool.writable_code
+    wanted_filter = seccomp.Filter(
+        unnamed_memory=not wanted.paths,
+        interfaces=not wanted.paths,
+        ptrace=wanted.ptrace or tool.ptrace,
+        cookie=cookie,
+        writable_code=writable_code,
+    )
     return Profile(
         machine=machine,
-        ruleset=landlock.ruleset(abi, rules),
+        ruleset=landlock.ruleset(abi, rules, rights),
         scoped=abi >= landlock.SCOPES_ABI,
         code=seccomp.program(machine, wanted_filter),
-        writable_code=wanted.writable_code or tool.writable_code,
+        writable_code=writable_code,
         executable=executable,
         cookie=cookie,
     )
@@ -98,6 +111,11 @@ def path_rules(boot: Boot, tool: Tool = NO_TOOL) -> tuple[list[Rule], frozenset[
     rules += [Rule(path, READ_FILE | WRITE_FILE) for path in DEVICES]
     rules += [Rule(path, CHANGE) for path in (*_CHANGED, *tool.write)]
     return rules, frozenset(closure.executed).union(map(os.path.realpath, execute))
+
+
+def write_rules(tool: Tool) -> list[Rule]:
+    """Where commands may write that may read and execute anything: not, say, below /proc."""
+    return [Rule(path, CHANGE) for path in (*_CHANGED, "/dev", *tool.write)]
 
 
 def _cookie() -> tuple[int, int]:

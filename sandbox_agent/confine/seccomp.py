@@ -11,6 +11,7 @@ import os
 import struct
 from typing import NamedTuple
 
+from sandbox_agent.confine.architectures import ARCHITECTURES
 from sandbox_agent.confine.syscalls import checked
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -25,6 +26,7 @@ _ALLOW = 0x7FFF0000
 _EPERM = _ERRNO | 1
 _ENOSYS = _ERRNO | 38
 _EPROTONOSUPPORT = _ERRNO | 93
+_ESOCKTNOSUPPORT = _ERRNO | 94
 _EAFNOSUPPORT = _ERRNO | 97
 
 # Instructions of classic BPF.
@@ -32,6 +34,7 @@ _LOAD = 0x20
 _JUMP_EQUAL = 0x15
 _JUMP_NOT_LESS = 0x35
 _JUMP_ANY_BIT = 0x45
+_AND = 0x54
 _RETURN = 0x06
 _INSTRUCTION = struct.Struct("<HBBI")
 # Offsets in the kernel's `struct seccomp_data`.
@@ -39,125 +42,6 @@ _NUMBER_AT = 0
 _ARCHITECTURE_AT = 4
 _ARGUMENTS_AT = 16
 
-
-class Architecture(NamedTuple):
-    """An architecture's own numbers; at `x32` begin the calls of another ABI, if it has one."""
-
-    audit: int
-    x32: int | None
-    seccomp: int
-    calls: dict[str, int]
-
-
-# These have one number on every architecture.
-_SHARED = {
-    "pidfd_getfd": 438,
-    "process_madvise": 440,
-    "open_tree": 428,
-    "move_mount": 429,
-    "fsopen": 430,
-    "fsconfig": 431,
-    "fsmount": 432,
-    "fspick": 433,
-    "mount_setattr": 442,
-    "open_tree_attr": 467,
-    "memfd_secret": 447,
-    "io_uring_setup": 425,
-    "io_uring_enter": 426,
-    "io_uring_register": 427,
-    "clone3": 435,
-    "openat2": 437,
-    "file_setattr": 469,
-}
-ARCHITECTURES = {
-    "x86_64": Architecture(
-        audit=0xC000003E,
-        x32=0x40000000,
-        seccomp=317,
-        calls={
-            **_SHARED,
-            "ioctl": 16,
-            "shmget": 29,
-            "socket": 41,
-            "socketpair": 53,
-            "clone": 56,
-            "execve": 59,
-            "semget": 64,
-            "msgget": 68,
-            "ptrace": 101,
-            "uselib": 134,
-            "personality": 135,
-            "setpriority": 141,
-            "pivot_root": 155,
-            "chroot": 161,
-            "mount": 165,
-            "umount2": 166,
-            "mq_open": 240,
-            "add_key": 248,
-            "request_key": 249,
-            "keyctl": 250,
-            "ioprio_set": 251,
-            "migrate_pages": 256,
-            "unshare": 272,
-            "move_pages": 279,
-            "perf_event_open": 298,
-            "prlimit64": 302,
-            "name_to_handle_at": 303,
-            "open_by_handle_at": 304,
-            "setns": 308,
-            "process_vm_readv": 310,
-            "process_vm_writev": 311,
-            "kcmp": 312,
-            "memfd_create": 319,
-            "bpf": 321,
-            "execveat": 322,
-            "userfaultfd": 323,
-        },
-    ),
-    "aarch64": Architecture(
-        audit=0xC00000B7,
-        x32=None,
-        seccomp=277,
-        calls={
-            **_SHARED,
-            "ioctl": 29,
-            "ioprio_set": 30,
-            "umount2": 39,
-            "mount": 40,
-            "pivot_root": 41,
-            "chroot": 51,
-            "personality": 92,
-            "unshare": 97,
-            "ptrace": 117,
-            "setpriority": 140,
-            "mq_open": 180,
-            "msgget": 186,
-            "semget": 190,
-            "shmget": 194,
-            "socket": 198,
-            "socketpair": 199,
-            "add_key": 217,
-            "request_key": 218,
-            "keyctl": 219,
-            "clone": 220,
-            "execve": 221,
-            "migrate_pages": 238,
-            "move_pages": 239,
-            "perf_event_open": 241,
-            "prlimit64": 261,
-            "name_to_handle_at": 264,
-            "open_by_handle_at": 265,
-            "setns": 268,
-            "process_vm_readv": 270,
-            "process_vm_writev": 271,
-            "kcmp": 272,
-            "memfd_create": 279,
-            "bpf": 280,
-            "execveat": 281,
-            "userfaultfd": 282,
-        },
-    ),
-}
 
 # Ways to run what no path names, to look into other processes, to change what is mounted or
 # who one is, and interfaces of the kernel that have had many flaws and serve no command.
@@ -203,13 +87,17 @@ _ABSENT = ("openat2", "clone3", "execveat")
 # Memory that no path names: it could be executed, and outlives its command.
 _UNNAMED_MEMORY = ("memfd_create", "shmget", "semget", "msgget", "mq_open")
 _NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW… flag that `clone` takes
-_AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
+_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
+_NETLINK_ROUTE = 0
+_STREAM, _DATAGRAM, _KINDS = 1, 2, 0xF  # the last without its flags
 _PROTOCOLS = (0, 1, 6, 17, 58)  # any, ICMP, TCP, UDP, ICMPv6; not MPTCP, SCTP, DCCP or raw
 # Input pushed into a terminal would be read by whoever reads from it next.
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 # A file's owner could give it to another project, and so to another quota.
 _FS_SETFLAGS, _FS_SETXATTR = 0x40086602, 0x401C5820
 _IOCTLS = (_TIOCSTI, _TIOCLINUX, _FS_SETFLAGS, _FS_SETXATTR)
+_PROT_EXEC, _MAP_SHARED = 4, 1
+_PRIO_USER, _IOPRIO_WHO_USER = 2, 3
 _PERSONALITIES = (0, 0xFFFFFFFF)  # the usual one, and the question which it is
 
 Block = list[tuple[int, int, int, int]]
@@ -220,11 +108,16 @@ class Filter(NamedTuple):
 
     With `cookie`, a call of execve is reported to the listener unless its unused fourth and
     fifth arguments are these two 32-bit numbers: the guard's own, of what is known already.
+    With `interfaces`, the network's interfaces can be listed, as many programs do when they
+    start. Without `writable_code`, what is shared is not executable: the kernel looks at each
+    mapping of it alone, so that one can be executable while another is written.
     """
 
     unnamed_memory: bool
+    interfaces: bool
     ptrace: bool
     cookie: tuple[int, int] | None
+    writable_code: bool = False
 
 
 def available(machine: str) -> bool:
@@ -265,16 +158,18 @@ def _blocks(wanted: Filter) -> list[tuple[str, Block]]:
     if not wanted.ptrace:
         denied.append("ptrace")
     blocks: list[tuple[str, Block]] = [
-        ("socket", _SOCKET),
+        ("socket", _socket(wanted.interfaces)),
         ("socketpair", _unless_equal(0, (_AF_UNIX,), _EAFNOSUPPORT)),
         ("clone", [_load(0), (_JUMP_ANY_BIT, 0, 1, _NEW_NAMESPACES), _return(_EPERM), _ALLOWED]),
         ("ioctl", _if_equal(1, _IOCTLS, _EPERM)),
         ("personality", _unless_equal(0, _PERSONALITIES, _EPERM)),
         # Limits and priorities are one's own to set, not those of another command.
         ("prlimit64", _unless_equal(0, (0,), _EPERM)),
-        ("setpriority", _unless_equal(1, (0,), _EPERM)),
-        ("ioprio_set", _unless_equal(1, (0,), _EPERM)),
+        ("setpriority", _unless_own(_PRIO_USER)),
+        ("ioprio_set", _unless_own(_IOPRIO_WHO_USER)),
     ]
+    if not wanted.writable_code:
+        blocks.append(("mmap", _SHARED_CODE))
     blocks += [(name, [_return(_EPERM)]) for name in denied]
     blocks += [(name, [_return(_ENOSYS)]) for name in _ABSENT]
     if wanted.cookie is not None:
@@ -301,6 +196,18 @@ def _unless_equal(argument: int, values: tuple[int, ...], action: int) -> Block:
     return _choice(argument, values, _ALLOW, action)
 
 
+def _unless_own(whole_user: int) -> Block:
+    """Of processes named by kind and number: nobody else's, nor all of the user's at once."""
+    return [
+        _load(0),
+        (_JUMP_EQUAL, 2, 0, whole_user),
+        _load(1),
+        (_JUMP_EQUAL, 1, 0, 0),
+        _return(_EPERM),
+        _ALLOWED,
+    ]
+
+
 def _choice(argument: int, values: tuple[int, ...], equal: int, other: int) -> Block:
     """The kernel takes 32 bits of each argument that is looked at here."""
     count = len(values)
@@ -308,15 +215,39 @@ def _choice(argument: int, values: tuple[int, ...], equal: int, other: int) -> B
     return [_load(argument), *tests, _return(other), _return(equal)]
 
 
-_INTERNET = _choice(2, _PROTOCOLS, _ALLOW, _EPROTONOSUPPORT)
-_SOCKET: Block = [
-    _load(0),
-    (_JUMP_EQUAL, 3, 0, _AF_UNIX),
-    (_JUMP_EQUAL, 3, 0, _AF_INET),
-    (_JUMP_EQUAL, 2, 0, _AF_INET6),
-    _return(_EAFNOSUPPORT),
+_INTERNET: Block = [
+    # Of other kinds, the default protocol is none of those that are allowed.
+    _load(1),
+    (_AND, 0, 0, _KINDS),
+    (_JUMP_EQUAL, 2, 0, _STREAM),
+    (_JUMP_EQUAL, 1, 0, _DATAGRAM),
+    _return(_ESOCKTNOSUPPORT),
+    *_choice(2, _PROTOCOLS, _ALLOW, _EPROTONOSUPPORT),
+]
+_NETLINK = _choice(2, (_NETLINK_ROUTE,), _ALLOW, _EPROTONOSUPPORT)
+
+
+def _socket(interfaces: bool) -> Block:
+    netlink: Block = [(_JUMP_EQUAL, 0, len(_NETLINK), _AF_NETLINK), *_NETLINK]
+    return [
+        _load(0),
+        (_JUMP_EQUAL, 0, 1, _AF_UNIX),
+        _ALLOWED,
+        *(netlink if interfaces else []),
+        (_JUMP_EQUAL, 2, 0, _AF_INET),
+        (_JUMP_EQUAL, 1, 0, _AF_INET6),
+        _return(_EAFNOSUPPORT),
+        *_INTERNET,
+    ]
+
+
+_SHARED_CODE: Block = [
+    _load(2),
+    (_JUMP_ANY_BIT, 0, 3, _PROT_EXEC),
+    _load(3),
+    (_JUMP_ANY_BIT, 0, 1, _MAP_SHARED),
+    _return(_EPERM),
     _ALLOWED,
-    *_INTERNET,
 ]
 
 

@@ -13,6 +13,7 @@ from orchestrator.errors import (
     SandboxUnavailableError,
 )
 from tests.conftest import BoxFactory
+from tests.support.attempts import attempt
 from tests.support.box import TESTER, Box
 from tests.support.leaks import left_behind
 
@@ -58,6 +59,11 @@ def sandboxes(box: Box) -> int:
     return counts.pop()
 
 
+@attempt(
+    "commands and limits of a higher level, after a change to a lower one",
+    layer="control plane",
+    levels="low high",
+)
 async def test_up_and_down_again(new_box: BoxFactory) -> None:
     box = await new_box("low")
     await box.write("kept", b"through everything")

@@ -18,6 +18,7 @@ from docker.errors import APIError, NotFound
 
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.errors import EngineUnavailableError
+from tests.support.attempts import attempt
 
 METADATA = "169.254.169.254"
 # A link-local address that is not the host's: it is forwarded, as a cloud's is.
@@ -205,6 +206,11 @@ def flush(bridge: str) -> None:
     subprocess.run(["iptables", *rule], check=True, timeout=10)
 
 
+@attempt(
+    "the host, its gateway address, metadata services and other link-local addresses",
+    layer="packet filter",
+    levels="high",
+)
 async def test_the_host_and_link_local_addresses_are_out_of_reach(
     engine: DockerEngine, client: docker.APIClient, image: str, ready: Ready
 ) -> None:
@@ -231,6 +237,11 @@ async def test_the_host_and_link_local_addresses_are_out_of_reach(
         client.remove_network(plain)
 
 
+@attempt(
+    "another sandbox, over the network",
+    layer="bridge without traffic between its members",
+    levels="high",
+)
 async def test_containers_do_not_reach_each_other(
     engine: DockerEngine, client: docker.APIClient, image: str, ready: Ready
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from orchestrator.errors import BusyError
 from tests.conftest import BoxFactory
 from tests.support import guard_without_scopes
+from tests.support.attempts import attempt
 from tests.support.box import Box, ended
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -41,6 +42,7 @@ for _ in range(int(sys.argv[1])):
 """
 
 
+@attempt("daemons of a shell", layer="guard", levels="high")
 async def test_daemons_end_with_their_command(high: Box) -> None:
     done = await high.python(DAEMON + "import os; os._exit(3)", "5")
     assert done.exit_code == 3
@@ -127,6 +129,7 @@ async def test_a_sandbox_without_room_for_a_process_says_so(high: Box) -> None:
     assert (await high.run(argv=["true"])).exit_code == 0
 
 
+@attempt("processes left behind that fork all the time", layer="guard", levels="high")
 async def test_leftovers_that_fork_all_the_time_are_ended(high: Box) -> None:
     script = "f() { setsid bash -c 'while :; do (sleep 0.01; true) & sleep 0.005; done'; }; f & f &"
     done = await high.bash(script + " sleep 0.1", timeout=15)
@@ -165,6 +168,7 @@ async def test_a_command_that_is_killed_from_outside_is_reported(high: Box) -> N
     assert (await high.finish(command)).exit["signal"] == "SIGKILL"
 
 
+@attempt("the guard itself killed", layer="agent", levels="high")
 async def test_a_sandbox_whose_guard_dies_ends(new_box: BoxFactory) -> None:
     """Nobody could end that command's tree any more: better no sandbox than a loose one."""
     box = await new_box("high")

@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from orchestrator.policy import levels as level_files
+from tests.support.attempts import attempt
 from tests.support.box import Box, mount_options, status_of
 from tests.support.plane import opened
 
@@ -102,6 +103,13 @@ async def test_limits_are_as_the_engine_reports_them(box: Box) -> None:
 
 # Tried from inside
 
+
+async def test_no_command_spares_itself_when_memory_runs_out(high: Box) -> None:
+    done = await high.bash("echo 0 > /proc/self/oom_score_adj; cat /proc/self/oom_score_adj")
+    assert "Permission denied" in done.stderr
+    assert done.stdout == "1000\n"
+
+
 LIST_EVERYTHING = """
 import os
 with open("paths", "w", errors="surrogateescape") as found:
@@ -134,6 +142,11 @@ NAMES = ("full", "null", "random", "tty", "urandom", "zero", "ptmx", "pts/ptmx",
 DEVICES = {f"/dev/{name}" for name in NAMES}
 
 
+@attempt(
+    "every file and directory that there is, opened for writing",
+    layer="read-only root, Landlock",
+    levels="low",
+)
 async def test_only_workspace_and_tmp_can_be_written(loose: Box, high: Box) -> None:
     await high.python(LIST_EVERYTHING)
     await loose.write("paths", await high.read("paths"))
@@ -141,6 +154,11 @@ async def test_only_workspace_and_tmp_can_be_written(loose: Box, high: Box) -> N
     assert written - DEVICES == {"/tmp", "/workspace"}
 
 
+@attempt(
+    "the same at high, where shared memory is a place of its own",
+    layer="read-only root",
+    levels="high",
+)
 async def test_at_high_shared_memory_can_be_written_too(high: Box) -> None:
     await high.python(LIST_EVERYTHING)
     written = set((await high.python(WRITE_EVERYWHERE)).value)
@@ -191,6 +209,11 @@ print(json.dumps(ran))
 """
 
 
+@attempt(
+    "a copied program, script or library, run by an interpreter",
+    layer="noexec mount, Landlock",
+    levels="low",
+)
 @pytest.mark.parametrize("place", ["/workspace", "/tmp"])
 async def test_nothing_of_ones_own_is_executed(loose: Box, high: Box, place: str) -> None:
     assert (await loose.python(NOEXEC, place)).value == []
@@ -236,10 +259,20 @@ print(json.dumps(reached))
 """
 
 
+@attempt(
+    "the Internet, a name server, the host and a metadata service, from Python",
+    layer="network namespace",
+    levels="low",
+)
 async def test_without_a_network_nothing_is_reached(loose: Box) -> None:
     assert (await loose.python(REACH)).value == []
 
 
+@attempt(
+    "root, by every call that changes a user, and by setuid files such as `su`",
+    layer="uid without capabilities, no setuid bits",
+    levels="high",
+)
 async def test_root_cannot_be_had_again(high: Box) -> None:
     script = """
 import ctypes, json, os

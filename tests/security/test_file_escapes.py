@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import NotFoundError, PaddockError, PermissionDeniedError
+from tests.support.attempts import attempt
 from tests.support.box import Box
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -52,6 +53,11 @@ async def prepare(box: Box) -> None:
     directory.symlink_to("/etc")
 
 
+@attempt(
+    "a link out of the workspace, read by the files API or a command",
+    layer="agent, guard",
+    levels="low",
+)
 @pytest.mark.parametrize("name", LINKS)
 async def test_a_link_out_is_not_read_through(low: Box, name: str) -> None:
     await prepare(low)
@@ -62,6 +68,7 @@ async def test_a_link_out_is_not_read_through(low: Box, name: str) -> None:
         await low.run(argv=["cat", name])
 
 
+@attempt("… written to", layer="agent", levels="low")
 @pytest.mark.parametrize("mode", ["overwrite", "append"])
 @pytest.mark.parametrize("name", LINKS)
 async def test_a_link_out_is_not_written_through(low: Box, name: str, mode: str) -> None:
@@ -72,6 +79,7 @@ async def test_a_link_out_is_not_written_through(low: Box, name: str, mode: str)
     assert await low.read("file") == b"inside"
 
 
+@attempt("a link to a directory outside, for every operation on files", layer="agent", levels="low")
 async def test_a_directory_link_out_leads_nowhere(low: Box) -> None:
     await prepare(low)
     for work in (
@@ -117,6 +125,11 @@ async def test_links_inside_are_followed(low: Box) -> None:
     assert await low.read("real/file") == b"content"
 
 
+@attempt(
+    "a path that names the outside, for every operation on files",
+    layer="control plane",
+    levels="low",
+)
 @pytest.mark.parametrize(
     "path",
     ["..", "../x", "/etc/passwd", "/", "sub/../../etc/passwd", "/workspace/../etc/passwd", "//etc"],
@@ -133,6 +146,7 @@ async def test_a_path_that_names_the_outside_is_refused_and_recorded(low: Box, p
     assert len(await low.events(decision="deny")) == before + 8
 
 
+@attempt("links in a circle", layer="agent", levels="low")
 async def test_loops_end(low: Box) -> None:
     (low.workspace / "loop").symlink_to("loop")
     (low.workspace / "around").symlink_to(".")
@@ -146,6 +160,7 @@ async def test_loops_end(low: Box) -> None:
     await low.delete("around")
 
 
+@attempt("a link to a file of the host", layer="mounts", levels="high")
 async def test_a_workspace_holds_no_way_to_the_host(high: Box, outside: Path) -> None:
     """Names that exist on the host, beside the workspace, mean nothing inside."""
     up = "../" * 12
@@ -194,6 +209,9 @@ PATHS = {
 }
 
 
+@attempt(
+    "500 operations on files while a directory, a file or `..` flips", layer="agent", levels="high"
+)
 @pytest.mark.parametrize("kind", PATHS)
 async def test_a_race_leads_nowhere(high: Box, kind: str) -> None:
     await high.bash("rm -rf race race-is-over elsewhere")
@@ -227,13 +245,14 @@ async def test_a_race_leads_nowhere(high: Box, kind: str) -> None:
     assert not [name for name in os.listdir(high.workspace) if name.startswith(".paddock")]
 
 
+@attempt("500 commands in a directory that flips to one outside", layer="guard", levels="high")
 async def test_commands_lose_the_race_as_well(high: Box) -> None:
     """At high a command may read the outside anyway: what counts is where it starts."""
     await high.bash("rm -rf race race-is-over elsewhere")
     flipper = await high.start(argv=["python3", "-c", FLIP, "directory"], background=True)
     await high.printed(flipper, "flipping")
     places = set()
-    for _ in range(150):
+    for _ in range(500):
         done = await high.run(argv=["pwd", "-P"], cwd="race/inside")
         places.add(done.stdout)
     await high.write("race-is-over", b"")

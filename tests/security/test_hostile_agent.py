@@ -35,6 +35,7 @@ from sandbox_agent.protocol import (
     request,
     result,
 )
+from tests.support.attempts import attempt
 
 BOOT_ID = "0123456789abcdef"
 PATIENCE = 10.0
@@ -203,6 +204,7 @@ GARBAGE = {
 }
 
 
+@attempt("an agent that has been taken over: it sends garbage", layer="control plane")
 @pytest.mark.parametrize("name", GARBAGE)
 @pytest.mark.parametrize("accepted", [False, True])
 async def test_garbage_ends_the_connection_only(host: Host, name: str, accepted: bool) -> None:
@@ -231,6 +233,7 @@ async def test_another_protocol_is_refused_with_what_to_do(host: Host, version: 
     assert host.hellos == []
 
 
+@attempt("… it introduces itself in another form", layer="control plane")
 @pytest.mark.parametrize(
     "members",
     [
@@ -314,6 +317,7 @@ BAD_EVENTS: dict[str, dict[str, Any]] = {
 }
 
 
+@attempt("… it reports events of another form", layer="control plane")
 @pytest.mark.parametrize("name", BAD_EVENTS)
 async def test_an_event_of_the_wrong_form_is_not_recorded(host: Host, name: str) -> None:
     impostor = await host.greeted()
@@ -331,6 +335,7 @@ async def test_an_event_without_members_is_not_recorded(host: Host, params: Any)
     assert host.events == []
 
 
+@attempt("… it gives orders", layer="control plane")
 @pytest.mark.parametrize("method", ["exec", "ack", "hello", "", None, 5, ["event"], {"a": 1}])
 async def test_an_agent_gives_no_orders(host: Host, method: Any) -> None:
     impostor = await host.greeted()
@@ -366,6 +371,7 @@ async def test_answers_that_nobody_waits_for_are_ignored(host: Host, request_id:
     await host.still_works()
 
 
+@attempt("… it answers in another form", layer="control plane")
 @pytest.mark.parametrize(
     "answer",
     [
@@ -490,6 +496,7 @@ async def test_an_event_that_cannot_be_recorded_drops_the_connection(host: Host)
     assert recorded == [1, 2]
 
 
+@attempt("… it floods the ledger", layer="control plane")
 async def test_a_flood_that_cannot_be_recorded_is_not_read(host: Host) -> None:
     go_on, record = asyncio.Event(), host.link._on_event
 
@@ -512,6 +519,7 @@ async def test_a_flood_that_cannot_be_recorded_is_not_read(host: Host) -> None:
     assert [known.seq for known in host.events] == list(range(1, 20_001))
 
 
+@attempt("… it opens many connections", layer="control plane")
 async def test_many_connections_at_once(host: Host) -> None:
     """Dialling and saying nothing, hundreds of times: the one that speaks is served."""
     agent = await host.greeted()

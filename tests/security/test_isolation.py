@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.sessions.session import Command
 from tests.conftest import BoxFactory
+from tests.support.attempts import attempt
 from tests.support.box import TESTER, Box, inner_pid
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -123,6 +124,11 @@ async def inner_parent(box: Box, pid: int) -> int:
     return int(done.stdout)
 
 
+@attempt(
+    "another command: its memory, environment, sockets, signals, from Python",
+    layer="Landlock scopes",
+    levels="high",
+)
 async def test_a_command_is_out_of_reach_of_another(high: Box) -> None:
     command, pid = await start_victim(high)
     assert await attack(high, pid) == {}
@@ -145,6 +151,7 @@ sys.stdout.write(subprocess.run([sys.executable, "-c", attack, pid],
     assert {"memory", "abstract socket", "kill", "program", "descriptors"} <= set(worked)
 
 
+@attempt("another command's guard", layer="uid, Landlock scopes", levels="high")
 async def test_a_guard_is_out_of_reach_of_every_command(high: Box) -> None:
     command, pid = await start_victim(high)
     guard = await inner_parent(high, pid)
@@ -153,16 +160,21 @@ async def test_a_guard_is_out_of_reach_of_every_command(high: Box) -> None:
     await assert_unharmed(high, command)
 
 
+@attempt("one's own guard", layer="uid, Landlock scopes", levels="high")
 async def test_a_command_cannot_reach_its_own_guard(high: Box) -> None:
     script = ATTACK.replace("int(sys.argv[1])", "os.getppid()")
     assert (await high.python(script)).value == {}
 
 
+@attempt("the agent", layer="uid, Landlock scopes", levels="high")
 async def test_the_agent_is_out_of_reach(high: Box) -> None:
     assert await attack(high, 1) == {}
     assert (await high.run(argv=["true"])).exit_code == 0
 
 
+@attempt(
+    "the files API's workers, which have the session's uid", layer="Landlock scopes", levels="high"
+)
 async def test_file_workers_are_out_of_reach(high: Box) -> None:
     """A worker has the session's uid: only the domain of commands keeps them apart."""
     await high.write("read-me", b"x" * 100_000)
@@ -173,6 +185,11 @@ async def test_file_workers_are_out_of_reach(high: Box) -> None:
     await download.close()
 
 
+@attempt(
+    "the agent's run directory: listed, read, connected to, renamed",
+    layer="uid, read-only mount",
+    levels="high",
+)
 async def test_the_control_socket_and_boot_file_are_out_of_reach(high: Box) -> None:
     script = """
 import json, os, socket
@@ -197,6 +214,11 @@ print(json.dumps(worked))
     assert (await high.python(script)).value == []
 
 
+@attempt(
+    "a command in its first moments, by another that waits for it",
+    layer="guard's domain",
+    levels="high",
+)
 async def test_a_new_process_is_never_in_reach(high: Box) -> None:
     """Commands are attacked from their very first moment, all the time."""
     hunter = await high.start(
@@ -235,6 +257,11 @@ print("hits:", hits)
     assert (await high.finish(hunter)).stdout.endswith("hits: 0\n")
 
 
+@attempt(
+    "another session's processes, files and abstract sockets",
+    layer="namespaces, mounts",
+    levels="high",
+)
 async def test_sessions_do_not_see_each_other(high: Box, new_box: BoxFactory) -> None:
     other = await new_box("high")
     assert other.uid != high.uid

@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.errors import BusyError
 from tests.conftest import BoxFactory
+from tests.support.attempts import attempt
 from tests.support.box import Box
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -23,6 +24,7 @@ async def assert_well(box: Box) -> None:
     assert await box.read("well") == b"well"
 
 
+@attempt("a fork bomb in a shell, beside other sessions", layer="process limit", levels="high")
 async def test_a_fork_bomb_is_contained(new_box: BoxFactory) -> None:
     box, other = await asyncio.gather(new_box("high"), new_box("high"))
     script = "f() { f | f & }; f; echo bombing; while :; do :; done"
@@ -39,6 +41,7 @@ async def test_a_fork_bomb_is_contained(new_box: BoxFactory) -> None:
     await asyncio.gather(box.close(), other.close())
 
 
+@attempt("a fork bomb that ignores signals, until its time-out", layer="guard", levels="high")
 async def test_a_timeout_ends_a_fork_bomb(new_box: BoxFactory) -> None:
     box = await new_box("high", limits={"pids": 128})
     done = await box.bash(
@@ -70,6 +73,7 @@ except BlockingIOError:
     await assert_well(high)
 
 
+@attempt("16 commands that all fork until they can't", layer="process limit", levels="high")
 async def test_many_commands_together_leave_room_for_the_agent(high: Box) -> None:
     """Sixteen commands that all fork until they can't: starting and ending still work."""
     source = """
@@ -113,6 +117,7 @@ async def test_a_memory_hog_ends_and_its_session_goes_on(new_box: BoxFactory) ->
     await box.close()
 
 
+@attempt("many processes that take all memory", layer="memory limit, OOM scores", levels="high")
 async def test_a_tree_of_memory_hogs_does_not_take_the_agent_along(new_box: BoxFactory) -> None:
     box = await new_box("high", limits={"memory_bytes": 128 * MIB})
     source = """
@@ -131,6 +136,7 @@ os.wait()
     await box.close()
 
 
+@attempt("memory taken by files in /tmp", layer="memory limit, sized mount", levels="high")
 async def test_files_in_tmp_count_as_memory_and_end_no_sandbox(new_box: BoxFactory) -> None:
     box = await new_box("high", limits={"memory_bytes": 128 * MIB})
     script = "head -c 400M /dev/zero > /tmp/fill; echo $?; rm -f /tmp/fill"
@@ -199,6 +205,7 @@ async def test_huge_arguments_and_environments(high: Box) -> None:
     assert many.exit_code == 0
 
 
+@attempt("outputs that nobody reads", layer="agent", levels="high")
 async def test_outputs_that_nobody_reads_do_not_fill_the_sandbox(high: Box) -> None:
     """Clients that go away at once, after each command has printed all that is kept."""
     agent = high.agent()
@@ -215,6 +222,7 @@ async def test_outputs_that_nobody_reads_do_not_fill_the_sandbox(high: Box) -> N
     await assert_well(high)
 
 
+@attempt("a command whose name and words fill the ledger", layer="control plane", levels="high")
 async def test_a_command_cannot_drown_the_ledger(high: Box) -> None:
     """Whatever a command prints or is called, its record stays small."""
     name = "n" * 250
@@ -224,6 +232,7 @@ async def test_a_command_cannot_drown_the_ledger(high: Box) -> None:
     assert len(str(events)) < 80_000
 
 
+@attempt("a flood of signals by a client", layer="agent", levels="high")
 async def test_a_flood_of_signals_stalls_and_ends_nothing(new_box: BoxFactory) -> None:
     box = await new_box("high", limits={"cpus": 0.1})
     command = await box.start(argv=["sleep", "1000"], background=True)

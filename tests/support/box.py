@@ -209,7 +209,7 @@ class Box:
 
     def process(self, argv: list[str]) -> psutil.Process:
         """The process of a running command, as the host sees it."""
-        (found,) = [process for process in self.processes() if process.cmdline() == argv]
+        (found,) = [process for process in self.processes() if _argv(process) == argv]
         return found
 
     def agent(self) -> psutil.Process:
@@ -262,6 +262,13 @@ def _uid(process: psutil.Process) -> int | None:
         return process.uids().real
     except psutil.NoSuchProcess:
         return None
+
+
+def _argv(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _container_of(process: psutil.Process) -> str | None:

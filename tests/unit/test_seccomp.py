@@ -5,11 +5,12 @@ import struct
 
 import pytest
 
-from sandbox_agent.confine.seccomp import ARCHITECTURES, Filter, program
+from sandbox_agent.confine.architectures import ARCHITECTURES
+from sandbox_agent.confine.seccomp import Filter, program
 
 COOKIE = (0xDEADBEEF, 0x01234567)
-STRICT = Filter(unnamed_memory=False, ptrace=False, cookie=COOKIE)
-OPEN = Filter(unnamed_memory=True, ptrace=True, cookie=None)
+STRICT = Filter(unnamed_memory=False, interfaces=False, ptrace=False, cookie=COOKIE)
+OPEN = Filter(unnamed_memory=True, interfaces=True, ptrace=True, cookie=None)
 KILL, NOTIFY, ALLOW = "kill", "notify", "allow"
 DENIED = [
     "mount",
@@ -60,6 +61,8 @@ def decide(
         position += 1
         if operation == 0x20:
             (accumulator,) = struct.unpack_from("<I", data, value)
+        elif operation == 0x54:
+            accumulator &= value
         elif operation == 0x06:
             return _meaning(value)
         else:
@@ -123,7 +126,10 @@ def test_tracing_is_for_levels_that_say_so(machine: str) -> None:
         ((10, 2, 58), ALLOW),
         ((2, 1, 262), errno.EPROTONOSUPPORT),  # MPTCP
         ((10, 1, 132), errno.EPROTONOSUPPORT),  # SCTP
-        ((2, 3, 255), errno.EPROTONOSUPPORT),  # raw
+        ((2, 0x80001, 6), ALLOW),  # with SOCK_CLOEXEC
+        ((2, 3, 255), errno.ESOCKTNOSUPPORT),  # raw
+        ((2, 5, 0), errno.ESOCKTNOSUPPORT),  # SCTP, by default
+        ((2, 0x80806, 0), errno.ESOCKTNOSUPPORT),  # DCCP, by default
         ((16, 3, 0), errno.EAFNOSUPPORT),  # netlink
         ((17, 3, 0), errno.EAFNOSUPPORT),  # packet
         ((40, 1, 0), errno.EAFNOSUPPORT),  # vsock
@@ -133,6 +139,14 @@ def test_tracing_is_for_levels_that_say_so(machine: str) -> None:
 )
 def test_sockets(machine: str, arguments: tuple[int, ...], expected: object) -> None:
     assert decide(machine, STRICT, "socket", *arguments) == expected
+
+
+def test_interfaces_are_listed_where_that_is_allowed(machine: str) -> None:
+    assert decide(machine, OPEN, "socket", 16, 3, 0) == ALLOW
+    assert decide(machine, OPEN, "socket", 16, 3, 9) == errno.EPROTONOSUPPORT  # audit
+    assert decide(machine, OPEN, "socket", 17, 3, 0) == errno.EAFNOSUPPORT
+    assert decide(machine, OPEN, "socket", 1, 1, 0) == ALLOW
+    assert decide(machine, OPEN, "socket", 2, 1, 262) == errno.EPROTONOSUPPORT
 
 
 def test_pairs_of_sockets_are_local(machine: str) -> None:
@@ -152,7 +166,9 @@ def test_no_process_gets_namespaces(machine: str, flag: int) -> None:
     [
         ("prlimit64", (0, 7), (42, 7)),
         ("setpriority", (0, 0, 5), (0, 42, 5)),
+        ("setpriority", (1, 0, 5), (2, 0, 5)),  # its group, all of its user's
         ("ioprio_set", (1, 0, 5), (1, 42, 5)),
+        ("ioprio_set", (2, 0, 5), (3, 0, 5)),
         ("ioctl", (0, 0x5413), (0, 0x5412)),
         ("ioctl", (0, 0x5401), (0, 0x541C)),
         ("ioctl", (0, 0x80086601), (0, 0x40086602)),  # a file's flags, read and set
@@ -180,3 +196,15 @@ def test_everything_else_is_allowed(machine: str) -> None:
     named = set(ARCHITECTURES[machine].calls.values())
     for number in set(range(500)) - named:
         assert decide(machine, STRICT, number) == ALLOW
+
+
+def test_shared_memory_is_never_executable(machine: str) -> None:
+    """Mapped twice, it could be executable in one place and written in another."""
+    read_execute, shared, shared_validated, private = 1 | 4, 1, 3, 2
+    for flags in (shared, shared_validated, shared | 0x20):
+        assert decide(machine, STRICT, "mmap", 0, 4096, read_execute, flags) == errno.EPERM
+        assert decide(machine, STRICT, "mmap", 0, 4096, 1 | 2, flags) == ALLOW
+    # As the loader maps a library.
+    assert decide(machine, STRICT, "mmap", 0, 4096, read_execute, private) == ALLOW
+    free = STRICT._replace(writable_code=True)
+    assert decide(machine, free, "mmap", 0, 4096, read_execute, shared) == ALLOW

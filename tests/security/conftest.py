@@ -1,0 +1,50 @@
+"""Sessions under attack: an image with attack programs, and levels whose words permit them."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from tests.support.arsenal import Arsenal, build_arsenal, remove_image
+from tests.support.attack import INSIDE, Attacks, assert_well, write_armed_levels
+from tests.support.attempts import parametrize
+from tests.support.box import Box
+from tests.support.plane import opened
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    parametrize(metafunc)
+
+
+@pytest.fixture(scope="session")
+def arsenal(sandbox_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arsenal]:
+    """The attack programs in an image of their own, with a fresh secret."""
+    made = build_arsenal(sandbox_image, tmp_path_factory.mktemp("programs"))
+    yield made
+    remove_image(made.image)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def attacks(
+    arsenal: Arsenal, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Attacks]:
+    """A control plane whose levels permit the attack programs by their names."""
+    directory = tmp_path_factory.mktemp("levels")
+    write_armed_levels(directory)
+    async with opened(image=arsenal.image, levels_dir=directory) as plane:
+        yield Attacks(plane, arsenal)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def plain(arsenal: Arsenal) -> AsyncIterator[dict[str, Box]]:
+    """A session at each packaged level, with links in it that lead out."""
+    async with opened(image=arsenal.image) as plane:
+        found = {level: await Box.create(plane, level) for level in ("low", "medium", "high")}
+        for box in found.values():
+            await box.write("file", INSIDE)
+            await box.mkdir("sub")
+            (box.workspace / "link").symlink_to("/usr/share/canary")
+            (box.workspace / "directory").symlink_to("/usr/share")
+        yield found
+        for box in found.values():
+            await assert_well(box)

@@ -1,0 +1,129 @@
+"""Attack programs, run in sessions that would let them: only the kernel is in the way."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from orchestrator.control_plane import ControlPlane
+from orchestrator.errors import PermissionDeniedError
+from orchestrator.policy import levels as level_files
+from tests.support.arsenal import ATTACKS, Arsenal, attack_name, held_in
+from tests.support.box import Box, Outcome
+from tests.support.until import until
+
+_PACKAGED = Path(level_files.__file__).with_name("levels")
+
+
+def write_armed_levels(directory: Path) -> None:
+    """Level files under which the string rules let attack programs run, and nothing else changes.
+
+    They become commands of the level: the kernel permits them themselves, and no more.
+    """
+    names = ", ".join(f'"{attack_name(program)}"' for program in ATTACKS)
+    for level in ("low", "medium"):
+        text = (_PACKAGED / f"{level}.toml").read_text()
+        armed = text.replace('"pwd",', f'"pwd", {names},', 1)
+        assert armed != text
+        (directory / f"{level}.toml").write_text(armed)
+
+
+# What a file holds in the sessions whose words are attacked.
+INSIDE = b"inside\n"
+
+
+class Report(NamedTuple):
+    """What a program said of its attempts: those that worked, and why the others did not."""
+
+    worked: frozenset[str]
+    refused: dict[str, str]
+
+    def stopped(self, name: str) -> str:
+        """Why an attempt did not work. Raises: AssertionError where it did, or was not made."""
+        assert name not in self.worked, f"{name} worked"
+        assert name in self.refused, f"{name} was not attempted"
+        return self.refused[name]
+
+
+class Attacks:
+    """A module's sessions, one at each level, and the reports of what was run in them."""
+
+    def __init__(self, plane: ControlPlane, arsenal: Arsenal) -> None:
+        self.plane = plane
+        self.arsenal = arsenal
+        self._boxes: dict[str, Box] = {}
+        self._reports: dict[tuple[str, ...], Report] = {}
+
+    async def box(self, level: str) -> Box:
+        """The session at that level, with payloads in its workspace."""
+        if level not in self._boxes:
+            box = await Box.create(self.plane, level)
+            for name, content in self.arsenal.payloads.items():
+                await box.write(name, content)
+            self._boxes[level] = box
+        return self._boxes[level]
+
+    async def run(self, level: str, program: str, *arguments: str) -> Outcome:
+        """Runs an attack program to its end; no harm may have been done to its surroundings."""
+        box = await self.box(level)
+        done = await box.run(argv=[attack_name(program), *arguments])
+        await self.assert_unharmed(box, done)
+        return done
+
+    async def report(self, level: str, program: str, *arguments: str) -> Report:
+        """What an attack program's attempts came to. Each is made once in a module."""
+        key = (level, program, *arguments)
+        if key not in self._reports:
+            done = await self.run(level, program, *arguments)
+            assert done.exit_code == 0, (done.exit, done.stdout[-2000:], done.stderr[-2000:])
+            self._reports[key] = parse_report(done.stdout)
+        return self._reports[key]
+
+    async def assert_unharmed(self, box: Box, done: Outcome) -> None:
+        """Nothing was stolen or left behind; the sandbox agent and the control plane are alive."""
+        if box.session.level.confinement.paths:
+            secret = self.arsenal.canary
+            assert secret not in done.stdout + done.stderr
+            assert held_in(box.workspace, secret) == []
+        await assert_well(box)
+
+
+async def assert_well(box: Box) -> None:
+    """Commands and files work as ever, and nothing of what was runs any more."""
+    # What else is started meanwhile, by tests, has one process for each command.
+    running = (await box.ask("stats"))["running"]
+    await until(lambda: len(box.processes()) == len(running))
+    await box.write("well", b"well")
+    assert (await box.run("cat well")).stdout == "well"
+
+
+def parse_report(output: str) -> Report:
+    """What the program printed."""
+    lines = output.splitlines()
+    refused = (line[1:].partition("\t") for line in lines if line.startswith("-"))
+    return Report(
+        worked=frozenset(line[1:] for line in lines if line.startswith("+")),
+        refused={name: reason for name, _, reason in refused},
+    )
+
+
+def numbers(said: str) -> dict[str, int]:
+    """What a race counted: words and numbers in turn."""
+    words = said.splitlines()[-1].split()
+    return dict(zip(words[::2], map(int, words[1::2]), strict=True))
+
+
+async def assert_refused(
+    box: Box, arsenal: Arsenal, *, rule: str | None = None, **how: Any
+) -> None:
+    """Nothing of it happened, and the ledger says so."""
+    denials = len(await box.events(decision="deny"))
+    files = sorted(await box.paths(".", 5))
+    with pytest.raises(PermissionDeniedError) as refused:
+        await box.run(**how)
+    assert rule is None or refused.value.fields["rule"] == rule
+    assert arsenal.canary not in str(refused.value)
+    assert sorted(await box.paths(".", 5)) == files
+    assert await box.read("file") == INSIDE
+    assert held_in(box.workspace, arsenal.canary) == []
+    assert len(await box.events(decision="deny")) == denials + 1

@@ -42,6 +42,8 @@ _RETRY_SECONDS = 10
 class ImageError(PaddockError):
     """A workspace's file system can't be made, read or resized."""
 
+    code = "sandbox_unavailable"
+
 
 @dataclass(frozen=True, slots=True)
 class FileSystem:

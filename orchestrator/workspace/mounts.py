@@ -34,6 +34,8 @@ UMOUNT_NOFOLLOW = 0x08
 class MountError(PaddockError):
     """A mount can't be made or taken away."""
 
+    code = "sandbox_unavailable"
+
 
 class _MountAttr(ctypes.Structure):
     """The kernel's `struct mount_attr`."""

@@ -13,6 +13,8 @@ from orchestrator.workspace import purge_helper
 class PurgeError(PaddockError):
     """A workspace could not be removed; the call may be tried again."""
 
+    code = "sandbox_unavailable"
+
 
 def purge_directory(slot: Path, data: Path, uid: int, *, time_limit: float = 300.0) -> None:
     """Removes a slot and its directory `data` with everything in it; blocks.

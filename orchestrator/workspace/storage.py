@@ -36,6 +36,8 @@ _RETRY_SECONDS = 10
 class StorageError(PaddockError):
     """A workspace can't be made, mounted, resized or removed on this host."""
 
+    code = "sandbox_unavailable"
+
 
 class Storage:
     """The workspaces' slots. One call at a time works on one of them."""

@@ -54,7 +54,9 @@ def lesser_image(sandbox_image: str) -> Iterator[str]:
             archive.addfile(member, io.BytesIO(data))
     context.seek(0)
     with closing(docker.APIClient(version="auto")) as client:
-        said = list(client.build(fileobj=context, custom_context=True, tag=name, decode=True))
+        said = list(
+            client.build(fileobj=context, custom_context=True, tag=name, rm=True, decode=True)
+        )
         assert not any("error" in line for line in said), said
         yield name
         client.remove_image(name)

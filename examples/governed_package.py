@@ -25,6 +25,8 @@ from orchestrator.audit.verify import verify_chain
 PACKAGE = "click==8.1.8"
 TEST_NEEDS = ("pytest==8.3.5",)
 TEST_SECONDS = 120
+# Of the programs that a package's tests start, the first tell enough.
+EXECUTED_SHOWN = 4
 LABELS = {"example": "governed-package"}
 
 # What an agent might try at low, and the rule that refuses it.
@@ -135,11 +137,13 @@ async def show_record(out: Terminal, used: Session, receipt: Receipt) -> None:
     """The session's audit chain, verified there and here."""
     out.heading(f"What is on record of {used.id} ({used.level})")
     lines = await used.audit_export()
-    out.table(
-        AUDIT_HEADER,
-        audit_rows([json.loads(line) for line in lines]),
-        {"allow": GREEN, "deny": RED},
-    )
+    events = [json.loads(line) for line in lines]
+    executed = [event for event in events if event["operation"] == "command.exec"]
+    hidden = executed[EXECUTED_SHOWN:]
+    rows = audit_rows([event for event in events if event not in hidden])
+    out.table(AUDIT_HEADER, rows, {"allow": GREEN, "deny": RED})
+    if hidden:
+        out.allowed(f"{len(hidden)} more programs that the commands executed, each on record")
     theirs = await used.audit_verify(receipt)
     expect(theirs["ok"], f"the control plane finds its chain broken: {theirs['reason']}")
     ours = verify_chain(lines, (receipt["seq"], receipt["hash"]))

@@ -113,14 +113,17 @@ class Guards:
         self._profile: Profile | None = None
         self._idle: list[Guard] = []
 
-    def prepare(self) -> None:
-        """Builds what every guard enters, and the first one, if there is room for it.
+    def confine(self) -> None:
+        """Builds what every guard enters; there are no guards before.
 
-        Raises: ConfinementError where commands can't be confined: then there are no guards.
+        Raises: ConfinementError where commands can't be confined.
         """
         self._profile = profile.build(self._boot, self._abi)
+
+    def prepare(self) -> None:
+        """Makes the first guard before it is asked for, if there is room for it."""
         with contextlib.suppress(OSError):
-            self._idle.append(self._make(self._profile))
+            self._idle.append(self.take())
 
     def take(self) -> Guard:
         """A guard for one command. Raises: OSError where no process can be made."""

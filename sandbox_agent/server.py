@@ -83,10 +83,11 @@ class Agent:
         """
         self._connection.dial()
         # The control plane has its own work to do with the hello: this takes no time of anybody's.
-        self._guards.prepare()
+        self._guards.confine()
         # What exists now lives for ever; leaving it out of collections keeps it shared with forks.
         gc.collect()
         gc.freeze()
+        self._guards.prepare()
         self._loop.run()
         return self._exit_code
 

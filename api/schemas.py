@@ -30,6 +30,7 @@ from api.fields import (
 )
 from orchestrator.budget import MOST
 from orchestrator.config import MAX_WALL_SECONDS
+from orchestrator.mount_list import MountName
 from orchestrator.sessions.requests import ExecRequest, NewSession
 from orchestrator.workspace.paths import ID_PATTERN
 
@@ -137,6 +138,9 @@ class SessionBody(Body):
         description="Seconds after which the session ends, used or not.",
     )
     budget: BudgetBody = Field(default_factory=BudgetBody)
+    mounts: Annotated[list[MountName], Field(max_length=16)] = Field(
+        default=[], description="Names of the operator's list, besides the level's."
+    )
 
     def request(self, session_id: str | None = None) -> NewSession:
         """The domain's request, for that id when the path names one."""
@@ -150,6 +154,7 @@ class SessionBody(Body):
             idle_timeout=self.idle_timeout,
             wall_timeout=self.wall_timeout,
             budget=self.budget.model_dump(exclude_none=True),
+            mounts=tuple(self.mounts),
         )
 
 

@@ -1,12 +1,19 @@
 """The control plane's configuration: read once, checked, never changed afterwards."""
 
+import json
 import os
 import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -16,6 +23,7 @@ from pydantic_settings import (
 )
 
 from orchestrator.limits import KeyLimits
+from orchestrator.mount_list import Mount, check_list
 
 CONFIG_FILE_VARIABLE = "PADDOCK_CONFIG_FILE"
 MIN_SECRET_LENGTH = 16
@@ -168,6 +176,11 @@ class Settings(BaseSettings):
         description="The engine's runtime for sandboxes. Unset: its default. Levels that it can't "
         "enforce are refused.",
     )
+    mounts: Annotated[dict[str, Mount], NoDecode] = Field(
+        default={},
+        description="Directories of the host that levels and sessions may name, by name: "
+        '`{"source", "target", "read_only"}`.',
+    )
     engine_timeout: float = Field(
         default=30, gt=0, le=600, allow_inf_nan=False, description="For one call of the engine."
     )
@@ -231,6 +244,11 @@ class Settings(BaseSettings):
     def address(self) -> tuple[str, int]:
         """Host and port to listen on."""
         return split_address(self.listen)
+
+    @property
+    def own_dirs(self) -> tuple[Path, ...]:
+        """What no sandbox may be given."""
+        return self.state_dir, self.workspaces_dir
 
     @field_validator("listen")
     @classmethod
@@ -296,6 +314,24 @@ class Settings(BaseSettings):
     def _check_docker_host(cls, value: str | None) -> str | None:
         if value is not None and not re.fullmatch(r"(unix|tcp|https?)://\S+", value):
             raise ValueError("must look like unix:///path or tcp://host:port")
+        return value
+
+    @field_validator("mounts", mode="before")
+    @classmethod
+    def _parse_mounts(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"must be JSON: {error}") from None
+
+    @field_validator("mounts")
+    @classmethod
+    def _check_mounts(cls, value: dict[str, Mount], info: ValidationInfo) -> dict[str, Mount]:
+        data = info.data
+        own = [data[name] for name in ("state_dir", "workspaces_dir") if name in data]
+        check_list(value, own, data.get("docker_host"))
         return value
 
     @classmethod
@@ -370,6 +406,8 @@ def _describe(location: tuple[int | str, ...], kind: str, message: str) -> str:
     path = os.environ.get(CONFIG_FILE_VARIABLE)
     in_environment = any(key.upper() == variable and os.environ[key] for key in os.environ)
     where = f"{path}: {name}" if path and not in_environment else variable
+    if len(location) > 1 and where == variable:
+        where = f"{where}: {'.'.join(map(str, location[1:]))}"
     if kind == "extra_forbidden":
         return f"{where}: no such setting"
     return f"{where}: {message.removeprefix('Value error, ')}"

@@ -118,6 +118,8 @@ class Boot(NamedTuple):
     cpu_budget_us: int | None = None
     output_used_bytes: int = 0
     output_budget_bytes: int | None = None
+    # Mounts that may be written to, besides the workspace.
+    writable: tuple[str, ...] = ()
 
 
 class Entry(NamedTuple):

@@ -26,7 +26,10 @@ class SessionSettings(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Sandbox(Result):
-    """A session's container; `state` and `limits` as the engine says, None in lists."""
+    """A session's container; `state` and `limits` as the engine says, None in lists.
+
+    `mounts` are names of the operator's list.
+    """
 
     id: str
     image: str
@@ -34,6 +37,7 @@ class Sandbox(Result):
     connected: bool
     state: str | None
     limits: dict[str, float] | None
+    mounts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

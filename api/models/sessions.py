@@ -37,6 +37,7 @@ EXAMPLE: dict[str, Any] = {
         "id": "0c9be27d35864f1a",
         "image": "paddock/sandbox:latest",
         "network": "none",
+        "mounts": [],
         "connected": True,
         "state": "running",
         "limits": {"cpus": 0.5, "memory_bytes": 268435456, "pids": 64},
@@ -86,6 +87,7 @@ class Sandbox(Model):
     id: str
     image: str
     network: str = Field(description="`none`, or the name of the network that it is on.")
+    mounts: list[str] = Field(description="Names of the operator's list.")
     connected: bool = Field(description="Its agent has a connection to the control plane.")
     state: str | None = Field(description="As the engine says; null in lists.")
     limits: SandboxLimits | None = Field(description="As the engine says; null in lists.")

@@ -75,6 +75,8 @@ class Session:
     root_dir: str
     created_at: str
     last_activity_at: str
+    # Those that it asked for, besides its level's.
+    mounts: tuple[str, ...] = ()
     termination: Termination | None = None
     sandbox: "Sandbox | None" = None
     commands: dict[str, Command] = field(default_factory=dict)

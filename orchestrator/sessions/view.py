@@ -92,6 +92,7 @@ def _sandbox_view(session: Session, container: Container | None) -> dict[str, An
         "id": sandbox.name,
         "image": session.image,
         "network": sandbox.network or "none",
+        "mounts": list(sandbox.mounts),
         "connected": sandbox.link.connected,
         "state": None if container is None else container.state,
         "limits": None if container is None else container.limits,

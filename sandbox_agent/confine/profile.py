@@ -96,7 +96,7 @@ def path_rules(boot: Boot, tool: Tool = NO_TOOL) -> tuple[list[Rule], frozenset[
     rules += [Rule(path, READ) for path in (*BASELINE, *read)]
     rules += [Rule(path, READ | EXECUTE) for path in execute]
     rules += [Rule(path, READ_FILE | WRITE_FILE) for path in DEVICES]
-    rules += [Rule(path, CHANGE) for path in (*_CHANGED, *tool.write)]
+    rules += [Rule(path, CHANGE) for path in (*_CHANGED, *boot.writable, *tool.write)]
     return rules, frozenset(closure.executed).union(map(os.path.realpath, execute))
 
 

@@ -44,6 +44,7 @@ class Hello:
     boot_id: str
     running: frozenset[str]
     finished: frozenset[str]
+    terminals: frozenset[str]
     landlock_abi: int
 
 
@@ -82,7 +83,8 @@ def parse_hello(params: Any) -> Hello:
         raise ValueError("boot_id must be 16 hex digits")
     if isinstance(abi, bool) or not isinstance(abi, int) or not 0 <= abi <= 1000:
         raise ValueError("landlock_abi must be a small number")
-    return Hello(boot_id, _ids(params.get("running")), _ids(params.get("finished")), abi)
+    running, finished = _ids(params.get("running")), _ids(params.get("finished"))
+    return Hello(boot_id, running, finished, _ids(params.get("terminals")), abi)
 
 
 def _ids(value: Any) -> frozenset[str]:

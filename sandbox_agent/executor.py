@@ -2,42 +2,38 @@
 
 import base64
 import os
-from collections import OrderedDict
-from collections.abc import Callable
 from typing import Any
 
 from sandbox_agent import builtin, commands
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.errors import AgentError
 from sandbox_agent.guard import PATH, Guards
-from sandbox_agent.guard_process import Plan, Setup
+from sandbox_agent.guard_process import Plan
 from sandbox_agent.loop import Loop
 from sandbox_agent.output import STDERR, STDOUT, Output
 from sandbox_agent.outputs import Outputs, Reply
 from sandbox_agent.process import Command, Request
 from sandbox_agent.protocol import WORKSPACE_DIR, Boot, Message
-
-# Ids of commands that were ever started here; a second command under the same id is refused.
-_REMEMBERED_IDS = 65536
+from sandbox_agent.work import Work
 
 
 class Executor:
     """Starts, feeds, signals and ends commands."""
 
-    def __init__(self, loop: Loop, boot: Boot, events: EventBuffer, ruleset: int | None) -> None:
+    def __init__(
+        self, loop: Loop, boot: Boot, events: EventBuffer, work: Work, guards: Guards
+    ) -> None:
         self._loop = loop
         self._boot = boot
         self._allowed = None if boot.commands is None else frozenset(boot.commands)
         self._events = events
-        self._guards = Guards(loop, Setup(boot.uid, boot.processes, ruleset))
-        loop.after(0, self._guards.prepare)
+        self._work = work
+        self._guards = guards
         self._facts = _facts(boot)
         self._programs: dict[str, str] = {}
         self._running: dict[str, Command] = {}
         # As much as all that may run at once can have printed.
         self.outputs = Outputs(loop, boot.max_running * boot.output_bytes)
-        self._seen: OrderedDict[str, None] = OrderedDict()
-        self._on_idle: Callable[[], None] | None = None
 
     @property
     def running(self) -> list[str]:
@@ -48,26 +44,16 @@ class Executor:
         """Starts a command; answers when it has started. Raises: AgentError."""
         command_id = str(params["command_id"])
         argv = [str(argument) for argument in params["argv"]]
-        self._admit(command_id)
+        self._work.check(command_id)
         cwd = self._decide(argv, str(params["cwd"]))
         env = self._environment(params["env"])
-        self._remember(command_id)
+        self._work.remember(command_id)
         answer = builtin.builtin(argv, self._allowed, self._facts)
         if answer is not None:
             self._end_builtin(command_id, answer)
         else:
             self._start(params, command_id, argv, cwd, env)
         reply({})
-
-    def _admit(self, command_id: str) -> None:
-        if self._on_idle is not None:
-            raise AgentError("conflict", "the sandbox is shutting down")
-        if self._events.full:
-            raise AgentError("audit_unavailable", "audit events wait for the control plane")
-        if command_id in self._seen:
-            raise AgentError("conflict", f"command {command_id} was started before")
-        if len(self._running) >= self._boot.max_running:
-            raise AgentError("busy", f"{self._boot.max_running} commands run already")
 
     def _decide(self, argv: list[str], cwd: str) -> str:
         """The string rules once more, on this side; returns the workspace-relative directory."""
@@ -102,11 +88,6 @@ class Executor:
             self._programs[name] = found
         return self._programs[name]
 
-    def _remember(self, command_id: str) -> None:
-        self._seen[command_id] = None
-        if len(self._seen) > _REMEMBERED_IDS:
-            self._seen.popitem(last=False)
-
     def _start(
         self, params: Message, command_id: str, argv: list[str], cwd: str, env: dict[str, str]
     ) -> None:
@@ -139,14 +120,15 @@ class Executor:
             )
         except OSError as error:
             raise AgentError("busy", f"no room for another process: {error.strerror}") from None
+        self._work.begin(command_id)
         self._running[command_id] = command
         self.outputs.add(command_id, command.output)
 
     def _end(self, command: Command) -> None:
         del self._running[command.id]
-        self._guards.give_back(command.guard)
+        self._guards.give_back(command.tree.guard)
         result = command.result()
-        denied = command.denied
+        denied = command.tree.denied
         if denied is not None:
             message = "path escapes workspace under current permission level"
             error = f"{message}: {denied} is a symbolic link that leads out of it"
@@ -154,8 +136,7 @@ class Executor:
         else:
             self._emit_exit(command.id, result, None, None)
         self.outputs.end(command.id, unread=not command.background)
-        if not self._running and self._on_idle is not None:
-            self._on_idle()
+        self._work.end(command.id)
 
     def _end_builtin(self, command_id: str, answer: builtin.BuiltinResult) -> None:
         output = Output(self._boot.output_bytes, keep_tail=False)
@@ -219,13 +200,10 @@ class Executor:
             command.cancel(str(params["reason"]))
         reply({})
 
-    def shut_down(self, reason: str, on_idle: Callable[[], None]) -> None:
-        """Takes no new work, ends what runs, and calls back when nothing does."""
-        self._on_idle = on_idle
+    def cancel_all(self, reason: str) -> None:
+        """Ends everything that runs."""
         for command in list(self._running.values()):
             command.cancel(reason)
-        if not self._running:
-            on_idle()
 
 
 def _relative(path: str) -> str:

@@ -15,6 +15,8 @@ from sandbox_agent.confine import landlock, syscalls
 from sandbox_agent.connection import Connection
 from sandbox_agent.errors import AgentError
 from sandbox_agent.executor import Executor
+from sandbox_agent.guard import Guards
+from sandbox_agent.guard_process import Setup
 from sandbox_agent.loop import Loop
 from sandbox_agent.outputs import Reply
 from sandbox_agent.protocol import (
@@ -30,7 +32,9 @@ from sandbox_agent.protocol import (
     request,
     result,
 )
+from sandbox_agent.pty.terminals import Terminals
 from sandbox_agent.transfers import Transfers
+from sandbox_agent.work import Work
 
 _HELLO_ID = 0
 _OPEN_FILES = 4096
@@ -54,7 +58,11 @@ class Agent:
         self._greeted = False
         self._events = EventBuffer(self._boot_id, self._send_event)
         ruleset = landlock.scope_ruleset(self._abi)
-        self._executor = Executor(self._loop, boot, self._events, ruleset)
+        guards = Guards(self._loop, Setup(boot.uid, boot.processes, ruleset))
+        self._loop.after(0, guards.prepare)
+        self._work = Work(self._events, boot.max_running)
+        self._executor = Executor(self._loop, boot, self._events, self._work, guards)
+        self._terminals = Terminals(self._loop, self._events, self._work, guards)
         self._transfers = Transfers(self._loop, boot, self._events)
         self._exit_code = 0
         self._methods: dict[str, Callable[[Message, Reply], None]] = {
@@ -63,6 +71,11 @@ class Agent:
             "stdin": self._executor.stdin,
             "signal": self._executor.signal,
             "cancel": self._executor.cancel,
+            "pty.open": self._terminals.open,
+            "pty.send": self._terminals.send,
+            "pty.read": self._terminals.read,
+            "pty.signal": self._terminals.signal,
+            "pty.close": self._terminals.close,
             "file.open": self._transfers.open,
             "file.pull": self._transfers.pull,
             "file.push": self._transfers.push,
@@ -92,6 +105,7 @@ class Agent:
             "boot_id": self._boot_id,
             "running": self._executor.running,
             "finished": self._executor.outputs.ended,
+            "terminals": self._terminals.running,
             "landlock_abi": self._abi,
         }
         self._connection.send(request(_HELLO_ID, "hello", hello))
@@ -99,6 +113,7 @@ class Agent:
     def _on_close(self) -> None:
         self._greeted = False
         self._executor.outputs.forget_callers()
+        self._terminals.forget_callers()
         self._transfers.close_all()
 
     def _on_message(self, message: Message) -> None:
@@ -152,6 +167,7 @@ class Agent:
         reply(
             {
                 "running": self._executor.running,
+                "terminals": self._terminals.running,
                 "finished": self._executor.outputs.ended,
                 "buffered_events": len(self._events),
                 "uptime_ms": int((time.monotonic() - self._started) * 1000),
@@ -164,7 +180,11 @@ class Agent:
             # The control plane removes the container; this only bounds a stray agent's life.
             self._loop.after(_DRAIN_SECONDS, self._loop.stop)
 
-        self._executor.shut_down(str(params["reason"]), lambda: self._events.when_empty(drained))
+        reason = str(params["reason"])
+        self._work.refuse()
+        self._executor.cancel_all(reason)
+        self._terminals.close_all(reason)
+        self._work.when_idle(lambda: self._events.when_empty(drained))
 
 
 def read_boot(path: str) -> Boot:

@@ -97,6 +97,7 @@ class FakeAgent:
             "boot_id": self.boot_id,
             "running": list(self._running),
             "finished": [],
+            "terminals": [],
             "landlock_abi": 6,
         }
         self._send(request(0, "hello", hello))

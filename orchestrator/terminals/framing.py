@@ -126,11 +126,12 @@ class Framing:
 
     def _keep(self, line: str) -> None:
         """Keeps a line, or what there is room for; after one that was cut nothing more."""
-        if self._truncated:
+        if self._truncated or self._room < 0:
+            self._truncated = True
             return
         data = line.encode()
         if len(data) > self._room:
             self._truncated = True
-            data = data[: max(0, self._room)]
+            data = data[: self._room]
         self._kept.append(data.decode(errors="ignore"))
         self._room -= len(data) + len("\n")

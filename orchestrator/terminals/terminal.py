@@ -4,6 +4,7 @@ import asyncio
 import base64
 import hashlib
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
@@ -22,6 +23,8 @@ SETTLE_MS = 5
 SETTLE_MOST_MS = 100
 # One piece of output: so much is cleaned of control sequences without a break.
 _READ_BYTES = 32 * 1024
+# What an agent holds of an ended program is less than this many pieces.
+_MOST_LAST_READS = 64
 # A single call of the agent waits at most this long.
 _POLL_MS = 20_000
 _GRACE_SECONDS = 20.0
@@ -162,7 +165,8 @@ class Terminal:
             raise _garbage()
         self.late_bytes += mark - self.position
         while self.position < mark:
-            await self._read(0, limit=mark - self.position)
+            if not (await self._read(0, limit=mark - self.position)).data:
+                raise _garbage()
         self._framing.begin(text + self.spec.line_terminator.partition("\n")[0].rstrip("\r"))
         self._hash, self._began = hashlib.sha256(), self.position
         self._command = command
@@ -190,11 +194,11 @@ class Terminal:
 
     async def read_rest(self) -> None:
         """Reads what an ended program has left, as far as it is still there."""
-        try:
-            while (await self._read(0)).ended is None:
-                pass
-        except NotFoundError:
-            return
+        with suppress(NotFoundError):
+            for _ in range(_MOST_LAST_READS):
+                page = await self._read(0)
+                if page.ended is not None or not page.data:
+                    return
 
     # Reading
 

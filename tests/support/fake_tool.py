@@ -106,7 +106,7 @@ class Tool:
 
     def do_inside(self, _: str) -> None:
         """Prompts within the output."""
-        for _ in range(3):
+        for _number in range(3):
             write(self.prompt.encode() + b"\n")
             time.sleep(0.02)
         write(b"real\n")

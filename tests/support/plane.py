@@ -25,7 +25,7 @@ async def opened(**settings: Any) -> AsyncIterator[ControlPlane]:
         state_dir = Path(directory) / "state"
         members = {"min_free_memory_bytes": 0, "min_free_disk_bytes": 0, **settings}
         plane = await ControlPlane.open(
-            Settings(state_dir=state_dir, uid_base=_uid_base(), **members)
+            Settings(state_dir=state_dir, uid_base=uid_base(), **members)
         )
         try:
             yield plane
@@ -42,7 +42,7 @@ async def opened(**settings: Any) -> AsyncIterator[ControlPlane]:
         assert networks(state_dir) == []
 
 
-def _uid_base() -> int:
+def uid_base() -> int:
     """A range of its own: processes of other control planes on this host are not counted here."""
     return 1_900_000_000 + secrets.randbelow(1000) * 65_536
 

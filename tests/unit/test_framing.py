@@ -11,8 +11,8 @@ PROMPT = "db=> "
 READY = r"^[a-z]+=>[\s]*$"
 
 
-def framing(limit: int = 1000, ready: str = READY, columns: int = 200) -> Framing:
-    framing = Framing(Pattern(ready), limit, columns)
+def framing(limit: int = 1000, columns: int = 200) -> Framing:
+    framing = Framing(Pattern(READY), limit, columns)
     framing.feed(b"psql 15\r\n" + PROMPT.encode())
     assert framing.prompt == PROMPT
     return framing

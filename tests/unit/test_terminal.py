@@ -27,7 +27,7 @@ class Agent:
         self.waits: list[int] = []
         self.sent: list[Message] = []
         self.mark: Any = None
-        self.answers: dict[str, Any] = {}
+        self.answers: dict[str, Message] = {}
 
     async def request(self, method: str, params: Message, timeout: float = 40.0) -> Message:
         if method in self.answers:

@@ -23,6 +23,7 @@ _MOST_LISTED = 256
 # An event says what happened to one thing: a few members, none longer than a path's text.
 _MOST_MEMBERS = 32
 _LONGEST_TEXT = 16 * 1024
+_MOST_WORDS = 64
 _ERRORS: dict[str, type[PaddockError]] = {
     error.code: error
     for error in (
@@ -130,10 +131,20 @@ def _check_flat(members: Message) -> None:
     """Raises: ValueError where they are more, larger or deeper than an agent's ever are."""
     if len(members) > _MOST_MEMBERS:
         raise ValueError("args and result must have few members")
-    for text in (*members, *members.values()):
-        too_long = isinstance(text, str) and len(text) > _LONGEST_TEXT
-        if too_long or isinstance(text, dict | list):
+    for item in (*members, *members.values()):
+        if not (_is_short(item) or (isinstance(item, list) and _are_words(item))):
             raise ValueError("members of args and result must be short")
+
+
+def _is_short(item: Any) -> bool:
+    if isinstance(item, str):
+        return len(item) <= _LONGEST_TEXT
+    return not isinstance(item, dict | list)
+
+
+def _are_words(items: list[Any]) -> bool:
+    """Whether they can be a command line, of which an agent reports the beginning."""
+    return len(items) <= _MOST_WORDS and all(isinstance(x, str) and _is_short(x) for x in items)
 
 
 def _text(params: Message, name: str) -> str | None:

@@ -23,6 +23,7 @@ class EventBuffer:
         self._seq = 0
         self._pending: deque[tuple[int, Message]] = deque()
         self._on_empty: list[Callable[[], None]] = []
+        self._on_room: list[Callable[[], None]] = []
 
     @property
     def full(self) -> bool:
@@ -51,6 +52,10 @@ class EventBuffer:
         """Forgets events up to and including `seq`: they are durable."""
         while self._pending and self._pending[0][0] <= seq:
             self._pending.popleft()
+        if not self.full:
+            waiting, self._on_room = self._on_room, []
+            for callback in waiting:
+                callback()
         if not self._pending:
             waiting, self._on_empty = self._on_empty, []
             for callback in waiting:
@@ -68,3 +73,7 @@ class EventBuffer:
             self._on_empty.append(callback)
         else:
             callback()
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Calls back once the buffer is not full any more."""
+        self._on_room.append(callback)

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from sandbox_agent.options import SAFE, parse_options
 
+NAMES = frozenset({"which", "neofetch"})
+
 
 class Facts(NamedTuple):
     """What the answers are made of. `cpus` in cores; `paths` from a command's name to its file."""

@@ -7,12 +7,13 @@ from typing import Any
 from sandbox_agent import builtin, commands
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.errors import AgentError
-from sandbox_agent.guard import PATH, Guards
+from sandbox_agent.guard import Guards
 from sandbox_agent.guard_process import Plan
 from sandbox_agent.loop import Loop
 from sandbox_agent.output import STDERR, STDOUT, Output
 from sandbox_agent.outputs import Outputs, Reply
 from sandbox_agent.process import Command, Request
+from sandbox_agent.programs import PATH, find_program
 from sandbox_agent.protocol import WORKSPACE_DIR, Boot, Message
 from sandbox_agent.work import Work
 
@@ -82,7 +83,7 @@ class Executor:
         if "/" in name or env["PATH"] != PATH:
             return name
         if name not in self._programs:
-            found = _find(name)
+            found = find_program(name)
             if found is None:
                 return name
             self._programs[name] = found
@@ -211,16 +212,8 @@ def _relative(path: str) -> str:
     return path.removeprefix(WORKSPACE_DIR).strip("/") or "."
 
 
-def _find(name: str) -> str | None:
-    """The first executable file of that name along the PATH."""
-    for directory in PATH.split(":"):
-        if os.access(f"{directory}/{name}", os.X_OK):
-            return f"{directory}/{name}"
-    return None
-
-
 def _facts(boot: Boot) -> builtin.Facts:
-    found = {name: _find(name) for name in boot.commands or ()}
+    found = {name: find_program(name) for name in boot.commands or ()}
     paths = {name: path for name, path in found.items() if path is not None}
     system = os.uname()
     kernel = f"{system.sysname} {system.release}"

@@ -9,30 +9,36 @@ Agent and guard talk over a SOCK_SEQPACKET pair; `N` numbers the guard's command
                     s<number> N  signal the command's process group
                     t N        TERM to the whole tree
                     k N        KILL the whole tree, and report
-    guard → agent   X<json>    the command could not be started: {errno, what} or {denied}
+    guard → agent   L          with a descriptor: where the kernel reports what it executes
+                    X<json>    the command could not be started: {errno, what} or {denied}
                     E<numbers> the first process ended: wait status, CPU time in microseconds,
                                peak memory in bytes, and 1 if others of its tree are left
                     G<number>  nothing is left now; that many processes outlived the first
 """
 
 import contextlib
+import errno
 import functools
 import marshal
 import os
 import socket
 
+from sandbox_agent.audit import EventBuffer
+from sandbox_agent.confine import profile
+from sandbox_agent.confine.profile import Profile, Tool
+from sandbox_agent.exec_record import ExecRecorder, Source
 from sandbox_agent.guard_process import Pipes, Plan, Setup, run
 from sandbox_agent.loop import Loop
+from sandbox_agent.protocol import Boot
 
 # Guards that wait for a command; each takes about a MiB.
 _KEPT = 2
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Guard:
     """The agent's side of one guard. Raises: OSError where no process can be made."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, recorder: ExecRecorder) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self.pid = os.fork()
@@ -46,10 +52,15 @@ class Guard:
         ours.setblocking(False)
         self.socket = ours
         self._number = 0
+        self._recorder = recorder
+        self._source = Source(lambda: self._command_id, setup.profile.executable)
+        self._listener: int | None = None
+        self._command_id: str | None = None
 
-    def start(self, plan: Plan, pipes: Pipes) -> None:
+    def start(self, command_id: str, plan: Plan, pipes: Pipes) -> None:
         """Hands it its next command. Raises: OSError when the guard is gone."""
         self._number += 1
+        self._command_id = command_id
         # A document of its own, because a plan may be larger than one message.
         document = os.memfd_create("plan", os.MFD_CLOEXEC)
         try:
@@ -70,22 +81,66 @@ class Guard:
                 return False
         return True
 
+    def receive(self) -> bytes:
+        """Its next report; empty when it is gone. Raises: BlockingIOError when there is none."""
+        while True:
+            try:
+                report, descriptors, _, _ = socket.recv_fds(self.socket, 4096, 1)
+            except ConnectionResetError:  # it died with orders unread
+                return b""
+            if report[:1] != b"L":
+                return report
+            (self._listener,) = descriptors
+            os.set_inheritable(self._listener, False)
+            self._recorder.watch(self._listener, self._source)
+
     def close(self) -> None:
         """Lets go of it: without a command it ends, a running one it kills."""
         self.socket.close()
+        if self._listener is not None:
+            self._recorder.forget(self._listener)
+            self._listener = None
 
 
 class Guards:
     """Lends guards to commands, and keeps a few ready: making one costs more than a command."""
 
-    def __init__(self, loop: Loop, setup: Setup) -> None:
+    def __init__(self, loop: Loop, boot: Boot, abi: int, events: EventBuffer) -> None:
         self._loop = loop
-        self._setup = setup
+        self._boot = boot
+        self._abi = abi
+        self._recorder = ExecRecorder(loop, events, boot.uid)
+        self._profile: Profile | None = None
         self._idle: list[Guard] = []
+
+    def prepare(self) -> None:
+        """Builds what every guard enters, and the first one, if there is room for it.
+
+        Raises: ConfinementError where commands can't be confined: then there are no guards.
+        """
+        self._profile = profile.build(self._boot, self._abi)
+        with contextlib.suppress(OSError):
+            self._idle.append(self._make(self._profile))
 
     def take(self) -> Guard:
         """A guard for one command. Raises: OSError where no process can be made."""
-        return self._idle.pop() if self._idle else self._make()
+        if self._idle:
+            return self._idle.pop()
+        if self._profile is None:
+            raise OSError(errno.EAGAIN, "the sandbox is not confined yet")
+        return self._make(self._profile)
+
+    def take_for(self, tool: Tool) -> Guard:
+        """A guard for a tool, which may do what it needs besides what commands may.
+
+        It is not for anything else: close it afterwards. Raises: ConfinementError, OSError.
+        """
+        own = profile.build(self._boot, self._abi, tool)
+        try:
+            return self._make(own)
+        finally:
+            if own.ruleset is not None:
+                os.close(own.ruleset)
 
     def give_back(self, guard: Guard) -> None:
         """Its command has ended."""
@@ -94,13 +149,8 @@ class Guards:
         else:
             guard.close()
 
-    def prepare(self) -> None:
-        """Makes the first guard before it is asked for, if there is room for it."""
-        with contextlib.suppress(OSError):
-            self._idle.append(self._make())
-
-    def _make(self) -> Guard:
-        guard = Guard(self._setup)
+    def _make(self, held_to: Profile) -> Guard:
+        guard = Guard(Setup(self._boot.uid, self._boot.processes, held_to), self._recorder)
         self._loop.on_exit(guard.pid, functools.partial(self._ended, guard))
         return guard
 

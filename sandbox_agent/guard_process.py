@@ -13,7 +13,8 @@ import sys
 import termios
 from typing import Any, NamedTuple
 
-from sandbox_agent.confine import privileges, syscalls
+from sandbox_agent.confine import beneath, privileges, seccomp, syscalls
+from sandbox_agent.confine.profile import Profile
 
 _NOT_FOUND = 127
 _FAILED = 70
@@ -22,13 +23,12 @@ _FAILED = 70
 class Setup(NamedTuple):
     """What every guard of this sandbox needs to know before its command.
 
-    `ruleset` is the prebuilt scope ruleset; None where the kernel has no scopes.
     `processes` is the most that the session's uid may have.
     """
 
     uid: int
     processes: int
-    ruleset: int | None
+    profile: Profile
 
 
 class Plan(NamedTuple):
@@ -59,22 +59,40 @@ class Pipes(NamedTuple):
 
 def run(setup: Setup, agent: socket.socket) -> None:
     """The guard's whole life; never returns."""
+    profile = setup.profile
     try:
-        keep = {agent.fileno()} if setup.ruleset is None else {agent.fileno(), setup.ruleset}
+        keep = {agent.fileno()} if profile.ruleset is None else {agent.fileno(), profile.ruleset}
         _close_others(keep)
         syscalls.become_subreaper()
-        if setup.ruleset is not None:
-            syscalls.landlock_restrict(setup.ruleset)
-            os.close(setup.ruleset)
-        # Inherited by the command, which then has less to do when somebody waits for it.
+        preference = privileges.OomPreference()
+        # Inherited by the command, which then has nothing to do when somebody waits for it.
         privileges.default_signals()
         privileges.limit_resources(setup.processes)
-        _Guard(agent, setup.uid, scoped=setup.ruleset is not None).run()
+        _confine(profile, agent)
+        _Guard(agent, setup, preference).run()
         os._exit(0)
     except BaseException as error:  # noqa: BLE001 - a forked child must never fall back into the agent's loop
         print(f"guard failed: {error!r}", file=sys.stderr, flush=True)
     finally:
         os._exit(_FAILED)
+
+
+def _confine(profile: Profile, agent: socket.socket) -> None:
+    """Enters what will hold the commands: a guard does nothing that they may not do too.
+
+    Only its uid sets it apart. Without scopes it has to look for its tree in /proc, and so
+    leaves the ruleset to each command. The filter comes last: it would be in the way.
+    """
+    syscalls.gain_no_privileges()
+    if profile.ruleset is not None and profile.scoped:
+        syscalls.landlock_restrict(profile.ruleset)
+        os.close(profile.ruleset)
+    if not profile.writable_code:
+        syscalls.deny_writable_code()
+    listener = seccomp.install(profile.machine, profile.code, listen=profile.cookie is not None)
+    if listener is not None:
+        socket.send_fds(agent, [b"L"], [listener])
+        os.close(listener)
 
 
 def _close_others(keep: set[int]) -> None:
@@ -103,12 +121,15 @@ def _receive_plan(agent: socket.socket) -> tuple[bytes, Plan, Pipes] | None:
 
 
 class _Guard:
-    """Owns one command at a time; `scoped`: its Landlock domain bounds its signals."""
+    """Owns one command at a time."""
 
-    def __init__(self, agent: socket.socket, uid: int, scoped: bool) -> None:
+    def __init__(
+        self, agent: socket.socket, setup: Setup, preference: privileges.OomPreference
+    ) -> None:
         self._agent = agent
-        self._uid = uid
-        self._scoped = scoped
+        self._uid = setup.uid
+        self._profile = setup.profile
+        self._preference = preference
         self._number = b""
         self._first = 0
         self._first_ended = False
@@ -137,13 +158,14 @@ class _Guard:
     def _fork(self, plan: Plan, pipes: Pipes) -> bool:
         """Starts the command; False, and reported, when the sandbox has no room for it."""
         try:
-            self._first = os.fork()
+            with self._preference.to_be_killed():  # inherited: the command can't set it itself
+                self._first = os.fork()
+                if self._first == 0:
+                    _become_command(plan, pipes, self._uid, self._profile, self._agent)
         except OSError as error:
             self._send(_failure({"errno": error.errno, "what": "start"}))
             self._send(b"E0 0 0 0")
             return False
-        if self._first == 0:
-            _become_command(plan, pipes, self._uid, self._agent)
         return True
 
     def _attend(self) -> None:
@@ -216,7 +238,7 @@ class _Guard:
             privileges.signal_as(self._uid, -self._first, number)
 
     def _signal_tree(self, number: int) -> None:
-        if self._scoped:
+        if self._profile.scoped:
             privileges.signal_as(self._uid, -1, number)
             return
         for pid in descendants(os.getpid()):
@@ -254,7 +276,9 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def _become_command(plan: Plan, pipes: Pipes, uid: int, agent: socket.socket) -> None:
+def _become_command(
+    plan: Plan, pipes: Pipes, uid: int, profile: Profile, agent: socket.socket
+) -> None:
     """The command's process up to its exec; never returns. The order of the steps matters.
 
     Whoever calls waits for this, so all that can be done before is done by `run`.
@@ -266,28 +290,45 @@ def _become_command(plan: Plan, pipes: Pipes, uid: int, agent: socket.socket) ->
             os.dup2(fd, target)
         if plan.terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        privileges.prefer_for_oom_kill()
         privileges.drop_to(uid)
         workspace = os.open(plan.workspace, os.O_PATH | os.O_DIRECTORY)
         what = f"enter directory {plan.cwd!r}"
-        os.fchdir(syscalls.open_beneath(workspace, plan.cwd, os.O_PATH | os.O_DIRECTORY))
+        os.fchdir(beneath.open_path(workspace, plan.cwd))
         escaping = _first_escaping(workspace, plan.inside)
         if escaping is not None:
             _fail(agent, {"denied": escaping})
+        if profile.ruleset is not None and not profile.scoped:
+            syscalls.landlock_restrict(profile.ruleset)
         what = f"run {plan.argv[0]!r}"
-        os.execvpe(plan.program, plan.argv, plan.env)  # noqa: S606 - no shell is the point
+        _execute(plan, profile)
     except OSError as error:
         _fail(agent, {"errno": error.errno, "what": what})
     except BaseException as error:  # noqa: BLE001 - must not fall back into the guard's loop
         _fail(agent, {"errno": errno.EINVAL, "what": f"{what}: {error!r}"})
 
 
+def _execute(plan: Plan, profile: Profile) -> None:
+    """Becomes the plan's program, looked up along the PATH as a shell does. Raises: OSError."""
+    if "/" in plan.program:
+        candidates = [plan.program]
+    else:
+        candidates = [f"{item or '.'}/{plan.program}" for item in os.get_exec_path(plan.env)]
+    refused = OSError(errno.ENOENT, os.strerror(errno.ENOENT), plan.program)
+    for path in candidates:
+        try:
+            seccomp.execute(profile.machine, path, plan.argv, plan.env, profile.cookie)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError as error:
+            refused = error  # unless a later one is found
+    raise refused
+
+
 def _first_escaping(workspace: int, operands: list[tuple[str, bool]]) -> str | None:
     """The first operand that a symbolic link leads out of the workspace."""
     for path, follow in operands:
-        flags = os.O_PATH if follow else os.O_PATH | os.O_NOFOLLOW
         try:
-            os.close(syscalls.open_beneath(workspace, path, flags))
+            os.close(beneath.open_path(workspace, path, follow))
         except OSError as error:
             if error.errno in (errno.EXDEV, errno.ELOOP):
                 return path

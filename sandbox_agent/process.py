@@ -79,9 +79,10 @@ class Command:
             guard.close()
             _close_all(pipes)
             raise
-        name = f"command {self.id}"
         try:
-            tree = Tree(self._loop, guard, name, request.plan, theirs, self._on_left, self._finish)
+            tree = Tree(
+                self._loop, guard, self.id, request.plan, theirs, self._on_left, self._finish
+            )
         except OSError:
             _close_all(pipes)
             raise

@@ -11,9 +11,11 @@ Host → agent, requests
     stdin     {command_id, data, close} → {}
     signal    {command_id, signal} → {}
     cancel    {command_id, reason} → {}              TERM, then KILL after 2 s
-    pty.open  {terminal_id, argv, env, rows, cols, terminator, sanitize, commands, max_line_bytes,
-               lifetime_ms, idle_ms} → {}   a program with a terminal of its own; it ends with a
-              `pty.exit` event. `commands`: the names that lines are sent under; null: anything
+    pty.open  {terminal_id, argv, env, needs: {execute, read, write, writable_code, ptrace}, rows,
+               cols, terminator, sanitize, commands, max_line_bytes, lifetime_ms, idle_ms} → {}
+              a program with a terminal of its own, confined as commands are but for what it
+              needs; it ends with a `pty.exit` event. `commands`: the names that lines are sent
+              under; null: anything
     pty.send  {terminal_id, command, text} → {mark}  one line, checked and terminated; `mark`: how
               many bytes the program had said before
     pty.read  {terminal_id, after, limit, wait_ms} → {data, next, rests, ended: null | {exit_code,
@@ -36,7 +38,7 @@ Host → agent, notifications
     ack       {seq}            every event up to and including seq is durable
 
 Agent → host
-    hello (request)  {protocol, boot_id, running, finished, terminals, landlock_abi}
+    hello (request)  {protocol, boot_id, running, finished, terminals, landlock_abi, seccomp}
                      → {committed_seq}
     event (notification)  {boot_id, seq, operation, time, decision, rule, command_id, args, result,
                            error, duration_ms}
@@ -58,6 +60,7 @@ WORKSPACE_DIR = "/workspace"
 # What an agent may report; the control plane refuses anything else from it.
 AGENT_OPERATIONS = frozenset(
     {
+        "command.exec",
         "command.exit",
         "file.read",
         "file.write",

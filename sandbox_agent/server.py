@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.commands import CommandError
-from sandbox_agent.confine import landlock, syscalls
+from sandbox_agent.confine import seccomp, syscalls
+from sandbox_agent.confine.profile import ConfinementError
 from sandbox_agent.connection import Connection
 from sandbox_agent.errors import AgentError
 from sandbox_agent.executor import Executor
 from sandbox_agent.guard import Guards
-from sandbox_agent.guard_process import Setup
 from sandbox_agent.loop import Loop
 from sandbox_agent.outputs import Reply
 from sandbox_agent.protocol import (
@@ -57,12 +57,10 @@ class Agent:
         # Before the control plane has answered hello, events only collect.
         self._greeted = False
         self._events = EventBuffer(self._boot_id, self._send_event)
-        ruleset = landlock.scope_ruleset(self._abi)
-        guards = Guards(self._loop, Setup(boot.uid, boot.processes, ruleset))
-        self._loop.after(0, guards.prepare)
+        self._guards = Guards(self._loop, boot, self._abi, self._events)
         self._work = Work(self._events, boot.max_running)
-        self._executor = Executor(self._loop, boot, self._events, self._work, guards)
-        self._terminals = Terminals(self._loop, self._events, self._work, guards)
+        self._executor = Executor(self._loop, boot, self._events, self._work, self._guards)
+        self._terminals = Terminals(self._loop, self._events, self._work, self._guards)
         self._transfers = Transfers(self._loop, boot, self._events)
         self._exit_code = 0
         self._methods: dict[str, Callable[[Message, Reply], None]] = {
@@ -87,8 +85,13 @@ class Agent:
             self._methods[f"file.{name}"] = functools.partial(self._transfers.operate, name)
 
     def run(self) -> int:
-        """Serves until the control plane says shutdown or refuses this agent."""
+        """Serves until the control plane says shutdown or refuses this agent.
+
+        Raises: ConfinementError where commands can't be confined.
+        """
         self._connection.dial()
+        # The control plane has its own work to do with the hello: this takes no time of anybody's.
+        self._guards.prepare()
         # What exists now lives for ever; leaving it out of collections keeps it shared with forks.
         gc.collect()
         gc.freeze()
@@ -107,6 +110,7 @@ class Agent:
             "finished": self._executor.outputs.ended,
             "terminals": self._terminals.running,
             "landlock_abi": self._abi,
+            "seccomp": seccomp.available(os.uname().machine),
         }
         self._connection.send(request(_HELLO_ID, "hello", hello))
 
@@ -202,4 +206,8 @@ def main() -> int:
     except (OSError, LookupError, ValueError, TypeError) as error:
         print(f"cannot read the boot file: {error}", file=sys.stderr, flush=True)
         return _EXIT_REFUSED
-    return Agent(boot, os.path.join(RUN_DIR, SOCKET_NAME)).run()
+    try:
+        return Agent(boot, os.path.join(RUN_DIR, SOCKET_NAME)).run()
+    except ConfinementError as error:
+        print(f"cannot confine commands: {error}", file=sys.stderr, flush=True)
+        return _EXIT_REFUSED

@@ -38,7 +38,7 @@ class Tree:
         self,
         loop: Loop,
         guard: Guard,
-        name: str,
+        work_id: str,
         plan: Plan,
         pipes: Pipes,
         on_left: Callable[[], None],
@@ -52,7 +52,7 @@ class Tree:
         self.failure: str | None = None
         self._failure_code = 0
         self._loop = loop
-        self._name = name
+        self._id = work_id
         self._on_left = on_left
         self._on_gone = on_gone
         self._started = time.monotonic()
@@ -61,7 +61,7 @@ class Tree:
         self._leftovers = 0
         self._timers: list[Timer] = []
         try:
-            guard.start(plan, pipes)
+            guard.start(work_id, plan, pipes)
         except OSError:
             guard.close()
             raise
@@ -110,11 +110,9 @@ class Tree:
     def _on_guard(self) -> None:
         while not self.gone:
             try:
-                report = self.guard.socket.recv(4096)
+                report = self.guard.receive()
             except BlockingIOError:
                 return
-            except ConnectionResetError:  # it died with orders unread
-                report = b""
             if report[:1] == b"X":
                 self._on_failure(json.loads(report[1:]))
             elif report[:1] == b"E":
@@ -124,7 +122,7 @@ class Tree:
                 self._finish()
             else:
                 # Its tree is now out of anybody's control: the sandbox ends rather than go on.
-                raise SystemExit(f"the guard of {self._name} died")
+                raise SystemExit(f"the guard of {self._id} died")
 
     def _on_failure(self, report: dict[str, Any]) -> None:
         if "denied" in report:

@@ -20,6 +20,7 @@ OPERATIONS = frozenset(
         "session.resume",
         "session.terminated",
         "command.start",
+        "command.exec",
         "command.exit",
         "command.oom",
         "file.read",

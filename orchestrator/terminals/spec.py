@@ -13,6 +13,20 @@ class Shown(NamedTuple):
     state: str
 
 
+class Needs(NamedTuple):
+    """What a tool may do besides what its level's commands may: absolute paths, or programs.
+
+    The program of its argv is understood. `writable_code`: memory that is written and executed,
+    as just-in-time compilers have it; `ptrace`: tracing what it started.
+    """
+
+    execute: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    writable_code: bool = False
+    ptrace: bool = False
+
+
 class TerminalSpec(NamedTuple):
     """A tool as its manifest has it, for one terminal; the manifest may change meanwhile.
 
@@ -40,6 +54,7 @@ class TerminalSpec(NamedTuple):
     result_problem: Callable[[Mapping[str, Any]], str | None]
     rows: int = 24
     columns: int = 200
+    needs: Needs = Needs()
 
 
 class Situation(NamedTuple):

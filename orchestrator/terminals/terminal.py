@@ -115,6 +115,7 @@ class Terminal:
             "terminal_id": self.id,
             "argv": list(spec.argv),
             "env": dict(spec.env),
+            "needs": spec.needs._asdict(),
             "rows": spec.rows,
             "cols": spec.columns,
             "terminator": spec.line_terminator,

@@ -3,10 +3,13 @@
 import os
 import resource
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 # The kernel ends a command before the agent when the sandbox runs out of memory.
 OOM_SCORE_OF_COMMANDS = 1000
 _OPEN_FILES = 4096
+_OOM_SCORE = "/proc/self/oom_score_adj"
 
 
 def limit_resources(processes: int) -> None:
@@ -16,15 +19,36 @@ def limit_resources(processes: int) -> None:
     """
     resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_MSGQUEUE, (0, 0))  # they would outlive their command
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
 
 
 def prefer_for_oom_kill() -> None:
     """Makes this process the first to go when memory runs out."""
     # A file object would cost a fresh child ten times as much as these calls.
-    descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+    descriptor = os.open(_OOM_SCORE, os.O_WRONLY | os.O_CLOEXEC)
     os.write(descriptor, b"%d" % OOM_SCORE_OF_COMMANDS)
     os.close(descriptor)
+
+
+class OomPreference:
+    """Lets a guard start processes that are killed before it when memory runs out.
+
+    The file is opened once, before the guard's own confinement closes /proc to it.
+    """
+
+    def __init__(self) -> None:
+        self._fd = os.open(_OOM_SCORE, os.O_RDWR | os.O_CLOEXEC)
+        self._own = os.read(self._fd, 16).strip()
+
+    @contextmanager
+    def to_be_killed(self) -> Iterator[None]:
+        """What is forked meanwhile is among the first to go."""
+        os.pwrite(self._fd, b"%d" % OOM_SCORE_OF_COMMANDS, 0)
+        try:
+            yield
+        finally:
+            os.pwrite(self._fd, self._own, 0)
 
 
 def drop_to(uid: int) -> None:

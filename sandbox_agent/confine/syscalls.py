@@ -6,9 +6,14 @@ import os
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 _PRCTL_SET_CHILD_SUBREAPER = 36
+_PRCTL_SET_NO_NEW_PRIVS = 38
+_PRCTL_SET_MDWE = 65
+_MDWE_REFUSE_EXEC_GAIN = 1
 _OPENAT2 = 437
 _LANDLOCK_CREATE_RULESET = 444
+_LANDLOCK_ADD_RULE = 445
 _LANDLOCK_RESTRICT_SELF = 446
+_LANDLOCK_RULE_PATH_BENEATH = 1
 
 # The path may not leave the directory it starts from, nor pass through /proc's magic links.
 RESOLVE_BENEATH = 0x08
@@ -31,7 +36,13 @@ class _RulesetAttr(ctypes.Structure):
     )
 
 
-def _checked(value: int, path: str | None = None) -> int:
+class _PathBeneathAttr(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
+
+
+def checked(value: int, path: str | None = None) -> int:
+    """The result of a system call made through ctypes. Raises: OSError where it failed."""
     if value < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), path)
@@ -40,7 +51,20 @@ def _checked(value: int, path: str | None = None) -> int:
 
 def become_subreaper() -> None:
     """Orphans below this process become its children. Raises: OSError."""
-    _checked(_LIBC.prctl(_PRCTL_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+    checked(_LIBC.prctl(_PRCTL_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+
+
+def gain_no_privileges() -> None:
+    """From now on no program gives more than its caller has. Raises: OSError."""
+    checked(_LIBC.prctl(_PRCTL_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+
+
+def deny_writable_code() -> None:
+    """From now on no memory can be writable and executable, nor become executable; kept over exec.
+
+    Raises: OSError, on kernels before 6.3 too.
+    """
+    checked(_LIBC.prctl(_PRCTL_SET_MDWE, _MDWE_REFUSE_EXEC_GAIN, 0, 0, 0))
 
 
 def open_beneath(directory: int, path: str, flags: int, mode: int = 0) -> int:
@@ -55,7 +79,7 @@ def open_beneath(directory: int, path: str, flags: int, mode: int = 0) -> int:
         fd = _LIBC.syscall(_OPENAT2, directory, raw, ctypes.byref(how), ctypes.sizeof(how))
         # EAGAIN: something was renamed while the kernel checked a `..`; nothing was decided.
         if fd >= 0 or ctypes.get_errno() != 11:
-            return _checked(int(fd), path)
+            return checked(int(fd), path)
 
 
 def landlock_abi() -> int:
@@ -63,13 +87,34 @@ def landlock_abi() -> int:
     return max(0, int(_LIBC.syscall(_LANDLOCK_CREATE_RULESET, None, 0, 1)))
 
 
-def landlock_ruleset(scoped: int) -> int:
-    """A ruleset with the given scopes, as a file descriptor. Raises: OSError."""
-    attr = _RulesetAttr(0, 0, scoped)
+def landlock_ruleset(handled: int, scoped: int) -> int:
+    """A ruleset, as a file descriptor, that denies `handled` and keeps `scoped` inside.
+
+    Raises: OSError.
+    """
+    attr = _RulesetAttr(handled, 0, scoped)
     fd = _LIBC.syscall(_LANDLOCK_CREATE_RULESET, ctypes.byref(attr), ctypes.sizeof(attr), 0)
-    return _checked(int(fd))
+    return checked(int(fd))
+
+
+def landlock_allow(ruleset: int, access: int, path_fd: int) -> None:
+    """Permits `access` at, and below, what `path_fd` is open on. Raises: OSError."""
+    attr = _PathBeneathAttr(access, path_fd)
+    checked(
+        int(
+            _LIBC.syscall(
+                _LANDLOCK_ADD_RULE, ruleset, _LANDLOCK_RULE_PATH_BENEATH, ctypes.byref(attr), 0
+            )
+        )
+    )
 
 
 def landlock_restrict(ruleset: int) -> None:
     """Puts this process into a new domain of that ruleset. Raises: OSError."""
-    _checked(int(_LIBC.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0)))
+    checked(int(_LIBC.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0)))
+
+
+def borrow_file_identity(uid: int) -> None:
+    """This thread opens files as that user; with 0 as root again."""
+    _LIBC.setfsgid(uid)
+    _LIBC.setfsuid(uid)

@@ -1,6 +1,6 @@
 """The environment of a terminal's program: the same every time, and nothing of the workspace's."""
 
-from sandbox_agent.guard import PATH
+from sandbox_agent.programs import PATH
 
 # No pager waits for a key, no colour is switched on, no history is kept; and no start-up file
 # of the workspace can redefine what the program makes of its input.

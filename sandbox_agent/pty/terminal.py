@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from sandbox_agent.confine.profile import Tool
 from sandbox_agent.errors import AgentError
 from sandbox_agent.guard import Guard
 from sandbox_agent.guard_process import Pipes, Plan
@@ -25,11 +26,13 @@ _ROUNDS = 16
 class Request(NamedTuple):
     """What the control plane asked to open.
 
-    `commands` are the names that lines may be sent under; None: anything may be sent.
+    `tool` is what the program may do besides what commands may. `commands` are the names that
+    lines may be sent under; None: anything may be sent.
     Limits are in milliseconds.
     """
 
     terminal_id: str
+    tool: Tool
     plan: Plan
     rows: int
     columns: int
@@ -80,7 +83,7 @@ class Terminal:
             self.tree = Tree(
                 loop,
                 guard,
-                f"terminal {self.id}",
+                self.id,
                 request.plan,
                 Pipes(slave, slave, slave),
                 self._on_left,

@@ -5,6 +5,7 @@ from collections import OrderedDict
 from typing import Any
 
 from sandbox_agent.audit import EventBuffer
+from sandbox_agent.confine.profile import ConfinementError, Tool
 from sandbox_agent.errors import AgentError
 from sandbox_agent.guard import Guards
 from sandbox_agent.guard_process import Plan
@@ -44,7 +45,10 @@ class Terminals:
         self._work.check(request.terminal_id)
         self._work.remember(request.terminal_id)
         try:
-            terminal = Terminal(self._loop, self._guards.take(), request, self._end)
+            guard = self._guards.take_for(request.tool)
+            terminal = Terminal(self._loop, guard, request, self._end)
+        except ConfinementError as error:
+            raise AgentError("conflict", f"the tool can't be confined: {error}") from None
         except OSError as error:
             raise AgentError("busy", f"no room for another terminal: {error.strerror}") from None
         self._work.begin(terminal.id)
@@ -100,7 +104,7 @@ class Terminals:
 
     def _end(self, terminal: Terminal) -> None:
         del self._running[terminal.id]
-        self._guards.give_back(terminal.tree.guard)
+        terminal.tree.guard.close()
         result = terminal.result()
         self._events.emit(
             "pty.exit",
@@ -122,8 +126,11 @@ class Terminals:
 
 def _request(params: Message) -> Request:
     """Raises: ValueError, KeyError or TypeError where the parameters have not their form."""
-    argv = [str(word) for word in params["argv"]]
-    commands, sanitize = params["commands"], [str(name) for name in params["sanitize"]]
+    argv, commands, sanitize = (
+        _texts(params["argv"]),
+        params["commands"],
+        _texts(params["sanitize"]),
+    )
     if not argv or not set(sanitize) <= set(SANITIZERS):
         raise ValueError("argv must not be empty, and sanitize has known names only")
     plan = Plan(
@@ -135,18 +142,31 @@ def _request(params: Message) -> Request:
         workspace=WORKSPACE_DIR,
         terminal=True,
     )
+    needs = params["needs"]
+    tool = Tool(
+        programs=[argv[0], *_texts(needs["execute"])],
+        read=_texts(needs["read"]),
+        write=_texts(needs["write"]),
+        writable_code=needs["writable_code"] is True,
+        ptrace=needs["ptrace"] is True,
+    )
     return Request(
         terminal_id=str(params["terminal_id"]),
+        tool=tool,
         plan=plan,
         rows=_between(params["rows"], 1, _LARGEST_SIDE),
         columns=_between(params["cols"], 1, _LARGEST_SIDE),
         terminator=str(params["terminator"]).encode(),
         sanitize=sanitize,
-        commands=None if commands is None else frozenset(map(str, commands)),
+        commands=None if commands is None else frozenset(_texts(commands)),
         max_line_bytes=_between(params["max_line_bytes"], 1, 1024 * 1024),
         lifetime_ms=_between(params["lifetime_ms"], 1, 2**40),
         idle_ms=_between(params["idle_ms"], 1, 2**40),
     )
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(item) for item in value]
 
 
 def _between(value: Any, least: int, most: int) -> int:

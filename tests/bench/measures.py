@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from tests.bench.confinement import confinement_costs
 from tests.bench.floors import FORK_LOOP, SPAWN_LOOP, Floors, loop_seconds
 from tests.bench.memory import Resident, reset_peak, resident
 from tests.bench.plane import Plane
@@ -150,7 +151,14 @@ async def transfer(plane: Plane, floors: Floors, effort: Effort) -> list[Result]
     ]
 
 
-MEASURES = (cold_create, exec_latency, exec_throughput, transfer, idle_memory)
+async def confinement(plane: Plane, floors: Floors, effort: Effort) -> list[Result]:
+    """The agent's own part of `true`, with the kernel's confinement and without."""
+    image = await plane.image()
+    rounds = 15 * effort.exec_rounds
+    return await asyncio.to_thread(confinement_costs, floors.client, image, rounds)
+
+
+MEASURES = (cold_create, exec_latency, confinement, exec_throughput, transfer, idle_memory)
 
 
 def _growth_row(name: str, before: Resident, after: Resident) -> Result:

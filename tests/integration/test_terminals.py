@@ -14,7 +14,7 @@ from orchestrator.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
-from orchestrator.terminals.spec import Approval, Situation
+from orchestrator.terminals.spec import Approval, Needs, Situation
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
 from tests.support.tool import Tool, Verdict
@@ -60,6 +60,24 @@ async def test_the_program_has_a_terminal_of_its_own(high: Box) -> None:
     }
     assert {name: await tool.output(f"environment {name}") for name in expected} == expected
     await tool.close()
+
+
+@pytest.mark.parametrize("level", ["low", "medium"])
+async def test_a_tool_is_confined_but_for_what_it_needs(new_box: BoxFactory, level: str) -> None:
+    box = await new_box(level)
+    needs = Needs(read=("/usr/lib/python3.11",))
+    tool = await Tool.open(box, needs=needs)
+    denied = "Permission denied"
+    assert await tool.output("read /usr/lib/python3.11/os.py") == "yes"
+    assert await tool.output("read /workspace/fake_tool.py") == "yes"
+    assert await tool.output("read /etc/debian_version") == denied
+    assert (await tool.output("execute /usr/bin/mkdir")).endswith("\nyes")
+    assert await tool.output("execute /usr/bin/git") == denied
+    # Its needs are its own.
+    assert (await box.run("cat /usr/lib/python3.11/os.py")).exit_code == 1
+    await tool.close()
+    with pytest.raises(ConflictError):
+        await Tool.open(box)
 
 
 async def test_nothing_of_it_is_left(new_box: BoxFactory) -> None:

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MIB = 2**20
 LEVELS = ["low", "medium", "high"]
+PYTHON_NEEDS = '["/usr/lib/python3.11", "/usr/lib/x86_64-linux-gnu"]'
 PACKAGED = Path(level_files.__file__).with_name("levels")
 
 
@@ -33,7 +34,10 @@ async def loose(sandbox_image: str, tmp_path_factory: pytest.TempPathFactory) ->
     """A session at low whose string rules allow interpreters: only the kernel is in the way."""
     directory = tmp_path_factory.mktemp("levels")
     text = (PACKAGED / "low.toml").read_text()
-    (directory / "low.toml").write_text(text.replace('"pwd",', '"pwd", "bash", "python3",', 1))
+    text = text.replace('"pwd",', '"pwd", "bash", "python3", "true",', 1)
+    # What the interpreter itself is made of.
+    text = text.replace("paths = true", f"paths = true\nread = {PYTHON_NEEDS}")
+    (directory / "low.toml").write_text(text)
     async with opened(image=sandbox_image, levels_dir=directory) as plane:
         yield await Box.create(plane, "low")
 
@@ -98,46 +102,56 @@ async def test_limits_are_as_the_engine_reports_them(box: Box) -> None:
 
 # Tried from inside
 
+LIST_EVERYTHING = """
+import os
+with open("paths", "w", errors="surrogateescape") as found:
+    for root, directories, files in os.walk("/"):
+        directories[:] = [d for d in directories if (root, d) not in (("/", "proc"), ("/", "sys"))]
+        for name in [".", *files]:
+            print(os.path.join(root, name), file=found)
+"""
 WRITE_EVERYWHERE = """
 import json, os
 written = []
-seen = set()
-for root, directories, files in os.walk("/"):
-    directories[:] = [d for d in directories if (root, d) not in (("/", "proc"), ("/", "sys"))]
+for line in open("paths", errors="surrogateescape"):
+    path = line[:-1]
     try:
-        with open(os.path.join(root, ".probe"), "w") as file:
-            file.write("x")
-        os.unlink(os.path.join(root, ".probe"))
-        written.append(root)
-        directories[:] = []
+        if path.endswith("/."):
+            with open(path + "probe", "w") as file:
+                file.write("x")
+            os.unlink(path + "probe")
+        else:
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        written.append(path)
     except OSError:
         pass
-    for name in files:
-        path = os.path.join(root, name)
-        try:
-            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
-            written.append(path)
-        except OSError:
-            pass
-print(json.dumps(sorted(written)))
+below = lambda path: any(path.startswith(above[:-1]) for above in written if above.endswith("/."))
+print(json.dumps(sorted(path.removesuffix("/.") for path in written
+                        if path.endswith("/.") or not below(path))))
 """
 # What of /dev anybody may write; nothing is kept there.
 NAMES = ("full", "null", "random", "tty", "urandom", "zero", "ptmx", "pts/ptmx", "stdin")
 DEVICES = {f"/dev/{name}" for name in NAMES}
 
 
-async def test_only_workspace_and_tmp_can_be_written(loose: Box) -> None:
+async def test_only_workspace_and_tmp_can_be_written(loose: Box, high: Box) -> None:
+    await high.python(LIST_EVERYTHING)
+    await loose.write("paths", await high.read("paths"))
     written = set((await loose.python(WRITE_EVERYWHERE)).value)
     assert written - DEVICES == {"/tmp", "/workspace"}
 
 
 async def test_at_high_shared_memory_can_be_written_too(high: Box) -> None:
+    await high.python(LIST_EVERYTHING)
     written = set((await high.python(WRITE_EVERYWHERE)).value)
     assert written - DEVICES - {"/dev/mqueue"} == {"/tmp", "/workspace", "/dev/shm"}
 
 
 NOEXEC = """
-import ctypes, glob, json, mmap, os, shutil, subprocess, sys
+import ctypes, json, mmap, os, shutil, subprocess, sys
+there = lambda *paths: next(path for path in paths if os.path.exists(path))
+libc = there("/lib/x86_64-linux-gnu/libc.so.6", "/lib/aarch64-linux-gnu/libc.so.6")
+loader = there("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
 place = sys.argv[1]
 ran = []
 def attempt(name, work):
@@ -148,12 +162,11 @@ def attempt(name, work):
         pass
 binary, library, script = place + "/binary", place + "/library.so", place + "/script"
 shutil.copy("/bin/true", binary)
-shutil.copy(glob.glob("/lib/*/libc.so.6")[0], library)
+shutil.copy(libc, library)
 with open(script, "w") as file:
     file.write("#!/bin/sh\\nexit 0\\n")
 for path in (binary, library, script):
     os.chmod(path, 0o755)
-loader = glob.glob("/lib*/ld-linux-*")[0]
 run = lambda *argv, **more: subprocess.run(argv, capture_output=True, **more).returncode
 attempt("binary", lambda: run(binary))
 attempt("script", lambda: run(script))

@@ -122,6 +122,23 @@ class Tool:
         known["leader"] = str(os.getpgrp() == os.getpid() == os.getsid(0))
         self.do_say(known.get(name) or os.environ.get(name, "unset"))
 
+    def do_read(self, path: str) -> None:
+        """Whether a file can be read."""
+        try:
+            with open(path, "rb"):
+                self.do_say("yes")
+        except OSError as error:
+            self.do_say(str(error.strerror))
+
+    def do_execute(self, program: str) -> None:
+        """Whether a program can be executed."""
+        try:
+            os.waitpid(os.posix_spawn(program, [program], {}), 0)
+        except OSError as error:
+            self.do_say(str(error.strerror))
+        else:
+            self.do_say("yes")
+
     def do_hang(self, _: str) -> None:
         time.sleep(1000)
 

@@ -9,6 +9,10 @@ import sys
 
 sys.path.insert(0, "/opt/paddock")
 
+from sandbox_agent.audit import EventBuffer
+from sandbox_agent.confine import seccomp
+from sandbox_agent.confine.profile import Profile
+from sandbox_agent.exec_record import ExecRecorder
 from sandbox_agent.guard import Guard
 from sandbox_agent.guard_process import Plan, Setup
 from sandbox_agent.loop import Loop
@@ -40,8 +44,12 @@ def request(command_id: str, argv: list[str]) -> Request:
     return Request(command_id, plan, b"", stdin_open=True, timeout_ms=None, background=True)
 
 
-def guard() -> Guard:
-    return Guard(Setup(UID, processes=100, ruleset=None))
+def guard(loop: Loop) -> Guard:
+    machine = os.uname().machine
+    code = seccomp.program(machine, seccomp.Filter(unnamed_memory=True, ptrace=False, cookie=None))
+    profile = Profile(machine, None, False, code, True, None, None)
+    recorder = ExecRecorder(loop, EventBuffer("0" * 16, lambda _: None), UID)
+    return Guard(Setup(UID, processes=100, profile=profile), recorder)
 
 
 def main() -> None:
@@ -63,8 +71,8 @@ def main() -> None:
     source = sys.argv[1] + "print('all', flush=True); sys.stdin.read()"
     leader = request("a", ["python3", "-c", source, str(DAEMONS)])
     quiet = request("b", ["sleep", "1000"])
-    bystander = Command(loop, guard(), quiet, 4096, lambda _: None, lambda _: loop.stop())
-    Command(loop, guard(), leader, 4096, on_progress, on_end)
+    bystander = Command(loop, guard(loop), quiet, 4096, lambda _: None, lambda _: loop.stop())
+    Command(loop, guard(loop), leader, 4096, on_progress, on_end)
     loop.run()
     print(json.dumps(report))
 

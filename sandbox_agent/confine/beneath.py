@@ -1,0 +1,61 @@
+"""Paths that stay in a directory, resolved one component at a time.
+
+A guard can't use the system call that does this at once: it is under the command's own
+filter, which has none. Each component is opened in its parent, never followed.
+"""
+
+import errno
+import os
+import stat
+
+# As many as the kernel follows.
+_MOST_LINKS = 40
+_FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def open_path(directory: int, path: str, follow: bool = True) -> int:
+    """Opens `path` relative to `directory` as an O_PATH descriptor.
+
+    Links are followed, the last component's only with `follow`. Raises: OSError, with
+    EXDEV where the path would leave the directory and ELOOP for too many links.
+    """
+    entered = [os.dup(directory)]
+    rest = path.split("/")[::-1]
+    links = 0
+    try:
+        while rest:
+            name = rest.pop()
+            if name == "..":
+                if len(entered) == 1:
+                    raise _error(errno.EXDEV, path)
+                os.close(entered.pop())
+            elif name not in ("", "."):
+                entered.append(os.open(name, _FLAGS, dir_fd=entered[-1]))
+                if (rest or follow) and _is_link(entered[-1]):
+                    links += 1
+                    rest += _target(entered.pop(), path)[::-1]
+                    if links > _MOST_LINKS:
+                        raise _error(errno.ELOOP, path)
+        return entered.pop()
+    finally:
+        for fd in entered:
+            os.close(fd)
+
+
+def _is_link(fd: int) -> bool:
+    return stat.S_ISLNK(os.fstat(fd).st_mode)
+
+
+def _target(link: int, path: str) -> list[str]:
+    """The components of a link's target; closes the link."""
+    try:
+        target = os.readlink("", dir_fd=link)
+    finally:
+        os.close(link)
+    if target.startswith("/"):
+        raise _error(errno.EXDEV, path)
+    return target.split("/")
+
+
+def _error(number: int, path: str) -> OSError:
+    return OSError(number, os.strerror(number), path)

@@ -1,0 +1,124 @@
+"""Calls of execve that the filter reports: who made one, and with which arguments.
+
+What is read here is read while the caller waits, but another thread of its program may
+change it before the kernel looks: it is a record, and never what a decision rests on.
+"""
+
+import errno
+import fcntl
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from sandbox_agent.confine.syscalls import borrow_file_identity
+
+_RECEIVE = 0xC0502100
+_SEND = 0xC0182101
+_ID_VALID = 0x40082102
+_CONTINUE = 1
+# id, pid, flags; number, architecture, instruction pointer, six arguments
+_NOTICE = struct.Struct("<QII iIQ 6Q")
+_RESPONSE = struct.Struct("<QqiI")
+_POINTER_BYTES = 8
+_MOST_WORDS = 64
+_LONGEST_WORD = 1024
+_LONGEST_PATH = 4096
+_ONESELF = b"/proc/self/"
+
+
+class Notice(NamedTuple):
+    """One call that waits for its answer; the addresses are in the caller's memory."""
+
+    id: int
+    pid: int
+    path_at: int
+    argv_at: int
+
+
+class Execution(NamedTuple):
+    """What a process is about to execute: the path as it gave it, and as the kernel sees it."""
+
+    path: str
+    real_path: str
+    argv: list[str]
+
+
+def receive(listener: int) -> Notice | None:
+    """The next call that waits; None where its caller is gone. Raises: OSError."""
+    buffer = bytearray(_NOTICE.size)
+    try:
+        fcntl.ioctl(listener, _RECEIVE, buffer)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.EINTR):
+            return None
+        raise
+    notice_id, pid, _, _, _, _, path_at, argv_at, *_ = _NOTICE.unpack(buffer)
+    return Notice(notice_id, pid, path_at, argv_at)
+
+
+def let_go_on(listener: int, notice: Notice) -> None:
+    """The call is carried out now, as far as the kernel permits it. Raises: OSError."""
+    try:
+        fcntl.ioctl(listener, _SEND, _RESPONSE.pack(notice.id, 0, 0, _CONTINUE))
+    except OSError as error:
+        if error.errno != errno.ENOENT:  # its caller was killed
+            raise
+
+
+def describe(listener: int, notice: Notice, uid: int) -> Execution | None:
+    """What the call would execute; None where there is no such file, or the caller is gone.
+
+    It is looked at as the session's user: files, and the caller's memory.
+    """
+    try:
+        with _as_user(uid):
+            memory = os.open(f"/proc/{notice.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                # The number may have gone to another process before the file was opened.
+                fcntl.ioctl(listener, _ID_VALID, struct.pack("<Q", notice.id))
+                path = _text(memory, notice.path_at, _LONGEST_PATH)
+                argv = list(_words(memory, notice.argv_at))
+            finally:
+                os.close(memory)
+            return Execution(_shown(path), _shown(_real_path(notice.pid, path)), argv)
+    except OSError:
+        return None
+
+
+@contextmanager
+def _as_user(uid: int) -> Iterator[None]:
+    borrow_file_identity(uid)
+    try:
+        yield
+    finally:
+        borrow_file_identity(0)
+
+
+def _real_path(pid: int, path: bytes) -> bytes:
+    if path.startswith(_ONESELF):  # the caller's, not the agent's
+        path = b"/proc/%d/%s" % (pid, path[len(_ONESELF) :])
+    if not path.startswith(b"/"):
+        path = b"/proc/%d/cwd/%s" % (pid, path)
+    found = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        return os.readlink(b"/proc/self/fd/%d" % found)
+    finally:
+        os.close(found)
+
+
+def _words(memory: int, at: int) -> Iterator[str]:
+    table = os.pread(memory, _POINTER_BYTES * _MOST_WORDS, at) if at else b""
+    for (pointer,) in struct.iter_unpack("<Q", table[: len(table) // 8 * 8]):
+        if not pointer:
+            return
+        yield _shown(_text(memory, pointer, _LONGEST_WORD))
+
+
+def _text(memory: int, at: int, longest: int) -> bytes:
+    return os.pread(memory, longest, at).split(b"\0", 1)[0]
+
+
+def _shown(text: bytes) -> str:
+    return text.decode("utf-8", "backslashreplace")

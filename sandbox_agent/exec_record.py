@@ -1,0 +1,95 @@
+"""Records every program that commands execute in turn, before it starts."""
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sandbox_agent.audit import EventBuffer
+from sandbox_agent.confine import notify
+from sandbox_agent.loop import READ, Loop
+
+# Seen by a command as the failure of its own call; the rule is the parser's for a first word.
+_RULE = "exec-allowlist"
+
+
+class Source(NamedTuple):
+    """Where calls come from: `command_id` tells whose guard it is now.
+
+    `executable` lists the programs, and directories of programs, that the kernel lets it
+    execute; None: any.
+    """
+
+    command_id: Callable[[], str | None]
+    executable: frozenset[str] | None
+
+
+class ExecRecorder:
+    """Answers the listeners of all guards, one call after another."""
+
+    def __init__(self, loop: Loop, events: EventBuffer, uid: int) -> None:
+        self._loop = loop
+        self._events = events
+        self._uid = uid
+        self._served: dict[int, Source] = {}
+        self._waiting: set[int] = set()
+
+    def watch(self, listener: int, source: Source) -> None:
+        """Answers this listener until `forget`."""
+        self._served[listener] = source
+        self._loop.watch(listener, READ, lambda _events: self._serve(listener))
+
+    def forget(self, listener: int) -> None:
+        """Closes the listener: whatever still waits there is refused by the kernel."""
+        del self._served[listener]
+        self._waiting.discard(listener)
+        self._loop.unwatch(listener)
+        os.close(listener)
+
+    def _wait_for_room(self, listener: int) -> None:
+        """Unrecorded, nothing is executed: callers wait until events have been stored."""
+        self._loop.unwatch(listener)
+        if not self._waiting:
+            self._events.when_room(self._resume)
+        self._waiting.add(listener)
+
+    def _resume(self) -> None:
+        waiting, self._waiting = self._waiting, set()
+        for listener in waiting:
+            self.watch(listener, self._served[listener])
+
+    def _serve(self, listener: int) -> None:
+        if self._events.full:
+            self._wait_for_room(listener)
+            return
+        notice = notify.receive(listener)
+        if notice is None:
+            return
+        execution = notify.describe(listener, notice, self._uid)
+        if execution is not None:
+            self._record(execution, self._served[listener])
+        notify.let_go_on(listener, notice)
+
+    def _record(self, execution: notify.Execution, source: Source) -> None:
+        command_id = source.command_id()
+        refused = not _permits(source.executable, execution.real_path)
+        self._events.emit(
+            "command.exec",
+            decision="deny" if refused else None,
+            rule=_RULE if refused else None,
+            command_id=command_id,
+            args={
+                "command_id": command_id,
+                "path": execution.path,
+                "real_path": execution.real_path,
+                "argv": execution.argv,
+            },
+            result=None,
+            error=f"the kernel refuses to execute {execution.path}" if refused else None,
+            duration_ms=0,
+        )
+
+
+def _permits(executable: frozenset[str] | None, path: str) -> bool:
+    if executable is None or path in executable:
+        return True
+    return any(path.startswith(f"{directory}/") for directory in executable)

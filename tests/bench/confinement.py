@@ -1,0 +1,118 @@
+"""What the kernel's confinement costs a command: guards with it and without, by turns."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from docker import APIClient
+
+from tests.bench.report import Result
+from tests.bench.rounds import percentile
+
+# Runs as the first process of a container: commands through guards of four kinds, as the
+# agent starts them, one after another. Prints nanoseconds by kind, as JSON.
+_PROGRAM = """
+import json, os, struct, sys, time
+sys.path.insert(0, "/opt/paddock")
+from sandbox_agent.audit import EventBuffer
+from sandbox_agent.confine import profile, syscalls
+from sandbox_agent.exec_record import ExecRecorder
+from sandbox_agent.guard import Guard
+from sandbox_agent.guard_process import Plan, Setup
+from sandbox_agent.loop import Loop
+from sandbox_agent.process import Command, Request
+from sandbox_agent.protocol import Boot, Confinement
+
+ROUNDS = int(sys.argv[1])
+ALLOW = struct.pack("<HBBI", 6, 0, 0, 0x7FFF0000)
+NAMES = ["cat", "cp", "find", "grep", "head", "ls", "mkdir", "mv", "pwd", "rm", "stat", "true"]
+
+def built(paths, record):
+    confinement = Confinement(paths, [], [], not paths, False, record)
+    boot = Boot("low", 54321, NAMES, [], confinement, "/", 1.0, 2**28, 64, 2**20, 16)
+    return profile.build(boot, syscalls.landlock_abi())
+
+confined = built(True, True)
+bare = confined._replace(ruleset=None, code=ALLOW, writable_code=True, cookie=None)
+loop = Loop()
+events = EventBuffer("0" * 16, lambda message: None)
+recorder = ExecRecorder(loop, events, 54321)
+
+def guard(kind):
+    return Guard(Setup(54321, 100, kind), recorder)
+
+TRUE, NESTED = ["/bin/true"], ["/bin/sh", "-c", "exec /bin/true"]
+sides = {
+    "confined": (guard(confined), TRUE),
+    "bare": (guard(bare), TRUE),
+    "recorded": (guard(built(False, True)), NESTED),
+    "unrecorded": (guard(built(False, False)), NESTED),
+}
+taken = {name: [] for name in sides}
+order = [name for _ in range(ROUNDS) for name in sides]
+
+def run_next():
+    events.acknowledge(2**40)
+    if not order:
+        loop.stop()
+        return
+    name = order.pop()
+    kind, argv = sides[name]
+    plan = Plan(argv[0], argv, {"PATH": "/usr/bin:/bin"}, ".", [], "/tmp")
+    began = time.perf_counter_ns()
+
+    def ended(command):
+        taken[name].append(time.perf_counter_ns() - began)
+        assert command.result()["exit_code"] == 0, (name, command.result())
+        run_next()
+
+    Command(loop, kind, Request("c", plan, None, False, None, False), 4096, lambda c: None, ended)
+
+loop.after(0, run_next)
+loop.run()
+print(json.dumps({name: values[5:] for name, values in taken.items()}))
+"""
+
+
+def confinement_costs(client: APIClient, image: str, rounds: int) -> list[Result]:
+    """What Landlock, the filter and denied writable code add, and what each record of an exec."""
+    taken = {
+        name: [value / 1e6 for value in values]
+        for name, values in json.loads(_run(client, image, rounds)).items()
+    }
+    adds, record = "confinement adds to `true`", "a record adds to an exec"
+    return [
+        _added(adds, taken["confined"], "in a guard without", taken["bare"], 1.5),
+        _added(record, taken["recorded"], "not recorded", taken["unrecorded"], 0.5),
+    ]
+
+
+def _added(
+    what: str, ours: Sequence[float], floor: str, floor_figures: Sequence[float], target: float
+) -> Result:
+    """The difference of the medians, in milliseconds."""
+    added = percentile(ours, 0.5) - percentile(floor_figures, 0.5)
+    return Result(what, [max(0.0, added)], "ms", floor, floor_figures, target=target)
+
+
+def _run(client: APIClient, image: str, rounds: int) -> str:
+    host_config: Any = client.create_host_config(
+        network_mode="none",
+        cap_drop=["ALL"],
+        cap_add=["SETUID", "SETGID"],
+        security_opt=["no-new-privileges"],
+    )
+    made = client.create_container(
+        image,
+        entrypoint=["python3", "-I", "-S", "-c", _PROGRAM, str(rounds)],
+        host_config=host_config,
+    )
+    try:
+        client.start(made["Id"])
+        status = client.wait(made["Id"], timeout=120)["StatusCode"]
+        said = client.logs(made["Id"]).decode()
+        if status != 0:
+            raise RuntimeError(f"the confinement could not be measured: {said[-500:]}")
+        return str(said)
+    finally:
+        client.remove_container(made["Id"], v=True, force=True)

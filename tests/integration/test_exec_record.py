@@ -1,0 +1,122 @@
+"""Every program that a command executes in turn is on record before it starts."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from orchestrator.control_plane import ControlPlane
+from orchestrator.policy import levels as level_files
+from tests.support.box import Box
+from tests.support.plane import opened
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+PACKAGED = Path(level_files.__file__).with_name("levels")
+
+
+async def executed(box: Box, command_id: str) -> list[dict[str, Any]]:
+    events = await box.events("command.exec")
+    return [event for event in events if event["args"]["command_id"] == command_id]
+
+
+async def test_the_whole_tree_is_recorded_in_order(high: Box) -> None:
+    done = await high.bash(
+        "(/bin/echo one; exec python3 -c 'pass') & wait; ln -s /bin/echo mine; ./mine"
+    )
+    events = await executed(high, done.command.id)
+    assert [(event["args"]["argv"][0], event["args"]["real_path"]) for event in events] == [
+        ("/bin/echo", "/usr/bin/echo"),
+        ("python3", "/usr/bin/python3.11"),
+        ("ln", "/usr/bin/ln"),
+        ("./mine", "/usr/bin/echo"),
+    ]
+    assert all(event["decision"] is None for event in events)
+    starts, ends = await high.events("command.start"), await high.events("command.exit")
+    seqs = [event["seq"] for event in (starts[-1], *events, ends[-1])]
+    assert seqs == sorted(seqs)
+
+
+async def test_the_command_itself_is_not_recorded_twice(high: Box) -> None:
+    done = await high.run(argv=["true"])
+    assert await executed(high, done.command.id) == []
+
+
+async def test_what_is_not_there_is_not_recorded(high: Box) -> None:
+    done = await high.bash("./nothing; /bin/missing; true")
+    assert await executed(high, done.command.id) == []
+
+
+async def test_odd_words_are_recorded_escaped_and_shortened(high: Box) -> None:
+    script = r"/bin/true $'\xff\x80' é \"\" " + "x" * 5000 + " $(seq 100)"
+    done = await high.bash(script)
+    (event,) = [
+        e for e in await executed(high, done.command.id) if e["args"]["path"] == "/bin/true"
+    ]
+    argv = event["args"]["argv"]
+    assert argv[1:4] == ["\\xff\\x80", "é", '""']
+    assert (len(argv), len(argv[4])) == (64, 1024)
+
+
+async def test_a_program_by_descriptor_is_recorded_by_its_path(high: Box) -> None:
+    done = await high.python("import os; os.execve(os.open('/bin/true', os.O_RDONLY), ['x'], {})")
+    (event,) = await executed(high, done.command.id)
+    assert event["args"]["real_path"] == "/usr/bin/true"
+
+
+async def test_many_processes_at_once_are_all_recorded(high: Box) -> None:
+    script = "for i in $(seq 300); do /bin/true $i & done; wait"
+    done = await high.bash(script, timeout=60)
+    numbers = {
+        event["args"]["argv"][1]
+        for event in await executed(high, done.command.id)
+        if event["args"]["path"] == "/bin/true"
+    }
+    assert numbers == {str(number) for number in range(1, 301)}
+
+
+async def test_a_background_command_that_is_killed_takes_its_waiting_calls_along(high: Box) -> None:
+    command = await high.start(argv=["bash", "-c", "while :; do /bin/true; done"], background=True)
+    await high.event("command.exec")
+    ended = await high.cancel(command)
+    assert ended.exit["reason"] == "client_gone"
+    assert (await high.bash("echo alive")).stdout == "alive\n"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shells(
+    sandbox_image: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[ControlPlane]:
+    """Low lets a shell through its string rules, and medium too, which records nothing."""
+    directory = tmp_path_factory.mktemp("levels")
+    for name in ("low", "medium"):
+        text = (PACKAGED / f"{name}.toml").read_text().replace('"pwd",', '"pwd", "bash",', 1)
+        if name == "medium":
+            text = text.replace("paths = true", "record_execs = false\npaths = true")
+        (directory / f"{name}.toml").write_text(text)
+    async with opened(image=sandbox_image, levels_dir=directory) as plane:
+        yield plane
+
+
+async def test_what_the_kernel_refuses_is_a_refusal_on_record(shells: ControlPlane) -> None:
+    low = await Box.create(shells, "low")
+    done = await low.bash("/bin/true; echo $?; /bin/pwd; cp /bin/bash mine; chmod +x mine; ./mine")
+    assert done.stdout == "126\n/workspace\n"
+    assert "Permission denied" in done.stderr
+    events = await executed(low, done.command.id)
+    decisions = {event["args"]["real_path"]: event["decision"] for event in events}
+    assert decisions["/usr/bin/true"] == "deny"
+    assert decisions["/usr/bin/pwd"] is None
+    assert decisions["/usr/bin/chmod"] == "deny"  # and so `mine` was never executable
+    (refused,) = [event for event in events if event["args"]["real_path"] == "/usr/bin/true"]
+    assert refused["rule"] == "exec-allowlist"
+    assert "/bin/true" in str(refused["error"])
+
+
+async def test_it_can_be_switched_off(shells: ControlPlane) -> None:
+    medium = await Box.create(shells, "medium")
+    done = await medium.bash("/bin/pwd; /bin/true")
+    assert done.stdout == "/workspace\n"
+    assert "Permission denied" in done.stderr
+    assert await medium.events("command.exec") == []

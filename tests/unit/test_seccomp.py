@@ -1,0 +1,179 @@
+"""The filter's decisions, by an interpreter of its instructions, for each architecture."""
+
+import errno
+import struct
+
+import pytest
+
+from sandbox_agent.confine.seccomp import ARCHITECTURES, Filter, program
+
+COOKIE = (0xDEADBEEF, 0x01234567)
+STRICT = Filter(unnamed_memory=False, ptrace=False, cookie=COOKIE)
+OPEN = Filter(unnamed_memory=True, ptrace=True, cookie=None)
+KILL, NOTIFY, ALLOW = "kill", "notify", "allow"
+DENIED = [
+    "mount",
+    "umount2",
+    "pivot_root",
+    "chroot",
+    "open_tree",
+    "move_mount",
+    "fsopen",
+    "fsconfig",
+    "fsmount",
+    "fspick",
+    "mount_setattr",
+    "unshare",
+    "setns",
+    "bpf",
+    "userfaultfd",
+    "perf_event_open",
+    "keyctl",
+    "add_key",
+    "request_key",
+    "name_to_handle_at",
+    "open_by_handle_at",
+    "io_uring_setup",
+    "io_uring_enter",
+    "io_uring_register",
+    "process_vm_readv",
+    "process_vm_writev",
+    "pidfd_getfd",
+    "memfd_secret",
+]
+MACHINES = sorted(ARCHITECTURES)
+
+
+def decide(
+    machine: str, wanted: Filter, call: str | int, *arguments: int, audit: int | None = None
+) -> object:
+    """What the kernel would do with a call, as a name or an error number."""
+    architecture = ARCHITECTURES[machine]
+    number = call if isinstance(call, int) else architecture.calls[call]
+    padded = [*arguments, *[0] * (6 - len(arguments))]
+    data = struct.pack("<IIQ6Q", number, audit or architecture.audit, 0, *padded)
+    code = list(struct.iter_unpack("<HBBI", program(machine, wanted)))
+    position = accumulator = 0
+    while True:
+        operation, if_true, if_false, value = code[position]
+        position += 1
+        if operation == 0x20:
+            (accumulator,) = struct.unpack_from("<I", data, value)
+        elif operation == 0x06:
+            return _meaning(value)
+        else:
+            test = {
+                0x15: accumulator == value,
+                0x35: accumulator >= value,
+                0x45: bool(accumulator & value),
+            }[operation]
+            position += if_true if test else if_false
+
+
+def _meaning(action: int) -> object:
+    named = {0x80000000: KILL, 0x7FC00000: NOTIFY, 0x7FFF0000: ALLOW}
+    return named[action] if action in named else action & 0xFFFF
+
+
+@pytest.fixture(params=MACHINES)
+def machine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_calls_of_another_architecture_end_the_process(machine: str) -> None:
+    assert decide(machine, OPEN, 1, audit=0x40000003) == KILL  # int 0x80
+    if machine == "x86_64":
+        assert decide(machine, OPEN, 0x40000000 | 2) == KILL  # x32
+
+
+@pytest.mark.parametrize("wanted", [STRICT, OPEN])
+@pytest.mark.parametrize(
+    "call",
+    DENIED,
+)
+def test_denied_everywhere(machine: str, wanted: Filter, call: str) -> None:
+    assert decide(machine, wanted, call) == errno.EPERM
+
+
+@pytest.mark.parametrize("call", ["openat2", "clone3", "execveat"])
+def test_absent_so_that_programs_use_what_can_be_seen(machine: str, call: str) -> None:
+    assert decide(machine, OPEN, call) == errno.ENOSYS
+
+
+@pytest.mark.parametrize("call", ["memfd_create", "shmget", "semget", "msgget", "mq_open"])
+def test_memory_without_a_name(machine: str, call: str) -> None:
+    assert decide(machine, STRICT, call) == errno.EPERM
+    assert decide(machine, OPEN, call) == ALLOW
+
+
+def test_tracing_is_for_levels_that_say_so(machine: str) -> None:
+    assert decide(machine, STRICT, "ptrace") == errno.EPERM
+    assert decide(machine, OPEN, "ptrace") == ALLOW
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((1, 1, 0), ALLOW),  # a UNIX socket
+        ((2, 1, 0), ALLOW),
+        ((2, 1, 6), ALLOW),
+        ((10, 2, 17), ALLOW),
+        ((2, 2, 1), ALLOW),
+        ((10, 2, 58), ALLOW),
+        ((2, 1, 262), errno.EPROTONOSUPPORT),  # MPTCP
+        ((10, 1, 132), errno.EPROTONOSUPPORT),  # SCTP
+        ((2, 3, 255), errno.EPROTONOSUPPORT),  # raw
+        ((16, 3, 0), errno.EAFNOSUPPORT),  # netlink
+        ((17, 3, 0), errno.EAFNOSUPPORT),  # packet
+        ((40, 1, 0), errno.EAFNOSUPPORT),  # vsock
+        ((0x1_0000_0002, 1, 262), errno.EPROTONOSUPPORT),  # the kernel looks at 32 bits
+        ((0x1_0000_0010, 1, 0), errno.EAFNOSUPPORT),
+    ],
+)
+def test_sockets(machine: str, arguments: tuple[int, ...], expected: object) -> None:
+    assert decide(machine, STRICT, "socket", *arguments) == expected
+
+
+def test_pairs_of_sockets_are_local(machine: str) -> None:
+    assert decide(machine, STRICT, "socketpair", 1, 1, 0) == ALLOW
+    assert decide(machine, STRICT, "socketpair", 2, 1, 0) == errno.EAFNOSUPPORT
+
+
+@pytest.mark.parametrize("flag", [0x00020000, 0x02000000, 0x04000000, 0x10000000, 0x40000000])
+def test_no_process_gets_namespaces(machine: str, flag: int) -> None:
+    assert decide(machine, OPEN, "clone", flag | 17) == errno.EPERM
+    assert decide(machine, OPEN, "clone", 0x003D0F00) == ALLOW  # a thread
+    assert decide(machine, OPEN, "clone", 17) == ALLOW  # fork
+
+
+@pytest.mark.parametrize(
+    ("call", "own", "others"),
+    [
+        ("prlimit64", (0, 7), (42, 7)),
+        ("setpriority", (0, 0, 5), (0, 42, 5)),
+        ("ioprio_set", (1, 0, 5), (1, 42, 5)),
+        ("ioctl", (0, 0x5413), (0, 0x5412)),
+        ("ioctl", (0, 0x5401), (0, 0x541C)),
+        ("personality", (0xFFFFFFFF,), (0x0400000,)),
+    ],
+)
+def test_ones_own_and_others(
+    machine: str, call: str, own: tuple[int, ...], others: tuple[int, ...]
+) -> None:
+    assert decide(machine, STRICT, call, *own) == ALLOW
+    assert decide(machine, STRICT, call, *others) == errno.EPERM
+
+
+def test_executions_are_reported_but_for_the_guards_own(machine: str) -> None:
+    low, high = COOKIE
+    assert decide(machine, STRICT, "execve", 1, 2, 3) == NOTIFY
+    assert decide(machine, STRICT, "execve", 1, 2, 3, low, high) == ALLOW
+    assert decide(machine, STRICT, "execve", 1, 2, 3, low, high ^ 1) == NOTIFY
+    assert decide(machine, STRICT, "execve", 1, 2, 3, low ^ 1, high) == NOTIFY
+    assert decide(machine, OPEN, "execve", 1, 2, 3) == ALLOW
+
+
+def test_everything_else_is_allowed(machine: str) -> None:
+    named = set(ARCHITECTURES[machine].calls.values())
+    for number in set(range(500)) - named:
+        assert decide(machine, STRICT, number) == ALLOW

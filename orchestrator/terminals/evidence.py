@@ -10,6 +10,7 @@ import hashlib
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -108,6 +109,14 @@ class Evidence:
             if descriptor >= 0:
                 os.close(descriptor)
         self._raw = self._transcript = -1
+
+    def discard(self) -> None:
+        """Removes the files of a terminal that never was."""
+        self.release()
+        with suppress(OSError):
+            for name in (RAW_NAME, TRANSCRIPT_NAME):
+                (self.directory / name).unlink()
+            self.directory.rmdir()
 
 
 def finish_abandoned(directory: Path, reason: str, interactions: int) -> Digests | None:

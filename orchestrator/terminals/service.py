@@ -13,7 +13,6 @@ from orchestrator.audit.events import now
 from orchestrator.errors import (
     BusyError,
     ConflictError,
-    NotFoundError,
     PaddockError,
     SandboxUnavailableError,
 )
@@ -23,10 +22,11 @@ from orchestrator.sessions.sandbox import MAX_RUNNING, Sandbox
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
 from orchestrator.terminals import record, store, transcript
-from orchestrator.terminals.evidence import TRANSCRIPT_NAME, Evidence
+from orchestrator.terminals.evidence import Evidence
 from orchestrator.terminals.finishing import Finishing
 from orchestrator.terminals.interaction import Interaction
 from orchestrator.terminals.live import Live
+from orchestrator.terminals.records import Records
 from orchestrator.terminals.spec import Approval, Decide, TerminalSpec
 from orchestrator.terminals.terminal import Status, Terminal, Wait, parse_exit
 
@@ -57,6 +57,7 @@ class Terminals:
         self._live: dict[str, Live] = {}
         # Terminals of an earlier control plane that still run, by session key.
         self._strays: dict[str, frozenset[str]] = {}
+        self.records = Records(database, self._directory, self._live)
         self._finishing = Finishing(database, recorder, self._live)
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -102,7 +103,7 @@ class Terminals:
             )
         except BaseException:
             del self._live[terminal_id]
-            evidence.release()
+            evidence.discard()
             raise
         await self._start(live)
         return live.view()
@@ -171,53 +172,18 @@ class Terminals:
                 await self._finishing.run(live)
         return envelope
 
-    # Looking
-
     def live(self, session: Session) -> list[Live]:
         """The session's terminals that have not ended."""
         return [live for live in self._live.values() if live.session is session]
-
-    async def list(self, session_key: str) -> list[dict[str, Any]]:
-        """The terminals that a session has, and had, oldest first."""
-        rows = await self._database.read(
-            lambda connection: store.of_session(connection, session_key)
-        )
-        return [self._view(row) for row in rows]
-
-    async def get(self, session_key: str, terminal_id: str) -> dict[str, Any]:
-        """A terminal of a session, also when it has ended. Raises: NotFoundError."""
-        return self._view(await self._row(session_key, terminal_id))
-
-    async def transcript(self, session_key: str, terminal_id: str) -> str:
-        """A terminal's transcript so far, or as it was at its end. Raises: NotFoundError."""
-        row = await self._row(session_key, terminal_id)
-        path = self._directory / row.session_key / row.id / TRANSCRIPT_NAME
-        try:
-            data = await asyncio.to_thread(path.read_bytes)
-        except OSError:
-            raise NotFoundError(f"the transcript of terminal {row.id} is gone") from None
-        return data.decode()
-
-    def _view(self, row: store.Row) -> dict[str, Any]:
-        live = self._live.get(row.id)
-        return row.record if live is None else live.view()
-
-    async def _row(self, session_key: str, terminal_id: str) -> store.Row:
-        row = await self._database.read(
-            lambda connection: store.one(connection, session_key, terminal_id)
-        )
-        if row is None:
-            raise NotFoundError(f"this session has no terminal {terminal_id[:128]}")
-        return row
 
     async def _open_one(self, session: Session, terminal_id: str) -> Live:
         live = self._live.get(terminal_id)
         if live is not None and live.session is session:
             return live
-        row = await self._row(session.key, terminal_id)
-        reason = row.record.get("reason")
+        ended = await self.records.get(session.key, terminal_id)
+        reason = ended["reason"]
         raise ConflictError(
-            f"the terminal has ended ({reason}): open another one", pty=row.id, reason=reason
+            f"the terminal has ended ({reason}): open another one", pty=terminal_id, reason=reason
         )
 
     # Ending
@@ -233,7 +199,7 @@ class Terminals:
         if live is not None and live.session is session:
             session.check_open()
             await self._shielded(self._end(live, reason))
-        return await self.get(session.key, terminal_id)
+        return await self.records.get(session.key, terminal_id)
 
     async def close_all(self, session: Session, reason: str) -> None:
         """Ends every terminal of the session."""

@@ -113,7 +113,7 @@ async def test_a_control_plane_that_stops_ends_its_terminals(
     plane = await ControlPlane.open(settings)
     try:
         session = plane.sessions.find(TESTER, box.session.id)
-        view = await plane.terminals.get(session.key, tool.id)
+        view = await plane.terminals.records.get(session.key, tool.id)
         assert (view["status"], view["reason"]) == ("terminated", "control_plane_stopped")
         await plane.sessions.close(TESTER, session, purge=True)
     finally:

@@ -126,10 +126,10 @@ class Tool:
         return output
 
     async def view(self) -> dict[str, Any]:
-        return await self.box.plane.terminals.get(self.box.session.key, self.id)
+        return await self.box.plane.terminals.records.get(self.box.session.key, self.id)
 
     async def transcript(self) -> str:
-        return await self.box.plane.terminals.transcript(self.box.session.key, self.id)
+        return await self.box.plane.terminals.records.transcript(self.box.session.key, self.id)
 
     async def close(self) -> dict[str, Any]:
         return await self.box.plane.terminals.close(self.box.session, self.id)

@@ -60,7 +60,9 @@ class Agent:
         self._guards = Guards(self._loop, boot, self._abi, self._events)
         self._work = Work(self._events, boot.max_running)
         self._executor = Executor(self._loop, boot, self._events, self._work, self._guards)
-        self._terminals = Terminals(self._loop, self._events, self._work, self._guards)
+        self._terminals = Terminals(
+            self._loop, boot, self._abi, self._events, self._work, self._guards
+        )
         self._transfers = Transfers(self._loop, boot, self._events)
         self._exit_code = 0
         self._methods: dict[str, Callable[[Message, Reply], None]] = {

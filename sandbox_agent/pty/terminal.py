@@ -207,18 +207,15 @@ class Terminal:
             raise AgentError("conflict", "the terminal has ended")
         if request.commands is None:
             return text.encode()
+        most = request.max_line_bytes
+        if device.cooked(self._master):
+            # The kernel would cut a longer one, and the program take what is left for a line.
+            most = min(most, device.MOST_COOKED_BYTES - len(request.terminator))
         try:
-            data = gate.check(
-                command, text, request.commands, request.sanitize, request.max_line_bytes
-            )
+            data = gate.check(command, text, request.commands, request.sanitize, most)
         except gate.RefusedError as error:
             raise AgentError("permission_denied", str(error), error.rule) from None
-        line = data + request.terminator
-        if len(line) > device.MOST_COOKED_BYTES and device.cooked(self._master):
-            # The kernel would cut it, and run what is left.
-            message = f"this tool reads lines of at most {device.MOST_COOKED_BYTES} bytes"
-            raise AgentError("permission_denied", message, "too-long")
-        return line
+        return data + request.terminator
 
     def _write(self) -> None:
         try:
@@ -254,7 +251,7 @@ class Terminal:
         self.tree.kill()
 
     def _on_gone(self) -> None:
-        self._loop.unwatch(self._master)
+        self._watch()  # nothing more: the tree is gone
         if not self._hung_up:
             self._drain()
         self._input.clear()

@@ -5,13 +5,14 @@ from collections import OrderedDict
 from typing import Any
 
 from sandbox_agent.audit import EventBuffer
+from sandbox_agent.confine.landlock import SCOPES_ABI
 from sandbox_agent.confine.profile import ConfinementError, Tool
 from sandbox_agent.errors import AgentError
 from sandbox_agent.guard import Guards
 from sandbox_agent.guard_process import Plan
 from sandbox_agent.loop import Loop
 from sandbox_agent.outputs import Reply
-from sandbox_agent.protocol import WORKSPACE_DIR, Message
+from sandbox_agent.protocol import WORKSPACE_DIR, Boot, Message
 from sandbox_agent.pty.environment import environment
 from sandbox_agent.pty.gate import SANITIZERS
 from sandbox_agent.pty.terminal import Request, Terminal
@@ -26,8 +27,12 @@ _LARGEST_SIDE = 65535
 class Terminals:
     """Opens, feeds, reads and ends terminals."""
 
-    def __init__(self, loop: Loop, events: EventBuffer, work: Work, guards: Guards) -> None:
+    def __init__(
+        self, loop: Loop, boot: Boot, abi: int, events: EventBuffer, work: Work, guards: Guards
+    ) -> None:
         self._loop = loop
+        # Without path rules nothing but scopes keeps other commands' hands off a tool.
+        self._exposed = not boot.confinement.paths and abi < SCOPES_ABI
         self._events = events
         self._work = work
         self._guards = guards
@@ -42,6 +47,9 @@ class Terminals:
     def open(self, params: Message, reply: Reply) -> None:
         """Starts a program on a terminal of its own. Raises: AgentError, ValueError."""
         request = _request(params)
+        if self._exposed:
+            message = "terminals at this level need a kernel with Landlock scopes (Linux 6.12)"
+            raise AgentError("conflict", message)
         self._work.check(request.terminal_id)
         self._work.remember(request.terminal_id)
         try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from orchestrator.audit.events import now
@@ -16,17 +17,25 @@ from orchestrator.terminals.terminal import Status
 
 log = logging.getLogger(__name__)
 
+# Session, terminal id, reason.
+OnEnd = Callable[[Session, str, str], Awaitable[None]]
 # A program that ended although nobody had it end.
 _BY_ITSELF = "exited"
 
 
 class Finishing:
-    """Finishes terminals: rest of the output, transcript, files, audit event, in this order."""
+    """Finishes terminals: rest of the output, transcript, files, audit event, in this order.
 
-    def __init__(self, database: Database, recorder: Recorder, live: dict[str, Live]) -> None:
+    `on_end` is told of each before anybody else is.
+    """
+
+    def __init__(
+        self, database: Database, recorder: Recorder, live: dict[str, Live], on_end: OnEnd
+    ) -> None:
         self._database = database
         self._recorder = recorder
         self._live = live
+        self._on_end = on_end
 
     def start(self, live: Live) -> asyncio.Task[None]:
         """Finishes it as soon as nothing is asked of it any more."""
@@ -41,34 +50,36 @@ class Finishing:
     async def _finish(self, live: Live) -> None:
         async with live.lock:
             try:
-                await self._record(live)
-            except PaddockError as error:
-                # Its row has no end: the next start records it.
-                log.error("the end of terminal %s is not on record: %s", live.id, error.detail)
+                reason = await self._read_rest(live)
+                await self._record(live, reason)
+                await self._on_end(live.session, live.id, reason)
             finally:
                 live.evidence.release()
                 live.status = Status.TERMINATED
                 self._live.pop(live.id, None)
                 live.closed.set()
 
-    async def _record(self, live: Live) -> None:
-        reason = await self._read_rest(live)
+    async def _record(self, live: Live, reason: str) -> None:
         digests = await self._close_files(live, reason)
         ended_at = now()
         final = live.final(reason, ended_at, digests)
         live.record = final
-        await self._recorder.record(
-            live.session,
-            "pty.close",
-            actor="system",
-            args={"terminal_id": live.id, "tool": live.terminal.spec.tool, "reason": reason},
-            result={
-                "exit_code": final["exit_code"],
-                "interaction_count": live.interactions,
-                **(digests.public() if digests else {}),
-            },
-            effect=store.ending(live.id, ended_at, final),
-        )
+        try:
+            await self._recorder.record(
+                live.session,
+                "pty.close",
+                actor="system",
+                args={"terminal_id": live.id, "tool": live.terminal.spec.tool, "reason": reason},
+                result={
+                    "exit_code": final["exit_code"],
+                    "interaction_count": live.interactions,
+                    **(digests.public() if digests else {}),
+                },
+                effect=store.ending(live.id, ended_at, final),
+            )
+        except PaddockError as error:
+            # Its row has no end: the next start records it.
+            log.error("the end of terminal %s is not on record: %s", live.id, error.detail)
 
     async def _read_rest(self, live: Live) -> str:
         """Takes what the agent still has of it; returns why it has ended."""

@@ -1,5 +1,6 @@
 """One interaction: decided, recorded, written, answered, recorded."""
 
+import hashlib
 import time
 from typing import Any
 
@@ -141,6 +142,10 @@ class Interaction:
                 "terminal_id": live.id,
                 "tool": self._tool,
                 "command": self._text,
+                # A long text is cut on record; this is of all of it.
+                "command_sha256": hashlib.sha256(
+                    self._text.encode("utf-8", "backslashreplace")
+                ).hexdigest(),
                 "governing": verdict.command,
                 "matched": list(verdict.matched),
                 "scope": verdict.scope,

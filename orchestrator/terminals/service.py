@@ -23,7 +23,7 @@ from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
 from orchestrator.terminals import record, store, transcript
 from orchestrator.terminals.evidence import Evidence
-from orchestrator.terminals.finishing import Finishing
+from orchestrator.terminals.finishing import Finishing, OnEnd
 from orchestrator.terminals.interaction import Interaction
 from orchestrator.terminals.live import Live
 from orchestrator.terminals.records import Records
@@ -50,7 +50,14 @@ class Terminals:
     the middle of a line.
     """
 
-    def __init__(self, database: Database, recorder: Recorder, state_dir: Path) -> None:
+    def __init__(
+        self,
+        database: Database,
+        recorder: Recorder,
+        state_dir: Path,
+        on_end: OnEnd | None = None,
+    ) -> None:
+        """`on_end` is told of every end before whoever waits for it is."""
         self._database = database
         self._recorder = recorder
         self._directory = state_dir / "evidence"
@@ -58,7 +65,7 @@ class Terminals:
         # Terminals of an earlier control plane that still run, by session key.
         self._strays: dict[str, frozenset[str]] = {}
         self.records = Records(database, self._directory, self._live)
-        self._finishing = Finishing(database, recorder, self._live)
+        self._finishing = Finishing(database, recorder, self._live, on_end or _nobody)
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # Opening
@@ -304,3 +311,7 @@ class Terminals:
 
     async def _shielded(self, work: Coroutine[Any, Any, T]) -> T:
         return await asyncio.shield(self._spawn(work))
+
+
+async def _nobody(_session: Session, _terminal_id: str, _reason: str) -> None:
+    """Nobody wants to know."""

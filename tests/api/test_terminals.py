@@ -139,6 +139,21 @@ async def test_a_late_prompt_changes_what_is_decided(api: Api) -> None:
     assert b"drop" not in api.agent.terminals.all[terminal["id"]].said
 
 
+async def test_ends_are_told_before_anybody_can_act_on_them(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, session, terminal = await opened(api)
+    told: list[tuple[str, str, bool]] = []
+    (live,) = api.plane.terminals.live(session)
+
+    async def on_end(_: Session, terminal_id: str, reason: str) -> None:
+        told.append((terminal_id, reason, live.closed.is_set()))
+
+    monkeypatch.setattr(api.plane.terminals._finishing, "_on_end", on_end)
+    await api.json("DELETE", f"{path}/ptys/{terminal['id']}")
+    assert told == [(terminal["id"], "closed", False)]
+
+
 async def test_a_prompt_in_pieces(api: Api) -> None:
     _, session, terminal = await opened(api)
     api.agent.terminals.answers["x"] = b"x\r\nout\r\ntool="

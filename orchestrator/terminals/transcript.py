@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 _EVENT_COLUMNS = 9
 _DECISIONS = {"allow": "ALLOW", "deny": "DENY", "pending": "PENDING_APPROVAL"}
+_NONE = "-"
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -30,9 +31,14 @@ def shown(prompt: str, state: str) -> str:
 
 
 def asked(text: str, decision: str, scope: str | None, command: str) -> list[str]:
-    """A line that a client wanted to send, and what was decided."""
+    """A line that a client wanted to send, and what was decided; `command` may be none."""
     scoped = [] if scope is None else [f"scope={escaped(scope)}"]
-    return [quoted(text), f"cedar={_DECISIONS[decision]}", *scoped, f"pattern={escaped(command)}"]
+    return [
+        quoted(text),
+        f"cedar={_DECISIONS[decision]}",
+        *scoped,
+        f"pattern={escaped(command or _NONE)}",
+    ]
 
 
 def approved(human: str) -> list[str]:

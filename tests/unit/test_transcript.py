@@ -25,6 +25,7 @@ def test_the_lines() -> None:
         line(2.19, "OUTPUT", ["10 rows returned", shown]),
         line(62.3, "INPUT", transcript.asked("DROP TABLE users", "deny", None, "drop_table")),
         line(63, "INPUT", transcript.asked("set RHOSTS", "pending", "OK", "set")),
+        line(64, "INPUT", transcript.asked("rm", "deny", None, "")),
         line(6000, "APPROVAL", transcript.approved("ann")),
         line(6000.1, "CLOSED", transcript.ended("exited", None, 3)),
     ] == [
@@ -34,6 +35,7 @@ def test_the_lines() -> None:
         '[00:02.1] OUTPUT   10 rows returned  prompt="appdb=>" state=ready\n',
         '[01:02.3] INPUT    "DROP TABLE users"  cedar=DENY  pattern=drop_table\n',
         '[01:03.0] INPUT    "set RHOSTS"  cedar=PENDING_APPROVAL  scope=OK  pattern=set\n',
+        '[01:04.0] INPUT    "rm"  cedar=DENY  pattern=-\n',
         "[100:00.0] APPROVAL human=ann  cedar=ALLOW\n",
         "[100:00.1] CLOSED   reason=exited  exit_code=unknown  interactions=3\n",
     ]

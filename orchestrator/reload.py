@@ -1,4 +1,4 @@
-"""Levels and keys: read at the start, and again as soon as a file of theirs changes.
+"""Levels, keys and rules of tools: read at the start, and again as soon as a file of theirs changes.
 
 A broken edit changes nothing: what was read last stays in force until it is mended.
 """
@@ -13,11 +13,12 @@ from pathlib import Path
 
 from watchfiles import Change, watch
 
-from orchestrator.config import ConfigError, Settings
+from orchestrator.config import BrokenFilesError, ConfigError, Settings
 from orchestrator.errors import PaddockError
 from orchestrator.keys import KeyRing
 from orchestrator.policy.levels import LEVEL_NAMES, Levels, load_levels
 from orchestrator.sessions.recorder import Recorder
+from orchestrator.tools.rules import ToolRules
 
 log = logging.getLogger(__name__)
 
@@ -33,9 +34,11 @@ _UNRECORDED = "not on record"
 
 @dataclass(slots=True)
 class _Source:
-    """Files that are read together."""
+    """Files of one directory that are read together."""
 
-    files: tuple[Path, ...]
+    directory: Path
+    # Those that are there, or have to be.
+    files: Callable[[], Iterable[Path]]
     # Reads them, and returns what puts them in force. Raises: ConfigError.
     read: Callable[[], Callable[[], None]]
     # A key that was removed does not wait for the ledger; a new level does.
@@ -43,9 +46,14 @@ class _Source:
     # What was read last: a sha256 for each file, empty for one that is not there.
     seen: dict[Path, str]
 
+    def changes(self) -> dict[Path, str]:
+        """The files that are not as they were read last, as they are now."""
+        current = dict.fromkeys(self.seen, "") | _fingerprints(self.files())
+        return {file: sha256 for file, sha256 in current.items() if self.seen.get(file) != sha256}
+
 
 class Policy:
-    """What the operator's files say now: `levels` and `keys` are replaced when they change.
+    """What the operator's files say now: `levels`, `keys`, `tools` follow them.
 
     `problems` says by file why its latest version is not in force.
     """
@@ -53,11 +61,10 @@ class Policy:
     def __init__(self, settings: Settings) -> None:
         """Reads the files. Raises: ConfigError naming the file."""
         self.problems: dict[Path, str] = {}
-        keys_files = (settings.keys_path,)
-        # Before they are read, so that an edit meanwhile is seen as one.
-        keys_seen = _fingerprints(keys_files)
         directory = settings.levels_dir
-        levels_files = tuple(directory / f"{n}.toml" for n in LEVEL_NAMES) if directory else ()
+        levels_files = [directory / f"{n}.toml" for n in LEVEL_NAMES] if directory else []
+        # Before they are read, so that an edit meanwhile is seen as one.
+        keys_seen = _fingerprints([settings.keys_path])
         levels_seen = _fingerprints(levels_files)
         self.levels = Levels(load_levels(directory))
         self.keys = KeyRing.load(settings)
@@ -70,10 +77,19 @@ class Policy:
             levels = load_levels(directory)
             return lambda: self.levels.replace(levels)
 
-        self._sources = [
-            _Source(keys_files, read_keys, True, keys_seen),
-            _Source(levels_files, read_levels, False, levels_seen),
-        ]
+        keys_path = settings.keys_path
+        self._sources = [_Source(keys_path.parent, lambda: [keys_path], read_keys, True, keys_seen)]
+        if directory is not None:
+            self._sources.append(
+                _Source(directory, lambda: levels_files, read_levels, False, levels_seen)
+            )
+        self.tools = ToolRules(settings)
+        for rules in self.tools.files():
+            rules_seen = _fingerprints(rules.files())
+            rules.read()()
+            self._sources.append(
+                _Source(rules.directory, rules.files, rules.read, False, rules_seen)
+            )
         self._looking = asyncio.Lock()
         self._recorder: Recorder | None = None
         self._task: asyncio.Task[None] | None = None
@@ -109,7 +125,7 @@ class Policy:
 
     def _watch(self, tell: Callable[[], None]) -> None:
         """The thread: tells of every change, and now and then without one."""
-        directories = {file.parent for source in self._sources for file in source.files}
+        directories = {source.directory for source in self._sources}
         while not self._stop.is_set():
             tell()  # of what has changed while nobody watched
             try:
@@ -139,49 +155,54 @@ class Policy:
         """Reads again what has changed since it was read last."""
         async with self._looking:
             for source in self._sources:
-                current = await asyncio.to_thread(_fingerprints, source.files)
-                changed = [file for file in source.files if current[file] != source.seen[file]]
-                if changed:
-                    source.seen = current
-                    await self._reload(source, changed)
+                changes = await asyncio.to_thread(source.changes)
+                if changes:
+                    source.seen |= changes
+                    await self._reload(source, list(changes))
 
     async def _reload(self, source: _Source, changed: list[Path]) -> None:
-        replace, problem = None, None
+        replace: Callable[[], None] | None = None
+        problems: dict[Path, str] = {}
         try:
             replace = await asyncio.to_thread(source.read)
+        except BrokenFilesError as error:
+            replace, problems = error.replace, error.problems
         except ConfigError as error:
-            problem = str(error)
+            problems = dict.fromkeys(changed, str(error))
         if replace is not None and source.at_once:
             replace()
         try:
-            await self._record(source, changed, problem)
+            await self._record(source, changed, problems)
         except PaddockError as error:
             # The next look finds it changed once more.
             source.seen.update(dict.fromkeys(changed, _UNRECORDED))
-            problem = problem or f"the change can't be put on record: {error.detail}"
+            problems.setdefault(changed[0], f"the change can't be put on record: {error.detail}")
         else:
             if replace is not None and not source.at_once:
                 replace()
-        self._note(source, changed, problem)
+        self._note(source, changed, problems)
 
-    async def _record(self, source: _Source, changed: list[Path], problem: str | None) -> None:
+    async def _record(
+        self, source: _Source, changed: list[Path], problems: dict[Path, str]
+    ) -> None:
         if self._recorder is None:
             return
         for file in changed:
             await self._recorder.record_system(
                 "policy.reloaded",
-                {"ok": problem is None},
+                {"ok": file not in problems},
                 args={"file": str(file), "sha256": source.seen[file] or None},
-                error=problem,
+                error=problems.get(file),
             )
 
-    def _note(self, source: _Source, changed: list[Path], problem: str | None) -> None:
-        for file in source.files:
+    def _note(self, source: _Source, changed: list[Path], problems: dict[Path, str]) -> None:
+        for file in source.seen:
             self.problems.pop(file, None)
-        if problem is None:
-            log.info("read again: %s", ", ".join(str(file) for file in changed))
-        else:
-            self.problems[changed[0]] = problem
+        self.problems.update(problems)
+        good = [file for file in changed if file not in problems]
+        if good:
+            log.info("read again: %s", ", ".join(map(str, good)))
+        for problem in dict.fromkeys(problems.values()):
             log.error("not in force, what was read before stays: %s", problem)
 
 

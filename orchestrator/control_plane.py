@@ -5,10 +5,12 @@ import logging
 import os
 import re
 import secrets
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
 
+from orchestrator.approvals import Approvals
 from orchestrator.audit.ledger import Ledger
 from orchestrator.config import ConfigError, Settings, ensure_state_dir
 from orchestrator.engine.base import Engine
@@ -28,7 +30,9 @@ from orchestrator.sessions.sandbox import AgentHooks, Sandboxes
 from orchestrator.sessions.service import Sessions
 from orchestrator.sessions.watcher import Watcher
 from orchestrator.sessions.workspaces import Workspaces
+from orchestrator.store.approval_rows import Approval
 from orchestrator.store.database import Database
+from orchestrator.webhook import Webhook
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +53,7 @@ class ControlPlane:
     sessions: Sessions
     executions: Executions
     files: Files
+    approvals: Approvals
     recovered: Recovered
 
     def __init__(self, settings: Settings) -> None:
@@ -95,6 +100,7 @@ class ControlPlane:
         self.executions = Executions(recorder, self.metrics)
         self._resources.push_async_callback(self.executions.close)
         self.files = Files(recorder)
+        self.approvals = Approvals(self.database, self.ledger, recorder, self._announcer())
         hooks = AgentHooks(self.executions.on_event, self.executions.on_hello)
         sandboxes = Sandboxes(settings, self.engine, self.ledger, hooks)
         workspaces = Workspaces(settings, self.database)
@@ -122,11 +128,24 @@ class ControlPlane:
             self.sessions,
         )
         self.recovered = await recovery.run()
+        await self.approvals.recover()
         watcher = Watcher(self.engine, recorder, self.sessions)
         watcher.start()
         self._resources.push_async_callback(watcher.close)
         self.policy.watch(recorder)
         self._resources.push_async_callback(self.policy.close)
+
+    def _announcer(self) -> Callable[[Approval], None]:
+        """What tells the operator's webhook of new approvals, where there is one."""
+        url, secret = self.settings.approval_webhook_url, self.settings.approval_webhook_secret
+        if url is None or secret is None:
+            return lambda approval: None
+        webhook = Webhook(url, secret.get_secret_value())
+        webhook.start()
+        self._resources.push_async_callback(webhook.close)
+        return lambda approval: webhook.send(
+            {"type": "approval.requested", "approval": approval.public()}
+        )
 
     async def close(self) -> None:
         """Lets go of everything in the reverse order; sandboxes go on running."""

@@ -1,4 +1,4 @@
-"""Levels, keys and rules of tools: read at the start, and again as soon as a file of theirs changes.
+"""Levels, keys and rules of tools: read at the start, and again when a file of theirs changes.
 
 A broken edit changes nothing: what was read last stays in force until it is mended.
 """

@@ -9,6 +9,7 @@ async with Paddock(url, key) as p:
 ```
 """
 
+from api.client.approvals import Approval
 from api.client.errors import (
     AuditUnavailableError,
     BusyError,
@@ -52,6 +53,7 @@ from api.client.results import (
     Readiness,
     Receipt,
     Start,
+    Tool,
     Transfer,
     Verdict,
 )
@@ -59,6 +61,7 @@ from api.client.session import Session
 from api.client.session_info import Process, SessionInfo, SessionSettings, Termination, Usage
 
 __all__ = [
+    "Approval",
     "Async",
     "AuditEvent",
     "AuditStats",
@@ -103,6 +106,7 @@ __all__ = [
     "Sync",
     "Termination",
     "TooLargeError",
+    "Tool",
     "Transfer",
     "UnauthorizedError",
     "UnreachableError",

@@ -28,6 +28,8 @@ OPERATIONS = frozenset(
         "file.delete",
         "file.mkdir",
         "file.move",
+        "approval.request",
+        "approval.decision",
         "policy.reloaded",
         "recovery",
         "audit.gap",

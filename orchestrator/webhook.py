@@ -20,6 +20,7 @@ _TRIES = 5
 _FIRST_PAUSE = 1.0  # doubled after each try
 _TRY_SECONDS = 10.0
 _MAX_STATUS_LINE = 1024
+_FAILURES = (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
 
 
 class Webhook:
@@ -64,13 +65,7 @@ class Webhook:
             try:
                 async with asyncio.timeout(_TRY_SECONDS):
                     status = await self._post(delivery, body)
-            except (
-                OSError,
-                ValueError,
-                TimeoutError,
-                asyncio.IncompleteReadError,
-                asyncio.LimitOverrunError,
-            ) as error:
+            except _FAILURES as error:
                 problem = str(error) or type(error).__name__
             else:
                 if 200 <= status < 300:

@@ -16,6 +16,7 @@ from api.cli.exits import MEANINGS
 from api.cli.program import build
 from orchestrator.config import Settings
 from orchestrator.policy.explain import REMEDIES
+from orchestrator.tools.gates import REMEDIES as TOOL_REMEDIES
 from orchestrator.tools.schema import manifest_schema
 
 ROOT = Path(__file__).parents[1]
@@ -59,7 +60,7 @@ def level() -> str:
 
 def rules() -> str:
     """Every rule that refuses, and what to do instead."""
-    rows = [(f"`{rule}`", remedy) for rule, remedy in REMEDIES.items()]
+    rows = [(f"`{rule}`", remedy) for rule, remedy in (REMEDIES | TOOL_REMEDIES).items()]
     return _table(("rule", "what to do"), rows)
 
 

@@ -16,6 +16,20 @@ from orchestrator.tools.sanitize import MAX_TEXT, control_characters, injection
 from orchestrator.tools.scope import Scope
 from orchestrator.tools.targets import find_targets
 
+# By rule: how to be allowed, or how to do it differently.
+REMEDIES = {
+    "unknown-tool": "Use one of the tools that the session lists.",
+    "command-type": "Send the line as a text.",
+    "too-long": f"Send at most {MAX_TEXT} characters at a time.",
+    "control-character": "Leave the character out; a line is ended for you.",
+    "input-sanitize": "Leave the characters out that the message names.",
+    "pattern": "Send a line that the tool's pattern matches, from its beginning to its end.",
+    "scope": "Name a target of the operator's scope file.",
+    "argument": "Give the argument as its type asks for.",
+    "risk-tier": "Use a session at a level whose highest risk tier is the command's, or over it.",
+    "cedar": "Ask the operator for a policy that permits it.",
+    "human-approval": "Send exactly the same line again when it is approved, or wait for it.",
+}
 ALLOWED = "allowed"
 APPROVAL = "human-approval"
 

@@ -72,7 +72,7 @@ def parse_target(text: str) -> Network | str:
         raise TargetError(f"it has more than {MAX_TARGET} characters")
     if not text.isascii():
         raise TargetError("only ASCII is allowed")
-    if bad := sorted(set(text) & (INJECTION | set("*?\\"))):
+    if bad := sorted(set(text) & (INJECTION | set("*?%\\"))):
         raise TargetError(f"{' '.join(bad)} may not be in it")
     if ".." in text:
         raise TargetError(".. may not be in it")

@@ -22,10 +22,10 @@ from orchestrator.sessions.session import Session
 from orchestrator.store import approval_rows
 from orchestrator.store.approval_rows import Approval
 from orchestrator.store.database import Database
+from orchestrator.tools.gates import APPROVAL
 
 log = logging.getLogger(__name__)
 
-RULE = "human-approval"
 # What one session may have waiting: a person has to read them.
 MAX_PENDING = 16
 _DECISIONS = {"approve": ("approved", "allow"), "deny": ("denied", "deny")}
@@ -117,7 +117,7 @@ class Approvals:
                 actor="system",
                 operation="approval.decision",
                 decision="deny",
-                rule=RULE,
+                rule=APPROVAL,
                 args=_args(approval),
                 result={"status": "expired"},
                 error=_RESTARTED,
@@ -196,7 +196,7 @@ class Approvals:
                 "approval.request",
                 actor=actor,
                 decision="pending",
-                rule=RULE,
+                rule=APPROVAL,
                 args=_args(approval),
                 effect=approval_rows.inserting(approval),
             )
@@ -229,7 +229,7 @@ class Approvals:
             "approval.decision",
             actor=actor,
             decision=decision,
-            rule=RULE,
+            rule=APPROVAL,
             args=_args(approval),
             result={"status": approval.status, "reason": approval.reason},
             error=error,

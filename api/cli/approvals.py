@@ -98,7 +98,7 @@ async def approve(
     _show(await paddock.approvals.approve(approval, reason=reason), as_json=as_json)
 
 
-@app.command(epilog=example("paddock approvals deny apr-7d2b9e64c1f3a058 --reason 'in use'"))
+@app.command(epilog=example("paddock approvals deny apr-7d2b9e64c1f3a058 --reason in-use"))
 @remote
 async def deny(
     paddock: "Paddock", approval: _Id, reason: _Reason = None, as_json: AsJson = False

@@ -139,11 +139,13 @@ def _check_targets(
             _check_extracted(find_targets(command.pattern, match, text), scope)
         for argument in command.args:
             value = match.named.get(argument.name)
-            if (reason := argument.refusal(value, scope)) is not None:
-                rule = "scope" if argument.type == "scope_target" else "argument"
-                raise _DeniedError(rule, reason)
-            if argument.type == "scope_target" and value:
-                checked = "OK"
+            reason = argument.refusal(value, scope)
+            if argument.type == "scope_target":
+                if reason is not None:
+                    raise _DeniedError("scope", reason)
+                checked = "OK" if value else checked
+            elif reason is not None:
+                raise _DeniedError("argument", reason)
     return checked
 
 

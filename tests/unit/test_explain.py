@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from orchestrator.policy.explain import ALLOWED, REMEDIES, explain_command, explain_path
 from orchestrator.policy.levels import load_levels
+from orchestrator.tools.gates import REMEDIES as TOOL_REMEDIES
 from sandbox_agent.commands import CommandError
 
 ROOT = Path(__file__).parents[2]
 LEVELS = load_levels()
 # What refuses, and where its rule stands among the arguments.
-_REFUSING = {"_deny": 0, "DeniedError": 0, "AgentError": 2, "_emit_exit": 2}
-_RULE_NAMES = {"rule", "refused", "PATH_RULE"}
+_REFUSING = {"_deny": 0, "DeniedError": 0, "AgentError": 2, "_emit_exit": 2, "_DeniedError": 0}
+_RULE_NAMES = {"rule", "refused", "PATH_RULE", "APPROVAL"}
 
 
 def _text(node: ast.expr) -> str | None:
@@ -46,8 +47,9 @@ def _rules(path: Path) -> Iterator[str | None]:
 def test_every_rule_has_a_remedy() -> None:
     modules = [*(ROOT / "sandbox_agent").rglob("*.py"), *(ROOT / "orchestrator").rglob("*.py")]
     rules = {rule for path in modules for rule in _rules(path) if rule}
-    assert rules == set(REMEDIES)
-    for remedy in REMEDIES.values():
+    remedies = REMEDIES | TOOL_REMEDIES
+    assert rules == set(remedies)
+    for remedy in remedies.values():
         assert remedy.endswith(".")
         assert "\n" not in remedy
 

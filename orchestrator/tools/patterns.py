@@ -38,7 +38,6 @@ class Match:
 
     groups: tuple[str | None, ...]
     named: dict[str, str | None]
-    starts: tuple[int, ...]  # of each group, -1 for one that took no part
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +56,7 @@ class Pattern:
             return None
         if found is None:
             return None
-        starts = tuple(found.start(number + 1) for number in range(self.compiled.groups))
-        return Match(found.groups(), found.groupdict(), starts)
+        return Match(found.groups(), found.groupdict())
 
     def matches(self, text: str) -> bool:
         """Whether the whole text matches."""

@@ -3,19 +3,29 @@
 import asyncio
 import json
 import shutil
+import signal
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from pydantic import SecretStr
 
 from api.client import Approval, ConflictError, NotFoundError, Paddock, PermissionDeniedError
 from orchestrator.approvals import Line
+from orchestrator.audit.verify import verify
 from orchestrator.config import Settings
+from orchestrator.control_plane import ControlPlane
+from orchestrator.engine.fake import FakeEngine
 from orchestrator.keys import Principal, Role
+from orchestrator.sessions.requests import NewSession
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
+from tests.api.test_cli import started
 from tests.api.test_exec import read_event
 from tests.support.cli import run_beside
+from tests.support.fake_agent import Agents
 from tests.support.manifests import PSQL
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "cedar"
@@ -154,6 +164,51 @@ async def test_nothing_is_decided_without_the_ledger(api: Api, session: dict[str
     await api.problem(503, "audit_unavailable", "POST", f"/api/approvals/{approval}", json=body)
 
 
+async def test_the_webhook_is_told(settings: Settings, engine: FakeEngine, agents: Agents) -> None:
+    told: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+
+    async def receive(request: web.Request) -> web.Response:
+        assert request.headers["Paddock-Signature"].startswith("v1=")
+        told.set_result(await request.json())
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/hook", receive)
+    async with TestServer(app) as server:
+        update = {
+            "approval_webhook_url": str(server.make_url("/hook")),
+            "approval_webhook_secret": SecretStr("the-secret-of-the-tests"),
+        }
+        plane = await ControlPlane.open(settings.model_copy(update=update), engine)
+        try:
+            session, _ = await plane.sessions.create(ADMIN, NewSession(id="web-1"))
+            asked = await plane.approvals.obtain(session, DROP, "handle:web-1", 0)
+            async with asyncio.timeout(20):
+                message = await told
+            await plane.sessions.close(ADMIN, session, purge=False)
+        finally:
+            await plane.close()
+    assert message == {"type": "approval.requested", "approval": asked.public()}
+
+
+async def test_a_restart_expires_what_waits(
+    settings: Settings, engine: FakeEngine, agents: Agents
+) -> None:
+    before = await ControlPlane.open(settings, engine)
+    session, _ = await before.sessions.create(ADMIN, NewSession(id="web-1"))
+    asked = await before.approvals.obtain(session, DROP, "handle:web-1", 0)
+    await before.close()
+    after = await ControlPlane.open(settings, engine)
+    try:
+        (found,), _ = await after.approvals.list(ADMIN)
+        assert (found.id, found.status) == (asked.id, "expired")
+        (session,) = after.sessions.list(ADMIN)
+        assert (await verify(after.database, session.key)).ok
+        await after.sessions.close(ADMIN, session, purge=False)
+    finally:
+        await after.close()
+
+
 # Tools
 
 
@@ -264,3 +319,15 @@ async def test_the_command_line(api: Api, session: dict[str, Any]) -> None:
     assert "is denied already" in again.line
     gone = await run_beside("approvals", "deny", "apr-none")
     assert gone.status == 5
+
+
+@pytest.mark.usefixtures("environment")
+async def test_watching(api: Api, session: dict[str, Any]) -> None:
+    first = await ask(api)
+    async with started("approvals", "watch", "--json") as watching:
+        assert watching.stdout is not None
+        assert json.loads(await watching.stdout.readline())["id"] == first
+        second = await ask(api, line=DROP._replace(text="DROP TABLE b"))
+        assert json.loads(await watching.stdout.readline())["id"] == second
+        watching.send_signal(signal.SIGINT)
+        assert await watching.wait() == 130

@@ -230,7 +230,6 @@ async def test_without_a_ledger_nothing_is_asked_or_decided(
 ) -> None:
     asked = await ask(approvals, session)
     waiting = asyncio.create_task(approvals.obtain(session, DROP, AGENT, LONG))
-    await asyncio.sleep(0)
     await ledger.close()
     with pytest.raises(AuditUnavailableError):
         await approvals.decide(OWNER, asked.id, "approve", None)

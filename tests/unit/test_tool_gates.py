@@ -230,6 +230,16 @@ def test_targets(pattern: str, text: str, allowed: bool) -> None:
     assert verdict.rule == ("allowed" if allowed else "scope")
 
 
+@given(st.lists(st.sampled_from(["10.0.0.1", "a.example.com", "8.8.8.8", "-v", "10.0.0.0/7"])))
+def test_no_word_after_the_literal_escapes_the_scope(words: list[str]) -> None:
+    manifest = with_commands(
+        "[session.commands.scan]\npattern = '^scan .*$'\nextract_target = true"
+    )
+    verdict = ask("calc.scan", " ".join(["scan", *words]), manifest=manifest)
+    inside = bool(words) and all(SCOPE.refusal(word) is None for word in words)
+    assert (verdict.decision == "allow") == inside
+
+
 def test_a_target_without_a_scope_is_refused() -> None:
     manifest = with_commands(
         "[session.commands.scan]\npattern = '^scan (.+)$'\nextract_target = true"

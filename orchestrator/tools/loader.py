@@ -121,6 +121,7 @@ def _build(table: ManifestTable, sha256: str) -> Manifest:
         env=_environment(session.env),
         read=_paths("read", session.confinement.read),
         execute=_paths("execute", session.confinement.execute),
+        writable_code=session.confinement.writable_code,
         sha256=sha256,
     )
 

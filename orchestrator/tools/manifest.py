@@ -61,6 +61,7 @@ class Manifest:
     env: Mapping[str, str]
     read: tuple[str, ...]  # paths that it needs besides those of the level
     execute: tuple[str, ...]
+    writable_code: bool  # memory that is written and executed
     sha256: str  # of the file: terminals are pinned to it
 
     @property

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from orchestrator.tools.manifest import Command, Manifest
+from orchestrator.tools.manifest import Manifest
 
 READY = "ready"
 ERROR = "error"
@@ -28,16 +28,17 @@ def infer_state(manifest: Manifest, prompt: str) -> str:
     return _declared(manifest, ERROR if ERROR in prompt.lower() else READY)
 
 
-def next_state(manifest: Manifest, before: Shown | None, prompt: str, command: Command) -> str:
-    """The state after a command that came to its prompt.
+def next_state(manifest: Manifest, before: Shown | None, prompt: str, command: str | None) -> str:
+    """The state at a prompt to which the command of that name led; None: at the first prompt.
 
     A prompt that has changed shows the state. While it stays the same, the state is the one
     that the last state-setting command has set, or that was shown before.
     """
     if before is None or prompt != before.prompt:
         return infer_state(manifest, prompt)
-    if command.state is not None:
-        return _declared(manifest, command.state)
+    known = manifest.commands.get(command or "")
+    if known is not None and known.state is not None:
+        return _declared(manifest, known.state)
     return before.state
 
 

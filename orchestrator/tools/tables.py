@@ -140,6 +140,10 @@ class ConfinementTable(Table):
 
     read: list[_Path] = Field(default=[], description="Absolute paths that it may read.")
     execute: list[_Path] = Field(default=[], description="Absolute paths that it may execute.")
+    writable_code: bool = Field(
+        default=False,
+        description="Memory may be written and executed, as just-in-time compilers need it.",
+    )
 
 
 class SessionTable(Table):

@@ -1,6 +1,6 @@
 """Every operation of the API, in one table: routes and the OpenAPI document are made from it."""
 
-from api.operations import audit, commands, files, sessions, system, terminals
+from api.operations import audit, commands, files, sessions, system, terminals, tools
 from api.operations.base import Operation
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -8,6 +8,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *commands.OPERATIONS,
     *files.OPERATIONS,
     *terminals.OPERATIONS,
+    *tools.OPERATIONS,
     *audit.OPERATIONS,
     *system.OPERATIONS,
 )

@@ -35,6 +35,8 @@ OPERATIONS = frozenset(
         "pty.exit",
         "pty.close",
         "budget.exceeded",
+        "approval.request",
+        "approval.decision",
         "policy.reloaded",
         "recovery",
         "audit.gap",

@@ -1,7 +1,7 @@
 """What the bodies of requests look like, and their bounds."""
 
 import json
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -273,6 +273,13 @@ class MoveBody(Body):
 
     source: FilePath
     destination: FilePath
+
+
+class ApprovalBody(Body):
+    """A person's word, and why."""
+
+    decision: Literal["approve", "deny"]
+    reason: Annotated[str, Field(max_length=1024)] | None = None
 
 
 class ExplainBody(Body):

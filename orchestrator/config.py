@@ -4,6 +4,7 @@ import json
 import os
 import re
 import tomllib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -39,6 +40,15 @@ _MAX_UID = 2**32 - 2
 
 class ConfigError(Exception):
     """Configuration that can't be used: one line that names the setting or the file."""
+
+
+class BrokenFilesError(ConfigError):
+    """Files that can't be used, by file why; `replace` puts what holds without them in force."""
+
+    def __init__(self, problems: Mapping[Path, str], replace: Callable[[], None]) -> None:
+        super().__init__("; ".join(problems.values()))
+        self.problems = dict(problems)
+        self.replace = replace
 
 
 def _default_workspaces(validated: dict[str, Any]) -> Path:
@@ -103,6 +113,27 @@ class Settings(BaseSettings):
         default=None,
         description="Each `NAME.toml` of this directory is a level; it replaces the packaged one "
         "of that name.",
+    )
+    tools_dir: Path | None = Field(
+        default=None,
+        description="Tool manifests, `*.clad.toml`; they replace shipped ones of the same name.",
+    )
+    scope_file: Path | None = Field(
+        default=None,
+        description="What tools may be pointed at: addresses, networks, domains. Unset: nothing.",
+    )
+    cedar_dir: Path | None = Field(
+        default=None,
+        description="Cedar policies, `*.cedar`, for what is sent to tools. Unset: they are not "
+        "asked; set, what no policy permits is denied.",
+    )
+    approval_webhook_url: str | None = Field(
+        default=None,
+        description="Where to POST that something waits for an approval, as `https://host/path`.",
+    )
+    approval_webhook_secret: SecretStr | None = Field(
+        default=None,
+        description="With which those messages are signed, at least 16 visible ASCII characters.",
     )
     keys_file: Path | None = Field(
         default=None, description="The keys file. Unset: `keys.toml` in the state directory."
@@ -256,7 +287,15 @@ class Settings(BaseSettings):
         split_address(value)
         return value
 
-    @field_validator("state_dir", "workspaces_dir", "levels_dir", "keys_file")
+    @field_validator(
+        "state_dir",
+        "workspaces_dir",
+        "levels_dir",
+        "keys_file",
+        "tools_dir",
+        "scope_file",
+        "cedar_dir",
+    )
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:
         return None if value is None else Path(os.path.abspath(value))
@@ -279,6 +318,22 @@ class Settings(BaseSettings):
         for name in (value,) if isinstance(value, str) else value:
             if not _IMAGE.fullmatch(name):
                 raise ValueError(f"{name!r} is not an image name")
+        return value
+
+    @field_validator("approval_webhook_url")
+    @classmethod
+    def _check_webhook(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"https?://[^\s/@?#]+(/[!-~]*)?", value):
+            raise ValueError("must look like https://host/path, without a user")
+        return value
+
+    @field_validator("approval_webhook_secret")
+    @classmethod
+    def _check_webhook_secret(cls, value: SecretStr | None, info: ValidationInfo) -> Any:
+        if value is not None:
+            check_secret(value.get_secret_value())
+        elif info.data.get("approval_webhook_url") is not None:
+            raise ValueError("must be set with approval_webhook_url: messages are signed")
         return value
 
     @field_validator("admin_key")

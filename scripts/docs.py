@@ -1,5 +1,6 @@
 """Writes the generated parts of the documents anew: `python -m scripts.docs`."""
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,9 +16,12 @@ from api.cli.exits import MEANINGS
 from api.cli.program import build
 from orchestrator.config import Settings
 from orchestrator.policy.explain import REMEDIES
+from orchestrator.tools.gates import REMEDIES as TOOL_REMEDIES
+from orchestrator.tools.schema import manifest_schema
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+MANIFEST_SCHEMA = DOCS / "tool-manifest.schema.json"
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _LEVEL = ROOT / "orchestrator" / "policy" / "levels" / "low.toml"
 _EXAMPLE_LEVEL = ROOT / "examples" / "levels" / "build.toml"
@@ -29,6 +33,9 @@ _SHARED = {"--url", "--key", "--key-file", "--help"}
 _NOTES = {
     "paddock serve": "<!-- not run: the examples are run against one that serves already -->\n",
     "paddock events": "<!-- runs on -->\n",
+    "paddock approvals watch": "<!-- runs on -->\n",
+    "paddock approvals approve": "<!-- exit: 5 -->\n",
+    "paddock approvals deny": "<!-- exit: 5 -->\n",
     "paddock policies explain": "<!-- exit: 4 -->\n",
 }
 
@@ -59,7 +66,7 @@ def example_level() -> str:
 
 def rules() -> str:
     """Every rule that refuses, and what to do instead."""
-    rows = [(f"`{rule}`", remedy) for rule, remedy in REMEDIES.items()]
+    rows = [(f"`{rule}`", remedy) for rule, remedy in (REMEDIES | TOOL_REMEDIES).items()]
     return _table(("rule", "what to do"), rows)
 
 
@@ -159,8 +166,14 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def manifest_schema_text() -> str:
+    """The JSON Schema of tool manifests, as its file has it."""
+    return json.dumps(manifest_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
 def main() -> int:
     """Writes every document that is not as it has to be."""
+    MANIFEST_SCHEMA.write_text(manifest_schema_text(), encoding="utf-8")
     for path in sorted(DOCS.rglob("*.md")):
         text = path.read_text(encoding="utf-8")
         if render(text) != text:

@@ -23,6 +23,8 @@ STYLES = {
     "allow": "green",
     "deny": "red",
     "pending": "yellow",
+    "approved": "green",
+    "denied": "red",
     "ok": "green",
     "warning": "yellow",
     "failure": "red",

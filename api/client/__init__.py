@@ -9,6 +9,7 @@ async with Paddock(url, key) as p:
 ```
 """
 
+from api.client.approvals import Approval
 from api.client.errors import (
     AuditUnavailableError,
     BudgetExceededError,
@@ -56,6 +57,7 @@ from api.client.results import (
     Readiness,
     Receipt,
     Start,
+    Tool,
     Transfer,
     Verdict,
 )
@@ -70,6 +72,7 @@ from api.client.session_info import (
 )
 
 __all__ = [
+    "Approval",
     "Async",
     "AuditEvent",
     "AuditStats",
@@ -119,6 +122,7 @@ __all__ = [
     "Sync",
     "Termination",
     "TooLargeError",
+    "Tool",
     "Transfer",
     "UnauthorizedError",
     "UnreachableError",

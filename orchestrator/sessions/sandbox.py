@@ -70,6 +70,8 @@ class AgentHooks:
 
     on_event: Callable[[Session, AgentEvent], Awaitable[None]]
     on_hello: Callable[[Session, Hello], None]
+    # A sandbox is about to be released; nothing runs in it any more.
+    on_gone: Callable[[Sandbox], Awaitable[None]]
 
 
 class Sandboxes:
@@ -204,6 +206,7 @@ class Sandboxes:
 
     async def discard(self, sandbox: Sandbox) -> None:
         """Removes a sandbox whose container has ended, or is not to be asked any more."""
+        await self._hooks.on_gone(sandbox)
         await self._discard(sandbox.directory, sandbox.link, sandbox.container_id)
 
     async def _discard(

@@ -159,6 +159,7 @@ def hello(**members: Any) -> Message:
         "boot_id": BOOT_ID,
         "running": [],
         "finished": [],
+        "terminals": [],
         "landlock_abi": 6,
         **members,
     }
@@ -244,6 +245,8 @@ async def test_another_protocol_is_refused_with_what_to_do(host: Host, version: 
         {"running": ["../etc"]},
         {"running": ["a"] * 257},
         {"finished": {}},
+        {"terminals": {}},
+        {"terminals": ["-" * 65]},
         {"landlock_abi": -1},
         {"landlock_abi": True},
         {"landlock_abi": "6"},

@@ -33,8 +33,8 @@ class Profile(NamedTuple):
 class Tool(NamedTuple):
     """What one tool may do besides what its level's commands may.
 
-    `programs` are names or absolute paths of what it executes; `read` and `write` absolute
-    paths of files or directories. `ptrace`: it may trace what it started.
+    `programs` are names or absolute paths of what it executes, or of directories with such;
+    `read` and `write` absolute paths of files or directories. `ptrace`: it may trace what it started.
     """
 
     programs: list[str]
@@ -87,9 +87,11 @@ def path_rules(boot: Boot, tool: Tool = NO_TOOL) -> tuple[list[Rule], frozenset[
     libraries = Libraries()
     for name in (*(boot.commands or ()), *tool.programs):
         program = None if name in BUILTINS else find_program(name)
-        if program is not None:
+        if program is not None and not os.path.isdir(program):
             libraries.add(program)
-    read, execute = [*boot.confinement.read, *tool.read], boot.confinement.execute
+    directories = [path for path in tool.programs if os.path.isdir(path)]
+    read = [*boot.confinement.read, *tool.read]
+    execute = [*boot.confinement.execute, *directories]
     closure = libraries.closure
     rules = [Rule(path, READ_FILE) for path in sorted(closure.read - closure.executed)]
     rules += [Rule(path, READ_FILE | EXECUTE) for path in sorted(closure.executed)]

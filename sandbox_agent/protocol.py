@@ -53,7 +53,7 @@ import json
 import struct
 from typing import Any, NamedTuple
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 # One frame never needs more: bulk data travels in chunks of CHUNK_BYTES.
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024

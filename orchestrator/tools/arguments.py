@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from orchestrator.tools.patterns import Pattern
-from orchestrator.tools.sanitize import INJECTION, injection
 from orchestrator.tools.scope import Scope
+from sandbox_agent.pty.sanitize import INJECTION, injection
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _PORT = re.compile(r"[0-9]{1,5}")

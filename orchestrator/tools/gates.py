@@ -12,9 +12,9 @@ from typing import NamedTuple
 from orchestrator.tools.cedar import Facts, Policies
 from orchestrator.tools.manifest import RISK_TIERS, Command, Manifest
 from orchestrator.tools.patterns import Match
-from orchestrator.tools.sanitize import MAX_TEXT, control_characters, injection
 from orchestrator.tools.scope import Scope
 from orchestrator.tools.targets import find_targets
+from sandbox_agent.pty.sanitize import MAX_TEXT, control_characters, injection
 
 # By rule: how to be allowed, or how to do it differently.
 REMEDIES = {

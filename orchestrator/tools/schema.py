@@ -6,8 +6,8 @@ from typing import Any
 
 from jsonschema import Draft202012Validator, SchemaError, ValidationError
 
-from orchestrator.tools.sanitize import MAX_TEXT
 from orchestrator.tools.tables import ManifestTable
+from sandbox_agent.pty.sanitize import MAX_TEXT
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # The members of every result.

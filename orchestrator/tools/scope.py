@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.config import ConfigError, read_toml
-from orchestrator.tools.sanitize import INJECTION
+from sandbox_agent.pty.sanitize import INJECTION
 
 MAX_TARGET = 253
 _LABEL = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"

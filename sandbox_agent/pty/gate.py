@@ -3,11 +3,10 @@
 The control plane has decided already, with patterns and policies; this holds even if it erred.
 """
 
-# Not even a newline: the terminator is the only one that a line gets.
-_CONTROL = frozenset(map(chr, (*range(0x20), *range(0x7F, 0xA0))))
-# What `sanitize` may name: text that must not occur in a command. Parentheses do no harm
-# without a `$`, and every other SQL statement has some.
-SANITIZERS = {"injection": frozenset(";|&$`{}[]<>!")}
+from sandbox_agent.pty.sanitize import LINE_INJECTION, control_characters, injection
+
+# What a terminal may be told to refuse besides, and which characters that is.
+SANITIZERS = {"injection": LINE_INJECTION}
 
 
 class RefusedError(ValueError):
@@ -27,19 +26,13 @@ def check(
     """
     if command not in declared:
         raise RefusedError("unknown-tool", f"the tool has no command {command!r}")
-    control = next((character for character in text if character in _CONTROL), None)
-    if control is not None:
-        message = f"the text has the control character U+{ord(control):04X}"
-        raise RefusedError("control-character", message)
+    # Not even a newline: the terminator is the only one that a line gets.
+    if (reason := control_characters(text)) is not None:
+        raise RefusedError("control-character", reason)
     for name in sanitize:
-        found = next((character for character in text if character in SANITIZERS[name]), None)
-        if found is not None:
-            message = f"the text has {found!r}, which {name!r} forbids"
-            raise RefusedError("input-sanitize", message)
-    try:
-        data = text.encode()
-    except UnicodeEncodeError:
-        raise RefusedError("control-character", "the text is not Unicode") from None
+        if (reason := injection(text, SANITIZERS[name])) is not None:
+            raise RefusedError("input-sanitize", reason)
+    data = text.encode()
     if len(data) > max_bytes:
         message = f"the text has {len(data)} bytes; this tool's lines may have {max_bytes}"
         raise RefusedError("too-long", message)

@@ -25,7 +25,10 @@ def test_a_declared_line_passes_as_it_is() -> None:
         ),
         *(("select", f"a{chr(code)}b", "control-character") for code in (26, 27, 127, 128, 0x9B)),
         ("select", "a\ud800", "control-character"),
-        *(("select", f"a{sign}b", "input-sanitize") for sign in sorted(SANITIZERS["injection"])),
+        *(
+            ("select", f"a{sign}b", "input-sanitize")
+            for sign in sorted(SANITIZERS["injection"] - set("\n\r"))
+        ),
         ("select", "é" * 51, "too-long"),
     ],
 )

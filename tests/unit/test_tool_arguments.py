@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from orchestrator.tools.arguments import CHECKS, Argument
 from orchestrator.tools.patterns import compile_pattern
-from orchestrator.tools.sanitize import INJECTION
 from orchestrator.tools.scope import NO_SCOPE, Scope
 from orchestrator.tools.tables import ArgumentType
+from sandbox_agent.pty.sanitize import INJECTION
 
 SCOPE = Scope(networks=(ipaddress.ip_network("10.0.0.0/8"),))
 

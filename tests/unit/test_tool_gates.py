@@ -11,8 +11,8 @@ from orchestrator.tools.cedar import Policies, load_policies
 from orchestrator.tools.gates import Setting, Verdict, decide
 from orchestrator.tools.loader import load_manifest
 from orchestrator.tools.manifest import Manifest
-from orchestrator.tools.sanitize import MAX_TEXT
 from orchestrator.tools.scope import NO_SCOPE, Scope
+from sandbox_agent.pty.sanitize import MAX_TEXT
 from tests.support.manifests import PSQL, with_commands
 
 PSQL_MANIFEST = load_manifest(PSQL)

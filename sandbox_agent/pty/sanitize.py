@@ -1,4 +1,7 @@
-"""Characters that no input may have, whatever its pattern says. Rejected, never stripped."""
+"""Characters that no line may have, whatever its pattern says. Rejected, never stripped. Pure.
+
+The control plane decides by it, and the agent again before it writes anything.
+"""
 
 import unicodedata
 

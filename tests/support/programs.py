@@ -6,12 +6,11 @@ this checkout's agent on top of it costs seconds.
 
 import secrets
 import shutil
+import socket
 import tempfile
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import docker
 
@@ -23,6 +22,7 @@ PACKAGES = ("gdb", "nodejs", "postgresql", "redis-server")
 DATABASE = "appdb"
 USER = "agent_user"
 _READY_SECONDS = 60
+_NOTIFY = "notify"
 _POSTGRES = f"""\
 set -e
 bin=$(echo /usr/lib/postgresql/*/bin)
@@ -35,7 +35,7 @@ exec "$bin/postgres" -D /data/db -c listen_addresses= -c fsync=off -k /run/postg
 """
 _REDIS = (
     "exec redis-server --port 0 --unixsocket /run/redis/redis.sock --unixsocketperm 777 "
-    '--save "" --dir /data'
+    '--save "" --dir /data --supervised systemd'
 )
 
 
@@ -54,66 +54,56 @@ def programs_image() -> Iterator[str]:
 @contextmanager
 def postgresql(image: str) -> Iterator[Path]:
     """A PostgreSQL server: the directory of its socket. The database appdb is agent_user's."""
-    with _server(image, _POSTGRES, "/run/postgresql", "ready to accept connections") as directory:
+    with _server(image, _POSTGRES, "/run/postgresql") as directory:
         yield directory
 
 
 @contextmanager
 def redis(image: str) -> Iterator[Path]:
     """A Redis server: the directory of its socket, `redis.sock`."""
-    with _server(image, _REDIS, "/run/redis", "ready to accept connections") as directory:
+    with _server(image, _REDIS, "/run/redis") as directory:
         yield directory
 
 
 @contextmanager
-def _server(image: str, script: str, target: str, ready: str) -> Iterator[Path]:
+def _server(image: str, script: str, target: str) -> Iterator[Path]:
+    """The server says that it is ready as services say it to systemd, by a datagram."""
     directory = Path(tempfile.mkdtemp(prefix="paddock-server-"))
     directory.chmod(0o777)  # the server has a user of its own
     try:
-        with _container(image, ["sh", "-c", script], {str(directory): target}, ready):
-            yield directory
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+            told.bind(str(directory / _NOTIFY))
+            told.settimeout(_READY_SECONDS)
+            (directory / _NOTIFY).chmod(0o777)
+            with _container(image, script, directory, target):
+                while b"READY=1" not in told.recv(4096):
+                    pass
+                yield directory
     finally:
         shutil.rmtree(directory)
 
 
 @contextmanager
-def _container(
-    image: str, command: Sequence[str], binds: Mapping[str, str], ready: str
-) -> Iterator[None]:
+def _container(image: str, script: str, source: Path, target: str) -> Iterator[None]:
     """Runs without a network, as a user that is not root, until the `with` block ends."""
-    with closing(docker.APIClient(version="auto", timeout=30)) as client:
+    with closing(docker.APIClient(version="auto")) as client:
         config = client.create_host_config(
             network_mode="none",
             read_only=True,
             cap_drop=["ALL"],
             tmpfs={"/data": "mode=1777", "/tmp": "mode=1777"},
-            mounts=[_bind(source, binds[source]) for source in binds],
+            mounts=[docker.types.Mount(target, str(source), type="bind")],
         )
         container = client.create_container(
-            image, entrypoint=list(command), command=[], user="postgres", host_config=config
+            image,
+            entrypoint=["sh", "-c", script],
+            command=[],
+            environment={"NOTIFY_SOCKET": f"{target}/{_NOTIFY}"},
+            user="postgres",
+            host_config=config,
         )
         try:
             client.start(container)
-            _await(client, container, ready)
             yield
         finally:
             client.remove_container(container, force=True, v=True)
-
-
-def _bind(source: str, target: str) -> docker.types.Mount:
-    return docker.types.Mount(target, source, type="bind")
-
-
-def _await(client: docker.APIClient, container: Any, ready: str) -> None:
-    """Reads what the server says, until it is ready; one that is not in time is killed."""
-    said = b""
-    deadline = threading.Timer(_READY_SECONDS, client.kill, (container,))
-    deadline.start()
-    try:
-        for data in client.logs(container, stream=True, follow=True):
-            said += data
-            if ready.encode() in said:
-                return
-    finally:
-        deadline.cancel()
-    raise AssertionError(f"the server ended: {said.decode(errors='replace')}")

@@ -18,7 +18,7 @@ from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.requests import NewSession
 from orchestrator.sessions.sandbox import Sandboxes
-from orchestrator.sessions.session import Session
+from orchestrator.sessions.session import DEFAULT_ROLE, Session
 from orchestrator.sessions.shares import Shares
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
@@ -115,6 +115,8 @@ class Creation:
             root_dir=self._workspaces.root_dir(session_id),
             created_at=created_at,
             last_activity_at=created_at,
+            role=request.role or DEFAULT_ROLE,
+            tools=request.tools,
         )
 
     def _admit(self) -> None:
@@ -134,7 +136,13 @@ class Creation:
             "session.create",
             actor=principal.name,
             decision="allow",
-            args={"image": session.image, "labels": session.labels, "env": sorted(session.env)},
+            args={
+                "image": session.image,
+                "labels": session.labels,
+                "env": sorted(session.env),
+                "role": session.role,
+                "tools": session.tools,
+            },
             effect=self._workspaces.claiming(session),
         )
         try:

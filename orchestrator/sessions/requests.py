@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 class NewSession:
     """A session to be created; None means the default. Time-outs are in seconds.
 
-    `budget` has limits by kind, in the units of the API.
+    `budget` has limits by kind, in the units of the API. `role` is who policies take its
+    agent for, `tools` are those that it may open.
     """
 
     id: str | None = None
@@ -19,6 +20,8 @@ class NewSession:
     idle_timeout: int | None = None
     wall_timeout: int | None = None
     budget: dict[str, int | float] = field(default_factory=dict)
+    role: str | None = None
+    tools: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

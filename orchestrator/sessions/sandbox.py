@@ -30,7 +30,7 @@ from orchestrator.host import Host
 from orchestrator.log_context import session_context
 from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.policy.requirements import check
-from orchestrator.sessions.session import Session
+from orchestrator.sessions.session import MAX_RUNNING, Session
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.workspace.sandbox_dir import SandboxDirectory
 from sandbox_agent.protocol import PROTOCOL_VERSION, RUN_DIR, WORKSPACE_DIR, Boot
@@ -39,7 +39,6 @@ log = logging.getLogger(__name__)
 
 LABEL_SANDBOX = "paddock.sandbox"
 LABEL_LEVEL = "paddock.level"
-MAX_RUNNING = 16
 # The container's processes that are not the session's: the agent, a guard for each command
 # and its file workers.
 _OWN_PROCESSES = 1 + MAX_RUNNING + 8

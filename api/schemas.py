@@ -1,7 +1,7 @@
 """What the bodies of requests look like, and their bounds."""
 
 import json
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     BaseModel,
@@ -25,6 +25,7 @@ from api.fields import (
     LevelName,
     MaxBytes,
     Signal,
+    ToolName,
     check_level,
     sentence,
 )
@@ -141,6 +142,13 @@ class SessionBody(Body):
     mounts: Annotated[list[MountName], Field(max_length=16)] = Field(
         default=[], description="Names of the operator's list, besides the level's."
     )
+    role: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
+        default=None, description="Who Cedar policies take its agent for; `agent` where not given."
+    )
+    tools: Annotated[list[ToolName], Field(max_length=128)] | None = Field(
+        default=None,
+        description="The tools that it may open; where not given, any that its level permits.",
+    )
 
     def request(self, session_id: str | None = None) -> NewSession:
         """The domain's request, for that id when the path names one."""
@@ -155,6 +163,8 @@ class SessionBody(Body):
             wall_timeout=self.wall_timeout,
             budget=self.budget.model_dump(exclude_none=True),
             mounts=tuple(self.mounts),
+            role=self.role,
+            tools=None if self.tools is None else tuple(self.tools),
         )
 
 
@@ -273,13 +283,6 @@ class MoveBody(Body):
 
     source: FilePath
     destination: FilePath
-
-
-class ApprovalBody(Body):
-    """A person's word, and why."""
-
-    decision: Literal["approve", "deny"]
-    reason: Annotated[str, Field(max_length=1024)] | None = None
 
 
 class ExplainBody(Body):

@@ -37,6 +37,7 @@ from orchestrator.sessions.watcher import Watcher
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.approval_rows import Approval
 from orchestrator.store.database import Database
+from orchestrator.terminals.governed import GovernedTerminals
 from orchestrator.terminals.service import Terminals
 from orchestrator.webhook import Webhook
 from orchestrator.workspace.storage import Storage
@@ -61,6 +62,7 @@ class ControlPlane:
     executions: Executions
     files: Files
     terminals: Terminals
+    tools: GovernedTerminals
     approvals: Approvals
     recovered: Recovered
 
@@ -118,7 +120,10 @@ class ControlPlane:
         self._resources.push_async_callback(self.executions.close)
         self.files = Files(recorder)
         self.approvals = Approvals(self.database, self.ledger, recorder, self._announcer())
-        self.terminals = Terminals(self.database, recorder, settings.state_dir)
+        self.terminals = Terminals(
+            self.database, recorder, budgets, settings.state_dir, self._expire_approvals
+        )
+        self.tools = GovernedTerminals(self.policy.tools, self.terminals, self.approvals, recorder)
         hooks = self._hooks()
         workspaces = Workspaces(settings, self.database, storage)
         sandboxes = Sandboxes(settings, self.engine, host, self.ledger, workspaces, hooks)
@@ -171,6 +176,10 @@ class ControlPlane:
             self.terminals.on_hello(session, hello)
 
         return AgentHooks(on_event, on_hello, self.terminals.on_gone)
+
+    async def _expire_approvals(self, session: Session, terminal_id: str, reason: str) -> None:
+        """Nothing of a terminal that has ended can be approved any more."""
+        await self.approvals.expire(session, terminal_id, f"the terminal has ended: {reason}")
 
     def _announcer(self) -> Callable[[Approval], None]:
         """What tells the operator's webhook of new approvals, where there is one."""

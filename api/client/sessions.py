@@ -36,6 +36,8 @@ class Sessions(Face[F]):
         wall_timeout: int | None = None,
         budget: Mapping[str, int | float] | None = None,
         mounts: Sequence[str] | None = None,
+        role: str | None = None,
+        tools: Sequence[str] | None = None,
     ) -> Session[F]:
         """Creates a session; its sandbox is up when this returns.
 
@@ -53,6 +55,8 @@ class Sessions(Face[F]):
             budget: what it may use up in all: `time` and `cpu_seconds` in seconds, `cost` in
                 dollars, `commands`, `output_bytes`, `iterations`, `tokens`, `egress_bytes`.
             mounts: names of the operator's list of mounts, besides the level's.
+            role: who Cedar policies take its agent for; None: `agent`.
+            tools: those that it may open; None: any that its level permits.
 
         Raises: CapacityExhaustedError (see the client's `capacity_wait`), ConflictError when
         the id is in use, ValidationError, EngineUnavailableError.
@@ -66,8 +70,10 @@ class Sessions(Face[F]):
             idle_timeout,
             wall_timeout,
             budget,
-            mounts,
+            mounts=None if mounts is None else list(mounts),
             id=id,
+            role=role,
+            tools=None if tools is None else list(tools),
         )
         return self._session(
             await self._api.json("POST", _SESSIONS, body=body, timeout=ENGINE_SECONDS)
@@ -87,13 +93,25 @@ class Sessions(Face[F]):
         wall_timeout: int | None = None,
         budget: Mapping[str, int | float] | None = None,
         mounts: Sequence[str] | None = None,
+        role: str | None = None,
+        tools: Sequence[str] | None = None,
     ) -> Session[F]:
         """The session of that id as it is, or a new one as `create` makes it.
 
         Its `handle` is None where the session was there before.
         """
         body = _session_body(
-            permission_level, image, labels, env, limits, idle_timeout, wall_timeout, budget, mounts
+            permission_level,
+            image,
+            labels,
+            env,
+            limits,
+            idle_timeout,
+            wall_timeout,
+            budget,
+            mounts=None if mounts is None else list(mounts),
+            role=role,
+            tools=None if tools is None else list(tools),
         )
         return self._session(
             await self._api.json("PUT", session_path(id), body=body, timeout=ENGINE_SECONDS)
@@ -160,7 +178,6 @@ def _session_body(
     idle_timeout: int | None,
     wall_timeout: int | None,
     budget: Mapping[str, int | float] | None,
-    mounts: Sequence[str] | None,
     **members: Any,
 ) -> dict[str, Any]:
     body = {
@@ -172,7 +189,6 @@ def _session_body(
         "idle_timeout": idle_timeout,
         "wall_timeout": wall_timeout,
         "budget": None if budget is None else dict(budget),
-        "mounts": None if mounts is None else list(mounts),
         **members,
     }
     return {name: value for name, value in body.items() if value is not None}

@@ -43,6 +43,8 @@ EXAMPLE: dict[str, Any] = {
         "limits": {"cpus": 0.5, "memory_bytes": 268435456, "pids": 64},
     },
     "labels": {"team": "search"},
+    "role": "agent",
+    "tools": ["psql", "redis-cli"],
     "limits": _LIMITS,
     "created_at": "2026-03-04T09:30:11.902771Z",
     "last_activity_at": "2026-03-04T09:30:12.482113Z",
@@ -121,6 +123,10 @@ class Session(SessionSettings):
     activity: Annotated[Activity, Strict(False)]
     sandbox: Sandbox | None
     labels: dict[str, str]
+    role: str = Field(description="Who Cedar policies take its agent for.")
+    tools: list[str] | None = Field(
+        description="The tools that it may open; null: any that its level permits."
+    )
     limits: LevelLimits
     created_at: Time
     last_activity_at: Time

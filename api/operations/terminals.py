@@ -1,15 +1,57 @@
-"""Terminals: look at them, read their transcripts, end them."""
+"""Terminals: open them, send lines, look at them, read their transcripts, end them."""
 
 from http import HTTPStatus
 
-from api.models.terminals import Terminal, Terminals
+from api.models.terminals import Interaction, Terminal, Terminals
 from api.operations.base import SESSION, Operation, Reply, ok
 from api.routes import terminals
+from api.tool_schemas import InteractionBody, TerminalBody
 
 _TAG = "Terminals"
 _TERMINAL = SESSION + "/ptys/{terminal_id}"
 
+_WORK = (
+    "session_terminated",
+    "invalid_transition",
+    "conflict",
+    "busy",
+    "permission_denied",
+    "sandbox_unavailable",
+)
+
 OPERATIONS = (
+    Operation(
+        "POST",
+        SESSION + "/ptys",
+        terminals.open_one,
+        body=TerminalBody,
+        id="open_terminal",
+        tag=_TAG,
+        summary="Open a tool",
+        replies={
+            HTTPStatus.CREATED: Reply("The terminal.", Terminal, headers=("Location",)),
+        },
+        errors=_WORK,
+        examples={"tool": {"tool": "psql"}},
+    ),
+    Operation(
+        "POST",
+        _TERMINAL + "/interactions",
+        terminals.interact,
+        body=InteractionBody,
+        id="interact",
+        tag=_TAG,
+        summary="Send a line",
+        replies={
+            HTTPStatus.OK: Reply("What the tool answered.", Interaction),
+            HTTPStatus.ACCEPTED: Reply("It waits for a person.", Interaction),
+        },
+        errors=_WORK,
+        examples={
+            "query": {"tool": "psql.select_query", "command": "SELECT 1"},
+            "approved": {"tool": "psql.drop_table", "command": "DROP TABLE t", "wait": 60},
+        },
+    ),
     Operation(
         "GET",
         SESSION + "/ptys",

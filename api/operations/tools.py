@@ -6,7 +6,7 @@ from api.models.tools import Tools
 from api.operations.base import SESSION, Operation, ok
 from api.queries import ApprovalsQuery
 from api.routes import approvals, tools
-from api.schemas import ApprovalBody
+from api.tool_schemas import ApprovalBody
 
 _TAG = "Tools"
 

@@ -4,7 +4,7 @@ from aiohttp import web
 
 from api.call import Call, reply
 from api.queries import ApprovalsQuery
-from api.schemas import ApprovalBody
+from api.tool_schemas import ApprovalBody
 
 
 async def list_all(call: Call, query: ApprovalsQuery) -> web.Response:

@@ -19,7 +19,7 @@ from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.requests import NewSession
 from orchestrator.sessions.sandbox import Sandboxes
-from orchestrator.sessions.session import Session
+from orchestrator.sessions.session import DEFAULT_ROLE, Session
 from orchestrator.sessions.shares import Shares
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
@@ -118,6 +118,8 @@ class Creation:
             created_at=created_at,
             last_activity_at=created_at,
             mounts=request.mounts,
+            role=request.role or DEFAULT_ROLE,
+            tools=request.tools,
         )
 
     def _admit(self) -> None:
@@ -142,6 +144,8 @@ class Creation:
                 "labels": session.labels,
                 "env": sorted(session.env),
                 "mounts": [*session.level.mounts, *session.mounts],
+                "role": session.role,
+                "tools": session.tools,
             },
             effect=self._workspaces.claiming(session),
         )

@@ -31,7 +31,7 @@ from orchestrator.log_context import session_context
 from orchestrator.mount_list import Mount, chosen, real_source
 from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.policy.requirements import check
-from orchestrator.sessions.session import Session
+from orchestrator.sessions.session import MAX_RUNNING, Session
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.workspace.sandbox_dir import SandboxDirectory, Shared
 from sandbox_agent.protocol import PROTOCOL_VERSION, RUN_DIR, WORKSPACE_DIR, Boot
@@ -41,7 +41,6 @@ log = logging.getLogger(__name__)
 LABEL_SANDBOX = "paddock.sandbox"
 LABEL_LEVEL = "paddock.level"
 LABEL_MOUNTS = "paddock.mounts"  # names, with spaces between
-MAX_RUNNING = 16
 # The container's processes that are not the session's: the agent, a guard for each command
 # and its file workers.
 _OWN_PROCESSES = 1 + MAX_RUNNING + 8

@@ -34,6 +34,8 @@ def session_view(session: Session, container: Container | None = None) -> dict[s
         **settings_view(session),
         "sandbox": _sandbox_view(session, container),
         "labels": session.labels,
+        "role": session.role,
+        "tools": session.tools,
         "limits": asdict(session.limits),
         "created_at": session.created_at,
         "last_activity_at": session.last_activity_at,

@@ -57,6 +57,7 @@ class Finishing:
                 live.evidence.release()
                 live.status = Status.TERMINATED
                 self._live.pop(live.id, None)
+                live.session.terminals.discard(live.id)
                 live.closed.set()
 
     async def _record(self, live: Live, reason: str) -> None:

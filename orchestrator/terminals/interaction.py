@@ -12,6 +12,7 @@ from orchestrator.errors import (
     SandboxUnavailableError,
 )
 from orchestrator.keys import Principal
+from orchestrator.sessions import registry
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.terminals import record, transcript
 from orchestrator.terminals.evidence import EvidenceError
@@ -26,7 +27,8 @@ _LONGEST_NAME = 256
 class Interaction:
     """A line for a live terminal, which the caller has taken and whose lock it holds.
 
-    `ends` says why the terminal must be ended afterwards, if it must.
+    `goes` says whether the line is written, `ends` why the terminal must be ended afterwards,
+    if it must.
     """
 
     def __init__(
@@ -42,12 +44,13 @@ class Interaction:
         self._recorder = recorder
         self._live = live
         self._terminal = live.terminal
-        self._principal = principal
+        self.principal = principal
         self._tool = tool[:_LONGEST_NAME]
         self._text = text
         self._decide = decide
         self._approval = approval
         self._started = time.time()
+        self.goes = False
         self.ends: str | None = None
 
     async def run(self, before: Status) -> dict[str, Any]:
@@ -61,11 +64,13 @@ class Interaction:
         after = before
         try:
             verdict = await self._decided()
-            after = Status.READY if self._goes(verdict) else before
+            goes = self._goes(verdict)
+            after = Status.READY if goes else before
             await self._record_decision(verdict)
+            self.goes = goes
             if verdict.decision == "deny":
                 raise PermissionDeniedError(verdict.message, rule=verdict.rule, pty=live.id)
-            if not self._goes(verdict):
+            if not goes:
                 return self._envelope("pending", error=verdict.message)
             after = Status.TIMED_OUT  # until its prompt comes
             answer = await self._write()
@@ -135,7 +140,7 @@ class Interaction:
         await self._recorder.record(
             live.session,
             "pty.interaction",
-            actor=self._principal.name,
+            actor=self.principal.name,
             decision=decision,
             rule=rule,
             args={
@@ -154,6 +159,8 @@ class Interaction:
                 "approval": self._approval.id if self._approval else None,
             },
             error=error,
+            # A line that is written was counted.
+            effect=registry.with_budget(live.session) if decision == "allow" else None,
         )
 
     # Writing and reading
@@ -217,7 +224,7 @@ class Interaction:
         await self._recorder.record(
             self._live.session,
             "pty.result",
-            actor=self._principal.name,
+            actor=self.principal.name,
             args={"terminal_id": self._live.id, "tool": self._tool},
             result={
                 "status": status,

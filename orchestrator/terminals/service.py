@@ -2,33 +2,31 @@
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from orchestrator.agent_messages import AgentEvent, Hello
-from orchestrator.audit.events import now
 from orchestrator.errors import (
-    BusyError,
     ConflictError,
     PaddockError,
     SandboxUnavailableError,
 )
 from orchestrator.keys import Principal
+from orchestrator.sessions.budgets import Budgets
 from orchestrator.sessions.recorder import Recorder
-from orchestrator.sessions.sandbox import MAX_RUNNING, Sandbox
+from orchestrator.sessions.sandbox import Sandbox
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
-from orchestrator.terminals import record, store, transcript
-from orchestrator.terminals.evidence import Evidence
+from orchestrator.terminals import store
 from orchestrator.terminals.finishing import Finishing, OnEnd
 from orchestrator.terminals.interaction import Interaction
 from orchestrator.terminals.live import Live
+from orchestrator.terminals.opening import Opening
 from orchestrator.terminals.records import Records
 from orchestrator.terminals.spec import Approval, Decide, TerminalSpec
-from orchestrator.terminals.terminal import Status, Terminal, Wait, parse_exit
+from orchestrator.terminals.terminal import parse_exit
 
 T = TypeVar("T")
 
@@ -39,8 +37,6 @@ STOPPED = "control_plane_stopped"
 # A program gets 2 s between TERM and KILL; then its end has to be recorded.
 _END_SECONDS = 10.0
 _GONE_SECONDS = 5.0
-# Of what a tool said instead of its prompt.
-_MOST_SAID = 2000
 
 
 class Terminals:
@@ -54,18 +50,23 @@ class Terminals:
         self,
         database: Database,
         recorder: Recorder,
+        budgets: Budgets,
         state_dir: Path,
-        on_end: OnEnd | None = None,
+        on_end: OnEnd,
     ) -> None:
         """`on_end` is told of every end before whoever waits for it is."""
         self._database = database
         self._recorder = recorder
+        self._budgets = budgets
         self._directory = state_dir / "evidence"
         self._live: dict[str, Live] = {}
         # Terminals of an earlier control plane that still run, by session key.
         self._strays: dict[str, frozenset[str]] = {}
         self.records = Records(database, self._directory, self._live)
-        self._finishing = Finishing(database, recorder, self._live, on_end or _nobody)
+        self._finishing = Finishing(database, recorder, self._live, on_end)
+        self._opening = Opening(
+            recorder, budgets, self._directory, self._live, self._finishing, self._give_up
+        )
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # Opening
@@ -76,70 +77,16 @@ class Terminals:
         """A terminal whose tool shows its prompt.
 
         Raises: ConflictError with `reason` when the tool did not get to its prompt, BusyError
-        when too much runs in the session, AuditUnavailableError, SandboxUnavailableError, and
-        what `Session.check_open` raises.
+        when too much runs in the session, BudgetExceededError when nothing is left for it,
+        AuditUnavailableError, SandboxUnavailableError, and what `Session.check_open` raises.
         """
         sandbox = session.check_open()
-        if len(session.running) + len(self.live(session)) >= MAX_RUNNING:
-            raise BusyError(f"{MAX_RUNNING} commands and terminals run in this session already")
         return await self._shielded(self._open(principal, session, sandbox, spec))
 
     async def _open(
         self, principal: Principal, session: Session, sandbox: Sandbox, spec: TerminalSpec
     ) -> dict[str, Any]:
-        terminal_id = f"pty-{secrets.token_hex(8)}"
-        evidence = Evidence(self._directory / session.key / terminal_id)
-        terminal = Terminal(terminal_id, spec, sandbox.link, evidence.raw)
-        opened = record.opened(terminal_id, spec, now())
-        live = Live(session, sandbox, principal, terminal, evidence, opened)
-        self._live[terminal_id] = live
-        try:
-            evidence.note("STARTUP", transcript.startup(spec.startup_command))
-            await self._recorder.record(
-                session,
-                "pty.open",
-                actor=principal.name,
-                decision="allow",
-                args={
-                    "terminal_id": terminal_id,
-                    "tool": spec.tool,
-                    "manifest_sha256": spec.manifest_sha256,
-                    "argv": list(spec.argv),
-                },
-                effect=store.opening(terminal_id, session.key, opened["opened_at"], opened),
-            )
-        except BaseException:
-            del self._live[terminal_id]
-            evidence.discard()
-            raise
-        await self._start(live)
-        return live.view()
-
-    async def _start(self, live: Live) -> None:
-        try:
-            async with live.lock:
-                if live.session.check_open() is not live.sandbox:
-                    raise SandboxUnavailableError("the session's sandbox was replaced: try again")
-                wait = await live.terminal.start()
-                shown = live.terminal.shown
-                if wait is Wait.PROMPT and shown is not None:
-                    live.evidence.note("READY", [transcript.shown(*shown)])
-                    live.status = Status.READY
-                    return
-        except PaddockError:
-            await self._give_up(live, "failed")
-            raise
-        seconds = live.terminal.spec.startup_timeout_seconds
-        said = live.terminal.said().text[-_MOST_SAID:]
-        if wait is Wait.TIMEOUT:
-            await self._give_up(live, "startup_timeout")
-            what = f"did not show its prompt within {seconds} s"
-        else:
-            await self._finishing.run(live)
-            what = "ended before it showed its prompt"
-        raise ConflictError(
-            f"the tool {what}; it said: {said!r}", pty=live.id, reason=live.record["reason"]
-        )
+        return (await self._opening.run(principal, session, sandbox, spec)).view()
 
     # Interacting
 
@@ -157,27 +104,42 @@ class Terminals:
 
         A line that must be approved first has the status `pending`, and was not sent; with
         `approval` it is. Raises: what `Interaction.run` does, and NotFoundError, BusyError,
-        ConflictError for a terminal that has ended.
+        ConflictError for a terminal that has ended, BudgetExceededError when nothing is left
+        for the line, or its answer used up what was.
         """
         live = await self._open_one(session, terminal_id)
         session.check_open()
+        line = Interaction(self._recorder, live, principal, tool, text, decide, approval)
+        return await self._shielded(self._interact(live, line))
+
+    async def _interact(self, live: Live, interaction: Interaction) -> dict[str, Any]:
+        session = live.session
+        # Before the terminal is taken: where nothing is left, it ends with the session.
+        await self._budgets.admit(interaction.principal, session)
+        try:
+            envelope = await self._run(live, interaction)
+        finally:
+            if not interaction.goes:
+                self._budgets.withdraw(session)
+        if envelope["status"] == "error" and session.budget.exceeded is not None:
+            raise await self._budgets.refusal(session)
+        return envelope
+
+    async def _run(self, live: Live, interaction: Interaction) -> dict[str, Any]:
         before = live.status
         live.take()
-        interaction = Interaction(self._recorder, live, principal, tool, text, decide, approval)
-        return await self._shielded(self._interact(live, interaction, before))
-
-    async def _interact(
-        self, live: Live, interaction: Interaction, before: Status
-    ) -> dict[str, Any]:
         try:
             async with live.lock:
-                envelope = await interaction.run(before)
+                return await interaction.run(before)
         finally:
             if interaction.ends is not None:
                 await self._give_up(live, interaction.ends)
             elif live.terminal.exit is not None:
                 await self._finishing.run(live)
-        return envelope
+
+    async def spec(self, session: Session, terminal_id: str) -> TerminalSpec:
+        """What a terminal was opened with. Raises: NotFoundError, ConflictError when it ended."""
+        return (await self._open_one(session, terminal_id)).terminal.spec
 
     def live(self, session: Session) -> list[Live]:
         """The session's terminals that have not ended."""
@@ -311,7 +273,3 @@ class Terminals:
 
     async def _shielded(self, work: Coroutine[Any, Any, T]) -> T:
         return await asyncio.shield(self._spawn(work))
-
-
-async def _nobody(_session: Session, _terminal_id: str, _reason: str) -> None:
-    """Nobody wants to know."""

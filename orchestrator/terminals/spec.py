@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from orchestrator.terminals.framing import Pattern
+from orchestrator.tools.manifest import Manifest
 
 
 class Shown(NamedTuple):
@@ -52,6 +53,8 @@ class TerminalSpec(NamedTuple):
     max_interactions: int
     infer_state: Callable[[Shown | None, str, str | None], str]
     result_problem: Callable[[Mapping[str, Any]], str | None]
+    # What decides on its lines; None where whoever opened it does.
+    manifest: Manifest | None = None
     rows: int = 24
     columns: int = 200
     needs: Needs = Needs()

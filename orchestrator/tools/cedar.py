@@ -12,7 +12,6 @@ from orchestrator.config import ConfigError
 from orchestrator.tools.manifest import CedarNames
 
 SUFFIX = ".cedar"
-DEFAULT_ROLE = "agent"
 MAX_BYTES = 1024 * 1024
 # What policies can ask of the resource.
 ATTRIBUTES = ("tool_name", "session_state", "interaction_count", "risk_tier", "permission_level")
@@ -26,7 +25,7 @@ class Facts(NamedTuple):
     interaction_count: int  # those that went before
     risk_tier: str
     permission_level: str
-    role: str = DEFAULT_ROLE
+    role: str
 
 
 @dataclass(frozen=True, slots=True)

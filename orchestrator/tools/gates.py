@@ -6,7 +6,7 @@ too is governed by the strictest of all of them: otherwise a loose command would
 around a strict one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from orchestrator.tools.cedar import Facts, Policies
@@ -29,7 +29,14 @@ REMEDIES = {
     "risk-tier": "Use a session at a level whose highest risk tier is the command's, or over it.",
     "cedar": "Ask the operator for a policy that permits it.",
     "human-approval": "Send exactly the same line again when it is approved, or wait for it.",
+    "session-tools": "Create the session with the tool among its `tools`, or without them.",
+    "allow-ptrace": "Use a level whose file sets `confinement.ptrace`.",
+    "mount": "Create the session with the mount; an operator lists it in `PADDOCK_MOUNTS`.",
+    "max-interactions": "Open another terminal.",
 }
+SESSION_TOOLS = "session-tools"
+ALLOW_PTRACE = "allow-ptrace"
+MOUNT = "mount"
 ALLOWED = "allowed"
 APPROVAL = "human-approval"
 
@@ -69,6 +76,33 @@ class _DeniedError(Exception):
     def __init__(self, rule: str, message: str) -> None:
         self.rule = rule
         self.message = message
+
+
+def opening(
+    manifest: Manifest,
+    tools: Collection[str] | None,
+    highest_tier: str,
+    ptrace: bool,
+    mounts: Collection[str],
+) -> tuple[str, str] | None:
+    """The rule by which a session may not open a tool, and why; None where it may.
+
+    `tools` are those that the session may open (None: any), `highest_tier` is its level's, and
+    `ptrace` says whether its level lets programs trace what they start; `mounts` are the names
+    of those that it has.
+    """
+    name = manifest.name
+    if tools is not None and name not in tools:
+        return SESSION_TOOLS, f"this session may not open {name}"
+    tiers = [command.risk_tier for command in manifest.commands.values()]
+    if all(_rank(tier) > _rank(highest_tier) for tier in tiers):
+        return "risk-tier", f"every command of {name} is over the level's risk tier {highest_tier}"
+    if manifest.allow_ptrace and not ptrace:
+        return ALLOW_PTRACE, f"{name} needs a level whose file sets confinement.ptrace"
+    missing = [mount for mount in manifest.mounts if mount not in mounts]
+    if missing:
+        return MOUNT, f"{name} needs a session with the mount {', '.join(missing)}"
+    return None
 
 
 def decide(manifest: Manifest, tool: str, text: object, setting: Setting) -> Verdict:

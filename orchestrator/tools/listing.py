@@ -1,18 +1,28 @@
 """The tools as a session sees them: each command, and whether it could be allowed."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
 
-from orchestrator.tools.cedar import DEFAULT_ROLE, Facts
+from orchestrator.tools.cedar import Facts
+from orchestrator.tools.gates import opening
 from orchestrator.tools.manifest import RISK_TIERS, Command, Manifest
 from orchestrator.tools.rules import ToolRules
 from orchestrator.tools.schema import input_schema
 from orchestrator.tools.states import ERROR, READY
 
 
-def list_tools(
-    rules: ToolRules, highest_tier: str, permission_level: str, role: str = DEFAULT_ROLE
-) -> list[dict[str, Any]]:
+class Asker(NamedTuple):
+    """Which session asks, with what `gates.opening` wants to know of it."""
+
+    highest_tier: str
+    permission_level: str
+    role: str
+    tools: Collection[str] | None
+    ptrace: bool
+    mounts: Collection[str]
+
+
+def list_tools(rules: ToolRules, asker: Asker) -> list[dict[str, Any]]:
     """Every `{tool}.{command}`, in the order of the catalog.
 
     `rule` is the gate that no line could pass in this session; None where `allowed`. The
@@ -21,7 +31,7 @@ def list_tools(
     listed = []
     for manifest in rules.catalog.values():
         for command in manifest.commands.values():
-            rule = _refusing(rules, manifest, command, highest_tier, permission_level, role)
+            rule = _refusing(rules, manifest, command, asker)
             listed.append(
                 {
                     "name": manifest.tool_name(command.name),
@@ -40,22 +50,19 @@ def list_tools(
     return listed
 
 
-def _refusing(
-    rules: ToolRules,
-    manifest: Manifest,
-    command: Command,
-    highest_tier: str,
-    permission_level: str,
-    role: str,
-) -> str | None:
-    if RISK_TIERS.index(command.risk_tier) > RISK_TIERS.index(highest_tier):
+def _refusing(rules: ToolRules, manifest: Manifest, command: Command, asker: Asker) -> str | None:
+    can_open = (asker.tools, asker.highest_tier, asker.ptrace, asker.mounts)
+    refused = opening(manifest, *can_open)
+    if refused is not None:
+        return refused[0]
+    if RISK_TIERS.index(command.risk_tier) > RISK_TIERS.index(asker.highest_tier):
         return "risk-tier"
     policies = rules.policies
     if policies is None:
         return None
     name, tier = manifest.tool_name(command.name), command.risk_tier
     for state in _states(manifest):
-        facts = Facts(name, state, 0, tier, permission_level, role)
+        facts = Facts(name, state, 0, tier, asker.permission_level, asker.role)
         if policies.refusal(manifest.name, manifest.cedar, facts) is None:
             return None
     return "cedar"

@@ -17,7 +17,11 @@ ROOT = Path(__file__).parents[2]
 LEVELS = load_levels()
 # What refuses, and where its rule stands among the arguments.
 _REFUSING = {"_deny": 0, "DeniedError": 0, "AgentError": 2, "_emit_exit": 2, "_DeniedError": 0}
-_RULE_NAMES = {"rule", "refused", "PATH_RULE", "APPROVAL"}
+_RULE_NAMES = {"rule", "refused", "PATH_RULE", "APPROVAL", "MAX_INTERACTIONS"} | {
+    "ALLOW_PTRACE",
+    "MOUNT",
+    "SESSION_TOOLS",
+}
 # Modules whose functions return a rule.
 _RETURNING = {"curl.py", "operands.py"}
 

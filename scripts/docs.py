@@ -132,6 +132,8 @@ def _type(field: FieldInfo) -> str:
         return " or ".join(f"`{value}`" for value in kinds)
     if get_origin(annotation) is tuple:
         return "list"
+    if get_origin(annotation) is dict:
+        return "table"
     kind = kinds[0] if kinds else annotation
     if get_origin(kind) is Literal:
         return " or ".join(f"`{value}`" for value in get_args(kind))
@@ -152,7 +154,7 @@ def _bounds(field: FieldInfo) -> str:
 
 def _default(field: FieldInfo) -> str:
     default = field.default
-    if field.default_factory is not None or default is None or default == ():
+    if field.default_factory is not None or default in (None, (), {}):
         return "unset"
     return f"`{default}`"
 

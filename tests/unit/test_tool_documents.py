@@ -16,7 +16,7 @@ def test_the_manifest_of_the_document_loads() -> None:
 
 
 def test_the_scope_files_of_the_document_and_the_example_are_one(tmp_path: Path) -> None:
-    _, second = _toml()
+    second = _toml()[1]
     path = tmp_path / "scope.toml"
     path.write_text(second)
     scope = load_scope(path)

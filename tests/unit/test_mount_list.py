@@ -6,9 +6,12 @@ from typing import Any
 import pydantic
 import pytest
 
-from orchestrator.config import Settings
+from orchestrator.checks.base import CheckStatus
+from orchestrator.checks.mount_list import check_mount_list
+from orchestrator.config import ConfigError, Settings
 from orchestrator.errors import EngineUnavailableError, ValidationError
 from orchestrator.mount_list import Mount, chosen, real_source
+from orchestrator.policy import levels
 
 NAMED = {"source": "/srv/sockets", "target": "/run/postgresql"}
 
@@ -92,3 +95,49 @@ def test_only_what_is_listed_can_be_chosen() -> None:
     assert list(chosen(listed, ("a", "a"))) == ["a"]
     with pytest.raises(ValidationError, match="mounts: b is not on the operator's list"):
         chosen(listed, ("a", "b"))
+
+
+def levels_with(directory: Path, mounts: str) -> Path:
+    text = (Path(levels.__file__).with_name("levels") / "low.toml").read_text()
+    (directory / "own.toml").write_text(f"mounts = {mounts}\n{text.replace('= 100', '= 150')}")
+    return directory
+
+
+def test_a_level_names_mounts_and_keeps_them(tmp_path: Path) -> None:
+    level = levels.load_levels(levels_with(tmp_path, '["postgresql", "redis"]'))["own"]
+    assert level.mounts == ("postgresql", "redis")
+    assert levels.restore_level(level.public()) == level
+    # A session of before there were mounts was pinned to a level without them.
+    before = {name: value for name, value in level.public().items() if name != "mounts"}
+    assert levels.restore_level(before).mounts == ()
+
+
+@pytest.mark.parametrize(
+    ("mounts", "said"),
+    [
+        ('"postgresql"', r"own\.toml:1: mounts: must be a valid list"),
+        ('["a", "a"]', r"own\.toml:1: mounts\.1: a is in the list twice"),
+        ('["../a"]', r"own\.toml:1: mounts\.0: "),
+    ],
+)
+def test_mistakes_of_a_level(tmp_path: Path, mounts: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        levels.load_levels(levels_with(tmp_path, mounts))
+
+
+def test_the_doctor_says_what_is_missing(tmp_path: Path) -> None:
+    known = levels.load_levels(levels_with(tmp_path, '["b", "c"]')).values()
+    (tmp_path / "there").mkdir()
+    listed = settings(
+        {
+            "a": {**NAMED, "source": f"{tmp_path}/missing"},
+            "b": {"source": f"{tmp_path}/there", "target": "/mnt/b"},
+        }
+    )
+    check = check_mount_list(listed, known)
+    assert check.status is CheckStatus.WARNING
+    assert check.detail == (
+        f"mount a: {tmp_path}/missing is not a directory of this host; "
+        "level own names c, not on the list"
+    )
+    assert check_mount_list(settings({}), levels.load_levels().values()).ok

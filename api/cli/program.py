@@ -16,6 +16,7 @@ from api.cli import (
     keys,
     local,
     policies,
+    ptys,
     run,
     sessions,
     tools,
@@ -67,7 +68,7 @@ def build() -> typer.Typer:
     )
     app.callback(epilog=_EPILOGUE)(root)
     run.add_to(app)
-    for name, module in (("sessions", sessions), ("files", files)):
+    for name, module in (("sessions", sessions), ("files", files), ("ptys", ptys)):
         app.add_typer(module.app, name=name)
     budgets.add_to(app)
     events.add_to(app)

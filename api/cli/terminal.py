@@ -18,6 +18,8 @@ STYLES = {
     "aborted": "red",
     "budget-exceeded": "red",
     "running": "green",
+    "ready": "green",
+    "timed_out": "yellow",
     "busy": "green",
     "lost": "red",
     "allow": "green",

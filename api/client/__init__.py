@@ -70,6 +70,7 @@ from api.client.session_info import (
     Termination,
     Usage,
 )
+from api.client.terminals import Interaction, Terminal, TerminalInfo
 
 __all__ = [
     "Approval",
@@ -91,6 +92,7 @@ __all__ = [
     "ExecResult",
     "Exit",
     "Explanation",
+    "Interaction",
     "InternalServerError",
     "InvalidTransitionError",
     "Layer",
@@ -120,6 +122,8 @@ __all__ = [
     "SessionTerminatedError",
     "Start",
     "Sync",
+    "Terminal",
+    "TerminalInfo",
     "Termination",
     "TooLargeError",
     "Tool",

@@ -22,11 +22,12 @@ from api.client.results import (
 from api.client.session_info import Budget, SessionInfo
 from api.client.settings import ENGINE_SECONDS, Settings
 from api.client.streams import resumed
+from api.client.terminals import Terminals
 from api.client.transport import segment
 
 
 class Session(Face[F]):
-    """A session: commands, files, audit, life.
+    """A session: commands, files, terminals, audit, life.
 
     As a context manager it closes the session at the end; the workspace stays, unless
     `close(purge=True)` is called before.
@@ -52,6 +53,7 @@ class Session(Face[F]):
         self.processes: Processes[F] = Processes(link, self._path)
         self.settings: Settings[F] = Settings(link, self._path)
         self.audit: Audit[F] = Audit(link, self._path)
+        self.terminals: Terminals[F] = Terminals(link, self._path)
 
     def __repr__(self) -> str:
         return f"<Session {self.id} {self.info.permission_level} {self.info.status}>"

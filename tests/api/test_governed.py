@@ -33,7 +33,7 @@ class Agent:
         return str(opened["id"])
 
     @property
-    def key(self) -> dict[str, str]:
+    def key(self) -> dict[str, Any]:
         return {"key": self.session["handle"]}
 
     def line(self, terminal: str, text: str, tool: str = "fake.say", **more: Any) -> dict[str, Any]:

@@ -117,6 +117,7 @@ LEVEL_SCHEMA = {
 _LEVEL_OR_NULL = WithJsonSchema({"anyOf": [LEVEL_SCHEMA, {"type": "null"}]})
 LevelName = Annotated[str | None, _level_or_null("permission_level"), _LEVEL_OR_NULL]
 Level = Annotated[str | None, _level_or_null("level"), _LEVEL_OR_NULL]
+ToolName = Annotated[str, Field(min_length=1, max_length=128)]
 Whole = Annotated[int, Field(ge=0, lt=10**18), BeforeValidator(_digits)]
 PageSize = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_digits)]
 Depth = Annotated[int, Field(ge=1, le=64), BeforeValidator(_digits)]

@@ -73,6 +73,14 @@ class AuditQuery(Query):
     decision: Literal["allow", "deny", "pending"] | None = None
 
 
+class ApprovalsQuery(Query):
+    """`cursor` is the `next` of the page before."""
+
+    status: Literal["pending", "approved", "denied", "expired"] | None = None
+    limit: PageSize = 100
+    cursor: Whole | None = None
+
+
 class ExportQuery(Query):
     """One JSON text per line is the only format."""
 

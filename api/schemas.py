@@ -25,11 +25,13 @@ from api.fields import (
     LevelName,
     MaxBytes,
     Signal,
+    ToolName,
     check_level,
     sentence,
 )
 from orchestrator.budget import MOST
 from orchestrator.config import MAX_WALL_SECONDS
+from orchestrator.mount_list import MountName
 from orchestrator.sessions.requests import ExecRequest, NewSession
 from orchestrator.workspace.paths import ID_PATTERN
 
@@ -137,6 +139,16 @@ class SessionBody(Body):
         description="Seconds after which the session ends, used or not.",
     )
     budget: BudgetBody = Field(default_factory=BudgetBody)
+    mounts: Annotated[list[MountName], Field(max_length=16)] = Field(
+        default=[], description="Names of the operator's list, besides the level's."
+    )
+    role: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
+        default=None, description="Who Cedar policies take its agent for; `agent` where not given."
+    )
+    tools: Annotated[list[ToolName], Field(max_length=128)] | None = Field(
+        default=None,
+        description="The tools that it may open; where not given, any that its level permits.",
+    )
 
     def request(self, session_id: str | None = None) -> NewSession:
         """The domain's request, for that id when the path names one."""
@@ -150,6 +162,9 @@ class SessionBody(Body):
             idle_timeout=self.idle_timeout,
             wall_timeout=self.wall_timeout,
             budget=self.budget.model_dump(exclude_none=True),
+            mounts=tuple(self.mounts),
+            role=self.role,
+            tools=None if self.tools is None else tuple(self.tools),
         )
 
 

@@ -18,7 +18,7 @@ from requests.exceptions import RequestException
 
 from images import base
 from images.errors import BuildError
-from images.recipes import BASE_PACKAGES, BASE_UNUSED, ROOT, SANDBOX, Recipe, context_files
+from images.recipes import BASE_UNUSED, ROOT, SANDBOX, Recipe, base_packages, context_files
 from orchestrator.engine.base import LABEL_INPUTS
 
 # The longest silence of the engine during a build step.
@@ -81,7 +81,7 @@ def _build(
 ) -> Result:
     if not (ROOT / recipe.dockerfile).exists():
         raise BuildError("images are built in a checkout of the repository, and this is none")
-    packages, unused = ((ROOT / path).read_bytes() for path in (BASE_PACKAGES, BASE_UNUSED))
+    packages, unused = base_packages(recipe=recipe), (ROOT / BASE_UNUSED).read_bytes()
     base_name = base.choose(client, packages, unused, report)
     base_image = base.inspect(client, base_name)
     if base_image is None:

@@ -20,7 +20,8 @@ class Recipe(NamedTuple):
     """How one image is called, and what goes into it.
 
     `sources` are patterns relative to the repository. `prepare` makes what is sent to the
-    engine beside them, for an engine of the given architecture.
+    engine beside them, for an engine of the given architecture. `more_packages` are Debian's,
+    besides those of the base's list.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Recipe(NamedTuple):
     sources: tuple[str, ...]
     labels: Mapping[str, str]
     prepare: Callable[[Files, str, base.Report], Files] | None = None
+    more_packages: tuple[str, ...] = ()
 
     @property
     def dockerfile(self) -> str:
@@ -63,7 +65,17 @@ RECIPES = {recipe.name: recipe for recipe in (SANDBOX, CONTROL_PLANE)}
 def context_files(root: Path = ROOT, recipe: Recipe = SANDBOX) -> Files:
     """The recipe's sources: paths relative to the repository, with their contents."""
     found = {path for pattern in recipe.sources for path in root.glob(pattern)}
-    return {name: path.read_bytes() for name, path in _sources(root, found)}
+    files = {name: path.read_bytes() for name, path in _sources(root, found)}
+    if recipe.more_packages:
+        files[BASE_PACKAGES] = base_packages(root, recipe)
+    return files
+
+
+def base_packages(root: Path = ROOT, recipe: Recipe = SANDBOX) -> bytes:
+    """The list of the packages that a base of the recipe's image holds, one on each line."""
+    return (root / BASE_PACKAGES).read_bytes() + b"".join(
+        name.encode() + b"\n" for name in recipe.more_packages
+    )
 
 
 def _sources(root: Path, found: set[Path]) -> Iterator[tuple[str, Path]]:

@@ -51,6 +51,7 @@ class Hello:
     boot_id: str
     running: frozenset[str]
     finished: frozenset[str]
+    terminals: frozenset[str]
     landlock_abi: int
     seccomp: bool
     totals: dict[str, int] = field(default_factory=dict)
@@ -95,7 +96,8 @@ def parse_hello(params: Any) -> Hello:
     if not isinstance(seccomp, bool):
         raise ValueError("seccomp must be true or false")
     running, finished = _ids(params.get("running")), _ids(params.get("finished"))
-    return Hello(boot_id, running, finished, abi, seccomp, session_totals(params))
+    terminals = _ids(params.get("terminals"))
+    return Hello(boot_id, running, finished, terminals, abi, seccomp, session_totals(params))
 
 
 def session_totals(members: Message) -> dict[str, int]:

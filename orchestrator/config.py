@@ -1,12 +1,20 @@
 """The control plane's configuration: read once, checked, never changed afterwards."""
 
+import json
 import os
 import re
 import tomllib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -16,6 +24,7 @@ from pydantic_settings import (
 )
 
 from orchestrator.limits import KeyLimits
+from orchestrator.mount_list import Mount, check_list
 
 CONFIG_FILE_VARIABLE = "PADDOCK_CONFIG_FILE"
 MIN_SECRET_LENGTH = 16
@@ -31,6 +40,15 @@ _MAX_UID = 2**32 - 2
 
 class ConfigError(Exception):
     """Configuration that can't be used: one line that names the setting or the file."""
+
+
+class BrokenFilesError(ConfigError):
+    """Files that can't be used, by file why; `replace` puts what holds without them in force."""
+
+    def __init__(self, problems: Mapping[Path, str], replace: Callable[[], None]) -> None:
+        super().__init__("; ".join(problems.values()))
+        self.problems = dict(problems)
+        self.replace = replace
 
 
 def _default_workspaces(validated: dict[str, Any]) -> Path:
@@ -95,6 +113,27 @@ class Settings(BaseSettings):
         default=None,
         description="Each `NAME.toml` of this directory is a level; it replaces the packaged one "
         "of that name.",
+    )
+    tools_dir: Path | None = Field(
+        default=None,
+        description="Tool manifests, `*.clad.toml`; they replace shipped ones of the same name.",
+    )
+    scope_file: Path | None = Field(
+        default=None,
+        description="What tools may be pointed at: addresses, networks, domains. Unset: nothing.",
+    )
+    cedar_dir: Path | None = Field(
+        default=None,
+        description="Cedar policies, `*.cedar`, for what is sent to tools. Unset: they are not "
+        "asked; set, what no policy permits is denied.",
+    )
+    approval_webhook_url: str | None = Field(
+        default=None,
+        description="Where to POST that something waits for an approval, as `https://host/path`.",
+    )
+    approval_webhook_secret: SecretStr | None = Field(
+        default=None,
+        description="With which those messages are signed, at least 16 visible ASCII characters.",
     )
     keys_file: Path | None = Field(
         default=None, description="The keys file. Unset: `keys.toml` in the state directory."
@@ -168,6 +207,11 @@ class Settings(BaseSettings):
         description="The engine's runtime for sandboxes. Unset: its default. Levels that it can't "
         "enforce are refused.",
     )
+    mounts: Annotated[dict[str, Mount], NoDecode] = Field(
+        default={},
+        description="Directories of the host that levels and sessions may name, by name: "
+        '`{"source", "target", "read_only"}`.',
+    )
     engine_timeout: float = Field(
         default=30, gt=0, le=600, allow_inf_nan=False, description="For one call of the engine."
     )
@@ -232,13 +276,26 @@ class Settings(BaseSettings):
         """Host and port to listen on."""
         return split_address(self.listen)
 
+    @property
+    def own_dirs(self) -> tuple[Path, ...]:
+        """What no sandbox may be given."""
+        return self.state_dir, self.workspaces_dir
+
     @field_validator("listen")
     @classmethod
     def _check_listen(cls, value: str) -> str:
         split_address(value)
         return value
 
-    @field_validator("state_dir", "workspaces_dir", "levels_dir", "keys_file")
+    @field_validator(
+        "state_dir",
+        "workspaces_dir",
+        "levels_dir",
+        "keys_file",
+        "tools_dir",
+        "scope_file",
+        "cedar_dir",
+    )
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:
         return None if value is None else Path(os.path.abspath(value))
@@ -261,6 +318,22 @@ class Settings(BaseSettings):
         for name in (value,) if isinstance(value, str) else value:
             if not _IMAGE.fullmatch(name):
                 raise ValueError(f"{name!r} is not an image name")
+        return value
+
+    @field_validator("approval_webhook_url")
+    @classmethod
+    def _check_webhook(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"https?://[^\s/@?#]+(/[!-~]*)?", value):
+            raise ValueError("must look like https://host/path, without a user")
+        return value
+
+    @field_validator("approval_webhook_secret")
+    @classmethod
+    def _check_webhook_secret(cls, value: SecretStr | None, info: ValidationInfo) -> Any:
+        if value is not None:
+            check_secret(value.get_secret_value())
+        elif info.data.get("approval_webhook_url") is not None:
+            raise ValueError("must be set with approval_webhook_url: messages are signed")
         return value
 
     @field_validator("admin_key")
@@ -296,6 +369,24 @@ class Settings(BaseSettings):
     def _check_docker_host(cls, value: str | None) -> str | None:
         if value is not None and not re.fullmatch(r"(unix|tcp|https?)://\S+", value):
             raise ValueError("must look like unix:///path or tcp://host:port")
+        return value
+
+    @field_validator("mounts", mode="before")
+    @classmethod
+    def _parse_mounts(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"must be JSON: {error}") from None
+
+    @field_validator("mounts")
+    @classmethod
+    def _check_mounts(cls, value: dict[str, Mount], info: ValidationInfo) -> dict[str, Mount]:
+        data = info.data
+        own = [data[name] for name in ("state_dir", "workspaces_dir") if name in data]
+        check_list(value, own, data.get("docker_host"))
         return value
 
     @classmethod
@@ -370,6 +461,8 @@ def _describe(location: tuple[int | str, ...], kind: str, message: str) -> str:
     path = os.environ.get(CONFIG_FILE_VARIABLE)
     in_environment = any(key.upper() == variable and os.environ[key] for key in os.environ)
     where = f"{path}: {name}" if path and not in_environment else variable
+    if len(location) > 1 and where == variable:
+        where = f"{where}: {'.'.join(map(str, location[1:]))}"
     if kind == "extra_forbidden":
         return f"{where}: no such setting"
     return f"{where}: {message.removeprefix('Value error, ')}"

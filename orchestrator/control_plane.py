@@ -5,10 +5,13 @@ import logging
 import os
 import re
 import secrets
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
 
+from orchestrator.agent_messages import AgentEvent, Hello
+from orchestrator.approvals import Approvals
 from orchestrator.audit.ledger import Ledger
 from orchestrator.config import ConfigError, Settings, ensure_state_dir
 from orchestrator.engine.base import Engine
@@ -29,9 +32,14 @@ from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.recovery import Recovered, Recovery
 from orchestrator.sessions.sandbox import AgentHooks, Sandboxes
 from orchestrator.sessions.service import Sessions
+from orchestrator.sessions.session import Session
 from orchestrator.sessions.watcher import Watcher
 from orchestrator.sessions.workspaces import Workspaces
+from orchestrator.store.approval_rows import Approval
 from orchestrator.store.database import Database
+from orchestrator.terminals.governed import GovernedTerminals
+from orchestrator.terminals.service import Terminals
+from orchestrator.webhook import Webhook
 from orchestrator.workspace.storage import Storage
 
 log = logging.getLogger(__name__)
@@ -53,6 +61,9 @@ class ControlPlane:
     sessions: Sessions
     executions: Executions
     files: Files
+    terminals: Terminals
+    tools: GovernedTerminals
+    approvals: Approvals
     recovered: Recovered
 
     def __init__(self, settings: Settings) -> None:
@@ -108,7 +119,12 @@ class ControlPlane:
         self.executions = Executions(recorder, self.metrics, budgets)
         self._resources.push_async_callback(self.executions.close)
         self.files = Files(recorder)
-        hooks = AgentHooks(self.executions.on_event, self.executions.on_hello)
+        self.approvals = Approvals(self.database, self.ledger, recorder, self._announcer())
+        self.terminals = Terminals(
+            self.database, recorder, budgets, settings.state_dir, self._expire_approvals
+        )
+        self.tools = GovernedTerminals(self.policy.tools, self.terminals, self.approvals, recorder)
+        hooks = self._hooks()
         workspaces = Workspaces(settings, self.database, storage)
         sandboxes = Sandboxes(settings, self.engine, host, self.ledger, workspaces, hooks)
         self.sessions = Sessions(
@@ -139,11 +155,43 @@ class ControlPlane:
         kept = KeptWorkspaces(workspaces, settings.workspace_retention)
         kept.start()
         self._resources.push_async_callback(kept.close)
+        await self.terminals.recover(self.sessions.registry.all)
+        self._resources.push_async_callback(self.terminals.shut_down)
+        await self.approvals.recover()
         watcher = Watcher(self.engine, recorder, self.sessions)
         watcher.start()
         self._resources.push_async_callback(watcher.close)
         self.policy.watch(recorder)
         self._resources.push_async_callback(self.policy.close)
+
+    def _hooks(self) -> AgentHooks:
+        """Who hears of what agents say: an event is on record before anybody acts on it."""
+
+        async def on_event(session: Session, event: AgentEvent) -> None:
+            await self.executions.on_event(session, event)
+            self.terminals.on_event(session, event)
+
+        def on_hello(session: Session, hello: Hello) -> None:
+            self.executions.on_hello(session, hello)
+            self.terminals.on_hello(session, hello)
+
+        return AgentHooks(on_event, on_hello, self.terminals.on_gone)
+
+    async def _expire_approvals(self, session: Session, terminal_id: str, reason: str) -> None:
+        """Nothing of a terminal that has ended can be approved any more."""
+        await self.approvals.expire(session, terminal_id, f"the terminal has ended: {reason}")
+
+    def _announcer(self) -> Callable[[Approval], None]:
+        """What tells the operator's webhook of new approvals, where there is one."""
+        url, secret = self.settings.approval_webhook_url, self.settings.approval_webhook_secret
+        if url is None or secret is None:
+            return lambda approval: None
+        webhook = Webhook(url, secret.get_secret_value())
+        webhook.start()
+        self._resources.push_async_callback(webhook.close)
+        return lambda approval: webhook.send(
+            {"type": "approval.requested", "approval": approval.public()}
+        )
 
     async def close(self) -> None:
         """Lets go of everything in the reverse order; sandboxes go on running."""

@@ -7,7 +7,7 @@ image, and a network, are tried and taken away again.
 import asyncio
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from orchestrator.checks.base import Check, CheckStatus, failure, healthy
@@ -27,6 +27,7 @@ from orchestrator.checks.kernel import (
     seccomp_check,
 )
 from orchestrator.checks.levels import level_checks
+from orchestrator.checks.mount_list import MOUNT_LIST, check_mount_list
 from orchestrator.checks.mounts import (
     MOUNTS,
     PROPAGATION,
@@ -49,7 +50,7 @@ from orchestrator.engine.base import Engine, SandboxKernel
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.errors import PaddockError
 from orchestrator.host import facts_of
-from orchestrator.policy.levels import load_levels
+from orchestrator.policy.levels import Level, load_levels
 from orchestrator.policy.requirements import Facts
 from orchestrator.threads import bounded, within
 
@@ -105,11 +106,14 @@ async def _examine(
             _thread(lambda: check_quota(settings), _late(QUOTA)),
             _thread(lambda: check_state_dir(state_dir), _late(STATE)),
             _thread(lambda: check_policy(settings), _late(POLICY)),
+            _thread(
+                lambda: check_mount_list(settings, _known(settings).values()), _late(MOUNT_LIST)
+            ),
             _thread(lambda: check_port(settings), _late(PORT)),
         ),
         _examine_image(settings, engine, image_inputs),
     )
-    engine_found, mounts, propagation, quota, state, policy, port = first
+    engine_found, mounts, propagation, quota, state, policy, mount_list, port = first
     resources = await _thread(lambda: check_resources(settings, existing(state_dir)), [_late(DISK)])
     clock = await _thread(lambda: check_clock(stored.last_event), _late(CLOCK))
     checks = [
@@ -123,6 +127,7 @@ async def _examine(
         state,
         stored.check,
         policy,
+        mount_list,
         *resources,
         clock,
         port,
@@ -158,11 +163,14 @@ async def _inside(settings: Settings, engine: Engine) -> SandboxKernel | None:
 def _levels(
     settings: Settings, checks: list[Check], facts: Facts, network: str | None
 ) -> list[Check]:
+    return level_checks(_known(settings), checks, facts, network, os.cpu_count() or 1)
+
+
+def _known(settings: Settings) -> Mapping[str, Level]:
     try:
-        levels = load_levels(settings.levels_dir)
+        return load_levels(settings.levels_dir)
     except ConfigError:
-        levels = load_levels()  # the files' own check has said what is wrong with them
-    return level_checks(levels, checks, facts, network, os.cpu_count() or 1)
+        return load_levels()  # the files' own check says what is wrong with them
 
 
 async def _thread(function: Callable[[], T], late: T) -> T:

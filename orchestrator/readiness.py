@@ -82,7 +82,7 @@ class Readiness:
 def policy_check(problems: dict[Path, str]) -> Check:
     """What was read last is in force all the same; the reasons may name keys."""
     if not problems:
-        return ok(POLICY, "levels and keys are as their files say")
+        return ok(POLICY, "levels, keys and rules of tools are as their files say")
     names = ", ".join(sorted(path.name for path in problems))
     return warning(
         POLICY,

@@ -1,4 +1,4 @@
-"""Levels and keys: read at the start, and again as soon as a file of theirs changes.
+"""Levels, keys and rules of tools: read at the start, and again when a file of theirs changes.
 
 A broken edit changes nothing: what was read last stays in force until it is mended.
 """
@@ -13,11 +13,12 @@ from pathlib import Path
 
 from watchfiles import Change, watch
 
-from orchestrator.config import ConfigError, Settings
+from orchestrator.config import BrokenFilesError, ConfigError, Settings
 from orchestrator.errors import PaddockError
 from orchestrator.keys import KeyRing
 from orchestrator.policy.levels import Levels, level_files, load_levels
 from orchestrator.sessions.recorder import Recorder
+from orchestrator.tools.rules import ToolRules
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class _Source:
 
 
 class Policy:
-    """What the operator's files say now: `levels` and `keys` are replaced when they change.
+    """What the operator's files say now: `levels`, `keys`, `tools` follow them.
 
     `problems` says by file why its latest version is not in force.
     """
@@ -80,6 +81,13 @@ class Policy:
         if directory is not None:
             self._sources.append(
                 _Source(directory, lambda: level_files(directory), read_levels, False, levels_seen)
+            )
+        self.tools = ToolRules(settings)
+        for rules in self.tools.files():
+            rules_seen = _fingerprints(rules.files())
+            rules.read()()
+            self._sources.append(
+                _Source(rules.directory, rules.files, rules.read, False, rules_seen)
             )
         self._looking = asyncio.Lock()
         self._recorder: Recorder | None = None
@@ -152,42 +160,48 @@ class Policy:
                     await self._reload(source, list(changes))
 
     async def _reload(self, source: _Source, changed: list[Path]) -> None:
-        replace, problem = None, None
+        replace: Callable[[], None] | None = None
+        problems: dict[Path, str] = {}
         try:
             replace = await asyncio.to_thread(source.read)
+        except BrokenFilesError as error:
+            replace, problems = error.replace, error.problems
         except ConfigError as error:
-            problem = str(error)
+            problems = dict.fromkeys(changed, str(error))
         if replace is not None and source.at_once:
             replace()
         try:
-            await self._record(source, changed, problem)
+            await self._record(source, changed, problems)
         except PaddockError as error:
             # The next look finds it changed once more.
             source.seen.update(dict.fromkeys(changed, _UNRECORDED))
-            problem = problem or f"the change can't be put on record: {error.detail}"
+            problems.setdefault(changed[0], f"the change can't be put on record: {error.detail}")
         else:
             if replace is not None and not source.at_once:
                 replace()
-        self._note(source, changed, problem)
+        self._note(source, changed, problems)
 
-    async def _record(self, source: _Source, changed: list[Path], problem: str | None) -> None:
+    async def _record(
+        self, source: _Source, changed: list[Path], problems: dict[Path, str]
+    ) -> None:
         if self._recorder is None:
             return
         for file in changed:
             await self._recorder.record_system(
                 "policy.reloaded",
-                {"ok": problem is None},
+                {"ok": file not in problems},
                 args={"file": str(file), "sha256": source.seen[file] or None},
-                error=problem,
+                error=problems.get(file),
             )
 
-    def _note(self, source: _Source, changed: list[Path], problem: str | None) -> None:
+    def _note(self, source: _Source, changed: list[Path], problems: dict[Path, str]) -> None:
         for file in source.seen:
             self.problems.pop(file, None)
-        if problem is None:
-            log.info("read again: %s", ", ".join(str(file) for file in changed))
-        else:
-            self.problems[changed[0]] = problem
+        self.problems.update(problems)
+        good = [file for file in changed if file not in problems]
+        if good:
+            log.info("read again: %s", ", ".join(map(str, good)))
+        for problem in dict.fromkeys(problems.values()):
             log.error("not in force, what was read before stays: %s", problem)
 
 

@@ -1,13 +1,13 @@
-"""What the session's commands use of its budget: counted here, so that it holds at any time.
+"""What a session's commands and terminals use of its budget: counted here, to hold at any time.
 
 The control plane may be down or slow; the sandbox stops by itself.
 """
 
 import os
 from collections.abc import Callable
+from typing import Protocol
 
 from sandbox_agent.loop import Loop, Timer
-from sandbox_agent.output import Output
 from sandbox_agent.protocol import CPU_BUDGET, OUTPUT_BUDGET, Boot
 
 # The sandbox's own control group, as the engine shows it inside: version 2, then version 1.
@@ -19,6 +19,14 @@ _SLACK_SECONDS = 0.05
 
 class BudgetError(Exception):
     """The session has a budget that this sandbox can't hold it to."""
+
+
+class Printing(Protocol):
+    """The output of a command or terminal, as far as it is counted."""
+
+    @property
+    def total(self) -> int:
+        """Bytes so far, kept or not."""
 
 
 class CpuClock:
@@ -63,7 +71,7 @@ class Budget:
             raise BudgetError("the CPU time of this sandbox can't be measured, so not be limited")
         self._cpu_offset = boot.cpu_used_us - (at_start or 0)
         self._ended_bytes = boot.output_used_bytes
-        self._running: list[Output] = []
+        self._running: list[Printing] = []
         self._timer: Timer | None = None
         self.exceeded = False
 
@@ -74,7 +82,7 @@ class Budget:
 
     @property
     def output_bytes(self) -> int:
-        """What all commands printed, kept or not."""
+        """What all commands and terminals printed, kept or not."""
         return self._ended_bytes + sum(output.total for output in self._running)
 
     def totals(self) -> dict[str, int]:
@@ -82,24 +90,24 @@ class Budget:
         return {"session_cpu_us": self.cpu_us, "session_output_bytes": self.output_bytes}
 
     def admit(self) -> bool:
-        """Whether there is something left for another command; if not, the budget is exceeded."""
+        """Whether there is something left for more work; if not, the budget is exceeded."""
         if not self._check_cpu() and self._output_limit is not None:
             self._compare(OUTPUT_BUDGET, self._output_limit, self.output_bytes)
         return not self.exceeded
 
-    def begin(self, output: Output) -> None:
-        """A command runs, and prints to this."""
+    def begin(self, output: Printing) -> None:
+        """A command or terminal runs, and prints to this."""
         self._running.append(output)
         if self._timer is None and self._cpu_limit is not None:
             self._watch_cpu()
 
     def printed(self) -> None:
-        """A command has printed something. All of the limit may be printed, and no more."""
+        """Something was printed. All of the limit may be printed, and no more."""
         if self._output_limit is not None and self.output_bytes > self._output_limit:
             self._compare(OUTPUT_BUDGET, self._output_limit, self.output_bytes)
 
-    def end(self, output: Output) -> None:
-        """That command has ended."""
+    def end(self, output: Printing) -> None:
+        """What printed to this has ended."""
         self._running.remove(output)
         self._ended_bytes += output.total
         if not self._running and self._timer is not None:

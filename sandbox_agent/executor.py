@@ -2,13 +2,10 @@
 
 import base64
 import os
-from collections import OrderedDict
-from collections.abc import Callable
 from typing import Any
 
 from sandbox_agent import builtin, commands
 from sandbox_agent.audit import EventBuffer
-from sandbox_agent.budget import Budget, CpuClock
 from sandbox_agent.errors import AgentError
 from sandbox_agent.guard import Guards
 from sandbox_agent.guard_process import Plan
@@ -17,29 +14,27 @@ from sandbox_agent.output import STDERR, STDOUT, Output
 from sandbox_agent.outputs import Outputs, Reply
 from sandbox_agent.process import Command, Request
 from sandbox_agent.programs import PATH, find_program
-from sandbox_agent.protocol import BUDGET_REASON, WORKSPACE_DIR, Boot, Message
-
-# Ids of commands that were ever started here; a second command under the same id is refused.
-_REMEMBERED_IDS = 65536
+from sandbox_agent.protocol import WORKSPACE_DIR, Boot, Message
+from sandbox_agent.work import Work
 
 
 class Executor:
     """Starts, feeds, signals and ends commands."""
 
-    def __init__(self, loop: Loop, boot: Boot, events: EventBuffer, guards: Guards) -> None:
+    def __init__(
+        self, loop: Loop, boot: Boot, events: EventBuffer, work: Work, guards: Guards
+    ) -> None:
         self._loop = loop
         self._boot = boot
         self._allowed = None if boot.commands is None else frozenset(boot.commands)
         self._events = events
+        self._work = work
         self._guards = guards
         self._facts = _facts(boot)
-        self.budget = Budget(loop, boot, CpuClock(), self._on_exceeded)
         self._programs: dict[str, str] = {}
         self._running: dict[str, Command] = {}
         # As much as all that may run at once can have printed.
         self.outputs = Outputs(loop, boot.max_running * boot.output_bytes)
-        self._seen: OrderedDict[str, None] = OrderedDict()
-        self._on_idle: Callable[[], None] | None = None
 
     @property
     def running(self) -> list[str]:
@@ -50,28 +45,16 @@ class Executor:
         """Starts a command; answers when it has started. Raises: AgentError."""
         command_id = str(params["command_id"])
         argv = [str(argument) for argument in params["argv"]]
-        self._admit(command_id)
+        self._work.check(command_id)
         cwd = self._decide(argv, str(params["cwd"]))
         env = self._environment(params["env"])
-        self._remember(command_id)
+        self._work.remember(command_id)
         answer = builtin.builtin(argv, self._allowed, self._facts)
         if answer is not None:
             self._end_builtin(command_id, answer)
         else:
             self._start(params, command_id, argv, cwd, env)
         reply({})
-
-    def _admit(self, command_id: str) -> None:
-        if self._on_idle is not None:
-            raise AgentError("conflict", "the sandbox is shutting down")
-        if self._events.full:
-            raise AgentError("audit_unavailable", "audit events wait for the control plane")
-        if command_id in self._seen:
-            raise AgentError("conflict", f"command {command_id} was started before")
-        if len(self._running) >= self._boot.max_running:
-            raise AgentError("busy", f"{self._boot.max_running} commands run already")
-        if not self.budget.admit():
-            raise AgentError("budget_exceeded", "the session's budget is used up")
 
     def _decide(self, argv: list[str], cwd: str) -> str:
         """The string rules once more, on this side; returns the workspace-relative directory."""
@@ -105,11 +88,6 @@ class Executor:
                 return name
             self._programs[name] = found
         return self._programs[name]
-
-    def _remember(self, command_id: str) -> None:
-        self._seen[command_id] = None
-        if len(self._seen) > _REMEMBERED_IDS:
-            self._seen.popitem(last=False)
 
     def _start(
         self, params: Message, command_id: str, argv: list[str], cwd: str, env: dict[str, str]
@@ -145,33 +123,17 @@ class Executor:
             raise AgentError("busy", f"no room for another process: {error.strerror}") from None
         self._running[command_id] = command
         self.outputs.add(command_id, command.output)
-        self.budget.begin(command.output)
+        self._work.begin(command)
 
     def _on_progress(self, command: Command) -> None:
         self.outputs.progress(command.id)
-        self.budget.printed()
-
-    def _on_exceeded(self, kind: str, limit: int, consumed: int) -> None:
-        """Reports it, and stops everything at once."""
-        self._events.emit(
-            "budget.exceeded",
-            decision="deny",
-            rule=None,
-            command_id=None,
-            args={"kind": kind, "limit": limit, "consumed": consumed},
-            result=None,
-            error=None,
-            duration_ms=0,
-        )
-        for command in list(self._running.values()):
-            command.kill(BUDGET_REASON)
+        self._work.printed()
 
     def _end(self, command: Command) -> None:
         del self._running[command.id]
-        self.budget.end(command.output)
-        self._guards.give_back(command.guard)
+        self._guards.give_back(command.tree.guard)
         result = command.result()
-        denied = command.denied
+        denied = command.tree.denied
         if denied is not None:
             message = "path escapes workspace under current permission level"
             error = f"{message}: {denied} is a symbolic link that leads out of it or nowhere"
@@ -179,15 +141,13 @@ class Executor:
         else:
             self._emit_exit(command.id, result, None, None)
         self.outputs.end(command.id, unread=not command.background)
-        if not self._running and self._on_idle is not None:
-            self._on_idle()
+        self._work.end(command)
 
     def _end_builtin(self, command_id: str, answer: builtin.BuiltinResult) -> None:
         output = Output(self._boot.output_bytes, keep_tail=False)
         output.add(STDOUT, answer.stdout)
         output.add(STDERR, answer.stderr)
-        self.budget.begin(output)
-        self.budget.end(output)
+        self._work.add(output)
         result = {
             "exit_code": answer.exit_code,
             "signal": None,
@@ -213,7 +173,7 @@ class Executor:
             rule=rule,
             command_id=command_id,
             args={"command_id": command_id},
-            result={**result, **self.budget.totals()},
+            result={**result, **self._work.totals()},
             error=error,
             duration_ms=result["duration_us"] // 1000,
         )
@@ -245,17 +205,6 @@ class Executor:
         if command is not None:
             command.cancel(str(params["reason"]))
         reply({})
-
-    def shut_down(self, reason: str, at_once: bool, on_idle: Callable[[], None]) -> None:
-        """Takes no new work, ends what runs (without TERM), and calls back when nothing does."""
-        self._on_idle = on_idle
-        for command in list(self._running.values()):
-            if at_once:
-                command.kill(reason)
-            else:
-                command.cancel(reason)
-        if not self._running:
-            on_idle()
 
 
 def _relative(path: str) -> str:

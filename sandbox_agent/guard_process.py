@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import json
 import marshal
 import os
@@ -9,6 +10,7 @@ import select
 import signal
 import socket
 import sys
+import termios
 from typing import Any, NamedTuple
 
 from sandbox_agent.confine import beneath, privileges, seccomp, syscalls
@@ -34,7 +36,8 @@ class Plan(NamedTuple):
 
     `program` is the file to execute; a bare name is looked up along the PATH of `env`.
     `cwd` is relative to the workspace. `inside` lists (path, follow) operands, relative
-    to the workspace, that must resolve inside it.
+    to the workspace, that must resolve inside it. With `terminal` its standard streams are
+    a terminal, which becomes its controlling one.
     """
 
     program: str
@@ -43,6 +46,7 @@ class Plan(NamedTuple):
     cwd: str
     inside: list[tuple[str, bool]]
     workspace: str
+    terminal: bool = False
 
 
 class Pipes(NamedTuple):
@@ -284,6 +288,8 @@ def _become_command(
         os.setsid()
         for target, fd in enumerate(pipes):
             os.dup2(fd, target)
+        if plan.terminal:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         privileges.drop_to(uid)
         workspace = os.open(plan.workspace, os.O_PATH | os.O_DIRECTORY)
         what = f"enter directory {plan.cwd!r}"

@@ -11,6 +11,19 @@ Host → agent, requests
     stdin     {command_id, data, close} → {}
     signal    {command_id, signal} → {}
     cancel    {command_id, reason} → {}              TERM, then KILL after 2 s
+    pty.open  {terminal_id, argv, env, needs: {execute, read, write, writable_code, ptrace}, rows,
+               cols, terminator, sanitize, commands, max_line_bytes, lifetime_ms, idle_ms} → {}
+              a program with a terminal of its own, confined as commands are but for what it
+              needs; it ends with a `pty.exit` event. `commands`: the names that lines are sent
+              under; null: anything
+    pty.send  {terminal_id, command, text} → {mark}  one line, checked and terminated; `mark`: how
+              many bytes the program had said before
+    pty.read  {terminal_id, after, limit, wait_ms} → {data, next, rests, ended: null | {exit_code,
+              signal, reason}}  lossless: what is before `after` was received; when so much is
+              held that the terminal is not read, the program waits. `rests`: nothing is left to
+              read and the program does nothing
+    pty.signal {terminal_id, signal} → {}
+    pty.close {terminal_id, reason} → {}             HUP and TERM, then KILL after 2 s
     file.open {op: read|write|append, path} → {stream, size}
     file.pull {stream, limit} → {data, eof}
     file.push {stream, data} → {}
@@ -18,29 +31,29 @@ Host → agent, requests
     file.list {path, depth, limit} → {entries: [Entry as object], truncated}
     file.stat {path} → Entry as object
     file.mkdir {path} → {}    file.delete {path} → {}    file.move {source, destination} → {}
-    stats     {} → {running, finished, buffered_events, uptime_ms}
-    shutdown  {reason, at_once} → {}    ends every command (with `at_once` by KILL alone), waits for
-                                        the acknowledgement of their events
+    stats     {} → {running, terminals, finished, buffered_events, uptime_ms}
+    shutdown  {reason, at_once} → {}    ends every command and terminal (with `at_once` by KILL
+                                        alone), waits for the acknowledgement of their events
 
 Host → agent, notifications
     ack       {seq}            every event up to and including seq is durable
 
 Agent → host
-    hello (request)  {protocol, boot_id, running, finished, landlock_abi, seccomp, session_cpu_us,
-                      session_output_bytes} → {committed_seq}
+    hello (request)  {protocol, boot_id, running, finished, terminals, landlock_abi, seccomp,
+                      session_cpu_us, session_output_bytes} → {committed_seq}
     event (notification)  {boot_id, seq, operation, time, decision, rule, command_id, args, result,
                            error, duration_ms}
 
-`session_cpu_us` and `session_output_bytes`, also in the result of each `command.exit`, are what
-the whole session has used so far, earlier sandboxes included. `budget.exceeded` has the args
-{kind, limit, consumed}, and comes before the ends of the commands that it stopped.
+`session_cpu_us` and `session_output_bytes`, also in the results of `command.exit` and `pty.exit`,
+are what the whole session has used so far, earlier sandboxes included. `budget.exceeded` has the
+args {kind, limit, consumed}, and comes before the ends of what it stopped.
 """
 
 import json
 import struct
 from typing import Any, NamedTuple
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 # One frame never needs more: bulk data travels in chunks of CHUNK_BYTES.
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
@@ -61,6 +74,7 @@ AGENT_OPERATIONS = frozenset(
         "file.delete",
         "file.mkdir",
         "file.move",
+        "pty.exit",
     }
 )
 
@@ -118,6 +132,8 @@ class Boot(NamedTuple):
     cpu_budget_us: int | None = None
     output_used_bytes: int = 0
     output_budget_bytes: int | None = None
+    # Mounts that may be written to, besides the workspace.
+    writable: tuple[str, ...] = ()
 
 
 class Entry(NamedTuple):

@@ -33,7 +33,9 @@ from sandbox_agent.protocol import (
     request,
     result,
 )
+from sandbox_agent.pty.terminals import Terminals
 from sandbox_agent.transfers import Transfers
+from sandbox_agent.work import Work
 
 _HELLO_ID = 0
 _OPEN_FILES = 4096
@@ -57,7 +59,11 @@ class Agent:
         self._greeted = False
         self._events = EventBuffer(self._boot_id, self._send_event)
         self._guards = Guards(self._loop, boot, self._abi, self._events)
-        self._executor = Executor(self._loop, boot, self._events, self._guards)
+        self._work = Work(self._loop, boot, self._events)
+        self._executor = Executor(self._loop, boot, self._events, self._work, self._guards)
+        self._terminals = Terminals(
+            self._loop, boot, self._abi, self._events, self._work, self._guards
+        )
         self._transfers = Transfers(self._loop, boot, self._events)
         self._exit_code = 0
         self._methods: dict[str, Callable[[Message, Reply], None]] = {
@@ -66,6 +72,11 @@ class Agent:
             "stdin": self._executor.stdin,
             "signal": self._executor.signal,
             "cancel": self._executor.cancel,
+            "pty.open": self._terminals.open,
+            "pty.send": self._terminals.send,
+            "pty.read": self._terminals.read,
+            "pty.signal": self._terminals.signal,
+            "pty.close": self._terminals.close,
             "file.open": self._transfers.open,
             "file.pull": self._transfers.pull,
             "file.push": self._transfers.push,
@@ -101,15 +112,17 @@ class Agent:
             "boot_id": self._boot_id,
             "running": self._executor.running,
             "finished": self._executor.outputs.ended,
+            "terminals": self._terminals.running,
             "landlock_abi": self._abi,
             "seccomp": seccomp.available(os.uname().machine),
-            **self._executor.budget.totals(),
+            **self._work.totals(),
         }
         self._connection.send(request(_HELLO_ID, "hello", hello))
 
     def _on_close(self) -> None:
         self._greeted = False
         self._executor.outputs.forget_callers()
+        self._terminals.forget_callers()
         self._transfers.close_all()
 
     def _on_message(self, message: Message) -> None:
@@ -163,6 +176,7 @@ class Agent:
         reply(
             {
                 "running": self._executor.running,
+                "terminals": self._terminals.running,
                 "finished": self._executor.outputs.ended,
                 "buffered_events": len(self._events),
                 "uptime_ms": int((time.monotonic() - self._started) * 1000),
@@ -175,7 +189,7 @@ class Agent:
             # The control plane removes the container; this only bounds a stray agent's life.
             self._loop.after(_DRAIN_SECONDS, self._loop.stop)
 
-        self._executor.shut_down(
+        self._work.stop(
             str(params["reason"]),
             bool(params.get("at_once")),
             lambda: self._events.when_empty(drained),

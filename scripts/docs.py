@@ -1,5 +1,6 @@
 """Writes the generated parts of the documents anew: `python -m scripts.docs`."""
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,10 +16,13 @@ from api.cli.exits import MEANINGS
 from api.cli.program import build
 from orchestrator.config import Settings
 from orchestrator.policy.explain import REMEDIES
+from orchestrator.tools.gates import REMEDIES as TOOL_REMEDIES
+from orchestrator.tools.schema import manifest_schema
 from scripts.attempts import Attempt, attempts_of, modules
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+MANIFEST_SCHEMA = DOCS / "tool-manifest.schema.json"
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _LEVEL = ROOT / "orchestrator" / "policy" / "levels" / "low.toml"
 _EXAMPLE_LEVEL = ROOT / "examples" / "levels" / "build.toml"
@@ -30,6 +34,9 @@ _SHARED = {"--url", "--key", "--key-file", "--help"}
 _NOTES = {
     "paddock serve": "<!-- not run: the examples are run against one that serves already -->\n",
     "paddock events": "<!-- runs on -->\n",
+    "paddock approvals watch": "<!-- runs on -->\n",
+    "paddock approvals approve": "<!-- exit: 5 -->\n",
+    "paddock approvals deny": "<!-- exit: 5 -->\n",
     "paddock policies explain": "<!-- exit: 4 -->\n",
 }
 
@@ -60,7 +67,7 @@ def example_level() -> str:
 
 def rules() -> str:
     """Every rule that refuses, and what to do instead."""
-    rows = [(f"`{rule}`", remedy) for rule, remedy in REMEDIES.items()]
+    rows = [(f"`{rule}`", remedy) for rule, remedy in (REMEDIES | TOOL_REMEDIES).items()]
     return _table(("rule", "what to do"), rows)
 
 
@@ -144,6 +151,8 @@ def _type(field: FieldInfo) -> str:
         return " or ".join(f"`{value}`" for value in kinds)
     if get_origin(annotation) is tuple:
         return "list"
+    if get_origin(annotation) is dict:
+        return "table"
     kind = kinds[0] if kinds else annotation
     if get_origin(kind) is Literal:
         return " or ".join(f"`{value}`" for value in get_args(kind))
@@ -164,7 +173,7 @@ def _bounds(field: FieldInfo) -> str:
 
 def _default(field: FieldInfo) -> str:
     default = field.default
-    if field.default_factory is not None or default is None or default == ():
+    if field.default_factory is not None or default in (None, (), {}):
         return "unset"
     return f"`{default}`"
 
@@ -178,8 +187,14 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def manifest_schema_text() -> str:
+    """The JSON Schema of tool manifests, as its file has it."""
+    return json.dumps(manifest_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
 def main() -> int:
     """Writes every document that is not as it has to be."""
+    MANIFEST_SCHEMA.write_text(manifest_schema_text(), encoding="utf-8")
     for path in sorted(DOCS.rglob("*.md")):
         text = path.read_text(encoding="utf-8")
         if render(text) != text:

@@ -28,6 +28,9 @@ def _subject(operation: str, args: Mapping[str, Any], result: Mapping[str, Any])
         paths = [str(args[name]) for name in ("path", "source", "destination") if name in args]
         count = f" ({result['bytes']} bytes)" if "bytes" in result else ""
         return " → ".join(paths) + count
+    if kind == "approval":
+        status = result.get("status")
+        return f"{args.get('tool')}: {args.get('command')}" + (f": {status}" if status else "")
     if operation == "session.terminated":
         return _members(result or args)
     return _members(args)

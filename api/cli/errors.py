@@ -9,6 +9,7 @@ from orchestrator.config import ConfigError
 from orchestrator.errors import PaddockError
 from orchestrator.policy.explain import REMEDIES
 from orchestrator.store.database import StoreError
+from orchestrator.tools.gates import REMEDIES as TOOL_REMEDIES
 
 _STATUSES: Mapping[str, Status] = {
     "validation_error": Status.USAGE,
@@ -85,7 +86,8 @@ def _refused(error: client.PaddockAPIError) -> Failure:
 
 def _by_rule(rule: str) -> str:
     """What to do instead, as a part of the line."""
-    text = REMEDIES.get(rule, "`paddock policies explain` tells more").rstrip(".")
+    remedies = REMEDIES | TOOL_REMEDIES
+    text = remedies.get(rule, "`paddock policies explain` tells more").rstrip(".")
     return text[:1].lower() + text[1:]
 
 

@@ -6,7 +6,21 @@ from typing import Annotated, Any
 
 import typer
 
-from api.cli import audit, budgets, events, files, images, keys, local, policies, run, sessions
+from api.cli import (
+    approvals,
+    audit,
+    budgets,
+    events,
+    files,
+    images,
+    keys,
+    local,
+    policies,
+    ptys,
+    run,
+    sessions,
+    tools,
+)
 from api.cli.exits import MEANINGS, SIGNALLED, Failure, Status
 
 TRACEBACK_VARIABLE = "PADDOCK_TRACEBACK"
@@ -54,14 +68,14 @@ def build() -> typer.Typer:
     )
     app.callback(epilog=_EPILOGUE)(root)
     run.add_to(app)
-    for name, module in (("sessions", sessions), ("files", files)):
+    for name, module in (("sessions", sessions), ("files", files), ("ptys", ptys)):
         app.add_typer(module.app, name=name)
     budgets.add_to(app)
     events.add_to(app)
-    for name, module in (("audit", audit), ("policies", policies)):
+    for name, module in (("approvals", approvals), ("audit", audit), ("policies", policies)):
         app.add_typer(module.app, name=name)
     local.add_to(app)
-    for name, module in (("keys", keys), ("images", images)):
+    for name, module in (("keys", keys), ("images", images), ("tools", tools)):
         app.add_typer(module.app, name=name, rich_help_panel=local.PANEL)
     return app
 

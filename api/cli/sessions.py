@@ -87,6 +87,16 @@ async def create(
         int | None, typer.Option(min=1, metavar="SECONDS", help="How long it may exist.")
     ] = None,
     budget: Amounts = None,
+    mount: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A mount of the operator's list.")
+    ] = None,
+    role: Annotated[
+        str | None, typer.Option(metavar="ROLE", help="Who Cedar policies take its agent for.")
+    ] = None,
+    tool: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TOOL", help="A tool that it may open; without it: any."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a session. Its handle, with which an agent works in it, is shown once."""
@@ -102,6 +112,9 @@ async def create(
             idle_timeout=idle_timeout,
             wall_timeout=wall_timeout,
             budget=limits,
+            mounts=mount,
+            role=role,
+            tools=tool,
         )
     if as_json:
         print_json({**session.info.raw, "handle": session.handle})

@@ -9,6 +9,7 @@ async with Paddock(url, key) as p:
 ```
 """
 
+from api.client.approvals import Approval
 from api.client.errors import (
     AuditUnavailableError,
     BudgetExceededError,
@@ -56,6 +57,7 @@ from api.client.results import (
     Readiness,
     Receipt,
     Start,
+    Tool,
     Transfer,
     Verdict,
 )
@@ -68,8 +70,10 @@ from api.client.session_info import (
     Termination,
     Usage,
 )
+from api.client.terminals import Interaction, Terminal, TerminalInfo
 
 __all__ = [
+    "Approval",
     "Async",
     "AuditEvent",
     "AuditStats",
@@ -88,6 +92,7 @@ __all__ = [
     "ExecResult",
     "Exit",
     "Explanation",
+    "Interaction",
     "InternalServerError",
     "InvalidTransitionError",
     "Layer",
@@ -117,8 +122,11 @@ __all__ = [
     "SessionTerminatedError",
     "Start",
     "Sync",
+    "Terminal",
+    "TerminalInfo",
     "Termination",
     "TooLargeError",
+    "Tool",
     "Transfer",
     "UnauthorizedError",
     "UnreachableError",

@@ -6,6 +6,7 @@ from ssl import SSLContext
 from types import TracebackType
 from typing import Self
 
+from api.client.approvals import Approvals
 from api.client.commands import items
 from api.client.faces import Async, F, Face, Link, LoopThread, Sync, method, stream
 from api.client.results import AuditEvent, Explanation, Level, Readiness
@@ -33,6 +34,7 @@ class _Client(Face[F]):
         super().__init__(link)
         self.sessions: Sessions[F] = Sessions(link)
         self.policies: Policies[F] = Policies(link)
+        self.approvals: Approvals[F] = Approvals(link)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._api.pool.url}>"

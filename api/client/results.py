@@ -287,6 +287,27 @@ class Explanation(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tool(Result):
+    """One command of a tool, as a session sees it.
+
+    `input_schema` is the JSON Schema of what it takes; `rule` names the gate that no line could
+    pass, None where the session could be `allowed` to use it; `sha256` is the manifest's.
+    """
+
+    name: str
+    tool: str
+    command: str
+    description: str
+    pattern: str
+    input_schema: dict[str, Any]
+    risk_tier: str
+    human_approval: bool
+    allowed: bool
+    rule: str | None
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Check(Result):
     """One thing that sessions need."""
 

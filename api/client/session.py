@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from api.client.audit import Audit
-from api.client.commands import Processes, exec_body, run_streamed, run_to_end
+from api.client.commands import Processes, exec_body, items, run_streamed, run_to_end
 from api.client.errors import NotFoundError, PaddockError, UnauthorizedError
 from api.client.faces import Async, F, Face, Link, Sync, method, stream
 from api.client.files import Files
@@ -17,15 +17,17 @@ from api.client.results import (
     ExecEvent,
     ExecResult,
     Explanation,
+    Tool,
 )
 from api.client.session_info import Budget, SessionInfo
 from api.client.settings import ENGINE_SECONDS, Settings
 from api.client.streams import resumed
+from api.client.terminals import Terminals
 from api.client.transport import segment
 
 
 class Session(Face[F]):
-    """A session: commands, files, audit, life.
+    """A session: commands, files, terminals, audit, life.
 
     As a context manager it closes the session at the end; the workspace stays, unless
     `close(purge=True)` is called before.
@@ -51,6 +53,7 @@ class Session(Face[F]):
         self.processes: Processes[F] = Processes(link, self._path)
         self.settings: Settings[F] = Settings(link, self._path)
         self.audit: Audit[F] = Audit(link, self._path)
+        self.terminals: Terminals[F] = Terminals(link, self._path)
 
     def __repr__(self) -> str:
         return f"<Session {self.id} {self.info.permission_level} {self.info.status}>"
@@ -167,6 +170,12 @@ class Session(Face[F]):
         """
         body = explain_body(command, argv, path, cwd, session=self.id)
         return Explanation.parse(await self._api.json("POST", EXPLAIN, body=body))
+
+    @method
+    async def tools(self) -> tuple[Tool, ...]:
+        """Every command of every tool, and whether this session could be allowed to use it."""
+        answer = await self._api.json("GET", f"{self._path}/tools")
+        return tuple(Tool.parse(tool) for tool in items(answer))
 
     @method
     async def refresh(self) -> SessionInfo:

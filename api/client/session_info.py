@@ -26,7 +26,10 @@ class SessionSettings(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Sandbox(Result):
-    """A session's container; `state` and `limits` as the engine says, None in lists."""
+    """A session's container; `state` and `limits` as the engine says, None in lists.
+
+    `mounts` are names of the operator's list.
+    """
 
     id: str
     image: str
@@ -34,6 +37,7 @@ class Sandbox(Result):
     connected: bool
     state: str | None
     limits: dict[str, float] | None
+    mounts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +126,8 @@ class SessionInfo(Result):
     """A session as it was when the API told of it.
 
     `status` is `active`, `paused`, `completed`, `aborted` or `budget-exceeded`; `activity`
-    is `idle`, `running` or `closed`. The last five members are there after `refresh` only:
+    is `idle`, `running` or `closed`; `tools` are those that it may open, None: any that its level
+    permits. The last five members are there after `refresh` only:
     `processes`, `usage` and `disk` are None also where the host can't tell; `streams` counts the
     clients that follow or transfer something; `denials` are the latest, newest first.
     """
@@ -141,6 +146,8 @@ class SessionInfo(Result):
     deadlines: Deadlines
     termination: Termination | None
     budget: Budget | None = None
+    role: str | None = None
+    tools: tuple[str, ...] | None = None
     commands: tuple[Command, ...] = ()
     processes: tuple[Process, ...] | None = None
     usage: Usage | None = None

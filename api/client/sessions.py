@@ -1,6 +1,6 @@
 """The sessions of a key."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from api.client.audit import Audit
@@ -35,6 +35,9 @@ class Sessions(Face[F]):
         idle_timeout: int | None = None,
         wall_timeout: int | None = None,
         budget: Mapping[str, int | float] | None = None,
+        mounts: Sequence[str] | None = None,
+        role: str | None = None,
+        tools: Sequence[str] | None = None,
     ) -> Session[F]:
         """Creates a session; its sandbox is up when this returns.
 
@@ -51,12 +54,26 @@ class Sessions(Face[F]):
             wall_timeout: seconds until it is ended, used or not.
             budget: what it may use up in all: `time` and `cpu_seconds` in seconds, `cost` in
                 dollars, `commands`, `output_bytes`, `iterations`, `tokens`, `egress_bytes`.
+            mounts: names of the operator's list of mounts, besides the level's.
+            role: who Cedar policies take its agent for; None: `agent`.
+            tools: those that it may open; None: any that its level permits.
 
         Raises: CapacityExhaustedError (see the client's `capacity_wait`), ConflictError when
         the id is in use, ValidationError, EngineUnavailableError.
         """
         body = _session_body(
-            permission_level, image, labels, env, limits, idle_timeout, wall_timeout, budget, id=id
+            permission_level,
+            image,
+            labels,
+            env,
+            limits,
+            idle_timeout,
+            wall_timeout,
+            budget,
+            mounts=None if mounts is None else list(mounts),
+            id=id,
+            role=role,
+            tools=None if tools is None else list(tools),
         )
         return self._session(
             await self._api.json("POST", _SESSIONS, body=body, timeout=ENGINE_SECONDS)
@@ -75,13 +92,26 @@ class Sessions(Face[F]):
         idle_timeout: int | None = None,
         wall_timeout: int | None = None,
         budget: Mapping[str, int | float] | None = None,
+        mounts: Sequence[str] | None = None,
+        role: str | None = None,
+        tools: Sequence[str] | None = None,
     ) -> Session[F]:
         """The session of that id as it is, or a new one as `create` makes it.
 
         Its `handle` is None where the session was there before.
         """
         body = _session_body(
-            permission_level, image, labels, env, limits, idle_timeout, wall_timeout, budget
+            permission_level,
+            image,
+            labels,
+            env,
+            limits,
+            idle_timeout,
+            wall_timeout,
+            budget,
+            mounts=None if mounts is None else list(mounts),
+            role=role,
+            tools=None if tools is None else list(tools),
         )
         return self._session(
             await self._api.json("PUT", session_path(id), body=body, timeout=ENGINE_SECONDS)

@@ -45,3 +45,5 @@ class Problem(Model):
     session_status: str | None = Field(default=None, description="How the session ended.")
     rationale: str | None = Field(default=None, description="Why the session ended.")
     command_id: str | None = Field(default=None, description="The command that it is about.")
+    pty: str | None = Field(default=None, description="The terminal that it is about.")
+    reason: str | None = Field(default=None, description="Why that terminal ended, where it did.")

@@ -37,11 +37,14 @@ EXAMPLE: dict[str, Any] = {
         "id": "0c9be27d35864f1a",
         "image": "paddock/sandbox:latest",
         "network": "none",
+        "mounts": [],
         "connected": True,
         "state": "running",
         "limits": {"cpus": 0.5, "memory_bytes": 268435456, "pids": 64},
     },
     "labels": {"team": "search"},
+    "role": "agent",
+    "tools": ["psql", "redis-cli"],
     "limits": _LIMITS,
     "created_at": "2026-03-04T09:30:11.902771Z",
     "last_activity_at": "2026-03-04T09:30:12.482113Z",
@@ -86,6 +89,7 @@ class Sandbox(Model):
     id: str
     image: str
     network: str = Field(description="`none`, or the name of the network that it is on.")
+    mounts: list[str] = Field(description="Names of the operator's list.")
     connected: bool = Field(description="Its agent has a connection to the control plane.")
     state: str | None = Field(description="As the engine says; null in lists.")
     limits: SandboxLimits | None = Field(description="As the engine says; null in lists.")
@@ -119,6 +123,10 @@ class Session(SessionSettings):
     activity: Annotated[Activity, Strict(False)]
     sandbox: Sandbox | None
     labels: dict[str, str]
+    role: str = Field(description="Who Cedar policies take its agent for.")
+    tools: list[str] | None = Field(
+        description="The tools that it may open; null: any that its level permits."
+    )
     limits: LevelLimits
     created_at: Time
     last_activity_at: Time

@@ -36,6 +36,7 @@ _LOW = {
         "record_execs": True,
     },
     "home": "/nonexistent",
+    "mounts": [],
     "sha256": "9f2d1ea1f4a1d6f0b4b6b1e5d1a7c0e2f3948d7c6b5a49382716f5e4d3c2b1a0",
 }
 
@@ -145,6 +146,7 @@ class Level(Model):
     requires: LevelRequirements
     confinement: LevelConfinement
     home: str
+    mounts: list[str] = Field(description="Of the operator's list: its sessions have them.")
     sha256: Sha256 = Field(description="Of the level's file.")
 
 

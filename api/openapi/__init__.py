@@ -36,7 +36,9 @@ Events. A comment is sent every 15 s when nothing happens.\
 _TAGS = {
     "Sessions": "A session has a permission level, a workspace and a sandbox.",
     "Commands": "What runs in a session. No shell reads a command; it is run as it is.",
+    "Terminals": "Interactive tools of a session, and what was said in them.",
     "Files": "A workspace's files. Paths are relative to the workspace, or under /workspace.",
+    "Tools": "Interactive programs: each line is declared, decided, and perhaps approved.",
     "Audit": "One hash chain of events for each session; on record before anybody hears of it.",
     "Policies": "What the permission levels allow.",
     "Health": "Whether it runs, whether it can work, and how it does.",
@@ -101,6 +103,22 @@ def _parameters() -> dict[str, Any]:
             "description": "A command's id.",
             "schema": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
             "example": "8d3c0f5a1b2e4967",
+        },
+        "terminal_id": {
+            "name": "terminal_id",
+            "in": "path",
+            "required": True,
+            "description": "A terminal's id.",
+            "schema": {"type": "string", "pattern": "^pty-[0-9a-f]{16}$"},
+            "example": "pty-8d3c0f5a1b2e4967",
+        },
+        "approval_id": {
+            "name": "approval_id",
+            "in": "path",
+            "required": True,
+            "description": "An approval's id.",
+            "schema": {"type": "string", "pattern": "^apr-[0-9a-f]{16}$"},
+            "example": "apr-7d2b9e64c1f3a058",
         },
         "Last-Event-ID": {
             "name": "Last-Event-ID",

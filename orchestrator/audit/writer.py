@@ -37,6 +37,16 @@ _STORAGE_ERRORS = frozenset(
 _MAX_HEADS = 10_000
 
 
+def both(first: Effect, second: Effect) -> Effect:
+    """An effect that is one, then the other."""
+
+    def apply(connection: sqlite3.Connection) -> None:
+        first(connection)
+        second(connection)
+
+    return apply
+
+
 class Head(NamedTuple):
     """The last event of a chain."""
 

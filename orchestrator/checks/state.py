@@ -13,6 +13,7 @@ from orchestrator.config import ConfigError, Settings, read_toml
 from orchestrator.keys import Principal, add_entries
 from orchestrator.policy.levels import load_levels
 from orchestrator.store.database import newest_schema
+from orchestrator.tools.rules import ToolRules
 
 STATE = "state directory"
 DATABASE = "database"
@@ -108,12 +109,14 @@ def _read_through(connection: sqlite3.Connection, seconds: float) -> Stored:
 
 
 def check_policy(settings: Settings) -> Check:
-    """Whether the level files and the keys file can be used, and only their owner edits them."""
+    """Whether levels, keys and rules of tools can be used, and only their owner edits them."""
     try:
         load_levels(settings.levels_dir)
         if settings.keys_file is not None or settings.keys_path.exists():
             keys: dict[str, Principal] = {}
             add_entries(settings.keys_path, read_toml(settings.keys_path), keys)
+        for rules in ToolRules(settings).files():
+            rules.read()
     except ConfigError as error:
         return failure(
             POLICY, str(error), "mend the file; a running control plane keeps what it read before"
@@ -122,12 +125,14 @@ def check_policy(settings: Settings) -> Check:
     if loose:
         listed = " ".join(str(path) for path in loose)
         return failure(POLICY, f"others can write {listed}", f"chmod go-w {listed}")
-    return ok(POLICY, "levels and keys can be read")
+    return ok(POLICY, "levels, keys and rules of tools can be read")
 
 
 def _policy_files(settings: Settings) -> list[Path]:
     directory = settings.levels_dir
     files = [] if directory is None else [directory, *sorted(directory.glob("*.toml"))]
+    for rules in ToolRules(settings).files():
+        files += [rules.directory, *rules.files()]
     return [*files, settings.keys_path] if settings.keys_path.exists() else files
 
 

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from orchestrator.config import ConfigError
+from orchestrator.mount_list import MountName
 from orchestrator.policy import toml_lines
 from orchestrator.schema_errors import reason
 
@@ -135,6 +136,7 @@ class LevelTable(_Table):
     environment: _Variables
     home: Annotated[str, StringConstraints(pattern=r"^/[^\x00\n:]*$")]
     output_bytes: int = Field(ge=1024, le=64 * _MIB)
+    mounts: Annotated[list[MountName], Field(max_length=16)] = []
     requires: RequiresTable
     confinement: ConfinementTable
     timeout: TimeoutTable
@@ -181,6 +183,7 @@ def _contradictions(table: LevelTable) -> Iterator[tuple[toml_lines.Path, str]]:
     lists: dict[toml_lines.Path, Sequence[str]] = {
         ("commands",): table.commands or (),
         ("environment",): table.environment or (),
+        ("mounts",): table.mounts,
         ("confinement", "read"): confinement.read,
         ("confinement", "execute"): confinement.execute,
     }

@@ -46,6 +46,7 @@ class Level:
     requires: Requirements
     confinement: Confinement
     home: str
+    mounts: tuple[str, ...]  # names of the operator's list, that each session has
     sha256: str  # of the file
 
     def public(self) -> dict[str, Any]:
@@ -65,6 +66,7 @@ class Level:
             "requires": asdict(self.requires),
             "confinement": self.confinement._asdict(),
             "home": self.home,
+            "mounts": list(self.mounts),
             "sha256": self.sha256,
         }
 
@@ -160,6 +162,7 @@ def _level(name: str, file: LevelFile) -> Level:
         requires=Requirements(**table.requires.model_dump()),
         confinement=Confinement(**table.confinement.model_dump()),
         home=table.home,
+        mounts=tuple(table.mounts),
         sha256=hashlib.sha256(file.data).hexdigest(),
     )
 
@@ -175,6 +178,7 @@ def restore_level(public: Mapping[str, Any]) -> Level:
             "requires": Requirements(**public["requires"]),
             "confinement": Confinement(**public["confinement"]),
             "limits": SessionLimits(**public["limits"]),
+            "mounts": tuple(public.get("mounts", ())),
         }
     )
 

@@ -90,7 +90,7 @@ class Budgets:
 
     def take(self, session: Session, event: AgentEvent) -> tuple[AgentEvent, Effect | None]:
         """The event as it is to be recorded, and what is to be stored with it."""
-        if event.operation == "command.exit":
+        if event.operation in ("command.exit", "pty.exit"):
             self.learn(session, session_totals(event.result or {}))
             return event, registry.with_budget(session)
         if event.operation != "budget.exceeded":

@@ -11,6 +11,7 @@ from orchestrator.errors import PaddockError, ValidationError
 from orchestrator.fair_queue import Turn
 from orchestrator.keys import Principal, digest, new_handle
 from orchestrator.metrics import Metrics
+from orchestrator.mount_list import chosen
 from orchestrator.policy.levels import DEFAULT_LEVEL, Levels, effective_limits
 from orchestrator.sessions import admission
 from orchestrator.sessions.lifecycle import Status
@@ -18,7 +19,7 @@ from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.requests import NewSession
 from orchestrator.sessions.sandbox import Sandboxes
-from orchestrator.sessions.session import Session
+from orchestrator.sessions.session import DEFAULT_ROLE, Session
 from orchestrator.sessions.shares import Shares
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
@@ -91,6 +92,7 @@ class Creation:
         for name in request.env:
             if not allowed_variable(name, level.environment):
                 raise ValidationError(f"env.{name} is not allowed at {level.name}", field="env")
+        chosen(settings.mounts, request.mounts)
         idle_timeout = request.idle_timeout or settings.idle_timeout
         wall_timeout = request.wall_timeout or settings.wall_timeout or settings.wall_timeout_max
         _check_most("idle_timeout", idle_timeout, settings.idle_timeout_max)
@@ -115,6 +117,9 @@ class Creation:
             root_dir=self._workspaces.root_dir(session_id),
             created_at=created_at,
             last_activity_at=created_at,
+            mounts=request.mounts,
+            role=request.role or DEFAULT_ROLE,
+            tools=request.tools,
         )
 
     def _admit(self) -> None:
@@ -134,7 +139,14 @@ class Creation:
             "session.create",
             actor=principal.name,
             decision="allow",
-            args={"image": session.image, "labels": session.labels, "env": sorted(session.env)},
+            args={
+                "image": session.image,
+                "labels": session.labels,
+                "env": sorted(session.env),
+                "mounts": [*session.level.mounts, *session.mounts],
+                "role": session.role,
+                "tools": session.tools,
+            },
             effect=self._workspaces.claiming(session),
         )
         try:

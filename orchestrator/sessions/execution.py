@@ -13,7 +13,6 @@ from orchestrator.agent_messages import AgentEvent, Hello
 from orchestrator.audit.events import Recorded
 from orchestrator.errors import (
     BudgetExceededError,
-    BusyError,
     NotFoundError,
     PaddockError,
     PermissionDeniedError,
@@ -27,7 +26,7 @@ from orchestrator.sessions.budgets import Budgets
 from orchestrator.sessions.outcome import exit_result
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.requests import ExecRequest
-from orchestrator.sessions.sandbox import MAX_RUNNING, Sandbox
+from orchestrator.sessions.sandbox import Sandbox
 from orchestrator.sessions.session import Command, Session
 from sandbox_agent.commands import CommandError, DeniedError, allowed_variable
 from sandbox_agent.protocol import BUDGET_REASON, CHUNK_BYTES
@@ -73,8 +72,7 @@ class Executions:
         timeout = _timeout(session, request)
         command_id = secrets.token_hex(8)
         argv, cwd = await self._decide(principal, session, request, command_id)
-        if len(session.running) >= MAX_RUNNING:
-            raise BusyError(f"{MAX_RUNNING} commands run in this session already")
+        session.check_room()
         counted = await self._budgets.admit(principal, session)
         command = Command(
             command_id, argv, request.background, "", asyncio.get_running_loop().create_future()

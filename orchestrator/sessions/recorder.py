@@ -13,7 +13,7 @@ from orchestrator.sessions.session import Session
 log = logging.getLogger(__name__)
 
 # What counts as use of a session, and puts off its idle deadline.
-_ACTIVITY = ("command.", "file.", "session.create", "session.resume", "session.settings")
+_ACTIVITY = ("command.", "file.", "pty.", "session.create", "session.resume", "session.settings")
 
 
 class Recorder:

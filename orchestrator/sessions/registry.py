@@ -132,8 +132,9 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
     """Writes a session that is being created; its creator has not been told yet."""
     connection.execute(
         "INSERT INTO sessions (key, id, owner, status, permission_level, level, image, labels,"
-        " env, limits, idle_timeout, wall_timeout, budget, handle_sha256, acknowledged, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
+        " env, limits, idle_timeout, wall_timeout, budget, mounts, role, tools,"
+        " handle_sha256, acknowledged, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
         (
             session.key,
             session.id,
@@ -148,6 +149,9 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
             session.idle_timeout,
             session.wall_timeout,
             json.dumps(session.budget.stored()),
+            json.dumps(session.mounts),
+            session.role,
+            None if session.tools is None else json.dumps(session.tools),
             session.handle_sha256,
             session.created_at,
         ),
@@ -199,7 +203,8 @@ def deleting(session_key: str) -> Callable[[sqlite3.Connection], None]:
 
 _COLUMNS = (
     "sessions.key, sessions.id, sessions.owner, status, level, image, labels, env, limits,"
-    " idle_timeout, wall_timeout, budget, handle_sha256, acknowledged, sessions.created_at,"
+    " idle_timeout, wall_timeout, budget, mounts, role, tools, handle_sha256, acknowledged,"
+    " sessions.created_at,"
     " termination, sandbox,"
     " coalesce(uid, 0) AS uid, coalesce(slot, '') AS slot,"
     " coalesce(workspaces.created_at, '') AS workspace_created,"
@@ -250,6 +255,9 @@ class Row:
             root_dir=root_dir(row["id"]),
             created_at=row["created_at"],
             last_activity_at=row["last_event"] or row["created_at"],
+            mounts=tuple(json.loads(row["mounts"])),
+            role=row["role"],
+            tools=None if row["tools"] is None else tuple(json.loads(row["tools"])),
             termination=_termination(row["termination"]),
         )
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 class NewSession:
     """A session to be created; None means the default. Time-outs are in seconds.
 
-    `budget` has limits by kind, in the units of the API.
+    `budget` has limits by kind, in the units of the API. `mounts` are names of the operator's
+    list, besides the level's. `role` is who policies take
+    its agent for, `tools` are those that it may open.
     """
 
     id: str | None = None
@@ -19,6 +21,9 @@ class NewSession:
     idle_timeout: int | None = None
     wall_timeout: int | None = None
     budget: dict[str, int | float] = field(default_factory=dict)
+    mounts: tuple[str, ...] = ()
+    role: str | None = None
+    tools: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from orchestrator.agent_link import AgentLink
@@ -28,18 +28,19 @@ from orchestrator.errors import (
 )
 from orchestrator.host import Host
 from orchestrator.log_context import session_context
+from orchestrator.mount_list import Mount, chosen, real_source
 from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.policy.requirements import check
-from orchestrator.sessions.session import Session
+from orchestrator.sessions.session import MAX_RUNNING, Session
 from orchestrator.sessions.workspaces import Workspaces
-from orchestrator.workspace.sandbox_dir import SandboxDirectory
+from orchestrator.workspace.sandbox_dir import SandboxDirectory, Shared
 from sandbox_agent.protocol import PROTOCOL_VERSION, RUN_DIR, WORKSPACE_DIR, Boot
 
 log = logging.getLogger(__name__)
 
 LABEL_SANDBOX = "paddock.sandbox"
 LABEL_LEVEL = "paddock.level"
-MAX_RUNNING = 16
+LABEL_MOUNTS = "paddock.mounts"  # names, with spaces between
 # The container's processes that are not the session's: the agent, a guard for each command
 # and its file workers.
 _OWN_PROCESSES = 1 + MAX_RUNNING + 8
@@ -54,6 +55,7 @@ class Sandbox:
     container_id: str
     link: AgentLink
     network: str | None
+    mounts: tuple[str, ...]  # names of the operator's list
 
     @property
     def name(self) -> str:
@@ -67,6 +69,8 @@ class AgentHooks:
 
     on_event: Callable[[Session, AgentEvent], Awaitable[None]]
     on_hello: Callable[[Session, Hello], None]
+    # A sandbox is about to be released; nothing runs in it any more.
+    on_gone: Callable[[Sandbox], Awaitable[None]]
 
 
 class Sandboxes:
@@ -102,6 +106,7 @@ class Sandboxes:
         `Workspaces.prepare` raises.
         """
         await self.check_level(level)
+        mounts = self._mounts(session, level)
         await self._check(session.image)
         network = None
         if level.network == "open":
@@ -114,21 +119,35 @@ class Sandboxes:
             uid=workspace.uid,
             home=level.home,
             noexec=level.noexec,
+            shared={
+                name: Shared(self._source(name, mount), mount.read_only)
+                for name, mount in mounts.items()
+            },
         )
         link = self._link(session, directory)
         container_id = None
         try:
-            boot = _boot(workspace.uid, level, limits, session.budget)
+            boot = _boot(workspace.uid, level, limits, session.budget, mounts)
             directory.boot.write_text(json.dumps(boot._asdict()), encoding="utf-8")
             await _listen(link, session)
-            spec = self._spec(session, level, limits, directory, network)
+            spec = self._spec(session, level, limits, directory, network, mounts)
             container_id = await self._engine.create(spec)
             await self._hello(link, container_id)
             await self._check_sandbox(level, link)
         except BaseException:
             await self._discard(directory, link, container_id)
             raise
-        return Sandbox(directory, container_id, link, network)
+        return Sandbox(directory, container_id, link, network, tuple(mounts))
+
+    def _mounts(self, session: Session, level: Level) -> dict[str, Mount]:
+        """What the session is given at that level, by name. Raises: EngineUnavailableError."""
+        try:
+            return chosen(self._settings.mounts, (*level.mounts, *session.mounts))
+        except ValidationError as error:  # the list was changed since it asked
+            raise EngineUnavailableError(error.detail) from None
+
+    def _source(self, name: str, mount: Mount) -> str:
+        return real_source(name, mount, self._settings.own_dirs, self._settings.docker_host)
 
     async def _hello(self, link: AgentLink, container_id: str) -> None:
         try:
@@ -164,7 +183,8 @@ class Sandboxes:
             await link.close()
             raise
         network = container.labels.get("paddock.network") or None
-        return Sandbox(directory, container.id, link, network)
+        mounts = tuple(container.labels.get(LABEL_MOUNTS, "").split())
+        return Sandbox(directory, container.id, link, network, mounts)
 
     async def release(self, sandbox: Sandbox, reason: str, *, at_once: bool = False) -> None:
         """Ends what runs, takes over its last events, and removes everything of the sandbox.
@@ -185,6 +205,7 @@ class Sandboxes:
 
     async def discard(self, sandbox: Sandbox) -> None:
         """Removes a sandbox whose container has ended, or is not to be asked any more."""
+        await self._hooks.on_gone(sandbox)
         await self._discard(sandbox.directory, sandbox.link, sandbox.container_id)
 
     async def _discard(
@@ -238,6 +259,7 @@ class Sandboxes:
         limits: SessionLimits,
         directory: SandboxDirectory,
         network: str | None,
+        mounts: Mapping[str, Mount],
     ) -> SandboxSpec:
         return SandboxSpec(
             name=f"paddock-{directory.name}",
@@ -248,12 +270,19 @@ class Sandboxes:
                 LABEL_LEVEL: level.name,
                 LABEL_PROTOCOL: str(PROTOCOL_VERSION),
                 "paddock.network": network or "",
+                LABEL_MOUNTS: " ".join(mounts),
             },
             binds=(
                 Bind(str(directory.workspace), WORKSPACE_DIR, read_only=False),
                 Bind(str(directory.run), RUN_DIR, read_only=True),
                 Bind(str(directory.passwd), "/etc/passwd", read_only=True),
                 Bind(str(directory.group), "/etc/group", read_only=True),
+                # Read-only already, where they are to be: for an engine to make them so would
+                # take their other flags off.
+                *(
+                    Bind(str(directory.mounts / name), mount.target, read_only=False)
+                    for name, mount in mounts.items()
+                ),
             ),
             limits=limits,
             tmp_exec=not level.noexec,
@@ -267,13 +296,17 @@ async def _listen(link: AgentLink, session: Session) -> None:
     await asyncio.create_task(link.listen(), context=session_context(session.id))
 
 
-def _boot(uid: int, level: Level, limits: SessionLimits, budget: Budget) -> Boot:
+def _boot(
+    uid: int, level: Level, limits: SessionLimits, budget: Budget, mounts: Mapping[str, Mount]
+) -> Boot:
+    targets = [mount.target for mount in mounts.values()]
+    confinement = level.confinement
     return Boot(
         level=level.name,
         uid=uid,
         commands=None if level.commands is None else sorted(level.commands),
         environment=None if level.environment is None else list(level.environment),
-        confinement=level.confinement,
+        confinement=confinement._replace(read=[*confinement.read, *targets]),
         home=level.home,
         cpus=limits.cpus,
         memory_bytes=limits.memory_bytes,
@@ -284,4 +317,5 @@ def _boot(uid: int, level: Level, limits: SessionLimits, budget: Budget) -> Boot
         cpu_budget_us=budget.limits.get(Kind.CPU_SECONDS),
         output_used_bytes=budget.used(Kind.OUTPUT_BYTES),
         output_budget_bytes=budget.limits.get(Kind.OUTPUT_BYTES),
+        writable=tuple(mount.target for mount in mounts.values() if not mount.read_only),
     )

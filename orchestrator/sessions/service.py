@@ -213,11 +213,16 @@ class Sessions:
     async def expire(self, session: Session) -> None:
         """Ends a session that has run into one of its deadlines; others go on.
 
+        One that ends already has ended when this returns.
+
         Raises: AuditUnavailableError; what runs is stopped all the same where a budget is over.
         """
         await self._shielded(self._expire(session))
 
     async def _expire(self, session: Session) -> None:
+        if not session.live:
+            async with session.lock:  # held by whoever ends it, until nothing is left
+                return
         deadline = due(session, datetime.now(UTC))
         if deadline is Deadline.BUDGET:
             try:

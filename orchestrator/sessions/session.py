@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.budget import Budget
 from orchestrator.errors import (
+    BusyError,
     ConflictError,
     InvalidTransitionError,
     SandboxUnavailableError,
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 # Ended commands that a session remembers, besides those that run.
 _REMEMBERED_COMMANDS = 64
+# Commands and terminals that may run at once.
+MAX_RUNNING = 16
+DEFAULT_ROLE = "agent"
 # What clients may have open for as long as they like.
 STREAM_KINDS = ("events", "output", "downloads", "uploads")
 
@@ -75,8 +79,16 @@ class Session:
     root_dir: str
     created_at: str
     last_activity_at: str
+    # Those that it asked for, besides its level's.
+    mounts: tuple[str, ...] = ()
+    # Who policies take its agent for.
+    role: str = DEFAULT_ROLE
+    # The tools that it may open; None: any that its level permits.
+    tools: tuple[str, ...] | None = None
     termination: Termination | None = None
     sandbox: "Sandbox | None" = None
+    # Ids of the terminals that have not ended.
+    terminals: set[str] = field(default_factory=set)
     commands: dict[str, Command] = field(default_factory=dict)
     # Serialises everything that changes the status, the level or the sandbox.
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -112,6 +124,11 @@ class Session:
                 self.gate or "the session's sandbox is not running: set its permission level again"
             )
         return self.sandbox
+
+    def check_room(self) -> None:
+        """Raises: BusyError where as many commands and terminals run as may."""
+        if len(self.running) + len(self.terminals) >= MAX_RUNNING:
+            raise BusyError(f"{MAX_RUNNING} commands and terminals run in this session already")
 
     def check_live(self) -> None:
         """Raises: SessionTerminatedError with the rationale when the session has ended.

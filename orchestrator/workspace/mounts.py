@@ -21,6 +21,7 @@ OPEN_TREE_CLONE = 1
 OPEN_TREE_CLOEXEC = os.O_CLOEXEC
 MOVE_MOUNT_F_EMPTY_PATH = 0x04
 MOVE_MOUNT_T_EMPTY_PATH = 0x40
+MOUNT_ATTR_RDONLY = 0x01
 MOUNT_ATTR_NOSUID = 0x02
 MOUNT_ATTR_NODEV = 0x04
 MOUNT_ATTR_NOEXEC = 0x08
@@ -48,24 +49,27 @@ class _MountAttr(ctypes.Structure):
     ]
 
 
-def bind(source: str, target: str, *, noexec: bool) -> None:
-    """Shows the directory `source` at the directory `target`: nosuid, nodev, and noexec.
+def bind(source: str, target: str, *, noexec: bool, read_only: bool = False) -> None:
+    """Shows the directory `source` at the directory `target`: nosuid, nodev, and as asked.
 
-    Neither may be a symbolic link. Raises: MountError.
+    Neither may be a symbolic link. What is mounted below `source` is not shown.
+    Raises: MountError.
     """
+    attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
+    attributes |= (MOUNT_ATTR_NOEXEC if noexec else 0) | (MOUNT_ATTR_RDONLY if read_only else 0)
     flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         source_fd = os.open(source, flags)
         try:
             target_fd = os.open(target, flags)
             try:
-                _bind(source_fd, target_fd, noexec=noexec)
+                _bind(source_fd, target_fd, attributes)
             finally:
                 os.close(target_fd)
         finally:
             os.close(source_fd)
     except OSError as error:
-        raise _explained("a workspace can't be mounted", error) from error
+        raise _explained("a directory can't be mounted", error) from error
 
 
 def mount_device(device: str, target: str, file_system: str, options: str) -> None:
@@ -114,12 +118,11 @@ def mount_points(mountinfo: bytes, directory: str) -> list[str]:
     return [os.fsdecode(point) for point in reversed(points) if point.startswith(prefix)]
 
 
-def _bind(source_fd: int, target_fd: int, *, noexec: bool) -> None:
+def _bind(source_fd: int, target_fd: int, wanted: int) -> None:
     tree = _syscall(
         SYS_OPEN_TREE, source_fd, b"", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH
     )
     try:
-        wanted = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (MOUNT_ATTR_NOEXEC if noexec else 0)
         attributes = _MountAttr(attr_set=wanted)
         _syscall(
             SYS_MOUNT_SETATTR,

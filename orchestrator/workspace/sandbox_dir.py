@@ -1,15 +1,27 @@
-"""The directory of one sandbox on the host: control socket, mount point, passwd, group."""
+"""The directory of one sandbox on the host: control socket, mount points, passwd, group."""
 
 import secrets
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from types import MappingProxyType
+from typing import NamedTuple, Self
 
 from orchestrator.workspace import mounts
 
 # What a run directory may hold: nothing else is ever removed from it.
 RUN_FILES = ("control.sock", "boot.json")
+
+
+class Shared(NamedTuple):
+    """A directory of the host that the sandbox is given, at a real path."""
+
+    source: str
+    read_only: bool
+
+
+NOTHING_SHARED: Mapping[str, Shared] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +56,11 @@ class SandboxDirectory:
         return self.path / "workspace"
 
     @property
+    def mounts(self) -> Path:
+        """Where the operator's mounts are with flags of their own, by name."""
+        return self.path / "mounts"
+
+    @property
     def passwd(self) -> Path:
         """Names the session's uid; read-only at /etc/passwd in the sandbox."""
         return self.path / "passwd"
@@ -54,8 +71,17 @@ class SandboxDirectory:
         return self.path / "group"
 
     @classmethod
-    def create(cls, state_dir: Path, data: Path, *, uid: int, home: str, noexec: bool) -> Self:
-        """Makes it and mounts `data` in it; nothing is left when that fails.
+    def create(
+        cls,
+        state_dir: Path,
+        data: Path,
+        *,
+        uid: int,
+        home: str,
+        noexec: bool,
+        shared: Mapping[str, Shared] = NOTHING_SHARED,
+    ) -> Self:
+        """Makes it and mounts `data`, and what is shared, in it; nothing is left if that fails.
 
         Raises: MountError, OSError.
         """
@@ -69,6 +95,11 @@ class SandboxDirectory:
             _write(directory.passwd, passwd_text(uid, home))
             _write(directory.group, group_text(uid))
             mounts.bind(str(data), str(directory.workspace), noexec=noexec)
+            directory.mounts.mkdir(mode=0o700)
+            for name, (source, read_only) in shared.items():
+                point = directory.mounts / name
+                point.mkdir(mode=0o700)
+                mounts.bind(source, str(point), noexec=True, read_only=read_only)
         except BaseException:
             directory.release()
             raise
@@ -81,9 +112,12 @@ class SandboxDirectory:
         mounted can't be. Raises: MountError; OSError when something unknown is in it.
         """
         mounts.unmount(str(self.workspace))
+        points = sorted(self.mounts.iterdir()) if self.mounts.exists() else []
+        for point in points:
+            mounts.unmount(str(point))
         for file in (*(self.run / name for name in RUN_FILES), self.passwd, self.group):
             file.unlink(missing_ok=True)
-        for directory in (self.run, self.workspace, self.path):
+        for directory in (*points, self.mounts, self.run, self.workspace, self.path):
             with suppress(FileNotFoundError):
                 directory.rmdir()
 

@@ -33,8 +33,9 @@ class Profile(NamedTuple):
 class Tool(NamedTuple):
     """What one tool may do besides what its level's commands may.
 
-    `programs` are names or absolute paths of what it executes; `read` and `write` absolute
-    paths of files or directories. `ptrace`: it may trace what it started.
+    `programs` are names or absolute paths of what it executes, or of directories with such;
+    `read` and `write` absolute paths of files or directories. `ptrace`: it may trace what it
+    started.
     """
 
     programs: list[str]
@@ -72,7 +73,7 @@ def _build(boot: Boot, abi: int, tool: Tool) -> Profile:
     if wanted.paths:
         (rules, executable), rights = path_rules(boot, tool), landlock.handled(abi)
     else:
-        rules, rights = write_rules(tool), landlock.WRITES
+        rules, rights = write_rules(boot, tool), landlock.WRITES
     if wanted.ptrace or tool.ptrace:
         rules.append(Rule("/proc", WRITE_FILE))  # debuggers write to memory there
     cookie = _cookie() if wanted.record_execs else None
@@ -100,22 +101,24 @@ def path_rules(boot: Boot, tool: Tool = NO_TOOL) -> tuple[list[Rule], frozenset[
     libraries = Libraries()
     for name in (*(boot.commands or ()), *tool.programs):
         program = None if name in BUILTINS else find_program(name)
-        if program is not None:
+        if program is not None and not os.path.isdir(program):
             libraries.add(program)
-    read, execute = [*boot.confinement.read, *tool.read], boot.confinement.execute
+    directories = [path for path in tool.programs if os.path.isdir(path)]
+    read = [*boot.confinement.read, *tool.read]
+    execute = [*boot.confinement.execute, *directories]
     closure = libraries.closure
     rules = [Rule(path, READ_FILE) for path in sorted(closure.read - closure.executed)]
     rules += [Rule(path, READ_FILE | EXECUTE) for path in sorted(closure.executed)]
     rules += [Rule(path, READ) for path in (*BASELINE, *read)]
     rules += [Rule(path, READ | EXECUTE) for path in execute]
     rules += [Rule(path, READ_FILE | WRITE_FILE) for path in DEVICES]
-    rules += [Rule(path, CHANGE) for path in (*_CHANGED, *tool.write)]
+    rules += [Rule(path, CHANGE) for path in (*_CHANGED, *boot.writable, *tool.write)]
     return rules, frozenset(closure.executed).union(map(os.path.realpath, execute))
 
 
-def write_rules(tool: Tool) -> list[Rule]:
+def write_rules(boot: Boot, tool: Tool) -> list[Rule]:
     """Where commands may write that may read and execute anything: not, say, below /proc."""
-    return [Rule(path, CHANGE) for path in (*_CHANGED, "/dev", *tool.write)]
+    return [Rule(path, CHANGE) for path in (*_CHANGED, "/dev", *boot.writable, *tool.write)]
 
 
 def _cookie() -> tuple[int, int]:

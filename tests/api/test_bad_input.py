@@ -182,7 +182,7 @@ async def test_queries_of_others(api: Api) -> None:
 
 async def test_unknown_paths_and_methods(api: Api) -> None:
     session = (await api.session())["id"]
-    for path in ("/", "/api", "/api/sessions/", f"{SESSIONS}/{session}/ptys", "/%ff"):
+    for path in ("/", "/api", "/api/sessions/", f"{SESSIONS}/{session}/nothing", "/%ff"):
         await api.problem(404, "not_found", "GET", path)
     for method, path in [("PATCH", SESSIONS), ("POST", "/healthz"), ("TRACE", SESSIONS)]:
         problem = await api.problem(405, "method_not_allowed", method, path)

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.workspace import mounts, sandbox_dir
 from orchestrator.workspace.mounts import MountError
-from orchestrator.workspace.sandbox_dir import SandboxDirectory
+from orchestrator.workspace.sandbox_dir import SandboxDirectory, Shared
 from orchestrator.workspace.slots import make_data
 
 UID = 1_900_001_234
@@ -127,3 +127,33 @@ def test_a_failed_mount_leaves_no_directory(tmp_path: Path) -> None:
             tmp_path, tmp_path / "missing", uid=UID, home="/nonexistent", noexec=True
         )
     assert sandbox_dir.left_over(tmp_path) == []
+
+
+def test_what_is_shared_is_found_and_released(tmp_path: Path, data: Path) -> None:
+    host = tmp_path / "host"
+    host.mkdir()
+    (host / "kept").write_text("x")
+    shared = {"a": Shared(str(host), read_only=True), "b": Shared(str(host), read_only=False)}
+    directory = SandboxDirectory.create(
+        tmp_path, data, uid=UID, home="/nonexistent", noexec=False, shared=shared
+    )
+    assert (directory.mounts / "a" / "kept").read_text() == "x"
+    with pytest.raises(OSError, match="Read-only file system"):
+        (directory.mounts / "a" / "new").touch()
+    (directory.mounts / "b" / "new").touch()
+    # As a start finds it that follows a kill.
+    (found,) = sandbox_dir.left_over(tmp_path)
+    found.release()
+    assert sandbox_dir.left_over(tmp_path) == []
+    assert mounts.mounts_under(str(tmp_path)) == []
+    assert sorted(os.listdir(host)) == ["kept", "new"]
+
+
+def test_a_directory_that_can_not_be_shared_leaves_nothing(tmp_path: Path, data: Path) -> None:
+    shared = {"a": Shared(str(data), read_only=True), "b": Shared("/nowhere", read_only=True)}
+    with pytest.raises(MountError):
+        SandboxDirectory.create(
+            tmp_path, data, uid=UID, home="/nonexistent", noexec=False, shared=shared
+        )
+    assert sandbox_dir.left_over(tmp_path) == []
+    assert mounts.mounts_under(str(tmp_path)) == []

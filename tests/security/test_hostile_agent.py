@@ -160,6 +160,7 @@ def hello(**members: Any) -> Message:
         "boot_id": BOOT_ID,
         "running": [],
         "finished": [],
+        "terminals": [],
         "landlock_abi": 6,
         **members,
     }
@@ -221,7 +222,7 @@ async def test_half_a_frame_holds_up_nobody(host: Host) -> None:
     await host.still_works()
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None, 1.5, [1], 10**30])
+@pytest.mark.parametrize("version", [0, 1, 3, "2", None, 2.5, [2], 10**30])
 async def test_another_protocol_is_refused_with_what_to_do(host: Host, version: Any) -> None:
     impostor = await host.dial()
     await impostor.send(hello(protocol=version))
@@ -247,6 +248,8 @@ async def test_another_protocol_is_refused_with_what_to_do(host: Host, version: 
         {"running": ["../etc"]},
         {"running": ["a"] * 257},
         {"finished": {}},
+        {"terminals": {}},
+        {"terminals": ["-" * 65]},
         {"landlock_abi": -1},
         {"landlock_abi": True},
         {"landlock_abi": "6"},

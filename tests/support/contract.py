@@ -16,7 +16,12 @@ from api.operations import OPERATIONS
 from api.operations.base import JSON, Operation
 from orchestrator.workspace.paths import ID_PATTERN
 
-_PARAMETERS = {"session_id": ID_PATTERN, "command_id": r"[^/]+"}
+_PARAMETERS = {
+    "session_id": ID_PATTERN,
+    "command_id": r"[^/]+",
+    "terminal_id": r"[^/]+",
+    "approval_id": r"[^/]+",
+}
 # Refused before there is an operation.
 _WITHOUT_OPERATION = {"not_found", "method_not_allowed", "validation_error"}
 

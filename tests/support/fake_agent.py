@@ -24,6 +24,7 @@ from sandbox_agent.protocol import (
     request,
     result,
 )
+from tests.support.fake_terminals import FakeTerminals
 
 
 @dataclass
@@ -82,6 +83,7 @@ class FakeAgent:
         # Called instead of a method's own answer.
         self.overrides: dict[str, Callable[[Message], Message]] = {}
         self._running: dict[str, _Running] = {}
+        self.terminals = FakeTerminals(self.emit)
         self._streams: dict[int, tuple[str, str, bytearray]] = {}
         self._opened = 0
         self._seq = 0
@@ -101,6 +103,7 @@ class FakeAgent:
             "boot_id": self.boot_id,
             "running": list(self._running),
             "finished": [],
+            "terminals": self.terminals.running,
             "landlock_abi": 7,
             "seccomp": True,
             **self.said,
@@ -193,6 +196,8 @@ class FakeAgent:
         try:
             if method in self.overrides:
                 value = self.overrides[method](params)
+            elif method.startswith("pty."):
+                value = await self.terminals.answer(method, params)
             else:
                 value = await getattr(self, "_on_" + method.replace(".", "_"))(params)
         except AgentRefusalError as error:
@@ -259,6 +264,8 @@ class FakeAgent:
     async def _on_shutdown(self, params: Message) -> Message:
         for command_id in self._running:
             self.end(command_id, 143, signal="SIGTERM", reason=params["reason"])
+        for terminal_id in self.terminals.running:
+            self.terminals.end(terminal_id, 143, params["reason"])
         return {}
 
     # Files

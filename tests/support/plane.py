@@ -33,7 +33,7 @@ def state(**settings: Any) -> Iterator[Settings]:
         state_dir = Path(directory) / "state"
         members = {"min_free_memory_bytes": 0, "min_free_disk_bytes": 0, **settings}
         try:
-            yield Settings(state_dir=state_dir, uid_base=_uid_base(), **members)
+            yield Settings(state_dir=state_dir, uid_base=uid_base(), **members)
         finally:
             left, mounts = workspaces_left(state_dir), mounts_under(directory)
             unmount_all(Path(directory))
@@ -74,7 +74,7 @@ async def clear(plane: ControlPlane) -> None:
         await plane.sessions.purge(TESTER, workspace.id)
 
 
-def _uid_base() -> int:
+def uid_base() -> int:
     """A range of its own: processes of other control planes on this host are not counted here."""
     return 1_900_000_000 + secrets.randbelow(1000) * 65_536
 

@@ -217,7 +217,7 @@ def test_reports_without_form_are_refused(args: dict[str, Any]) -> None:
 def test_totals_without_form_are_refused(name: str, total: Any) -> None:
     with pytest.raises(ValueError, match=f"{name} must be an integer"):
         parse_event(_event(operation="command.exit", args={}, result={name: total}))
-    hello = {"boot_id": "0" * 16, "running": [], "finished": [], "landlock_abi": 7}
+    hello = {"boot_id": "0" * 16, "running": [], "finished": [], "terminals": [], "landlock_abi": 7}
     assert parse_hello(hello).totals == {}
     with pytest.raises(ValueError, match=f"{name} must be an integer"):
         parse_hello({**hello, name: total})

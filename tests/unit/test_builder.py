@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from images import base
 from images.builder import context_archive, input_hash
 from images.errors import BuildError
-from images.recipes import CONTROL_PLANE, ROOT, SANDBOX, context_files
+from images.recipes import (
+    BASE_PACKAGES,
+    CONTROL_PLANE,
+    ROOT,
+    SANDBOX,
+    base_packages,
+    context_files,
+)
 from images.site import platform_options
 from orchestrator.engine.base import LABEL_PROTOCOL
 
@@ -160,3 +167,14 @@ def test_mirrors_and_proxies_do_not_get_into_the_base() -> None:
     (hook,) = (part for part in command if part.startswith("--customize-hook="))
     assert '"$1"/etc/apt/sources.list ' in hook
     assert '"$1"/etc/apt/apt.conf.d/99mmdebstrap' in hook
+
+
+def test_more_packages_are_those_of_another_base() -> None:
+    more = SANDBOX._replace(more_packages=("gdb", "nodejs"))
+    plain, packages = base_packages(recipe=SANDBOX), base_packages(recipe=more)
+    assert packages == plain + b"gdb\nnodejs\n"
+    assert context_files(recipe=more) == {
+        **context_files(recipe=SANDBOX),
+        BASE_PACKAGES: packages,
+    }
+    assert base.local_name(plain, b"") != base.local_name(packages, b"")

@@ -394,7 +394,7 @@ async def test_all_together(settings: Settings) -> None:
     engine = FakeEngine(images={settings.image: IMAGE})
     checks = await run_checks(settings, engine=engine, image_inputs=lambda: "abc")
     by_name = {check.name: check for check in checks}
-    assert len(by_name) == len(checks) == 17
+    assert len(by_name) == len(checks) == 18
     assert [status(check) for check in checks if check.name.startswith("level ")]
     assert by_name["engine"].ok
     assert not settings.state_dir.exists()

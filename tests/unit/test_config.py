@@ -75,6 +75,11 @@ def test_images_are_comma_separated(monkeypatch: pytest.MonkeyPatch) -> None:
         ("PADDOCK_ENGINE_TIMEOUT", "0"),
         ("PADDOCK_IDLE_TIMEOUT_MAX", "60"),
         ("PADDOCK_DOCKER_HOST", "/var/run/docker.sock"),
+        ("PADDOCK_APPROVAL_WEBHOOK_URL", "example.org/hook"),
+        ("PADDOCK_APPROVAL_WEBHOOK_URL", "ftp://example.org"),
+        ("PADDOCK_APPROVAL_WEBHOOK_URL", "https://user:word@example.org/"),
+        ("PADDOCK_APPROVAL_WEBHOOK_URL", "https://example.org/a b"),
+        ("PADDOCK_APPROVAL_WEBHOOK_SECRET", "too-short"),
         ("PADDOCK_ADMIN_KEY", "too-short-key"),
         ("PADDOCK_ADMIN_KEY", "no spaces in a key, please"),
     ],
@@ -123,6 +128,16 @@ def test_the_admin_key_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PADDOCK_ADMIN_KEY", "a-key-that-is-long-enough")
     settings = load_settings()
     assert settings.admin_key is not None
+    assert "long-enough" not in repr(settings)
+
+
+def test_a_webhook_needs_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_APPROVAL_WEBHOOK_URL", "https://example.org:8443/hook?a=b")
+    with pytest.raises(ConfigError, match="PADDOCK_APPROVAL_WEBHOOK_SECRET: must be set"):
+        load_settings()
+    monkeypatch.setenv("PADDOCK_APPROVAL_WEBHOOK_SECRET", "a-secret-that-is-long-enough")
+    settings = load_settings()
+    assert settings.approval_webhook_url == "https://example.org:8443/hook?a=b"
     assert "long-enough" not in repr(settings)
 
 

@@ -10,14 +10,20 @@ from hypothesis import strategies as st
 
 from orchestrator.policy.explain import ALLOWED, REMEDIES, explain_command, explain_path
 from orchestrator.policy.levels import load_levels
+from orchestrator.tools.gates import REMEDIES as TOOL_REMEDIES
 from sandbox_agent.commands import CommandError
 
 ROOT = Path(__file__).parents[2]
 LEVELS = load_levels()
 # What refuses, and where its rule stands among the arguments.
-_REFUSING = {"_deny": 0, "DeniedError": 0, "AgentError": 2, "_emit_exit": 2}
+_REFUSING = {"_deny": 0, "DeniedError": 0, "AgentError": 2, "_emit_exit": 2, "_DeniedError": 0}
+_RULE_NAMES = {"rule", "refused", "PATH_RULE", "APPROVAL", "MAX_INTERACTIONS"} | {
+    "ALLOW_PTRACE",
+    "MOUNT",
+    "SESSION_TOOLS",
+}
+# Modules whose functions return a rule.
 _RETURNING = {"curl.py", "operands.py"}
-_RULE_NAMES = {"rule", "refused", "PATH_RULE"}
 
 
 def _text(node: ast.expr) -> str | None:
@@ -40,17 +46,16 @@ def _rules(path: Path) -> Iterator[str | None]:
             names = {target.id for target in node.targets if isinstance(target, ast.Name)}
             if names & _RULE_NAMES:
                 yield _text(node.value)
-        elif (
-            isinstance(node, ast.Return) and path.name in {"curl.py", "operands.py"} and node.value
-        ):
+        elif isinstance(node, ast.Return) and path.name in _RETURNING and node.value:
             yield _text(node.value)
 
 
 def test_every_rule_has_a_remedy() -> None:
     modules = [*(ROOT / "sandbox_agent").rglob("*.py"), *(ROOT / "orchestrator").rglob("*.py")]
     rules = {rule for path in modules for rule in _rules(path) if rule}
-    assert rules == set(REMEDIES)
-    for remedy in REMEDIES.values():
+    remedies = REMEDIES | TOOL_REMEDIES
+    assert rules == set(remedies)
+    for remedy in remedies.values():
         assert remedy.endswith(".")
         assert "\n" not in remedy
 

@@ -23,6 +23,7 @@ from orchestrator.policy import levels
 from orchestrator.reload import Policy
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.store.database import Database
+from tests.support.manifests import MINIMAL, PSQL
 
 PACKAGED = Path(levels.__file__).with_name("levels")
 
@@ -172,6 +173,73 @@ async def test_broken_keys_change_nothing(
     assert "keys entry 2" in found["error"]
     assert policy.keys.authenticate(secret) is not None
     assert settings.keys_path in policy.problems
+
+
+async def test_manifests_of_tools_follow_their_files(
+    settings: Settings, tmp_path: Path, ledger: Ledger, database: Database
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    shutil.copy(PSQL, tools)
+    policy = Policy(settings.model_copy(update={"tools_dir": tools}))
+    policy.watch(Recorder(ledger, Metrics()))
+    try:
+        held = policy.tools.catalog["psql_session"]
+        broken = tools / PSQL.name
+        broken.write_text("= 1")
+        found = await event(ledger, database, 1)
+        assert (found["args"]["file"], found["result"]) == (str(broken), {"ok": False})
+        assert "is not TOML" in found["error"]
+        (tools / "calc.clad.toml").write_text(MINIMAL)
+        found = await event(ledger, database, 2)
+        assert (found["args"]["file"], found["result"]) == (
+            str(tools / "calc.clad.toml"),
+            {"ok": True},
+        )
+        await policy.look()
+        assert policy.tools.catalog["psql_session"] is held
+        assert "calc" in policy.tools.catalog
+        assert list(policy.problems) == [broken]
+        broken.unlink()
+        await event(ledger, database, 3)
+        await policy.look()
+        assert "psql_session" not in policy.tools.catalog
+        assert policy.problems == {}
+    finally:
+        await policy.close()
+
+
+async def test_a_broken_scope_file_denies_all_at_once(
+    settings: Settings, tmp_path: Path, ledger: Ledger
+) -> None:
+    path = tmp_path / "scope.toml"
+    path.write_text("[scope]\ntargets = ['10.0.0.0/8']")
+    policy = Policy(settings.model_copy(update={"scope_file": path}))
+    policy._recorder = Recorder(ledger, Metrics())  # it looks when it is told to
+    assert policy.tools.scope.refusal("10.0.0.1") is None
+    path.write_text("[scope")
+    await policy.look()
+    assert policy.tools.scope.refusal("10.0.0.1") is not None
+    assert list(policy.problems) == [path]
+
+
+@pytest.mark.parametrize(
+    ("setting", "name", "text"),
+    [
+        ("tools_dir", "x.clad.toml", "= 1"),
+        ("cedar_dir", "x.cedar", "permit ("),
+        ("scope_file", "scope.toml", "= 1"),
+    ],
+)
+def test_a_start_with_broken_rules_of_tools_is_refused(
+    settings: Settings, tmp_path: Path, setting: str, name: str, text: str
+) -> None:
+    path = tmp_path / "rules" / name
+    path.parent.mkdir()
+    path.write_text(text)
+    given = path if setting == "scope_file" else path.parent
+    with pytest.raises(ConfigError, match=name):
+        Policy(settings.model_copy(update={setting: given}))
 
 
 async def test_the_same_content_is_no_change(

@@ -1,0 +1,50 @@
+"""Tools, and the approvals that their commands wait for."""
+
+from api.auth import Access
+from api.models.approvals import Approval, Approvals
+from api.models.tools import Tools
+from api.operations.base import SESSION, Operation, ok
+from api.queries import ApprovalsQuery
+from api.routes import approvals, tools
+from api.tool_schemas import ApprovalBody
+
+_TAG = "Tools"
+
+OPERATIONS = (
+    Operation(
+        "GET",
+        SESSION + "/tools",
+        tools.list_all,
+        id="list_tools",
+        tag=_TAG,
+        summary="List the tools of a session",
+        replies=ok("The commands of all tools.", Tools),
+    ),
+    Operation(
+        "GET",
+        "/api/approvals",
+        approvals.list_all,
+        Access.KEY,
+        query=ApprovalsQuery,
+        id="list_approvals",
+        tag=_TAG,
+        summary="List approvals",
+        replies=ok("A page of approvals.", Approvals),
+    ),
+    Operation(
+        "POST",
+        "/api/approvals/{approval_id}",
+        approvals.decide,
+        Access.KEY,
+        body=ApprovalBody,
+        id="decide_approval",
+        tag=_TAG,
+        summary="Approve or deny a command",
+        replies=ok("The approval as it is now.", Approval),
+        errors=("not_found", "conflict"),
+        examples={
+            "approve": {"decision": "approve"},
+            "deny": {"decision": "deny", "reason": "the table is still in use"},
+        },
+    ),
+)

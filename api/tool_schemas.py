@@ -1,0 +1,43 @@
+"""What the bodies of requests about tools look like: terminals, lines, approvals."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from api.fields import ToolName
+from api.schemas import Body
+from sandbox_agent.pty.sanitize import MAX_TEXT
+
+# People take longer, but connections don't last: the same line again goes on waiting.
+MAX_WAIT_SECONDS = 600
+
+
+class TerminalBody(Body):
+    """What a terminal is opened for."""
+
+    tool: ToolName = Field(description="The name of a tool that the session lists.")
+
+
+class InteractionBody(Body):
+    """A line for a terminal's tool."""
+
+    tool: Annotated[str, Field(min_length=1, max_length=256)] = Field(
+        description="`<tool>.<command>`: what the line is meant to be."
+    )
+    command: Annotated[str, Field(min_length=1, max_length=MAX_TEXT)] = Field(
+        description="The line, without a line break at its end."
+    )
+    wait: float = Field(
+        default=0,
+        ge=0,
+        le=MAX_WAIT_SECONDS,
+        allow_inf_nan=False,
+        description="Seconds to wait for a person, where the line needs one.",
+    )
+
+
+class ApprovalBody(Body):
+    """A person's word, and why."""
+
+    decision: Literal["approve", "deny"]
+    reason: Annotated[str, Field(max_length=1024)] | None = None

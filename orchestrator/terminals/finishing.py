@@ -1,0 +1,138 @@
+"""Puts the ends of terminals on record, once each, whatever they ended of."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from orchestrator.audit.events import now
+from orchestrator.errors import PaddockError
+from orchestrator.sessions.recorder import Recorder
+from orchestrator.sessions.session import Session
+from orchestrator.store.database import Database
+from orchestrator.terminals import store, transcript
+from orchestrator.terminals.evidence import Digests, EvidenceError, finish_abandoned
+from orchestrator.terminals.live import Live
+from orchestrator.terminals.terminal import Status
+
+log = logging.getLogger(__name__)
+
+# Session, terminal id, reason.
+OnEnd = Callable[[Session, str, str], Awaitable[None]]
+# A program that ended although nobody had it end.
+_BY_ITSELF = "exited"
+
+
+class Finishing:
+    """Finishes terminals: rest of the output, transcript, files, audit event, in this order.
+
+    `on_end` is told of each before anybody else is.
+    """
+
+    def __init__(
+        self, database: Database, recorder: Recorder, live: dict[str, Live], on_end: OnEnd
+    ) -> None:
+        self._database = database
+        self._recorder = recorder
+        self._live = live
+        self._on_end = on_end
+
+    def start(self, live: Live) -> asyncio.Task[None]:
+        """Finishes it as soon as nothing is asked of it any more."""
+        if live.finishing is None:
+            live.finishing = asyncio.create_task(self._finish(live))
+        return live.finishing
+
+    async def run(self, live: Live) -> None:
+        """Finishes it, and returns when it is on record."""
+        await asyncio.shield(self.start(live))
+
+    async def _finish(self, live: Live) -> None:
+        async with live.lock:
+            try:
+                reason = await self._read_rest(live)
+                await self._record(live, reason)
+                await self._on_end(live.session, live.id, reason)
+            finally:
+                live.evidence.release()
+                live.status = Status.TERMINATED
+                self._live.pop(live.id, None)
+                live.session.terminals.discard(live.id)
+                live.closed.set()
+
+    async def _record(self, live: Live, reason: str) -> None:
+        digests = await self._close_files(live, reason)
+        ended_at = now()
+        final = live.final(reason, ended_at, digests)
+        live.record = final
+        try:
+            await self._recorder.record(
+                live.session,
+                "pty.close",
+                actor="system",
+                args={"terminal_id": live.id, "tool": live.terminal.spec.tool, "reason": reason},
+                result={
+                    "exit_code": final["exit_code"],
+                    "interaction_count": live.interactions,
+                    **(digests.public() if digests else {}),
+                },
+                effect=store.ending(live.id, ended_at, final),
+            )
+        except PaddockError as error:
+            # Its row has no end: the next start records it.
+            log.error("the end of terminal %s is not on record: %s", live.id, error.detail)
+
+    async def _read_rest(self, live: Live) -> str:
+        """Takes what the agent still has of it; returns why it has ended."""
+        if live.exit is not None and live.terminal.exit is None:
+            try:
+                await live.terminal.read_rest()
+            except PaddockError as error:
+                log.info("the rest of terminal %s is not read: %s", live.id, error.detail)
+        ending = live.exit or live.terminal.exit
+        return (ending.reason if ending else None) or live.reason or _BY_ITSELF
+
+    async def _close_files(self, live: Live, reason: str) -> Digests | None:
+        ending = live.exit or live.terminal.exit
+        exit_code = ending.exit_code if ending else None
+        try:
+            fields = transcript.ended(reason, exit_code, live.interactions)
+            live.evidence.note("CLOSED", fields, last=True)
+            return await live.evidence.finish()
+        except EvidenceError as error:
+            log.error("terminal %s: %s", live.id, error.detail)
+            return None
+
+    async def abandoned(
+        self, session: Session | None, row: store.Row, directory: Path, reason: str
+    ) -> None:
+        """Ends the record of a terminal whose control plane was killed.
+
+        Raises: AuditUnavailableError.
+        """
+        count = row.record["interaction_count"]
+        digests = None
+        try:
+            digests = await asyncio.to_thread(finish_abandoned, directory, reason, count)
+        except EvidenceError as error:
+            log.error("terminal %s: %s", row.id, error.detail)
+        ended_at = now()
+        final = {
+            **row.record,
+            "status": str(Status.TERMINATED),
+            "ended_at": ended_at,
+            "reason": reason,
+            "evidence": digests.public() if digests else None,
+        }
+        effect = store.ending(row.id, ended_at, final)
+        if session is None:  # forgotten meanwhile, with everything that could be recorded of it
+            await self._database.write(effect)
+            return
+        await self._recorder.record(
+            session,
+            "pty.close",
+            actor="system",
+            args={"terminal_id": row.id, "tool": row.record["tool"], "reason": reason},
+            result=digests.public() if digests else None,
+            effect=effect,
+        )

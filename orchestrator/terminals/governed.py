@@ -1,0 +1,150 @@
+"""Terminals of declared tools: manifest, gates, approvals and terminals put together."""
+
+from typing import Any
+
+from orchestrator.approvals import Approvals, Line
+from orchestrator.errors import BusyError, NotFoundError, PermissionDeniedError
+from orchestrator.keys import Principal
+from orchestrator.sessions.recorder import Recorder
+from orchestrator.sessions.session import Session
+from orchestrator.terminals import spec as specs
+from orchestrator.terminals.service import Terminals
+from orchestrator.tools.gates import APPROVAL, Setting, Verdict, decide, opening
+from orchestrator.tools.manifest import Manifest
+from orchestrator.tools.rules import ToolRules
+from orchestrator.tools.schema import result_problem
+from orchestrator.tools.states import Shown, next_state
+
+
+class GovernedTerminals:
+    """Opens tools of the catalog, and decides on every line by the manifest of its opening."""
+
+    def __init__(
+        self, rules: ToolRules, terminals: Terminals, approvals: Approvals, recorder: Recorder
+    ) -> None:
+        self._rules = rules
+        self._terminals = terminals
+        self._approvals = approvals
+        self._recorder = recorder
+
+    async def open(self, principal: Principal, session: Session, tool: str) -> dict[str, Any]:
+        """A terminal of that tool.
+
+        Raises: NotFoundError, PermissionDeniedError with the rule, and what `Terminals.open`
+        does.
+        """
+        sandbox = session.check_open()
+        manifest = self._rules.catalog.get(tool)
+        if manifest is None:
+            raise NotFoundError(f"there is no tool {tool[:128]}")
+        level = session.level
+        ptrace = level.confinement.ptrace
+        refused = opening(manifest, session.tools, level.risk_tier, ptrace, sandbox.mounts)
+        if refused is not None:
+            rule, message = refused
+            await self._recorder.record(
+                session,
+                "pty.open",
+                actor=principal.name,
+                decision="deny",
+                rule=rule,
+                args={"tool": manifest.name, "manifest_sha256": manifest.sha256},
+                error=message,
+            )
+            raise PermissionDeniedError(message, rule=rule)
+        return await self._terminals.open(principal, session, terminal_spec(manifest))
+
+    async def interact(
+        self,
+        principal: Principal,
+        session: Session,
+        terminal_id: str,
+        tool: str,
+        text: str,
+        wait: float,
+    ) -> dict[str, Any]:
+        """The envelope of a line that the gates let through; `wait` is for a person, in seconds.
+
+        It is `pending`, with its `approval`, while nobody has decided: the same line again asks
+        again. Raises: what `Terminals.interact` does.
+        """
+        manifest = (await self._terminals.spec(session, terminal_id)).manifest
+        if manifest is None:
+            raise PermissionDeniedError("this terminal takes no lines", rule="unknown-tool")
+        decided: list[Verdict] = []
+
+        def gates(situation: specs.Situation) -> Verdict:
+            verdict = decide(manifest, tool, text, self._setting(session, situation))
+            decided.append(verdict)
+            return verdict
+
+        call = (principal, session, terminal_id, tool, text)
+        envelope = await self._terminals.interact(*call, gates)
+        if envelope["status"] != "pending":
+            return {**envelope, "approval": None}
+        tier = manifest.commands[decided[-1].command].risk_tier
+        line = Line(terminal_id, tool, text, tier)
+        approval = await self._approvals.obtain(session, line, principal.name, wait)
+        if approval.status == "approved":
+            approved = specs.Approval(approval.id, approval.decided_by or "")
+            envelope = await self._terminals.interact(*call, gates, approved)
+        elif approval.status != "pending":
+            reason = f": {approval.reason}" if approval.reason else ""
+            message = f"the approval {approval.id} is {approval.status}{reason}"
+            refused = decided[-1]._replace(decision="deny", rule=APPROVAL, message=message)
+            await self._refuse(call, refused)
+        return {**envelope, "approval": approval.public()}
+
+    async def _refuse(
+        self, call: tuple[Principal, Session, str, str, str], verdict: Verdict
+    ) -> None:
+        """Puts it on record. Raises: PermissionDeniedError, ConflictError when it has ended."""
+        try:
+            await self._terminals.interact(*call, lambda _: verdict)
+        except BusyError:  # with another line; what the person said is on record already
+            raise PermissionDeniedError(verdict.message, rule=verdict.rule, pty=call[2]) from None
+
+    def _setting(self, session: Session, situation: specs.Situation) -> Setting:
+        return Setting(
+            scope=self._rules.scope,
+            highest_tier=session.level.risk_tier,
+            permission_level=session.level.name,
+            session_state=situation.session_state,
+            interaction_count=situation.interaction_count,
+            policies=self._rules.policies,
+            role=session.role,
+        )
+
+
+def terminal_spec(manifest: Manifest) -> specs.TerminalSpec:
+    """A terminal's members, from the manifest that it is pinned to."""
+
+    def infer(before: specs.Shown | None, prompt: str, command: str | None) -> str:
+        return next_state(manifest, None if before is None else Shown(*before), prompt, command)
+
+    return specs.TerminalSpec(
+        tool=manifest.name,
+        manifest_sha256=manifest.sha256,
+        startup_command=manifest.startup_command,
+        argv=manifest.argv,
+        env=manifest.env,
+        ready=manifest.ready_pattern,
+        line_terminator=manifest.line_terminator,
+        sanitize=("injection",) if manifest.sanitize_injection else (),
+        commands=tuple(manifest.commands),
+        output_max_bytes=manifest.output_max_bytes,
+        output_wait_ms=manifest.output_wait_ms,
+        startup_timeout_seconds=manifest.startup_timeout_seconds,
+        idle_timeout_seconds=manifest.idle_timeout_seconds,
+        session_timeout_seconds=manifest.session_timeout_seconds,
+        max_interactions=manifest.max_interactions,
+        infer_state=infer,
+        result_problem=lambda result: result_problem(manifest.output_schema, result),
+        manifest=manifest,
+        needs=specs.Needs(
+            execute=manifest.execute,
+            read=manifest.read,
+            writable_code=manifest.writable_code,
+            ptrace=manifest.allow_ptrace,
+        ),
+    )

@@ -1,0 +1,77 @@
+"""A terminal that has not ended: its driver, its session, its evidence, and what it is doing."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.errors import BusyError, ConflictError
+from orchestrator.keys import Principal
+from orchestrator.sessions.sandbox import Sandbox
+from orchestrator.sessions.session import Session
+from orchestrator.terminals.evidence import Digests, Evidence
+from orchestrator.terminals.spec import Situation
+from orchestrator.terminals.terminal import Exit, Status, Terminal
+
+
+@dataclass(slots=True, eq=False)
+class Live:
+    """One terminal. `record` is its object as it was stored when it was opened."""
+
+    session: Session
+    sandbox: Sandbox
+    opener: Principal
+    terminal: Terminal
+    evidence: Evidence
+    record: dict[str, Any]
+    status: Status = Status.SPAWNING
+    interactions: int = 0
+    # Why it is ended, before the agent says so.
+    reason: str | None = None
+    # What the agent reported at its end.
+    exit: Exit | None = None
+    # Held while the terminal is asked for something: its end waits for the answer.
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    finishing: asyncio.Task[None] | None = None
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def id(self) -> str:
+        """The terminal's id."""
+        return self.terminal.id
+
+    @property
+    def situation(self) -> Situation:
+        """What decisions depend on."""
+        shown = self.terminal.shown
+        return Situation(shown.state if shown else "", self.interactions)
+
+    def take(self) -> None:
+        """One interaction at a time. Raises: BusyError, ConflictError when it is ending."""
+        if self.finishing is not None or self.reason is not None:
+            raise ConflictError("the terminal has ended: open another one", pty=self.id)
+        if self.status not in (Status.READY, Status.TIMED_OUT):
+            raise BusyError("the terminal is busy: one interaction at a time", pty=self.id)
+        self.status = Status.BUSY
+
+    def view(self) -> dict[str, Any]:
+        """The terminal's object now."""
+        shown = self.terminal.shown
+        return {
+            **self.record,
+            "status": str(self.status),
+            "session_state": shown.state if shown else None,
+            "prompt": shown.prompt.rstrip() if shown else None,
+            "interaction_count": self.interactions,
+        }
+
+    def final(self, reason: str, ended_at: str, digests: Digests | None) -> dict[str, Any]:
+        """The terminal's object after its end."""
+        ending = self.exit or self.terminal.exit
+        return {
+            **self.view(),
+            "status": str(Status.TERMINATED),
+            "ended_at": ended_at,
+            "reason": reason,
+            "exit_code": ending.exit_code if ending else None,
+            "evidence": None if digests is None else digests.public(),
+        }

@@ -1,0 +1,149 @@
+"""Opens terminals: counted, recorded, started, and at their first prompt; or ended again."""
+
+import secrets
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from orchestrator.audit.events import now
+from orchestrator.audit.writer import both
+from orchestrator.errors import (
+    BudgetExceededError,
+    ConflictError,
+    PaddockError,
+    SandboxUnavailableError,
+)
+from orchestrator.keys import Principal
+from orchestrator.sessions import registry
+from orchestrator.sessions.budgets import Budgets
+from orchestrator.sessions.recorder import Recorder
+from orchestrator.sessions.sandbox import Sandbox
+from orchestrator.sessions.session import Session
+from orchestrator.terminals import record, store, transcript
+from orchestrator.terminals.evidence import Evidence
+from orchestrator.terminals.finishing import Finishing
+from orchestrator.terminals.live import Live
+from orchestrator.terminals.spec import TerminalSpec
+from orchestrator.terminals.terminal import Status, Terminal, Wait
+from sandbox_agent.protocol import BUDGET_REASON
+
+# Of what a tool said instead of its prompt.
+_MOST_SAID = 2000
+
+
+class Opening:
+    """Makes terminals; `give_up` ends one whose end must be on record whatever happens."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        budgets: Budgets,
+        directory: Path,
+        live: dict[str, Live],
+        finishing: Finishing,
+        give_up: Callable[[Live, str], Awaitable[None]],
+    ) -> None:
+        self._recorder = recorder
+        self._budgets = budgets
+        self._directory = directory
+        self._live = live
+        self._finishing = finishing
+        self._give_up = give_up
+
+    async def run(
+        self, principal: Principal, session: Session, sandbox: Sandbox, spec: TerminalSpec
+    ) -> Live:
+        """A terminal whose tool shows its prompt. Raises: what `Terminals.open` does."""
+        session.check_room()
+        terminal_id = f"pty-{secrets.token_hex(8)}"
+        session.terminals.add(terminal_id)
+        try:
+            live = await self._count(principal, session, sandbox, spec, terminal_id)
+        except BaseException:
+            session.terminals.discard(terminal_id)
+            raise
+        await self._start(live)
+        return live
+
+    async def _count(
+        self,
+        principal: Principal,
+        session: Session,
+        sandbox: Sandbox,
+        spec: TerminalSpec,
+        terminal_id: str,
+    ) -> Live:
+        """A terminal that is taken from the budget and on record, but not started."""
+        await self._budgets.admit(principal, session)
+        try:
+            evidence = Evidence(self._directory / session.key / terminal_id)
+            terminal = Terminal(terminal_id, spec, sandbox.link, evidence.raw)
+            opened = record.opened(terminal_id, spec, now())
+            live = Live(session, sandbox, principal, terminal, evidence, opened)
+            await self._record(live)
+        except BaseException:
+            self._budgets.withdraw(session)
+            raise
+        return live
+
+    async def _record(self, live: Live) -> None:
+        """From now on it is known; one that can't be put on record leaves nothing."""
+        session, spec = live.session, live.terminal.spec
+        self._live[live.id] = live
+        try:
+            live.evidence.note("STARTUP", transcript.startup(spec.startup_command))
+            await self._recorder.record(
+                session,
+                "pty.open",
+                actor=live.opener.name,
+                decision="allow",
+                args={
+                    "terminal_id": live.id,
+                    "tool": spec.tool,
+                    "manifest_sha256": spec.manifest_sha256,
+                    "argv": list(spec.argv),
+                },
+                effect=both(
+                    registry.with_budget(session),
+                    store.opening(live.id, session.key, live.record["opened_at"], live.record),
+                ),
+            )
+        except BaseException:
+            del self._live[live.id]
+            live.evidence.discard()
+            raise
+
+    async def _start(self, live: Live) -> None:
+        try:
+            async with live.lock:
+                if live.session.check_open() is not live.sandbox:
+                    raise SandboxUnavailableError("the session's sandbox was replaced: try again")
+                wait = await live.terminal.start()
+                shown = live.terminal.shown
+                if wait is Wait.PROMPT and shown is not None:
+                    live.evidence.note("READY", [transcript.shown(*shown)])
+                    live.status = Status.READY
+                    return
+        except BudgetExceededError:
+            await live.sandbox.link.settled()  # the agent has reported it before it refused
+            await self._give_up(live, BUDGET_REASON)
+            raise await self._budgets.refusal(live.session) from None
+        except PaddockError:
+            await self._give_up(live, "failed")
+            raise
+        await self._no_prompt(live, wait)
+
+    async def _no_prompt(self, live: Live, wait: Wait) -> None:
+        """Ends it. Raises: ConflictError with the `reason`; BudgetExceededError for that one."""
+        seconds = live.terminal.spec.startup_timeout_seconds
+        said = live.terminal.said().text[-_MOST_SAID:]
+        if wait is Wait.TIMEOUT:
+            await self._give_up(live, "startup_timeout")
+            what = f"did not show its prompt within {seconds} s"
+        else:
+            await self._finishing.run(live)
+            what = "ended before it showed its prompt"
+        if live.session.budget.exceeded is not None:
+            raise await self._budgets.refusal(live.session)
+        raise ConflictError(
+            f"the tool {what}; it said: {said!r}", pty=live.id, reason=live.record["reason"]
+        )

@@ -1,0 +1,54 @@
+"""The terminals of a session as clients see them, also after their end."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import NotFoundError
+from orchestrator.store.database import Database
+from orchestrator.terminals import store
+from orchestrator.terminals.evidence import TRANSCRIPT_NAME
+from orchestrator.terminals.live import Live
+
+
+class Records:
+    """Looks terminals up by their session's key, which outlives the session."""
+
+    def __init__(self, database: Database, directory: Path, live: Mapping[str, Live]) -> None:
+        self._database = database
+        self._directory = directory
+        self._live = live
+
+    async def list(self, session_key: str) -> list[dict[str, Any]]:
+        """The terminals that a session has, and had, oldest first."""
+        rows = await self._database.read(
+            lambda connection: store.of_session(connection, session_key)
+        )
+        return [self._view(row) for row in rows]
+
+    async def get(self, session_key: str, terminal_id: str) -> dict[str, Any]:
+        """A terminal of a session. Raises: NotFoundError."""
+        return self._view(await self._row(session_key, terminal_id))
+
+    async def transcript(self, session_key: str, terminal_id: str) -> str:
+        """A terminal's transcript so far, or as it was at its end. Raises: NotFoundError."""
+        row = await self._row(session_key, terminal_id)
+        path = self._directory / row.session_key / row.id / TRANSCRIPT_NAME
+        try:
+            data = await asyncio.to_thread(path.read_bytes)
+        except OSError:
+            raise NotFoundError(f"the transcript of terminal {row.id} is gone") from None
+        return data.decode()
+
+    def _view(self, row: store.Row) -> dict[str, Any]:
+        live = self._live.get(row.id)
+        return row.record if live is None else live.view()
+
+    async def _row(self, session_key: str, terminal_id: str) -> store.Row:
+        row = await self._database.read(
+            lambda connection: store.one(connection, session_key, terminal_id)
+        )
+        if row is None:
+            raise NotFoundError(f"this session has no terminal {terminal_id[:128]}")
+        return row

@@ -1,0 +1,67 @@
+"""What a terminal's lines read, on a screen that is endlessly wide. Pure.
+
+A carriage return goes back to the line's start, and what follows is written over what is
+there; a backspace goes back by one; a newline ends the line with all of it. So `\\r\\n` and
+`\\r\\r\\n` are newlines, and of a progress bar the last state stays. Sequences that move the
+cursor are not followed: programs that get `TERM=dumb` have no use for them.
+"""
+
+import re
+
+from orchestrator.terminals.ansi import (
+    BACKSPACE,
+    ERASE_LINE,
+    ERASE_TO_END,
+    NEWLINE,
+    RETURN,
+    Cleaner,
+)
+
+_PIECE = re.compile(r"[\n\r\x08\x0b\x0c]|[^\n\r\x08\x0b\x0c]+")
+
+
+class Screen:
+    """Bytes in, ended lines out; of a line at most `limit` characters are kept."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._cleaner = Cleaner()
+        self._line: list[str] = []
+        self._column = 0
+
+    @property
+    def line(self) -> str:
+        """The last line, which is not ended."""
+        return "".join(self._line)
+
+    @property
+    def length(self) -> int:
+        """How many characters it has."""
+        return len(self._line)
+
+    def feed(self, data: bytes) -> list[str]:
+        """The lines that `data` ends."""
+        ended: list[str] = []
+        for found in _PIECE.finditer(self._cleaner.feed(data).replace("\r\n", "\n")):
+            piece = found[0]
+            if piece == NEWLINE:
+                ended.append(self.line)
+                self._line.clear()
+                self._column = 0
+            elif piece == RETURN:
+                self._column = 0
+            elif piece == BACKSPACE:
+                self._column = max(0, self._column - 1)
+            elif piece == ERASE_TO_END:
+                del self._line[self._column :]
+            elif piece == ERASE_LINE:
+                self._line[:] = " " * self._column
+            else:
+                self._write(piece)
+        return ended
+
+    def _write(self, run: str) -> None:
+        run = run[: self._limit - self._column]
+        end = self._column + len(run)
+        self._line[self._column : end] = run
+        self._column = end

@@ -1,0 +1,275 @@
+"""The terminals of all sessions: opened, interacted with, ended, and readable afterwards."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from orchestrator.agent_messages import AgentEvent, Hello
+from orchestrator.errors import (
+    ConflictError,
+    PaddockError,
+    SandboxUnavailableError,
+)
+from orchestrator.keys import Principal
+from orchestrator.sessions.budgets import Budgets
+from orchestrator.sessions.recorder import Recorder
+from orchestrator.sessions.sandbox import Sandbox
+from orchestrator.sessions.session import Session
+from orchestrator.store.database import Database
+from orchestrator.terminals import store
+from orchestrator.terminals.finishing import Finishing, OnEnd
+from orchestrator.terminals.interaction import Interaction
+from orchestrator.terminals.live import Live
+from orchestrator.terminals.opening import Opening
+from orchestrator.terminals.records import Records
+from orchestrator.terminals.spec import Approval, Decide, TerminalSpec
+from orchestrator.terminals.terminal import parse_exit
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+RESTARTED = "control_plane_restarted"
+STOPPED = "control_plane_stopped"
+# A program gets 2 s between TERM and KILL; then its end has to be recorded.
+_END_SECONDS = 10.0
+_GONE_SECONDS = 5.0
+
+
+class Terminals:
+    """Every terminal of this instance. What a caller is told is durable before that.
+
+    Calls go on when their caller is cancelled: a client that goes away leaves no terminal in
+    the middle of a line.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        recorder: Recorder,
+        budgets: Budgets,
+        state_dir: Path,
+        on_end: OnEnd,
+    ) -> None:
+        """`on_end` is told of every end before whoever waits for it is."""
+        self._database = database
+        self._recorder = recorder
+        self._budgets = budgets
+        self._directory = state_dir / "evidence"
+        self._live: dict[str, Live] = {}
+        # Terminals of an earlier control plane that still run, by session key.
+        self._strays: dict[str, frozenset[str]] = {}
+        self.records = Records(database, self._directory, self._live)
+        self._finishing = Finishing(database, recorder, self._live, on_end)
+        self._opening = Opening(
+            recorder, budgets, self._directory, self._live, self._finishing, self._give_up
+        )
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # Opening
+
+    async def open(
+        self, principal: Principal, session: Session, spec: TerminalSpec
+    ) -> dict[str, Any]:
+        """A terminal whose tool shows its prompt.
+
+        Raises: ConflictError with `reason` when the tool did not get to its prompt, BusyError
+        when too much runs in the session, BudgetExceededError when nothing is left for it,
+        AuditUnavailableError, SandboxUnavailableError, and what `Session.check_open` raises.
+        """
+        sandbox = session.check_open()
+        return await self._shielded(self._open(principal, session, sandbox, spec))
+
+    async def _open(
+        self, principal: Principal, session: Session, sandbox: Sandbox, spec: TerminalSpec
+    ) -> dict[str, Any]:
+        return (await self._opening.run(principal, session, sandbox, spec)).view()
+
+    # Interacting
+
+    async def interact(
+        self,
+        principal: Principal,
+        session: Session,
+        terminal_id: str,
+        tool: str,
+        text: str,
+        decide: Decide,
+        approval: Approval | None = None,
+    ) -> dict[str, Any]:
+        """Sends one line, where `decide` allows it, and returns the envelope of its answer.
+
+        A line that must be approved first has the status `pending`, and was not sent; with
+        `approval` it is. Raises: what `Interaction.run` does, and NotFoundError, BusyError,
+        ConflictError for a terminal that has ended, BudgetExceededError when nothing is left
+        for the line, or its answer used up what was.
+        """
+        live = await self._open_one(session, terminal_id)
+        session.check_open()
+        line = Interaction(self._recorder, live, principal, tool, text, decide, approval)
+        return await self._shielded(self._interact(live, line))
+
+    async def _interact(self, live: Live, interaction: Interaction) -> dict[str, Any]:
+        session = live.session
+        # Before the terminal is taken: where nothing is left, it ends with the session.
+        await self._budgets.admit(interaction.principal, session)
+        try:
+            envelope = await self._run(live, interaction)
+        finally:
+            if not interaction.goes:
+                self._budgets.withdraw(session)
+        if envelope["status"] == "error" and session.budget.exceeded is not None:
+            raise await self._budgets.refusal(session)
+        return envelope
+
+    async def _run(self, live: Live, interaction: Interaction) -> dict[str, Any]:
+        before = live.status
+        live.take()
+        try:
+            async with live.lock:
+                return await interaction.run(before)
+        finally:
+            if interaction.ends is not None:
+                await self._give_up(live, interaction.ends)
+            elif live.terminal.exit is not None:
+                await self._finishing.run(live)
+
+    async def spec(self, session: Session, terminal_id: str) -> TerminalSpec:
+        """What a terminal was opened with. Raises: NotFoundError, ConflictError when it ended."""
+        return (await self._open_one(session, terminal_id)).terminal.spec
+
+    def live(self, session: Session) -> list[Live]:
+        """The session's terminals that have not ended."""
+        return [live for live in self._live.values() if live.session is session]
+
+    async def _open_one(self, session: Session, terminal_id: str) -> Live:
+        live = self._live.get(terminal_id)
+        if live is not None and live.session is session:
+            return live
+        ended = await self.records.get(session.key, terminal_id)
+        reason = ended["reason"]
+        raise ConflictError(
+            f"the terminal has ended ({reason}): open another one", pty=terminal_id, reason=reason
+        )
+
+    # Ending
+
+    async def close(
+        self, session: Session, terminal_id: str, reason: str = "closed"
+    ) -> dict[str, Any]:
+        """Ends a terminal and its program; its object. One that has ended stays as it was.
+
+        Raises: NotFoundError, SandboxUnavailableError when its end does not come.
+        """
+        live = self._live.get(terminal_id)
+        if live is not None and live.session is session:
+            session.check_open()
+            await self._shielded(self._end(live, reason))
+        return await self.records.get(session.key, terminal_id)
+
+    async def close_all(self, session: Session, reason: str) -> None:
+        """Ends every terminal of the session."""
+        await self._shielded(self._end_all(self.live(session), reason))
+
+    async def _end_all(self, terminals: Iterable[Live], reason: str) -> None:
+        ends = (self._end(live, reason) for live in terminals)
+        for failure in await asyncio.gather(*ends, return_exceptions=True):
+            if isinstance(failure, PaddockError):
+                log.warning("a terminal does not end: %s", failure.detail)
+            elif failure is not None:
+                raise failure
+
+    async def _end(self, live: Live, reason: str) -> None:
+        """Has the agent end it, and waits until that is on record."""
+        live.reason = live.reason or reason
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                await live.terminal.end(live.reason)
+                await live.closed.wait()
+        except TimeoutError:
+            detail = f"the end of terminal {live.id} is not known yet"
+            raise SandboxUnavailableError(detail) from None
+
+    async def _give_up(self, live: Live, reason: str) -> None:
+        """Ends it, and puts its end on record even if the agent says nothing."""
+        live.reason = live.reason or reason
+        with suppress(PaddockError):
+            await self._end(live, reason)
+        await self._finishing.run(live)
+
+    # What others say
+
+    def on_event(self, session: Session, event: AgentEvent) -> None:
+        """An agent's event is on record; where it is a program's end, so will its terminal's be."""
+        if event.operation != "pty.exit":
+            return
+        live = self._live.get(str(event.args.get("terminal_id")))
+        if live is not None and live.session is session:
+            with suppress(PaddockError):
+                live.exit = parse_exit(event.result)
+            self._finishing.start(live)
+
+    def on_hello(self, session: Session, hello: Hello) -> None:
+        """An agent is connected: terminals of an earlier control plane are nobody's now."""
+        strays = hello.terminals - self._live.keys()
+        if strays:
+            self._strays[session.key] = strays
+            self._end_strays(session)
+
+    def _end_strays(self, session: Session) -> None:
+        """Ends them once the session is taken up, which can be after its agent's hello."""
+        if session.sandbox is not None:
+            for terminal_id in self._strays.pop(session.key, ()):
+                self._spawn(self._end_stray(session.sandbox, terminal_id))
+
+    async def _end_stray(self, sandbox: Sandbox, terminal_id: str) -> None:
+        with suppress(PaddockError):  # its own limits end it then, or its next hello
+            params = {"terminal_id": terminal_id, "reason": RESTARTED}
+            await sandbox.link.request("pty.close", params)
+
+    async def on_gone(self, sandbox: Sandbox) -> None:
+        """A sandbox has ended, and is about to be released: so have its terminals."""
+        gone = [live for live in self._live.values() if live.sandbox is sandbox]
+        for live in gone:
+            live.reason = live.reason or "sandbox_ended"
+        ends = [self._finishing.start(live) for live in gone]
+        if ends:
+            # What still waits for an answer gets none once the sandbox is released.
+            await asyncio.wait(ends, timeout=_GONE_SECONDS)
+
+    # Starting and stopping
+
+    async def recover(self, sessions: Iterable[Session]) -> int:
+        """Puts on record that the terminals of a control plane that was killed have ended.
+
+        To be called before any is opened. Returns their number.
+        """
+        by_key = {session.key: session for session in sessions}
+        rows = await self._database.read(store.not_ended)
+        for session in by_key.values():
+            self._end_strays(session)
+        for row in rows:
+            directory = self._directory / row.session_key / row.id
+            await self._finishing.abandoned(by_key.get(row.session_key), row, directory, RESTARTED)
+        return len(rows)
+
+    async def shut_down(self) -> None:
+        """Ends every terminal: none outlives its control plane."""
+        await self._end_all(list(self._live.values()), STOPPED)
+        for live in list(self._live.values()):
+            await self._finishing.run(live)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _shielded(self, work: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.shield(self._spawn(work))

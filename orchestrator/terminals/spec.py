@@ -1,0 +1,105 @@
+"""What a terminal is opened with, and what decides on its lines."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from orchestrator.terminals.framing import Pattern
+from orchestrator.tools.manifest import Manifest
+
+
+class Shown(NamedTuple):
+    """A prompt, untrimmed, and the state that the tool was in at it."""
+
+    prompt: str
+    state: str
+
+
+class Needs(NamedTuple):
+    """What a tool may do besides what its level's commands may: absolute paths, or programs.
+
+    The program of its argv is understood. `writable_code`: memory that is written and executed,
+    as just-in-time compilers have it; `ptrace`: tracing what it started.
+    """
+
+    execute: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    writable_code: bool = False
+    ptrace: bool = False
+
+
+class TerminalSpec(NamedTuple):
+    """A tool as its manifest has it, for one terminal; the manifest may change meanwhile.
+
+    `infer_state` gives the state at a prompt, from what was shown before and the name of the
+    command that led there (None: the first prompt). `result_problem` says what of a result does
+    not hold to the manifest's schema, without repeating it.
+    """
+
+    tool: str
+    manifest_sha256: str
+    startup_command: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    ready: Pattern
+    line_terminator: str
+    sanitize: tuple[str, ...]
+    commands: tuple[str, ...]
+    output_max_bytes: int
+    output_wait_ms: int
+    startup_timeout_seconds: int
+    idle_timeout_seconds: int
+    session_timeout_seconds: int
+    max_interactions: int
+    infer_state: Callable[[Shown | None, str, str | None], str]
+    result_problem: Callable[[Mapping[str, Any]], str | None]
+    # What decides on its lines; None where whoever opened it does.
+    manifest: Manifest | None = None
+    rows: int = 24
+    columns: int = 200
+    needs: Needs = Needs()
+
+
+class Situation(NamedTuple):
+    """What a decision on a line may depend on; the count is of those that were written before."""
+
+    session_state: str
+    interaction_count: int
+
+
+class Verdict(Protocol):
+    """What was decided of one line."""
+
+    @property
+    def decision(self) -> str:
+        """allow, deny or pending."""
+
+    @property
+    def rule(self) -> str:
+        """The rule that decided."""
+
+    @property
+    def message(self) -> str:
+        """Why, for the client."""
+
+    @property
+    def command(self) -> str:
+        """The strictest command that the line is; empty when it is none."""
+
+    @property
+    def matched(self) -> tuple[str, ...]:
+        """All commands that the line is."""
+
+    @property
+    def scope(self) -> str | None:
+        """ "OK" when a target was checked."""
+
+
+Decide = Callable[[Situation], Verdict]
+
+
+class Approval(NamedTuple):
+    """A person approved this very line of this terminal; whoever passes it has checked that."""
+
+    id: str
+    human: str

@@ -1,0 +1,1 @@
+"""Tools: interactive programs whose every line of input is declared, typed and decided."""

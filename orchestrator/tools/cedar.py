@@ -1,0 +1,140 @@
+"""Cedar policies of the operator: they may only narrow what the manifests and levels allow."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cedarpy
+
+from orchestrator.config import ConfigError
+from orchestrator.tools.manifest import CedarNames
+
+SUFFIX = ".cedar"
+MAX_BYTES = 1024 * 1024
+# What policies can ask of the resource.
+ATTRIBUTES = ("tool_name", "session_state", "interaction_count", "risk_tier", "permission_level")
+
+
+class Facts(NamedTuple):
+    """What is to be decided: the resource's attributes, and the role of the session."""
+
+    tool_name: str  # psql_session.select_query
+    session_state: str
+    interaction_count: int  # those that went before
+    risk_tier: str
+    permission_level: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """The policies of a folder. What none permits, or one forbids, is denied."""
+
+    policies: cedarpy.PolicySet
+
+    def refusal(self, tool: str, names: CedarNames | None, facts: Facts) -> str | None:
+        """Why the policies deny; None where they allow. Whatever goes wrong denies."""
+        if names is None:
+            return "policies are in force, and the manifest has no [tool.cedar]"
+        try:
+            request, entities = _question(tool, names, facts)
+            answer = cedarpy.is_authorized(request, self.policies, entities)
+        except Exception as error:  # noqa: BLE001 - it is the evaluator's, and denies
+            return f"the policies can't be evaluated: {error}"
+        if answer.diagnostics.errors:
+            return f"the policies can't be evaluated: {answer.diagnostics.errors[0]}"
+        if answer.decision is cedarpy.Decision.Allow:
+            return None
+        reasons = answer.diagnostics.reasons
+        return f"forbidden by {', '.join(sorted(reasons))}" if reasons else "no policy permits it"
+
+
+def load_policies(directory: Path) -> Policies:
+    """The policies of every `*.cedar` file of a folder. Raises: ConfigError."""
+    if not directory.is_dir():
+        raise ConfigError(f"{directory}: is not a directory")
+    found: dict[str, Any] = {}
+    for path in policy_files(directory):
+        found.update(_read(path))
+    document = {"templates": {}, "staticPolicies": found, "templateLinks": []}
+    try:
+        return Policies(cedarpy.PolicySet.from_json_str(json.dumps(document)))
+    except ValueError as error:
+        raise ConfigError(f"{directory}: {error}") from None
+
+
+def policy_files(directory: Path) -> list[Path]:
+    """The files of policies in a folder."""
+    return sorted(path for path in directory.glob(f"*{SUFFIX}") if path.is_file())
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A file's policies under ids that say where they are from. Raises: ConfigError."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise ConfigError(f"{path}: has more than {MAX_BYTES} bytes")
+        document = json.loads(cedarpy.policies_to_json_str(data.decode()))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+    if document["templates"]:
+        raise ConfigError(f"{path}: templates can't be used: a policy must name no ?principal")
+    policies = {}
+    for number, policy in enumerate(document["staticPolicies"].values(), 1):
+        _check_attributes(path, number, policy)
+        policies[f"{path.name}, policy {number}"] = policy
+    return policies
+
+
+def _check_attributes(path: Path, number: int, policy: dict[str, Any]) -> None:
+    for variable, attribute in _attributes(policy.get("conditions", [])):
+        if variable != "resource":
+            raise ConfigError(f"{path}: policy {number}: {variable} has no attributes")
+        if attribute not in ATTRIBUTES:
+            known = ", ".join(ATTRIBUTES)
+            raise ConfigError(f"{path}: policy {number}: resource.{attribute} is none of {known}")
+
+
+def _attributes(expression: Any) -> Iterator[tuple[str, str]]:
+    """The variable and name of every attribute that an expression reads."""
+    if isinstance(expression, list):
+        for item in expression:
+            yield from _attributes(item)
+    elif isinstance(expression, dict):
+        access = expression.get(".")
+        if isinstance(access, dict) and "Var" in access.get("left", {}):
+            yield access["left"]["Var"], access["attr"]
+        for item in expression.values():
+            yield from _attributes(item)
+
+
+def _question(
+    tool: str, names: CedarNames, facts: Facts
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The request, and the one entity that has attributes."""
+    namespace = names.resource.rpartition("::")[0]
+    resource = {"type": names.resource, "id": tool}
+    request = {
+        "principal": _principal(namespace, names, facts.role),
+        "action": {"type": _in(namespace, "Action"), "id": names.action},
+        "resource": resource,
+        "context": {},
+    }
+    attributes = {name: getattr(facts, name) for name in ATTRIBUTES}
+    return request, [{"uid": resource, "attrs": attributes, "parents": []}]
+
+
+def _principal(namespace: str, names: CedarNames, role: str) -> dict[str, str]:
+    if names.principal is None:
+        return {"type": _in(namespace, "Agent"), "id": role}
+    kind, _, name = names.principal.partition('::"')
+    return {"type": kind, "id": name.removesuffix('"')}
+
+
+def _in(namespace: str, name: str) -> str:
+    return f"{namespace}::{name}" if namespace else name

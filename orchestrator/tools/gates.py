@@ -1,0 +1,247 @@
+"""What is decided before a line of input reaches a tool: gates in order, each of which may deny.
+
+Known tool, a text, control characters and sanitising, the declared pattern, scope and typed
+arguments, risk tier, Cedar, approval. A line that was sent as one command and matches others
+too is governed by the strictest of all of them: otherwise a loose command would be a way
+around a strict one.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from orchestrator.tools.cedar import Facts, Policies
+from orchestrator.tools.manifest import RISK_TIERS, Command, Manifest
+from orchestrator.tools.patterns import Match
+from orchestrator.tools.scope import Scope
+from orchestrator.tools.targets import find_targets
+from sandbox_agent.pty.sanitize import MAX_TEXT, control_characters, injection
+
+# By rule: how to be allowed, or how to do it differently.
+REMEDIES = {
+    "unknown-tool": "Use one of the tools that the session lists.",
+    "command-type": "Send the line as a text.",
+    "too-long": f"Send at most {MAX_TEXT} characters at a time.",
+    "control-character": "Leave the character out; a line is ended for you.",
+    "input-sanitize": "Leave the characters out that the message names.",
+    "pattern": "Send a line that the tool's pattern matches, from its beginning to its end.",
+    "scope": "Name a target of the operator's scope file.",
+    "argument": "Give the argument as its type asks for.",
+    "risk-tier": "Use a session at a level whose highest risk tier is the command's, or over it.",
+    "cedar": "Ask the operator for a policy that permits it.",
+    "human-approval": "Send exactly the same line again when it is approved, or wait for it.",
+    "session-tools": "Create the session with the tool among its `tools`, or without them.",
+    "allow-ptrace": "Use a level whose file sets `confinement.ptrace`.",
+    "mount": "Create the session with the mount; an operator lists it in `PADDOCK_MOUNTS`.",
+    "max-interactions": "Open another terminal.",
+}
+SESSION_TOOLS = "session-tools"
+ALLOW_PTRACE = "allow-ptrace"
+MOUNT = "mount"
+ALLOWED = "allowed"
+APPROVAL = "human-approval"
+
+
+class Verdict(NamedTuple):
+    """What was decided of one line, and why.
+
+    `command` is the name of the strictest matching command, empty when none matched; `scope`
+    is "OK" when a target was checked and is in scope.
+    """
+
+    decision: str  # allow | deny | pending
+    rule: str
+    message: str
+    command: str
+    matched: tuple[str, ...]  # all commands whose pattern matches
+    scope: str | None
+
+
+class Setting(NamedTuple):
+    """In which session and under which rules it is decided.
+
+    `interaction_count` is of those that went before; `policies` are None where no folder of
+    them is configured.
+    """
+
+    scope: Scope
+    highest_tier: str
+    permission_level: str
+    session_state: str
+    interaction_count: int
+    policies: Policies | None
+    role: str
+
+
+class _DeniedError(Exception):
+    def __init__(self, rule: str, message: str) -> None:
+        self.rule = rule
+        self.message = message
+
+
+def opening(
+    manifest: Manifest,
+    tools: Collection[str] | None,
+    highest_tier: str,
+    ptrace: bool,
+    mounts: Collection[str],
+) -> tuple[str, str] | None:
+    """The rule by which a session may not open a tool, and why; None where it may.
+
+    `tools` are those that the session may open (None: any), `highest_tier` is its level's, and
+    `ptrace` says whether its level lets programs trace what they start; `mounts` are the names
+    of those that it has.
+    """
+    name = manifest.name
+    if tools is not None and name not in tools:
+        return SESSION_TOOLS, f"this session may not open {name}"
+    tiers = [command.risk_tier for command in manifest.commands.values()]
+    if all(_rank(tier) > _rank(highest_tier) for tier in tiers):
+        return "risk-tier", f"every command of {name} is over the level's risk tier {highest_tier}"
+    if manifest.allow_ptrace and not ptrace:
+        return ALLOW_PTRACE, f"{name} needs a level whose file sets confinement.ptrace"
+    missing = [mount for mount in manifest.mounts if mount not in mounts]
+    if missing:
+        return MOUNT, f"{name} needs a session with the mount {', '.join(missing)}"
+    return None
+
+
+def decide(manifest: Manifest, tool: str, text: object, setting: Setting) -> Verdict:
+    """Decides on one line of input, sent as `tool` ("psql_session.select_query")."""
+    matched: dict[str, Match] = {}
+    scope = None
+    try:
+        declared = _known(manifest, tool)
+        line = _text(manifest, text)
+        matched.update(_matching(manifest, declared, line))
+        commands = [manifest.commands[name] for name in matched]
+        scope = _check_targets(commands, matched, line, setting.scope)
+        _check_tier(commands, setting)
+        _check_policies(manifest, commands, setting)
+    except _DeniedError as denied:
+        decision, rule, message = "deny", denied.rule, denied.message
+    else:
+        decision, rule, message = _approval(commands)
+    names = tuple(matched)
+    return Verdict(decision, rule, message, _governing(manifest, names), names, scope)
+
+
+def _known(manifest: Manifest, tool: str) -> Command:
+    name, _, command = tool.partition(".")
+    if name != manifest.name or command not in manifest.commands:
+        known = ", ".join(map(manifest.tool_name, manifest.commands)) or "none"
+        raise _DeniedError("unknown-tool", f"there is no tool {tool[:128]}; there are: {known}")
+    return manifest.commands[command]
+
+
+def _text(manifest: Manifest, text: object) -> str:
+    if not isinstance(text, str) or not text:
+        raise _DeniedError("command-type", "command must be a text, and not empty")
+    if len(text) > MAX_TEXT:
+        raise _DeniedError("too-long", f"command has more than {MAX_TEXT} characters")
+    if (reason := control_characters(text)) is not None:
+        raise _DeniedError("control-character", reason)
+    if manifest.sanitize_injection and (reason := injection(text)) is not None:
+        raise _DeniedError("input-sanitize", reason)
+    return text
+
+
+def _matching(manifest: Manifest, declared: Command, text: str) -> dict[str, Match]:
+    """Every command that the text is, by name; it must be the declared one."""
+    found = {}
+    for name, command in manifest.commands.items():
+        match = command.pattern.fullmatch(text)
+        if match is not None:
+            found[name] = match
+    if declared.name not in found:
+        others = ", ".join(map(manifest.tool_name, found))
+        hint = f"; it is {others}" if others else ""
+        pattern = declared.pattern.text
+        message = f"the text does not match {manifest.tool_name(declared.name)}: {pattern}{hint}"
+        raise _DeniedError("pattern", message)
+    return found
+
+
+def _check_targets(
+    commands: Sequence[Command], matched: Mapping[str, Match], text: str, scope: Scope
+) -> str | None:
+    """Every target and typed argument of every command that the text is."""
+    checked = None
+    for command in commands:
+        match = matched[command.name]
+        if command.extract_target:
+            checked = "OK"
+            _check_extracted(find_targets(command.pattern, match, text), scope)
+        for argument in command.args:
+            value = match.named.get(argument.name)
+            reason = argument.refusal(value, scope)
+            if argument.type == "scope_target":
+                if reason is not None:
+                    raise _DeniedError("scope", reason)
+                checked = "OK" if value else checked
+            elif reason is not None:
+                raise _DeniedError("argument", reason)
+    return checked
+
+
+def _check_extracted(targets: Sequence[str], scope: Scope) -> None:
+    if not targets:
+        raise _DeniedError("scope", "the text names no target")
+    for target in targets:
+        if (reason := scope.refusal(target)) is not None:
+            raise _DeniedError("scope", reason)
+
+
+def _check_tier(commands: Sequence[Command], setting: Setting) -> None:
+    """Policies never widen this: the session's level is the bound."""
+    tier = _tier(commands)
+    if setting.highest_tier not in RISK_TIERS or _rank(tier) > _rank(setting.highest_tier):
+        level, highest = setting.permission_level, setting.highest_tier
+        message = f"risk tier {tier} is over what permission level {level} allows: {highest}"
+        raise _DeniedError("risk-tier", message)
+
+
+def _check_policies(manifest: Manifest, commands: Sequence[Command], setting: Setting) -> None:
+    """Every command that the text is must be permitted, at the tier of the strictest."""
+    if setting.policies is None:
+        return
+    for command in commands:
+        facts = Facts(
+            manifest.tool_name(command.name),
+            setting.session_state,
+            setting.interaction_count,
+            _tier(commands),
+            setting.permission_level,
+            setting.role,
+        )
+        if (reason := setting.policies.refusal(manifest.name, manifest.cedar, facts)) is not None:
+            raise _DeniedError("cedar", f"{facts.tool_name}: {reason}")
+
+
+def _approval(commands: Sequence[Command]) -> tuple[str, str, str]:
+    needing = [command.name for command in commands if command.human_approval]
+    if needing:
+        return "pending", APPROVAL, f"a person must approve {', '.join(needing)}"
+    return "allow", ALLOWED, "allowed"
+
+
+def _governing(manifest: Manifest, names: Sequence[str]) -> str:
+    """The strictest; of equals, the one that stands first in the manifest."""
+
+    def strictness(name: str) -> tuple[int, bool, bool, bool]:
+        command = manifest.commands[name]
+        return (
+            _rank(command.risk_tier),
+            command.human_approval,
+            command.extract_target,
+            bool(command.args),
+        )
+
+    return max(names, key=strictness, default="")
+
+
+def _tier(commands: Sequence[Command]) -> str:
+    return max((command.risk_tier for command in commands), key=_rank)
+
+
+def _rank(tier: str) -> int:
+    return RISK_TIERS.index(tier)

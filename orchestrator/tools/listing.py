@@ -1,0 +1,75 @@
+"""The tools as a session sees them: each command, and whether it could be allowed."""
+
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
+
+from orchestrator.tools.cedar import Facts
+from orchestrator.tools.gates import opening
+from orchestrator.tools.manifest import RISK_TIERS, Command, Manifest
+from orchestrator.tools.rules import ToolRules
+from orchestrator.tools.schema import input_schema
+from orchestrator.tools.states import ERROR, READY
+
+
+class Asker(NamedTuple):
+    """Which session asks, with what `gates.opening` wants to know of it."""
+
+    highest_tier: str
+    permission_level: str
+    role: str
+    tools: Collection[str] | None
+    ptrace: bool
+    mounts: Collection[str]
+
+
+def list_tools(rules: ToolRules, asker: Asker) -> list[dict[str, Any]]:
+    """Every `{tool}.{command}`, in the order of the catalog.
+
+    `rule` is the gate that no line could pass in this session; None where `allowed`. The
+    policies are asked as for a first interaction, in every state that the tool can be in.
+    """
+    listed = []
+    for manifest in rules.catalog.values():
+        for command in manifest.commands.values():
+            rule = _refusing(rules, manifest, command, asker)
+            listed.append(
+                {
+                    "name": manifest.tool_name(command.name),
+                    "tool": manifest.name,
+                    "command": command.name,
+                    "description": command.description,
+                    "pattern": command.pattern.text,
+                    "input_schema": input_schema(),
+                    "risk_tier": command.risk_tier,
+                    "human_approval": command.human_approval,
+                    "allowed": rule is None,
+                    "rule": rule,
+                    "sha256": manifest.sha256,
+                }
+            )
+    return listed
+
+
+def _refusing(rules: ToolRules, manifest: Manifest, command: Command, asker: Asker) -> str | None:
+    can_open = (asker.tools, asker.highest_tier, asker.ptrace, asker.mounts)
+    refused = opening(manifest, *can_open)
+    if refused is not None:
+        return refused[0]
+    if RISK_TIERS.index(command.risk_tier) > RISK_TIERS.index(asker.highest_tier):
+        return "risk-tier"
+    policies = rules.policies
+    if policies is None:
+        return None
+    name, tier = manifest.tool_name(command.name), command.risk_tier
+    for state in _states(manifest):
+        facts = Facts(name, state, 0, tier, asker.permission_level, asker.role)
+        if policies.refusal(manifest.name, manifest.cedar, facts) is None:
+            return None
+    return "cedar"
+
+
+def _states(manifest: Manifest) -> Iterator[str]:
+    """Every state that the manifest's prompts and commands can lead to."""
+    states = [READY, ERROR, *(state for _, state in manifest.states)]
+    states += [command.state for command in manifest.commands.values() if command.state]
+    return iter(dict.fromkeys(states))

@@ -1,0 +1,265 @@
+"""Reads manifest files, `*.clad.toml`, strictly: every refusal names file, field and reason."""
+
+import hashlib
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pydantic import ValidationError as TableError
+
+from orchestrator.config import ConfigError
+from orchestrator.tools.arguments import Argument
+from orchestrator.tools.manifest import CedarNames, Command, Manifest, declared_states
+from orchestrator.tools.patterns import Pattern, PatternError, compile_pattern
+from orchestrator.tools.schema import ResultSchemaError, check_result_schema
+from orchestrator.tools.tables import (
+    ArgumentTable,
+    CedarTable,
+    CommandTable,
+    ManifestTable,
+    SessionTable,
+)
+
+SUFFIX = ".clad.toml"
+MAX_BYTES = 256 * 1024
+# No shell reads the command: what one would act on is a mistake.
+_SHELL = frozenset(";|&`$\n\r")
+_BOUNDED = frozenset({"integer", "number", "port"})
+# The control plane's own, the kernel's, and what clients write.
+_CLOSED = ("/proc", "/sys", "/run/paddock", "/workspace")
+
+
+class ManifestError(ConfigError):
+    """A manifest that can't be used; the message names the file, the field and the reason."""
+
+
+class _FieldError(ValueError):
+    """A field and the reason."""
+
+    def __init__(self, field: str, reason: object) -> None:
+        super().__init__(f"{field}: {reason}")
+
+
+def load_manifest(path: Path) -> Manifest:
+    """A manifest's file. Raises: ManifestError."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ManifestError(f"{path}: {error.strerror}") from None
+    return parse_manifest(data, str(path))
+
+
+def parse_manifest(data: bytes, name: str) -> Manifest:
+    """A manifest from its bytes; `name` is how messages call it. Raises: ManifestError."""
+    if len(data) > MAX_BYTES:
+        raise ManifestError(f"{name}: has more than {MAX_BYTES} bytes")
+    try:
+        values = tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:
+        raise ManifestError(f"{name}: is not TOML: {error}") from None
+    try:
+        _check_kind(values)
+        table = ManifestTable.model_validate(values)
+        return _build(table, hashlib.sha256(data).hexdigest())
+    except TableError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise ManifestError(f"{name}: {_described(first['loc'], first['msg'])}") from None
+    except _FieldError as error:
+        raise ManifestError(f"{name}: {error}") from None
+
+
+def _check_kind(values: Mapping[str, Any]) -> None:
+    """What manifests of other kinds lack is explained by their kind first."""
+    tool = values.get("tool")
+    if not isinstance(tool, dict):
+        raise _FieldError("tool", "is missing: a manifest has a table [tool]")
+    mode = tool.get("mode", "oneshot")
+    if mode in ("oneshot", "browser"):
+        given = "" if "mode" in tool else " where it is not given"
+        raise _FieldError("tool.mode", f'is {mode}{given}: only mode = "session" can be run')
+    if tool.get("dispatch") == "callback":
+        raise _FieldError("tool.dispatch", "is callback: only exec can be run")
+    if "session" not in values:
+        raise _FieldError("session", 'is missing: mode = "session" needs a table [session]')
+    if "output" not in values:
+        raise _FieldError("output", "is missing: a manifest has a table [output]")
+
+
+def _build(table: ManifestTable, sha256: str) -> Manifest:
+    tool, session = table.tool, table.session
+    schema = table.output.schema_
+    _check_schema(schema)
+    commands = {
+        name: _command(name, command, tool.human_approval)
+        for name, command in session.commands.items()
+    }
+    return Manifest(
+        name=tool.name,
+        description=tool.description,
+        risk_tier=tool.risk_tier,
+        version=tool.version,
+        cedar=None if tool.cedar is None else _cedar(tool.cedar),
+        startup_command=session.startup_command,
+        argv=_argv(session.startup_command, tool.binary),
+        ready_pattern=_ready(session.ready_pattern),
+        startup_timeout_seconds=session.startup_timeout_seconds,
+        idle_timeout_seconds=session.idle_timeout_seconds,
+        session_timeout_seconds=session.session_timeout_seconds,
+        max_interactions=session.max_interactions,
+        sanitize_injection="injection" in session.interaction.input_sanitize,
+        output_max_bytes=session.interaction.output_max_bytes,
+        output_wait_ms=session.interaction.output_wait_ms,
+        line_terminator=session.interaction.line_terminator,
+        states=tuple(_states(session, commands, schema)),
+        commands=commands,
+        output_schema=schema,
+        allow_ptrace=session.allow_ptrace,
+        mounts=tuple(session.mounts),
+        env=_environment(session.env),
+        read=_paths("read", session.confinement.read),
+        execute=_paths("execute", session.confinement.execute),
+        writable_code=session.confinement.writable_code,
+        sha256=sha256,
+    )
+
+
+def _cedar(table: CedarTable) -> CedarNames:
+    return CedarNames(table.resource, table.action, table.principal)
+
+
+def _argv(command: str, binary: str | None) -> tuple[str, ...]:
+    field = "session.startup_command"
+    try:
+        argv = tuple(shlex.split(command))
+    except ValueError as error:
+        raise _FieldError(field, f"can't be split into words: {error}") from None
+    if not argv or not argv[0]:
+        raise _FieldError(field, "is empty")
+    for word in argv:
+        if found := sorted(_SHELL.intersection(word)):
+            shown = repr(found[0])[1:-1]
+            raise _FieldError(field, f"{shown} may not be in it: no shell runs it")
+        if "\0" in word:
+            raise _FieldError(field, "NUL may not be in it")
+    program = PurePosixPath(argv[0]).name
+    if binary is not None and program != binary:
+        raise _FieldError("tool.binary", f"is {binary}, but the startup command runs {program}")
+    return argv
+
+
+def _ready(text: str) -> Pattern:
+    field = "session.ready_pattern"
+    pattern = _pattern(field, text)
+    if pattern.matches(""):
+        raise _FieldError(field, "matches the empty string: everything would look like a prompt")
+    return pattern
+
+
+def _command(name: str, table: CommandTable, human_approval: bool) -> Command:
+    field = f"session.commands.{name}"
+    pattern = _pattern(f"{field}.pattern", table.pattern)
+    return Command(
+        name=name,
+        pattern=pattern,
+        description=table.description,
+        risk_tier=table.risk_tier,
+        human_approval=table.human_approval or human_approval,
+        extract_target=table.extract_target,
+        state=table.state,
+        args=tuple(
+            _argument(f"{field}.args.{arg}", arg, argument, pattern)
+            for arg, argument in table.args.items()
+        ),
+    )
+
+
+def _argument(field: str, name: str, table: ArgumentTable, command: Pattern) -> Argument:
+    if name not in command.names:
+        raise _FieldError(field, f"the command's pattern has no group (?P<{name}>…)")
+    kind = table.type
+    goes_with = (
+        ("allowed", bool(table.allowed), kind == "enum", kind == "enum"),
+        ("schemes", bool(table.schemes), kind == "url", False),
+        ("pattern", bool(table.pattern), kind in ("string", "regex_match"), kind == "regex_match"),
+        ("min", table.min is not None, kind in _BOUNDED, False),
+        ("max", table.max is not None, kind in _BOUNDED, False),
+    )
+    for member, given, possible, needed in goes_with:
+        if given and not possible:
+            raise _FieldError(f"{field}.{member}", f"does not go with type {kind}")
+        if needed and not given:
+            raise _FieldError(f"{field}.{member}", f"is missing: type {kind} needs it")
+    if table.min is not None and table.max is not None and table.min > table.max:
+        raise _FieldError(f"{field}.min", "is over max")
+    return Argument(
+        name=name,
+        type=kind,
+        required=table.required,
+        min=table.min,
+        max=table.max,
+        allowed=tuple(table.allowed),
+        schemes=tuple(table.schemes),
+        pattern=None if table.pattern is None else _pattern(f"{field}.pattern", table.pattern),
+    )
+
+
+def _states(
+    session: SessionTable, commands: Mapping[str, Command], schema: Mapping[str, Any] | None
+) -> Iterator[tuple[Pattern, str]]:
+    known = declared_states(schema)
+    fields = [(f'session.states."{text}"', state) for text, state in session.states.items()]
+    fields += [(f"session.commands.{n}.state", c.state) for n, c in commands.items() if c.state]
+    for field, state in fields:
+        if known is not None and state not in known:
+            raise _FieldError(field, f"{state} is not in the enum of output.schema's session_state")
+    for text, state in session.states.items():
+        yield _pattern(f'session.states."{text}"', text), state
+
+
+def _check_schema(schema: Mapping[str, Any] | None) -> None:
+    if schema is None:
+        return
+    try:
+        check_result_schema(schema)
+    except ResultSchemaError as error:
+        raise _FieldError("output.schema", error) from None
+
+
+def _environment(env: Mapping[str, str]) -> dict[str, str]:
+    for name, value in env.items():
+        if "\0" in value:
+            raise _FieldError(f"session.env.{name}", "NUL may not be in it")
+        # The loader would run what they name before the program itself.
+        if name.startswith("LD_"):
+            raise _FieldError(f"session.env.{name}", "variables of the dynamic loader can't be set")
+    return dict(env)
+
+
+def _paths(name: str, paths: list[str]) -> tuple[str, ...]:
+    for path in paths:
+        if {".", ".."} & set(path.split("/")):
+            raise _FieldError(f"session.confinement.{name}", f"{path}: . and .. may not be in it")
+        if any(PurePosixPath(path).is_relative_to(closed) for closed in _CLOSED):
+            raise _FieldError(f"session.confinement.{name}", f"{path} can't be opened by a tool")
+    return tuple(paths)
+
+
+def _pattern(field: str, text: str) -> Pattern:
+    try:
+        return compile_pattern(text)
+    except PatternError as error:
+        raise _FieldError(field, error) from None
+
+
+def _described(location: tuple[int | str, ...], message: str) -> str:
+    field = ".".join(str(part) for part in location if part != "[key]")
+    if message == "Field required":
+        return f"{field}: is missing"
+    if message.startswith("Extra inputs"):
+        return f"{field}: is not a known field"
+    if " should " in message:
+        message = "must " + message.split(" should ", 1)[1]
+    return f"{field}: {message}"

@@ -1,0 +1,97 @@
+"""JSON Schemas: of manifests, of what a tool takes, and of what it returns."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jsonschema import Draft202012Validator, SchemaError, ValidationError
+
+from orchestrator.tools.tables import ManifestTable
+from sandbox_agent.pty.sanitize import MAX_TEXT
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+# The members of every result.
+RESULT = ("prompt", "output", "session_state", "interaction_count")
+# References can be endless, and what a tool prints must not meet a backtracking engine.
+_REFUSED = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "pattern", "patternProperties"})
+
+
+class ResultSchemaError(ValueError):
+    """An `[output.schema]` that can't be used; the message says why."""
+
+
+def manifest_schema() -> dict[str, Any]:
+    """The JSON Schema of manifest files, for editors and checkers."""
+    schema = ManifestTable.model_json_schema(by_alias=True)
+    return {"$schema": DIALECT, **schema}
+
+
+def input_schema() -> dict[str, Any]:
+    """What every `{tool}.{command}` takes: one line of text."""
+    return {
+        "type": "object",
+        "properties": {
+            "command": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": MAX_TEXT,
+                "description": "The line to send, without a line break at its end.",
+            }
+        },
+        "required": ["command"],
+        "additionalProperties": False,
+    }
+
+
+def check_result_schema(schema: Mapping[str, Any]) -> None:
+    """Raises: ResultSchemaError where results could not be held to the schema."""
+    try:
+        json.dumps(schema, allow_nan=False)
+    except (TypeError, ValueError):
+        raise ResultSchemaError(
+            "has a value that JSON has not: a time, or no finite number"
+        ) from None
+    for keyword in _keywords(schema):
+        if keyword in _REFUSED:
+            raise ResultSchemaError(f"{keyword} is not supported")
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        place = ".".join(str(part) for part in error.absolute_path)
+        raise ResultSchemaError(f"{place}: {error.message}" if place else error.message) from None
+    if schema.get("type") != "object":
+        raise ResultSchemaError("type must be object")
+    for name in schema.get("required", ()):
+        if name not in RESULT:
+            raise ResultSchemaError(f"required: results have no {name}: {', '.join(RESULT)}")
+
+
+def result_problem(schema: Mapping[str, Any] | None, result: Mapping[str, Any]) -> str | None:
+    """Where a result is not as the manifest's schema says; None where it is.
+
+    The text never repeats what the tool printed.
+    """
+    if schema is None:
+        return None
+    error = next(iter(Draft202012Validator(schema).iter_errors(result)), None)
+    return None if error is None else _describe(error)
+
+
+def _describe(error: ValidationError) -> str:
+    place = ".".join(str(part) for part in error.absolute_path) or "the result"
+    return f"{place} does not hold to {error.validator} of output.schema"
+
+
+def _keywords(schema: Any) -> Iterator[str]:
+    """Every keyword in a schema, at any depth; names of properties are none."""
+    if isinstance(schema, list):
+        for item in schema:
+            yield from _keywords(item)
+    elif isinstance(schema, Mapping):
+        for name, value in schema.items():
+            yield name
+            if name in ("properties", "$defs", "dependentSchemas") and isinstance(value, Mapping):
+                for part in value.values():
+                    yield from _keywords(part)
+            elif name not in ("enum", "const", "default", "examples"):
+                yield from _keywords(value)

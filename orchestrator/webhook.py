@@ -1,0 +1,119 @@
+"""Tells a URL of the operator's of new approvals: signed, tried again, and never waited for."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+import secrets
+import ssl
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+log = logging.getLogger(__name__)
+
+# Beyond these the newest are dropped, and said to be in the log: they can still be listed.
+_MOST_WAITING = 256
+_TRIES = 5
+_FIRST_PAUSE = 1.0  # doubled after each try
+_TRY_SECONDS = 10.0
+_MAX_STATUS_LINE = 1024
+_FAILURES = (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
+
+
+class Webhook:
+    """Delivers messages one by one. `start` it, `close` it; what waits then is dropped.
+
+    Each is a POST of a JSON object with `Paddock-Delivery` (the same for every try),
+    `Paddock-Timestamp` (seconds since 1970) and `Paddock-Signature`: `v1=` and the hex
+    HMAC-SHA256, under the secret, of the timestamp, a full stop and the body.
+    """
+
+    def __init__(self, url: str, secret: str, first_pause: float = _FIRST_PAUSE) -> None:
+        self._url = urlsplit(url)
+        self._secret = secret.encode()
+        self._first_pause = first_pause
+        self._waiting: asyncio.Queue[bytes] = asyncio.Queue(_MOST_WAITING)
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begins to deliver."""
+        self._task = asyncio.create_task(self._deliver_all())
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Hands over a message, and returns at once."""
+        try:
+            self._waiting.put_nowait(json.dumps(message, ensure_ascii=False).encode())
+        except asyncio.QueueFull:
+            log.error("the webhook is too slow: a message is dropped")
+
+    async def close(self) -> None:
+        """Stops delivering."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _deliver_all(self) -> None:
+        while True:
+            await self._deliver(await self._waiting.get())
+
+    async def _deliver(self, body: bytes) -> None:
+        delivery, pause = secrets.token_hex(8), self._first_pause
+        for number in range(1, _TRIES + 1):
+            try:
+                async with asyncio.timeout(_TRY_SECONDS):
+                    status = await self._post(delivery, body)
+            except _FAILURES as error:
+                problem = str(error) or type(error).__name__
+            else:
+                if 200 <= status < 300:
+                    return
+                problem = f"status {status}"
+            log.warning("webhook delivery %s, try %d of %d: %s", delivery, number, _TRIES, problem)
+            if number < _TRIES:
+                await asyncio.sleep(pause)
+                pause *= 2
+
+    async def _post(self, delivery: str, body: bytes) -> int:
+        """One request, and its status. Redirects are not followed: they are no success."""
+        url = self._url
+        secure = url.scheme == "https"
+        reader, writer = await asyncio.open_connection(
+            url.hostname,
+            url.port or (443 if secure else 80),
+            ssl=ssl.create_default_context() if secure else None,
+            limit=_MAX_STATUS_LINE,
+        )
+        try:
+            writer.write(self._head(delivery, body) + body)
+            await writer.drain()
+            version, status, *_ = (await reader.readuntil(b"\r\n")).split(maxsplit=2)
+            if not version.startswith(b"HTTP/1."):
+                raise ValueError("the answer is no HTTP")
+            return int(status)
+        finally:
+            writer.transport.abort()
+
+    def _head(self, delivery: str, body: bytes) -> bytes:
+        timestamp = str(int(time.time()))
+        path = (self._url.path or "/") + (f"?{self._url.query}" if self._url.query else "")
+        lines = (
+            f"POST {path} HTTP/1.1",
+            f"Host: {self._url.netloc}",
+            "Connection: close",
+            "User-Agent: paddock",
+            "Content-Type: application/json",
+            f"Content-Length: {len(body)}",
+            f"Paddock-Delivery: {delivery}",
+            f"Paddock-Timestamp: {timestamp}",
+            f"Paddock-Signature: {signature(self._secret, timestamp, body)}",
+        )
+        return "\r\n".join((*lines, "", "")).encode("ascii")
+
+
+def signature(secret: bytes, timestamp: str, body: bytes) -> str:
+    """What a message is signed with."""
+    digest = hmac.new(secret, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+    return f"v1={digest}"

@@ -1,0 +1,39 @@
+"""What may be written to a governed terminal, decided by the text alone. Pure.
+
+The control plane has decided already, with patterns and policies; this holds even if it erred.
+"""
+
+from sandbox_agent.pty.sanitize import LINE_INJECTION, control_characters, injection
+
+# What a terminal may be told to refuse besides, and which characters that is.
+SANITIZERS = {"injection": LINE_INJECTION}
+
+
+class RefusedError(ValueError):
+    """The line may not be written; `rule` says why in one word."""
+
+    def __init__(self, rule: str, message: str) -> None:
+        super().__init__(message)
+        self.rule = rule
+
+
+def check(
+    command: str, text: str, declared: frozenset[str], sanitize: list[str], max_bytes: int
+) -> bytes:
+    """The text as bytes, when `command` is declared and the text has nothing forbidden.
+
+    Raises: RefusedError.
+    """
+    if command not in declared:
+        raise RefusedError("unknown-tool", f"the tool has no command {command!r}")
+    # Not even a newline: the terminator is the only one that a line gets.
+    if (reason := control_characters(text)) is not None:
+        raise RefusedError("control-character", reason)
+    for name in sanitize:
+        if (reason := injection(text, SANITIZERS[name])) is not None:
+            raise RefusedError("input-sanitize", reason)
+    data = text.encode()
+    if len(data) > max_bytes:
+        message = f"the text has {len(data)} bytes; this tool's lines may have {max_bytes}"
+        raise RefusedError("too-long", message)
+    return data

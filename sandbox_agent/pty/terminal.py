@@ -1,0 +1,296 @@
+"""One terminal as the agent sees it: its tree, its device, its limits and its end."""
+
+import base64
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from sandbox_agent.confine.profile import Tool
+from sandbox_agent.errors import AgentError
+from sandbox_agent.guard import Guard
+from sandbox_agent.guard_process import Pipes, Plan
+from sandbox_agent.loop import READ, WRITE, Loop, Timer
+from sandbox_agent.outputs import Reply
+from sandbox_agent.protocol import CHUNK_BYTES, Message
+from sandbox_agent.pty import device, gate
+from sandbox_agent.pty.held import Held
+from sandbox_agent.tree import Tree
+
+_READ_BYTES = 65536
+# At most so many reads before others have their turn.
+_ROUNDS = 16
+
+
+class Request(NamedTuple):
+    """What the control plane asked to open.
+
+    `tool` is what the program may do besides what commands may. `commands` are the names that
+    lines may be sent under; None: anything may be sent.
+    Limits are in milliseconds.
+    """
+
+    terminal_id: str
+    tool: Tool
+    plan: Plan
+    rows: int
+    columns: int
+    terminator: bytes
+    sanitize: list[str]
+    commands: frozenset[str] | None
+    max_line_bytes: int
+    lifetime_ms: int
+    idle_ms: int
+
+
+class _Reader(NamedTuple):
+    """A caller who waits for bytes beyond `after`."""
+
+    after: int
+    limit: int
+    reply: Reply
+    timer: Timer
+
+
+class Terminal:
+    """A program and its terminal, until nothing of the program is left.
+
+    `on_progress` is called when more was said, `on_end` once, when nothing more will be.
+    Raises: OSError from the constructor where it can't be started; the guard is then let go of.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        guard: Guard,
+        request: Request,
+        on_progress: Callable[[], None],
+        on_end: Callable[["Terminal"], None],
+    ) -> None:
+        self.id = request.terminal_id
+        self._loop = loop
+        self._request = request
+        self._on_progress = on_progress
+        self._on_end = on_end
+        self.output = Held()
+        self._input = bytearray()
+        self._reader: _Reader | None = None
+        self._ended: dict[str, Any] | None = None
+        self._used = time.monotonic()
+        try:
+            self._master, slave = device.open_pair(request.rows, request.columns)
+        except OSError:
+            guard.close()
+            raise
+        self._watched = 0
+        self._hung_up = False
+        try:
+            self.tree = Tree(
+                loop,
+                guard,
+                self.id,
+                request.plan,
+                Pipes(slave, slave, slave),
+                self._on_left,
+                self._on_gone,
+            )
+        except OSError:
+            os.close(self._master)
+            raise
+        finally:
+            os.close(slave)
+        self._watch()
+        self.tree.after(request.lifetime_ms / 1000, lambda: self.cancel("session_timeout"))
+        self.tree.after(request.idle_ms / 1000, self._check_idle)
+
+    # Output
+
+    def read(self, params: Message, reply: Reply) -> None:
+        """Answers with what was said from `after` on, once there is something or time is up.
+
+        Raises: ValueError for a place that is not held any more, or not yet.
+        """
+        after, limit = int(params["after"]), min(int(params["limit"]), CHUNK_BYTES)
+        wait = int(params["wait_ms"]) / 1000
+        self._used = time.monotonic()
+        self._answer()  # a caller of before is gone
+        self.output.take(after, 0)
+        self._fill()
+        if self.output.total > after or self._ended is not None or not wait:
+            reply(self._page(after, limit))
+        else:
+            self._reader = _Reader(after, limit, reply, self._loop.after(wait, self._answer))
+        self._watch()
+
+    def _page(self, after: int, limit: int) -> Message:
+        data = self.output.take(after, limit)
+        position = after + len(data)
+        over = self._ended is not None and position == self.output.total
+        return {
+            "data": base64.b64encode(data).decode(),
+            "next": position,
+            "rests": not data and (over or device.foreground_rests(self._master)),
+            "ended": self._ended if over else None,
+        }
+
+    def _answer(self) -> None:
+        if self._reader is not None:
+            reader, self._reader = self._reader, None
+            reader.timer.cancel()
+            self._used = time.monotonic()
+            reader.reply(self._page(reader.after, reader.limit))
+
+    def forget_reader(self) -> None:
+        """The connection was lost: nobody waits any more."""
+        if self._reader is not None:
+            self._reader.timer.cancel()
+            self._reader = None
+
+    def _fill(self) -> bool:
+        """Reads what is there, up to what may be held; whether that was all."""
+        if self._hung_up:
+            return True
+        for _ in range(_ROUNDS):
+            room = self.output.room
+            if not room:
+                return False
+            try:
+                data = os.read(self._master, min(room, _READ_BYTES))
+            except BlockingIOError:
+                return True
+            except OSError:  # nobody has the other end open
+                data = b""
+            if not data:
+                self._hung_up = True
+                return True
+            self.output.add(data)
+            self._on_progress()
+        return False
+
+    def _on_ready(self, events: int) -> None:
+        if events & WRITE:
+            self._write()
+        if events & READ:
+            self._fill()
+            if self._reader is not None and self.output.total > self._reader.after:
+                self._answer()
+        self._watch()
+
+    def _watch(self) -> None:
+        """Waits for what can be gone on with."""
+        wanted = 0
+        if not self._hung_up and not self.tree.gone:
+            wanted = (READ if self.output.room else 0) | (WRITE if self._input else 0)
+        if wanted == self._watched:
+            return
+        self._watched = wanted
+        if wanted:
+            self._loop.watch(self._master, wanted, self._on_ready)
+        else:
+            self._loop.unwatch(self._master)
+
+    # Input
+
+    def send(self, command: str, text: str) -> int:
+        """Writes one line; how many bytes had been said before it.
+
+        Raises: AgentError, and then nothing was written.
+        """
+        line = self._line(command, text)
+        if self._input:
+            raise AgentError("busy", "the tool has not taken the line before")
+        if not self._fill():
+            raise AgentError("busy", "what the tool says must be read first")
+        self._used = time.monotonic()
+        self._input += line
+        self._write()
+        self._watch()
+        return self.output.total
+
+    def _line(self, command: str, text: str) -> bytes:
+        request = self._request
+        if self._ended is not None or self._hung_up:
+            raise AgentError("conflict", "the terminal has ended")
+        if request.commands is None:
+            return text.encode()
+        most = request.max_line_bytes
+        if device.cooked(self._master):
+            # The kernel would cut a longer one, and the program take what is left for a line.
+            most = min(most, device.MOST_COOKED_BYTES - len(request.terminator))
+        try:
+            data = gate.check(command, text, request.commands, request.sanitize, most)
+        except gate.RefusedError as error:
+            raise AgentError("permission_denied", str(error), error.rule) from None
+        return data + request.terminator
+
+    def _write(self) -> None:
+        try:
+            while self._input:
+                del self._input[: os.write(self._master, self._input)]
+        except BlockingIOError:
+            return
+        except OSError:  # nobody reads it any more
+            self._input.clear()
+
+    # Ending
+
+    def signal(self, number: int) -> bool:
+        """Signals the program's process group; False when too many signals wait already."""
+        return self.tree.signal(number)
+
+    def cancel(self, reason: str) -> None:
+        """Ends the whole tree: TERM, then KILL; the program learns that its terminal goes."""
+        if self.tree.cancel(reason):
+            self.tree.signal(signal.SIGHUP)
+
+    def kill(self, reason: str) -> None:
+        """KILL to the whole tree at once."""
+        self.tree.kill(reason)
+
+    def _check_idle(self) -> None:
+        left = self._used + self._request.idle_ms / 1000 - time.monotonic()
+        if self._reader is not None:
+            left = self._request.idle_ms / 1000
+        if left <= 0:
+            self.cancel("idle_timeout")
+        else:
+            self.tree.after(left, self._check_idle)
+
+    def _on_left(self) -> None:
+        """The program has ended; what it left behind has lost the terminal."""
+        self.tree.kill()
+
+    def _on_gone(self) -> None:
+        self._watch()  # nothing more: the tree is gone
+        if not self._hung_up:
+            self._drain()
+        self._input.clear()
+        if self.tree.failure is not None:
+            self.output.add(f"{self.tree.failure}\r\n".encode())
+        os.close(self._master)
+        self._on_end(self)
+
+    def _drain(self) -> None:
+        """Takes what the kernel still holds, which is little more than what may be held here."""
+        try:
+            while data := os.read(self._master, _READ_BYTES):
+                self.output.add(data)
+                self._on_progress()
+        except OSError:  # also: nothing is left, as far as anybody can tell
+            pass
+        self._hung_up = True
+
+    def result(self) -> dict[str, Any]:
+        """What the program came to; complete once it has ended."""
+        return {**self.tree.result(), "output_bytes": self.output.total}
+
+    def end(self, outcome: dict[str, Any]) -> None:
+        """Its end is on its way to the record: whoever reads may be told."""
+        self._ended = outcome
+        self._answer()
+
+    @property
+    def all_read(self) -> bool:
+        """Whether a caller has seen everything, the end included."""
+        return self._ended is not None and self.output.start == self.output.total

@@ -1,0 +1,179 @@
+"""The terminals of one sandbox: opened, written to, read, ended."""
+
+import functools
+from collections import OrderedDict
+from typing import Any
+
+from sandbox_agent.audit import EventBuffer
+from sandbox_agent.confine.landlock import SCOPES_ABI
+from sandbox_agent.confine.profile import ConfinementError, Tool
+from sandbox_agent.errors import AgentError
+from sandbox_agent.guard import Guards
+from sandbox_agent.guard_process import Plan
+from sandbox_agent.loop import Loop
+from sandbox_agent.outputs import Reply
+from sandbox_agent.protocol import WORKSPACE_DIR, Boot, Message
+from sandbox_agent.pty.environment import environment
+from sandbox_agent.pty.gate import SANITIZERS
+from sandbox_agent.pty.terminal import Request, Terminal
+from sandbox_agent.work import Work
+
+# What ended terminals said last stays readable so long, and of so many of them.
+_KEPT_SECONDS = 30.0
+_KEPT_TERMINALS = 16
+_LARGEST_SIDE = 65535
+
+
+class Terminals:
+    """Opens, feeds, reads and ends terminals."""
+
+    def __init__(
+        self, loop: Loop, boot: Boot, abi: int, events: EventBuffer, work: Work, guards: Guards
+    ) -> None:
+        self._loop = loop
+        # Without path rules nothing but scopes keeps other commands' hands off a tool.
+        self._exposed = not boot.confinement.paths and abi < SCOPES_ABI
+        self._events = events
+        self._work = work
+        self._guards = guards
+        self._running: dict[str, Terminal] = {}
+        self._ended: OrderedDict[str, Terminal] = OrderedDict()
+
+    @property
+    def running(self) -> list[str]:
+        """Ids of the terminals whose program runs."""
+        return list(self._running)
+
+    def open(self, params: Message, reply: Reply) -> None:
+        """Starts a program on a terminal of its own. Raises: AgentError, ValueError."""
+        request = _request(params)
+        if self._exposed:
+            message = "terminals at this level need a kernel with Landlock scopes (Linux 6.12)"
+            raise AgentError("conflict", message)
+        self._work.check(request.terminal_id)
+        self._work.remember(request.terminal_id)
+        try:
+            guard = self._guards.take_for(request.tool)
+            terminal = Terminal(self._loop, guard, request, self._work.printed, self._end)
+        except ConfinementError as error:
+            raise AgentError("conflict", f"the tool can't be confined: {error}") from None
+        except OSError as error:
+            raise AgentError("busy", f"no room for another terminal: {error.strerror}") from None
+        self._running[terminal.id] = terminal
+        self._work.begin(terminal)
+        reply({})
+
+    def send(self, params: Message, reply: Reply) -> None:
+        """Writes one line. Raises: AgentError."""
+        terminal = self._terminal(params)
+        reply({"mark": terminal.send(str(params["command"]), str(params["text"]))})
+
+    def read(self, params: Message, reply: Reply) -> None:
+        """Answers with what was said; waits for some when there is none. Raises: AgentError."""
+        terminal_id = str(params["terminal_id"])
+        terminal = self._running.get(terminal_id) or self._ended.get(terminal_id)
+        if terminal is None:
+            raise AgentError("not_found", f"there is no terminal {terminal_id}")
+        terminal.read(params, reply)
+        if terminal.all_read:
+            self._forget(terminal_id)
+
+    def signal(self, params: Message, reply: Reply) -> None:
+        """Signals the program's process group. Raises: AgentError."""
+        if not self._terminal(params).signal(int(params["signal"])):
+            raise AgentError("busy", "earlier signals to this terminal wait: try again")
+        reply({})
+
+    def close(self, params: Message, reply: Reply) -> None:
+        """Ends a terminal with its whole tree; one that has ended already is no error."""
+        terminal = self._running.get(str(params["terminal_id"]))
+        if terminal is not None:
+            terminal.cancel(str(params["reason"]))
+        reply({})
+
+    def forget_callers(self) -> None:
+        """The connection was lost."""
+        for terminal in self._running.values():
+            terminal.forget_reader()
+
+    def _terminal(self, params: Message) -> Terminal:
+        terminal = self._running.get(str(params["terminal_id"]))
+        if terminal is None:
+            raise AgentError("not_found", f"terminal {params['terminal_id']} does not run")
+        return terminal
+
+    def _forget(self, terminal_id: str) -> None:
+        self._ended.pop(terminal_id, None)
+
+    def _end(self, terminal: Terminal) -> None:
+        del self._running[terminal.id]
+        terminal.tree.guard.close()
+        result = terminal.result()
+        self._events.emit(
+            "pty.exit",
+            decision=None,
+            rule=None,
+            command_id=None,
+            args={"terminal_id": terminal.id},
+            result={**result, **self._work.totals()},
+            error=terminal.tree.failure,
+            duration_ms=result["duration_us"] // 1000,
+        )
+        self._ended[terminal.id] = terminal
+        if len(self._ended) > _KEPT_TERMINALS:
+            self._ended.popitem(last=False)
+        self._loop.after(_KEPT_SECONDS, functools.partial(self._forget, terminal.id))
+        terminal.end({name: result[name] for name in ("exit_code", "signal", "reason")})
+        self._work.end(terminal)
+
+
+def _request(params: Message) -> Request:
+    """Raises: ValueError, KeyError or TypeError where the parameters have not their form."""
+    argv, commands, sanitize = (
+        _texts(params["argv"]),
+        params["commands"],
+        _texts(params["sanitize"]),
+    )
+    if not argv or not set(sanitize) <= set(SANITIZERS):
+        raise ValueError("argv must not be empty, and sanitize has known names only")
+    plan = Plan(
+        program=argv[0],
+        argv=argv,
+        env=environment({str(name): str(text) for name, text in params["env"].items()}),
+        cwd=".",
+        inside=[],
+        workspace=WORKSPACE_DIR,
+        terminal=True,
+    )
+    needs = params["needs"]
+    tool = Tool(
+        programs=[argv[0], *_texts(needs["execute"])],
+        read=_texts(needs["read"]),
+        write=_texts(needs["write"]),
+        writable_code=needs["writable_code"] is True,
+        ptrace=needs["ptrace"] is True,
+    )
+    return Request(
+        terminal_id=str(params["terminal_id"]),
+        tool=tool,
+        plan=plan,
+        rows=_between(params["rows"], 1, _LARGEST_SIDE),
+        columns=_between(params["cols"], 1, _LARGEST_SIDE),
+        terminator=str(params["terminator"]).encode(),
+        sanitize=sanitize,
+        commands=None if commands is None else frozenset(_texts(commands)),
+        max_line_bytes=_between(params["max_line_bytes"], 1, 1024 * 1024),
+        lifetime_ms=_between(params["lifetime_ms"], 1, 2**40),
+        idle_ms=_between(params["idle_ms"], 1, 2**40),
+    )
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(item) for item in value]
+
+
+def _between(value: Any, least: int, most: int) -> int:
+    number = int(value)
+    if not least <= number <= most:
+        raise ValueError(f"{number} is not between {least} and {most}")
+    return number

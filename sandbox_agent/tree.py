@@ -1,0 +1,174 @@
+"""One tree of processes: started by a guard, ended as a whole, and accounted for."""
+
+import errno
+import functools
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from sandbox_agent.guard import Guard
+from sandbox_agent.guard_process import Pipes, Plan
+from sandbox_agent.loop import READ, Loop, Timer
+
+# A tree that was asked to end is killed after this long.
+KILL_AFTER_SECONDS = 2.0
+_ORDER_AGAIN_SECONDS = 0.05
+
+
+class Usage(NamedTuple):
+    """How the first process ended, and what it used."""
+
+    status: int
+    cpu_us: int
+    max_rss_bytes: int
+
+
+class Tree:
+    """What one guard owns, from its start to the moment when nothing of it is left.
+
+    `on_left` is called when the first process has ended and others are left, `on_gone` once,
+    when nothing is. Raises: OSError from the constructor where it can't be started; the guard
+    is then let go of.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        guard: Guard,
+        work_id: str,
+        plan: Plan,
+        pipes: Pipes,
+        on_left: Callable[[], None],
+        on_gone: Callable[[], None],
+    ) -> None:
+        self.guard = guard
+        self.gone = False
+        # The operand that led out of the workspace, where one did.
+        self.denied: str | None = None
+        # Why it could not be started, as a sentence.
+        self.failure: str | None = None
+        self._failure_code = 0
+        self._loop = loop
+        self._id = work_id
+        self._on_left = on_left
+        self._on_gone = on_gone
+        self._started = time.monotonic()
+        self._usage: Usage | None = None
+        self._reason: str | None = None
+        self._leftovers = 0
+        self._timers: list[Timer] = []
+        try:
+            guard.start(work_id, plan, pipes)
+        except OSError:
+            guard.close()
+            raise
+        loop.watch(guard.socket.fileno(), READ, lambda _events: self._on_guard())
+
+    @property
+    def first_ended(self) -> bool:
+        """Whether the first process has ended."""
+        return self._usage is not None
+
+    @property
+    def reason(self) -> str | None:
+        """Why it was cancelled, where it was."""
+        return self._reason
+
+    def signal(self, number: int) -> bool:
+        """Signals the first process's group; False when too many signals wait already."""
+        return self.guard.order(b"s%d" % number)
+
+    def cancel(self, reason: str) -> bool:
+        """TERM to the whole tree, KILL to what is left after `KILL_AFTER_SECONDS`.
+
+        False when it has ended, or was cancelled before.
+        """
+        if self._reason is not None or self.first_ended:
+            return False
+        self._reason = reason
+        self._order(b"t")
+        self.after(KILL_AFTER_SECONDS, self.kill)
+        return True
+
+    def kill(self, reason: str | None = None) -> None:
+        """KILL to everything that is left; `reason` is why, unless it was cancelled before."""
+        self._reason = self._reason or reason
+        if not self.gone:
+            self._order(b"k")
+
+    def after(self, seconds: float, callback: Callable[[], None]) -> None:
+        """Calls back that much later, unless nothing is left by then."""
+        self._timers.append(self._loop.after(seconds, callback))
+
+    def _order(self, order: bytes) -> None:
+        """Gives an order that must not be lost, even behind a flood of signals."""
+        if not self.guard.order(order):
+            self.after(_ORDER_AGAIN_SECONDS, functools.partial(self._order, order))
+
+    def _on_guard(self) -> None:
+        while not self.gone:
+            try:
+                report = self.guard.receive()
+            except BlockingIOError:
+                return
+            if report[:1] == b"X":
+                self._on_failure(json.loads(report[1:]))
+            elif report[:1] == b"E":
+                self._on_first_ended(*map(int, report[1:].split()))
+            elif report[:1] == b"G":
+                self._leftovers = int(report[1:])
+                self._finish()
+            else:
+                # Its tree is now out of anybody's control: the sandbox ends rather than go on.
+                raise SystemExit(f"the guard of {self._id} died")
+
+    def _on_failure(self, report: dict[str, Any]) -> None:
+        if "denied" in report:
+            self.denied = str(report["denied"])
+            return
+        number = int(report["errno"])
+        self.failure = f"cannot {report['what']}: {os.strerror(number)}"
+        # As shells have it.
+        self._failure_code = 127 if number == errno.ENOENT else 126
+
+    def _on_first_ended(self, status: int, cpu_us: int, max_rss_bytes: int, left: int) -> None:
+        self._usage = Usage(status, cpu_us, max_rss_bytes)
+        if left:
+            self._on_left()
+        else:
+            self._finish()
+
+    def _finish(self) -> None:
+        self.gone = True
+        for timer in self._timers:
+            timer.cancel()
+        self._loop.unwatch(self.guard.socket.fileno())
+        self._on_gone()
+
+    def result(self) -> dict[str, Any]:
+        """What it came to; complete once nothing is left."""
+        usage = self._usage or Usage(0, 0, 0)
+        exit_code, signal_name = _exit_status(usage.status)
+        return {
+            "exit_code": self._failure_code if self.failure is not None else exit_code,
+            "signal": signal_name,
+            "reason": self._reason,
+            "leftover_killed": self._leftovers,
+            "duration_us": int((time.monotonic() - self._started) * 1_000_000),
+            "cpu_us": usage.cpu_us,
+            "max_rss_bytes": usage.max_rss_bytes,
+        }
+
+
+def _exit_status(status: int) -> tuple[int, str | None]:
+    """Exit code and signal name of a wait status; a signal counts as 128 + its number."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        try:
+            return 128 + number, signal.Signals(number).name
+        except ValueError:
+            return 128 + number, f"SIG{number}"
+    return os.WEXITSTATUS(status), None

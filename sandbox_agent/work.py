@@ -1,0 +1,117 @@
+"""What runs in this sandbox, commands and terminals alike: whether more may, and its end."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Protocol
+
+from sandbox_agent.audit import EventBuffer
+from sandbox_agent.budget import Budget, CpuClock, Printing
+from sandbox_agent.errors import AgentError
+from sandbox_agent.loop import Loop
+from sandbox_agent.protocol import BUDGET_REASON, Boot
+
+# Ids that were ever started here; a second piece of work under the same id is refused.
+_REMEMBERED_IDS = 65536
+
+
+class Running(Protocol):
+    """A command or terminal, as far as the sandbox as a whole is concerned."""
+
+    id: str
+
+    @property
+    def output(self) -> Printing:
+        """What it prints to."""
+
+    def cancel(self, reason: str) -> None:
+        """Ends it: TERM, then KILL."""
+
+    def kill(self, reason: str) -> None:
+        """Ends it by KILL alone."""
+
+
+class Work:
+    """All that runs, within the session's budget. Raises: BudgetError."""
+
+    def __init__(self, loop: Loop, boot: Boot, events: EventBuffer) -> None:
+        self._events = events
+        self._most = boot.max_running
+        self._budget = Budget(loop, boot, CpuClock(), self._on_exceeded)
+        self._running: dict[str, Running] = {}
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._stopping = False
+        self._on_idle: Callable[[], None] | None = None
+
+    def check(self, work_id: str) -> None:
+        """Raises: AgentError where this may not be started now."""
+        if self._stopping:
+            raise AgentError("conflict", "the sandbox is shutting down")
+        if self._events.full:
+            raise AgentError("audit_unavailable", "audit events wait for the control plane")
+        if work_id in self._seen:
+            raise AgentError("conflict", f"{work_id} was started before")
+        if len(self._running) >= self._most:
+            raise AgentError("busy", f"{self._most} commands and terminals run already")
+        if not self._budget.admit():
+            raise AgentError("budget_exceeded", "the session's budget is used up")
+
+    def remember(self, work_id: str) -> None:
+        """The id is used up."""
+        self._seen[work_id] = None
+        if len(self._seen) > _REMEMBERED_IDS:
+            self._seen.popitem(last=False)
+
+    def begin(self, running: Running) -> None:
+        """It runs."""
+        self._running[running.id] = running
+        self._budget.begin(running.output)
+
+    def printed(self) -> None:
+        """Something that runs has printed more."""
+        self._budget.printed()
+
+    def end(self, running: Running) -> None:
+        """It has ended, and its event is on its way."""
+        del self._running[running.id]
+        self._budget.end(running.output)
+        self._tell_idle()
+
+    def add(self, output: Printing) -> None:
+        """This was printed by something that needed no process."""
+        self._budget.begin(output)
+        self._budget.end(output)
+
+    def totals(self) -> dict[str, int]:
+        """What the session has used so far, as the control plane is told."""
+        return self._budget.totals()
+
+    def stop(self, reason: str, at_once: bool, on_idle: Callable[[], None]) -> None:
+        """Takes no more, ends what runs (`at_once`: without TERM), calls back when nothing does."""
+        self._stopping = True
+        self._on_idle = on_idle
+        for running in list(self._running.values()):
+            if at_once:
+                running.kill(reason)
+            else:
+                running.cancel(reason)
+        self._tell_idle()
+
+    def _on_exceeded(self, kind: str, limit: int, consumed: int) -> None:
+        """Reports it, and stops everything at once."""
+        self._events.emit(
+            "budget.exceeded",
+            decision="deny",
+            rule=None,
+            command_id=None,
+            args={"kind": kind, "limit": limit, "consumed": consumed},
+            result=None,
+            error=None,
+            duration_ms=0,
+        )
+        for running in list(self._running.values()):
+            running.kill(BUDGET_REASON)
+
+    def _tell_idle(self) -> None:
+        if not self._running and self._on_idle is not None:
+            callback, self._on_idle = self._on_idle, None
+            callback()

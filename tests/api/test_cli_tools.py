@@ -1,0 +1,55 @@
+"""`paddock tools`: manifests on this machine, without a control plane."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import run
+from tests.support.manifests import MINIMAL, PSQL
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("PADDOCK_CONFIG_FILE", raising=False)
+    monkeypatch.setenv("PADDOCK_STATE_DIR", str(tmp_path / "state"))
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    monkeypatch.setenv("PADDOCK_TOOLS_DIR", str(folder))
+    return folder
+
+
+def test_check_says_file_field_and_reason(folder: Path) -> None:
+    assert run("tools", "check", str(PSQL)).status == 0
+    bad = folder / "bad.clad.toml"
+    bad.write_text(MINIMAL.replace('"^> $"', '".*"'))
+    ended = run("tools", "check", str(PSQL), str(bad))
+    assert ended.status == 1
+    assert f"{bad}: session.ready_pattern: matches the empty string" in ended.line
+    missing = run("tools", "check", str(folder / "none.clad.toml"))
+    assert (missing.status, "No such file" in missing.line) == (1, True)
+
+
+def test_check_without_files_is_for_the_folder(folder: Path) -> None:
+    assert "7 can be used" in run("tools", "check").err
+    shutil.copy(PSQL, folder)
+    assert "8 can be used" in run("tools", "check").err
+    shutil.rmtree(folder)
+    ended = run("tools", "check")
+    assert (ended.status, "is not a directory" in ended.line) == (2, True)
+
+
+def test_list(folder: Path, tmp_path: Path) -> None:
+    shutil.copy(PSQL, folder)
+    listed = {each["name"]: each for each in json.loads(run("tools", "list", "--json").out)}
+    assert listed["psql_session.drop_table"]["human_approval"] is True
+    assert "psql.select_query" in listed
+    assert "psql_session.insert" in run("tools", "list").out
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "bad.clad.toml").write_text("= 1")
+    ended = run("tools", "list", "--dir", str(other))
+    assert ended.status == 1
+    assert "is not TOML" in ended.line
+    assert "psql_session.insert" not in ended.out

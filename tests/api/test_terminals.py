@@ -1,0 +1,163 @@
+"""Terminals over an agent in this process: what clients see, and what an agent can't make of it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import ConflictError, PermissionDeniedError, SandboxUnavailableError
+from orchestrator.keys import Principal, Role
+from orchestrator.sessions.session import Session
+from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
+from tests.support.fake_terminals import PROMPT
+from tests.support.tool import Verdict, always, spec
+
+CLIENT = Principal("agent", Role.ADMIN)
+
+
+async def opened(api: Api, **members: Any) -> tuple[str, Session, dict[str, Any]]:
+    """The path of a new session, the session, and a terminal of it."""
+    created = await api.session(permission_level="high", key=OPERATOR_KEY)
+    session = api.plane.sessions.find(CLIENT, created["id"])
+    terminal = await api.plane.terminals.open(CLIENT, session, spec(**members))
+    return f"/api/sessions/{session.id}", session, terminal
+
+
+async def interact(
+    api: Api, session: Session, terminal: dict[str, Any], text: str, verdict: Verdict | None = None
+) -> dict[str, Any]:
+    decide = always(verdict or Verdict())
+    return await api.plane.terminals.interact(
+        CLIENT, session, terminal["id"], "fake.do", text, decide
+    )
+
+
+async def test_a_terminal_from_its_start_to_its_end(api: Api) -> None:
+    path, session, terminal = await opened(api)
+    place = f"{path}/ptys/{terminal['id']}"
+    assert await api.json("GET", place) == terminal
+    assert (await api.json("GET", f"{path}/ptys"))["items"] == [terminal]
+    answer = await interact(api, session, terminal, "hello")
+    assert answer["results"]["output"] == "you said hello"
+    ended = await api.json("DELETE", place)
+    assert (ended["status"], ended["reason"], ended["exit_code"]) == ("terminated", "closed", 143)
+    assert await api.json("DELETE", place) == ended
+    assert (await api.json("GET", f"{path}/ptys"))["items"] == [ended]
+    response = await api.call("GET", f"{place}/transcript")
+    assert response.content_type == "text/plain"
+    text = await response.text()
+    assert [line.split()[1] for line in text.splitlines()] == [
+        *("STARTUP", "READY", "INPUT", "OUTPUT", "CLOSED")
+    ]
+
+
+async def test_terminals_are_readable_after_their_session(api: Api) -> None:
+    path, _, terminal = await opened(api)
+    await api.json("DELETE", path)
+    place = f"{path}/ptys/{terminal['id']}"
+    assert (await api.json("GET", place))["reason"] == "session_ended"
+    assert "session_ended" in await (await api.call("GET", f"{place}/transcript")).text()
+
+
+async def test_terminals_of_others_are_not_there(api: Api) -> None:
+    path, _, terminal = await opened(api)
+    other = await api.session(key=OPERATOR_KEY)
+    for method, suffix in (("GET", ""), ("GET", "/transcript"), ("DELETE", "")):
+        for place, key in (
+            (f"{path}/ptys/{terminal['id']}{suffix}", OTHER_KEY),
+            (f"/api/sessions/{other['id']}/ptys/{terminal['id']}{suffix}", OPERATOR_KEY),
+            (f"{path}/ptys/pty-0000000000000000{suffix}", OPERATOR_KEY),
+        ):
+            await api.problem(404, "not_found", method, place, key=key)
+
+
+async def test_a_paused_session_keeps_its_terminals(api: Api) -> None:
+    path, _, terminal = await opened(api)
+    await api.json("POST", f"{path}/pause", json={})
+    place = f"{path}/ptys/{terminal['id']}"
+    await api.problem(409, "invalid_transition", "DELETE", place)
+    assert (await api.json("GET", place))["status"] == "ready"
+    await api.json("POST", f"{path}/resume", json={})
+    assert (await api.json("DELETE", place))["reason"] == "closed"
+
+
+async def test_an_agent_ends_only_its_own_terminals(api: Api) -> None:
+    path, _, terminal = await opened(api)
+    await api.session(permission_level="high")
+    impostor = api.agent
+    impostor.terminals.report(terminal["id"], {"exit_code": 0, "signal": None, "reason": "fake"})
+    await asyncio.gather(*(sandbox_settled(api, each) for each in api.plane.sessions.list(CLIENT)))
+    assert (await api.json("GET", f"{path}/ptys/{terminal['id']}"))["status"] == "ready"
+
+
+async def sandbox_settled(api: Api, session: Session) -> None:
+    assert session.sandbox is not None
+    await session.sandbox.link.request("stats", {})
+    await session.sandbox.link.settled()
+
+
+@pytest.mark.parametrize(
+    "result", [{}, {"exit_code": "0"}, {"exit_code": 0, "signal": 7, "reason": None}]
+)
+async def test_a_malformed_end_is_an_end(api: Api, result: dict[str, Any]) -> None:
+    path, session, terminal = await opened(api)
+    api.agent.terminals.report(terminal["id"], result)
+    (live,) = api.plane.terminals.live(session)
+    await live.closed.wait()
+    view = await api.json("GET", f"{path}/ptys/{terminal['id']}")
+    assert (view["status"], view["reason"], view["exit_code"]) == ("terminated", "exited", None)
+    with pytest.raises(ConflictError, match="has ended"):
+        await interact(api, session, terminal, "more")
+
+
+async def test_an_agent_that_answers_with_garbage_leaves_it_out_of_step(api: Api) -> None:
+    path, session, terminal = await opened(api, output_wait_ms=50)
+    api.agent.overrides["pty.send"] = lambda _: {"mark": -1}
+    with pytest.raises(SandboxUnavailableError):
+        await interact(api, session, terminal, "hello")
+    view = await api.json("GET", f"{path}/ptys/{terminal['id']}")
+    assert (view["status"], view["interaction_count"]) == ("timed_out", 0)
+    del api.agent.overrides["pty.send"]
+    assert (await interact(api, session, terminal, "again"))["status"] == "success"
+
+
+async def test_a_late_prompt_changes_what_is_decided(api: Api) -> None:
+    _, session, terminal = await opened(api, output_wait_ms=50)
+    states: list[str] = []
+
+    def decide(situation: Any) -> Verdict:
+        states.append(situation.session_state)
+        denied = Verdict("deny", "cedar", "not as an admin")
+        return denied if situation.session_state == "admin" else Verdict()
+
+    api.agent.terminals.all[terminal["id"]].say(b"\r\nnow as root\r\ntool=# ")
+    with pytest.raises(PermissionDeniedError, match="not as an admin"):
+        await api.plane.terminals.interact(
+            CLIENT, session, terminal["id"], "fake.do", "drop", decide
+        )
+    assert states == ["ready", "admin"]
+    assert b"drop" not in api.agent.terminals.all[terminal["id"]].said
+
+
+async def test_ends_are_told_before_anybody_can_act_on_them(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, session, terminal = await opened(api)
+    told: list[tuple[str, str, bool]] = []
+    (live,) = api.plane.terminals.live(session)
+
+    async def on_end(_: Session, terminal_id: str, reason: str) -> None:
+        told.append((terminal_id, reason, live.closed.is_set()))
+
+    monkeypatch.setattr(api.plane.terminals._finishing, "_on_end", on_end)
+    await api.json("DELETE", f"{path}/ptys/{terminal['id']}")
+    assert told == [(terminal["id"], "closed", False)]
+
+
+async def test_a_prompt_in_pieces(api: Api) -> None:
+    _, session, terminal = await opened(api)
+    api.agent.terminals.answers["x"] = b"x\r\nout\r\ntool="
+    waiting = asyncio.create_task(interact(api, session, terminal, "x"))
+    await api.agent.asked("pty.send")
+    api.agent.terminals.all[terminal["id"]].say(PROMPT.removeprefix(b"tool="))
+    assert (await waiting)["results"]["output"] == "out"

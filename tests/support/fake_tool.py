@@ -1,0 +1,158 @@
+"""An interactive tool that does as it is told, line by line: `say hello`, `big 4000000`, `hang`.
+
+Runs as the program of a terminal; its only line editing is the kernel's.
+"""
+
+import os
+import signal
+import sys
+import termios
+import threading
+import time
+
+PROMPT = "tool=> "
+LINE = b"0123456789abcdef" * 4 + b"\n"
+
+
+def write(data: bytes) -> None:
+    while data:
+        data = data[os.write(1, data) :]
+
+
+def echo(on: bool) -> None:
+    members = termios.tcgetattr(0)
+    members[3] = members[3] | termios.ECHO if on else members[3] & ~termios.ECHO
+    termios.tcsetattr(0, termios.TCSANOW, members)
+
+
+class Tool:
+    def __init__(self) -> None:
+        self.prompt = PROMPT
+
+    def run(self, arguments: list[str]) -> None:
+        if "--deaf" in arguments:
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+        if "--daemon" in arguments and os.fork() == 0:
+            os.setsid()
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            time.sleep(1000)
+        if "--never" in arguments:
+            write(b"starting, for ever\n")
+            time.sleep(1000)
+        if "--die" in arguments:
+            write(b"no such database\n")
+            sys.exit(3)
+        write(b"fake tool 1.0\n")
+        self.show()
+        for line in sys.stdin:
+            name, _, rest = line.rstrip("\n").partition(" ")
+            getattr(self, "do_" + name)(rest)
+
+    def show(self) -> None:
+        write(self.prompt.encode())
+
+    def do_say(self, text: str) -> None:
+        write(text.encode() + b"\n")
+        self.show()
+
+    def do_nothing(self, _: str) -> None:
+        self.show()
+
+    def do_prompt(self, text: str) -> None:
+        self.prompt = text + " "
+        self.show()
+
+    def do_hex(self, pieces: str) -> None:
+        """Bytes as they are, piece by piece."""
+        for piece in pieces.split():
+            write(bytes.fromhex(piece))
+            time.sleep(0.002)
+
+    def do_big(self, size: str) -> None:
+        write((LINE * (int(size) // len(LINE) + 1))[: int(size) - 1] + b"\n")
+        self.show()
+
+    def do_late(self, text: str) -> None:
+        """Is at its prompt, and says something more after a while."""
+        self.show()
+        threading.Timer(0.3, lambda: write(text.encode() + b"\n" + self.prompt.encode())).start()
+
+    def do_slow(self, seconds: str) -> None:
+        time.sleep(float(seconds))
+        write(b"at last\n")
+        self.show()
+
+    def do_pause(self, seconds: str) -> None:
+        """Says a part of its answer, and the rest after a while."""
+        write(b"first\n")
+        time.sleep(float(seconds))
+        write(b"second\n")
+        self.show()
+
+    def do_busy(self, seconds: str) -> None:
+        """Computes in the middle of what looks like a prompt."""
+        write(self.prompt.encode())
+        end = time.monotonic() + float(seconds)
+        while time.monotonic() < end:
+            pass
+        write(b"was not the prompt\n")
+        self.show()
+
+    def do_join(self, text: str) -> None:
+        """Output without a newline before the prompt."""
+        write(text.encode())
+        self.show()
+
+    def do_inside(self, _: str) -> None:
+        """Prompts within the output."""
+        for _number in range(3):
+            write(self.prompt.encode() + b"\n")
+            time.sleep(0.02)
+        write(b"real\n")
+        self.show()
+
+    def do_echo(self, how: str) -> None:
+        echo(how == "on")
+        self.show()
+
+    def do_environment(self, name: str) -> None:
+        size = os.get_terminal_size(0)
+        known = {"size": f"{size.lines}x{size.columns}", "tty": str(os.isatty(0))}
+        known["leader"] = str(os.getpgrp() == os.getpid() == os.getsid(0))
+        self.do_say(known.get(name) or os.environ.get(name, "unset"))
+
+    def do_read(self, path: str) -> None:
+        """Whether a file can be read."""
+        try:
+            with open(path, "rb"):
+                self.do_say("yes")
+        except OSError as error:
+            self.do_say(str(error.strerror))
+
+    def do_execute(self, program: str) -> None:
+        """Whether a program can be executed."""
+        try:
+            os.waitpid(os.posix_spawn(program, [program], {}), 0)
+        except OSError as error:
+            self.do_say(str(error.strerror))
+        else:
+            self.do_say("yes")
+
+    def do_hang(self, _: str) -> None:
+        time.sleep(1000)
+
+    def do_flood(self, _: str) -> None:
+        while True:
+            write(LINE)
+
+    def do_exit(self, code: str) -> None:
+        write(b"bye\n")
+        sys.exit(int(code))
+
+    def do_kill(self, number: str) -> None:
+        os.kill(os.getpid(), int(number))
+
+
+if __name__ == "__main__":
+    Tool().run(sys.argv[1:])

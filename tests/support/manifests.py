@@ -1,0 +1,35 @@
+"""Manifests for tests: the documented example, and small ones."""
+
+from pathlib import Path
+
+from orchestrator.tools.loader import parse_manifest
+from orchestrator.tools.manifest import Manifest
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "tools"
+PSQL = FIXTURES / "psql_session.clad.toml"
+MINIMAL = """
+[tool]
+name = "calc"
+mode = "session"
+
+[session]
+startup_command = "bc -q"
+ready_pattern = "^> $"
+
+[session.commands.add]
+pattern = "^[0-9]+ [+] [0-9]+$"
+
+[output]
+"""
+_HEAD = MINIMAL.partition("[session.commands.add]")[0]
+
+
+def parse(text: str) -> Manifest:
+    """A manifest from its text."""
+    return parse_manifest(text.encode(), "test.clad.toml")
+
+
+def with_commands(commands: str, *, tool: str = "", interaction: str = "") -> Manifest:
+    """A small manifest with these commands, and with more in some of its tables."""
+    head = _HEAD.replace('mode = "session"\n', f'mode = "session"\n{tool}\n')
+    return parse(f"{head}{interaction}\n{commands}\n[output]\n")

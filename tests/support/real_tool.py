@@ -1,0 +1,100 @@
+"""Terminals of shipped manifests on the real programs, opened and used as clients do."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import PermissionDeniedError
+from orchestrator.keys import Principal, Role
+from orchestrator.terminals.governed import GovernedTerminals
+from orchestrator.tools import loader
+from tests.support.box import TESTER, Box
+from tests.support.programs import DATABASE, USER
+
+SHIPPED = Path(loader.__file__).with_name("manifests")
+OPERATOR = Principal("operator", Role.ADMIN)
+_ANY = "[session.commands.any]\npattern = '^.*$'\n\n"
+
+
+def loose(name: str) -> str:
+    """A shipped manifest that lets any line through: only the level holds the program."""
+    text = manifest(name)
+    text = text.replace(f'name = "{name}"', f'name = "loose-{name}"')
+    text = text.replace('input_sanitize = ["injection"]\n', "")
+    text = text.replace('line_terminator = ";\\n"\n', "")
+    commands, output = text.index("[session.commands."), text.index("[output]")
+    return text[:commands] + _ANY + text[output:]
+
+
+def manifest(name: str) -> str:
+    """A shipped manifest, with the database where it is psql's."""
+    text = (SHIPPED / f"{name}.clad.toml").read_text()
+    return text.replace(
+        "PSQL_HISTORY", f'PGUSER = "{USER}"\nPGDATABASE = "{DATABASE}"\nPSQL_HISTORY'
+    )
+
+
+@dataclass(frozen=True)
+class RealTool:
+    """One terminal of a tool."""
+
+    box: Box
+    tool: str
+    id: str
+
+    @classmethod
+    async def open(cls, box: Box, tool: str) -> "RealTool":
+        opened = await _governed(box).open(TESTER, box.session, tool)
+        return cls(box, tool, opened["id"])
+
+    async def do(self, command: str, text: str, wait: float = 0) -> dict[str, Any]:
+        """A line's envelope."""
+        call = (TESTER, self.box.session, self.id, f"{self.tool}.{command}", text)
+        return await _governed(self.box).interact(*call, wait)
+
+    async def said(self, command: str, text: str) -> str:
+        """What the tool says to a line that is let through."""
+        envelope = await self.do(command, text)
+        assert envelope["status"] == "success", envelope
+        output: str = envelope["results"]["output"]
+        return output
+
+    async def state(self) -> str:
+        """The state that it is in."""
+        records = self.box.plane.terminals.records
+        shown: str = (await records.get(self.box.session.key, self.id))["session_state"]
+        return shown
+
+    async def refuses(self, command: str, text: str, rule: str = "pattern") -> None:
+        """A line is refused, and not a byte of it reaches the program, which would echo it."""
+        before = self._heard()
+        with pytest.raises(PermissionDeniedError) as refused:
+            await self.do(command, text)
+        assert refused.value.fields["rule"] == rule, text
+        assert self._heard() == before
+
+    async def decide(self, decision: str) -> str:
+        """Decides on the approval that waits; its text."""
+        approvals = self.box.plane.approvals
+        waiting, _ = await approvals.list(OPERATOR, status="pending")
+        (approval,) = [each for each in waiting if each.terminal_id == self.id]
+        await approvals.decide(OPERATOR, approval.id, decision, "tested")
+        return approval.text
+
+    async def transcript(self) -> str:
+        """Its evidence, as people read it."""
+        return await self.box.plane.terminals.records.transcript(self.box.session.key, self.id)
+
+    async def close(self) -> None:
+        """Ends it."""
+        await self.box.plane.terminals.close(self.box.session, self.id)
+
+    def _heard(self) -> bytes:
+        state_dir = self.box.plane.settings.state_dir
+        return (state_dir / "evidence" / self.box.session.key / self.id / "raw").read_bytes()
+
+
+def _governed(box: Box) -> GovernedTerminals:
+    return box.plane.tools

@@ -1,0 +1,150 @@
+"""Terminals of the fake tool, and decisions on their lines as a manifest would give them."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from orchestrator.terminals.live import Live
+from orchestrator.terminals.spec import Decide, Shown, Situation, TerminalSpec
+from tests.support import fake_tool
+from tests.support.box import PATIENCE, TESTER, Box
+
+PLACE = "fake_tool.py"
+SOURCE = Path(fake_tool.__file__).read_bytes()
+READY = r"^[a-z]+=[>#*] $"
+
+
+class Pattern:
+    """A regular expression for whole texts."""
+
+    def __init__(self, text: str) -> None:
+        self._compiled = re.compile(text)
+
+    def matches(self, text: str) -> bool:
+        return self._compiled.fullmatch(text) is not None
+
+
+class Verdict(NamedTuple):
+    """As the gates give it."""
+
+    decision: str = "allow"
+    rule: str = "allowed"
+    message: str = "allowed"
+    command: str = "do"
+    matched: tuple[str, ...] = ("do",)
+    scope: str | None = None
+
+
+def infer_state(_before: Shown | None, prompt: str, _command: str | None) -> str:
+    return {">": "ready", "#": "admin", "*": "transaction"}[prompt.rstrip()[-1]]
+
+
+def no_problem(_result: Mapping[str, Any]) -> str | None:
+    return None
+
+
+def spec(*arguments: str, **members: Any) -> TerminalSpec:
+    """The fake tool, with short limits."""
+    values: dict[str, Any] = {
+        "tool": "fake",
+        "manifest_sha256": "0" * 64,
+        "startup_command": " ".join(["fake", *arguments]),
+        "argv": ("python3", "-I", "-S", f"/workspace/{PLACE}", *arguments),
+        "env": {},
+        "ready": Pattern(READY),
+        "line_terminator": "\n",
+        "sanitize": (),
+        "commands": ("do",),
+        "output_max_bytes": 64 * 1024,
+        "output_wait_ms": 5000,
+        "startup_timeout_seconds": 20,
+        "idle_timeout_seconds": 300,
+        "session_timeout_seconds": 1800,
+        "max_interactions": 1000,
+        "infer_state": infer_state,
+        "result_problem": no_problem,
+    }
+    return TerminalSpec(**{**values, **members})
+
+
+def always(verdict: Verdict) -> Decide:
+    """The same decision at every prompt."""
+
+    def decide(_: Situation) -> Verdict:
+        return verdict
+
+    return decide
+
+
+class Tool:
+    """One terminal of the fake tool in a real sandbox."""
+
+    def __init__(self, box: Box, view: dict[str, Any]) -> None:
+        self.box = box
+        self.id: str = view["id"]
+        self.opened = view
+
+    @classmethod
+    async def open(cls, box: Box, *arguments: str, **members: Any) -> "Tool":
+        if PLACE not in await box.paths():
+            await box.write(PLACE, SOURCE)
+        opened = await box.plane.terminals.open(TESTER, box.session, spec(*arguments, **members))
+        return cls(box, opened)
+
+    async def do(self, text: str, verdict: Verdict | None = None, **more: Any) -> dict[str, Any]:
+        """The envelope of a line."""
+        decide = more.pop("decide", always(verdict or Verdict()))
+        tool = more.pop("tool", "fake.do")
+        return await self.box.plane.terminals.interact(
+            TESTER, self.box.session, self.id, tool, text, decide, **more
+        )
+
+    async def more(self) -> None:
+        """Waits until the tool has said something that nobody has read."""
+        position = self._live().terminal.position
+        answer = await self.box.ask(
+            "pty.read", terminal_id=self.id, after=position, limit=1, wait_ms=20_000
+        )
+        assert answer["data"]
+
+    async def settled(self) -> None:
+        """Waits until nothing is asked of it."""
+        async with self._live().lock:
+            pass
+
+    def _live(self) -> Live:
+        all_live = self.box.plane.terminals.live(self.box.session)
+        return next(live for live in all_live if live.id == self.id)
+
+    async def output(self, text: str) -> str:
+        """The output of a line that must succeed."""
+        envelope = await self.do(text)
+        assert envelope["status"] == "success", envelope
+        output: str = envelope["results"]["output"]
+        return output
+
+    async def view(self) -> dict[str, Any]:
+        return await self.box.plane.terminals.records.get(self.box.session.key, self.id)
+
+    async def transcript(self) -> str:
+        return await self.box.plane.terminals.records.transcript(self.box.session.key, self.id)
+
+    async def close(self) -> dict[str, Any]:
+        return await self.box.plane.terminals.close(self.box.session, self.id)
+
+    async def recorded(self, operation: str) -> None:
+        """Waits for an event of this terminal."""
+        seq = 0
+        async with asyncio.timeout(PATIENCE):
+            while not any(
+                event["args"]["terminal_id"] == self.id
+                for event in await self.box.events(operation)
+            ):
+                seq = await self.box.plane.ledger.wait(self.box.session.key, seq)
+
+    async def ended(self) -> dict[str, Any]:
+        """The terminal's object, once its end is on record."""
+        await self.recorded("pty.close")
+        return await self.view()

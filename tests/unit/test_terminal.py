@@ -1,0 +1,210 @@
+"""A terminal's driver against an agent that plays a script: what it waits for, and believes."""
+
+import base64
+from collections import deque
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import NotFoundError, SandboxUnavailableError
+from orchestrator.terminals.framing import Output
+from orchestrator.terminals.terminal import SETTLE_MOST_MS, SETTLE_MS, Exit, Terminal, Wait
+from sandbox_agent.protocol import Message
+from tests.support.tool import spec
+
+PROMPT = b"tool=> "
+ENDED = {"exit_code": 3, "signal": None, "reason": None}
+
+
+class Agent:
+    """Says its pieces one after another; None is silence for as long as is asked for."""
+
+    def __init__(self, *pieces: bytes | None, rests: bool = True) -> None:
+        self.pieces = deque(pieces)
+        self.rests = rests
+        self.ended: Message | None = None
+        self.said = b""
+        self.waits: list[int] = []
+        self.sent: list[Message] = []
+        self.mark: Any = None
+        self.answers: dict[str, Message] = {}
+
+    async def request(self, method: str, params: Message, timeout: float = 40.0) -> Message:
+        if method in self.answers:
+            return self.answers[method]
+        if method == "pty.send":
+            self.sent.append(params)
+            return {"mark": len(self.said) if self.mark is None else self.mark}
+        if method == "pty.read":
+            return self._read(params)
+        return {}
+
+    def _read(self, params: Message) -> Message:
+        self.waits.append(params["wait_ms"])
+        if params["after"] == len(self.said) and self.pieces:
+            self.said += self.pieces.popleft() or b""
+        data = self.said[params["after"] :][: params["limit"]]
+        position = params["after"] + len(data)
+        over = self.ended is not None and not self.pieces and position == len(self.said)
+        return {
+            "data": base64.b64encode(data).decode(),
+            "next": position,
+            "rests": self.rests,
+            "ended": self.ended if over else None,
+        }
+
+
+def new(agent: Agent, **members: Any) -> tuple[Terminal, bytearray]:
+    raw = bytearray()
+    return Terminal("pty-1", spec(output_wait_ms=50, **members), agent, raw.extend), raw
+
+
+async def started(*pieces: bytes | None, **members: Any) -> tuple[Terminal, Agent, bytearray]:
+    agent = Agent(b"hello\r\n", PROMPT)
+    terminal, raw = new(agent, **members)
+    assert await terminal.start() is Wait.PROMPT
+    agent.pieces.extend(pieces)
+    return terminal, agent, raw
+
+
+async def test_a_prompt_counts_when_nothing_follows_it() -> None:
+    agent = Agent(b"hello\r\n", PROMPT, b"was output\r\n", PROMPT)
+    terminal, raw = new(agent)
+    assert await terminal.start() is Wait.PROMPT
+    assert terminal.shown == ("tool=> ", "ready")
+    assert bytes(raw) == agent.said
+    assert agent.waits[-1] == SETTLE_MS
+    assert terminal.said() == Output("hello\ntool=> was output", False)
+
+
+async def test_a_program_that_runs_on_is_waited_for_but_not_for_ever() -> None:
+    agent = Agent(PROMPT, rests=False)
+    terminal, _ = new(agent)
+    assert await terminal.start() is Wait.PROMPT
+    assert agent.waits.count(SETTLE_MS) == SETTLE_MOST_MS // SETTLE_MS
+
+
+async def test_an_answer_has_what_came_after_the_line() -> None:
+    terminal, agent, _ = await started()
+    assert await terminal.synchronise()
+    agent.pieces.extend([b"say 1\r\n", b"1\r\n", PROMPT])
+    await terminal.send("do", "say 1")
+    answer = await terminal.answer()
+    assert (answer.wait, answer.output) == (Wait.PROMPT, Output("1", False))
+    assert answer.raw_bytes == len(b"say 1\r\n1\r\n" + PROMPT)
+    assert agent.sent == [{"terminal_id": "pty-1", "command": "do", "text": "say 1"}]
+
+
+async def test_what_came_before_the_line_is_in_no_answer() -> None:
+    terminal, agent, raw = await started()
+    assert await terminal.synchronise()
+    agent.said += b"late\r\n" + PROMPT  # between the look and the line
+    agent.pieces.extend([b"say 1\r\n1\r\n" + PROMPT])
+    await terminal.send("do", "say 1")
+    assert terminal.late_bytes == len(b"late\r\n" + PROMPT)
+    answer = await terminal.answer()
+    assert answer.output == Output("1", False)
+    assert answer.raw_bytes == len(b"say 1\r\n1\r\n" + PROMPT)
+    assert b"late" in raw
+
+
+async def test_without_its_prompt_it_is_not_in_step() -> None:
+    terminal, agent, _ = await started(b"something is going on\r\n")
+    assert not await terminal.synchronise()
+    agent.pieces.append(PROMPT)
+    assert await terminal.synchronise()
+    assert terminal.late_bytes == len(b"something is going on\r\n" + PROMPT)
+
+
+async def test_no_prompt_in_time() -> None:
+    terminal, agent, _ = await started()
+    agent.pieces.append(b"say 1\r\npart")
+    await terminal.send("do", "say 1")
+    answer = await terminal.answer()
+    assert (answer.wait, answer.output) == (Wait.TIMEOUT, Output("part", False))
+
+
+async def test_a_flood_is_not_read_for_ever() -> None:
+    terminal, agent, _ = await started()
+    await terminal.send("do", "say 1")
+    agent.pieces.extend([b"flood\r\n"] * 1_000_000)
+    answer = await terminal.answer()
+    assert answer.wait is Wait.TIMEOUT
+    assert agent.pieces
+
+
+async def test_its_end_is_its_last_answer() -> None:
+    terminal, agent, _ = await started()
+    await terminal.send("do", "exit")
+    agent.pieces.append(b"exit\r\nbye\r\n")
+    agent.ended = ENDED
+    answer = await terminal.answer()
+    assert (answer.wait, answer.output) == (Wait.ENDED, Output("bye", False))
+    assert terminal.exit == Exit(3, None, None)
+    assert not await terminal.synchronise()
+
+
+async def test_the_rest_is_read_as_far_as_it_is_there() -> None:
+    terminal, agent, raw = await started(b"rest")
+    agent.ended = ENDED
+    await terminal.read_rest()
+    assert raw.endswith(b"rest")
+
+    class Gone(Agent):
+        async def request(self, method: str, params: Message, timeout: float = 40.0) -> Message:
+            raise NotFoundError("no terminal")
+
+    terminal, _ = new(Gone())
+    await terminal.read_rest()
+
+
+GOOD = {"data": "", "next": 0, "rests": True, "ended": None}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {},
+        {**GOOD, "data": None},
+        {**GOOD, "data": "*"},
+        {**GOOD, "data": "AAAA"},
+        {**GOOD, "next": 1},
+        {**GOOD, "next": "0"},
+        {**GOOD, "data": base64.b64encode(b"x" * 40_000).decode(), "next": 40_000},
+        {**GOOD, "ended": []},
+        {**GOOD, "ended": {"exit_code": "0", "signal": None, "reason": None}},
+        {**GOOD, "ended": {"exit_code": 0, "signal": {}, "reason": None}},
+        {**GOOD, "ended": {"exit_code": 0, "signal": None, "reason": "x" * 200}},
+    ],
+)
+async def test_garbage_is_not_believed(page: Message) -> None:
+    agent = Agent()
+    agent.answers["pty.read"] = page
+    terminal, raw = new(agent)
+    with pytest.raises(SandboxUnavailableError, match="garbage"):
+        await terminal.start()
+    assert raw == b""
+
+
+@pytest.mark.parametrize("mark", ["x", True, -1, 3, 10**9])
+async def test_a_mark_before_what_was_read_is_garbage(mark: Any) -> None:
+    terminal, agent, _ = await started()
+    agent.mark = mark
+    with pytest.raises(SandboxUnavailableError, match="garbage"):
+        await terminal.send("do", "x")
+
+
+async def test_the_state_follows_the_command_also_when_its_prompt_came_late() -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    def infer(_: object, prompt: str, command: str | None) -> str:
+        seen.append((prompt, command))
+        return "ready"
+
+    terminal, agent, _ = await started(infer_state=infer)
+    await terminal.send("do", "x")
+    agent.pieces.append(b"x\r\n")
+    assert (await terminal.answer()).wait is Wait.TIMEOUT
+    agent.pieces.append(PROMPT)
+    assert await terminal.synchronise()
+    assert seen == [("tool=> ", None), ("tool=> ", "do")]

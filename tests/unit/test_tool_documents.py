@@ -1,0 +1,29 @@
+"""The document of tools says what is so: its manifest loads, its scope file can be read."""
+
+from pathlib import Path
+
+from orchestrator.tools.loader import parse_manifest
+from orchestrator.tools.scope import load_scope
+from tests.support.documents import blocks
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_manifest_of_the_document_loads() -> None:
+    first, *_ = _toml()
+    manifest = parse_manifest(first.encode(), "docs/tools.md")
+    assert list(manifest.commands) == ["stock", "clear"]
+
+
+def test_the_scope_files_of_the_document_and_the_example_are_one(tmp_path: Path) -> None:
+    second = _toml()[1]
+    path = tmp_path / "scope.toml"
+    path.write_text(second)
+    scope = load_scope(path)
+    assert scope.problem is None
+    assert scope == load_scope(ROOT / "examples" / "tools" / "scope.toml")
+
+
+def _toml() -> list[str]:
+    text = (ROOT / "docs" / "tools.md").read_text()
+    return [block.text for block in blocks(text) if block.language == "toml"]

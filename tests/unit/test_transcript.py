@@ -1,0 +1,105 @@
+"""Transcripts: their form, and that nobody can forge a line."""
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.terminals import evidence, transcript
+from orchestrator.terminals.evidence import Evidence, EvidenceError, finish_abandoned
+
+
+def test_the_lines() -> None:
+    def line(seconds: float, event: str, fields: list[str]) -> str:
+        return transcript.line(seconds, event, fields)
+
+    shown = transcript.shown("appdb=> ", "ready")
+    text = "SELECT * FROM users LIMIT 10"
+    assert [
+        line(0, "STARTUP", transcript.startup("psql -h localhost -U agent_user -d appdb")),
+        line(1.25, "READY", [shown]),
+        line(1.5, "INPUT", transcript.asked(text, "allow", None, "select_query")),
+        line(2.19, "OUTPUT", ["10 rows returned", shown]),
+        line(62.3, "INPUT", transcript.asked("DROP TABLE users", "deny", None, "drop_table")),
+        line(63, "INPUT", transcript.asked("set RHOSTS", "pending", "OK", "set")),
+        line(64, "INPUT", transcript.asked("rm", "deny", None, "")),
+        line(6000, "APPROVAL", transcript.approved("ann")),
+        line(6000.1, "CLOSED", transcript.ended("exited", None, 3)),
+    ] == [
+        "[00:00.0] STARTUP  psql -h localhost -U agent_user -d appdb\n",
+        '[00:01.2] READY    prompt="appdb=>" state=ready\n',
+        f'[00:01.5] INPUT    "{text}"  cedar=ALLOW  pattern=select_query\n',
+        '[00:02.1] OUTPUT   10 rows returned  prompt="appdb=>" state=ready\n',
+        '[01:02.3] INPUT    "DROP TABLE users"  cedar=DENY  pattern=drop_table\n',
+        '[01:03.0] INPUT    "set RHOSTS"  cedar=PENDING_APPROVAL  scope=OK  pattern=set\n',
+        '[01:04.0] INPUT    "rm"  cedar=DENY  pattern=-\n',
+        "[100:00.0] APPROVAL human=ann  cedar=ALLOW\n",
+        "[100:00.1] CLOSED   reason=exited  exit_code=unknown  interactions=3\n",
+    ]
+
+
+@given(st.text())
+def test_what_is_quoted_is_on_one_line_and_stays_in_its_quotes(text: str) -> None:
+    quoted = transcript.quoted(text)
+    assert quoted.isprintable()
+    assert re.fullmatch(r'"(?:[^"\\]|\\.)*"', quoted)
+    quoted.encode()
+
+
+async def test_files_are_hashed_as_they_are(tmp_path: Path) -> None:
+    kept = Evidence(tmp_path / "evidence" / "key" / "pty-1")
+    kept.raw(b"abc")
+    kept.raw(b"def")
+    kept.note("STARTUP", ["psql"])
+    digests = await kept.finish()
+    kept.release()
+    directory = tmp_path / "evidence" / "key" / "pty-1"
+    assert (directory / "raw").read_bytes() == b"abcdef"
+    assert digests.raw_hash == "sha256:" + hashlib.sha256(b"abcdef").hexdigest()
+    text = (directory / "transcript.log").read_bytes()
+    assert text == b"[00:00.0] STARTUP  psql\n"
+    assert digests.transcript_hash == "sha256:" + hashlib.sha256(text).hexdigest()
+    assert (directory.stat().st_mode & 0o777, digests.raw_truncated) == (0o700, False)
+
+
+def test_evidence_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence, "MOST_RAW_BYTES", 10)
+    monkeypatch.setattr(evidence, "MOST_TRANSCRIPT_BYTES", 5000)
+    kept = Evidence(tmp_path / "evidence" / "key" / "pty-1")
+    kept.raw(b"a" * 100)
+    kept.note("INPUT", ["x" * 800])
+    with pytest.raises(EvidenceError, match="full"):
+        kept.note("INPUT", ["x" * 200])
+    kept.note("CLOSED", ["x" * 800], last=True)
+    assert (kept.directory / "raw").read_bytes() == b"a" * 10
+    kept.release()
+
+
+def test_evidence_that_can_not_be_kept_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "evidence").write_text("in the way")
+    with pytest.raises(EvidenceError, match="evidence can't be kept"):
+        Evidence(tmp_path / "evidence" / "key" / "pty-1")
+    Evidence(tmp_path / "key" / "pty" / "1").release()
+    with pytest.raises(EvidenceError, match="File exists"):
+        Evidence(tmp_path / "key" / "pty" / "1")
+
+
+def test_a_file_that_was_cut_off_is_ended(tmp_path: Path) -> None:
+    kept = Evidence(tmp_path / "evidence" / "key" / "pty-1")
+    kept.raw(b"abc")
+    kept.note("STARTUP", ["psql"])
+    kept.release()
+    with (kept.directory / "transcript.log").open("ab") as file:
+        file.write(b"[00:00.1] INP")
+    digests = finish_abandoned(kept.directory, "control_plane_restarted", 0)
+    lines = (kept.directory / "transcript.log").read_text().splitlines()
+    assert lines[1] == "[00:00.1] INP"
+    assert lines[2].endswith(
+        "CLOSED   reason=control_plane_restarted  exit_code=unknown  interactions=0"
+    )
+    assert digests is not None
+    assert digests.raw_bytes == 3
+    assert finish_abandoned(tmp_path / "nowhere", "x", 0) is None

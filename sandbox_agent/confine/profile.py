@@ -34,7 +34,8 @@ class Tool(NamedTuple):
     """What one tool may do besides what its level's commands may.
 
     `programs` are names or absolute paths of what it executes, or of directories with such;
-    `read` and `write` absolute paths of files or directories. `ptrace`: it may trace what it started.
+    `read` and `write` absolute paths of files or directories. `ptrace`: it may trace what it
+    started.
     """
 
     programs: list[str]

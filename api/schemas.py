@@ -103,12 +103,15 @@ class BudgetBody(Body):
 
     time: _Amount | None = Field(default=None, description="Seconds from its creation on.")
     iterations: _Count | None = Field(default=None, description="Turns.")
-    commands: _Count | None = Field(default=None, description="Commands that are started.")
+    commands: _Count | None = Field(
+        default=None,
+        description="Commands that are started, tools that are opened, lines sent to them.",
+    )
     cpu_seconds: _Amount | None = Field(
         default=None, description="CPU time of everything in the sandbox."
     )
     output_bytes: _Count | None = Field(
-        default=None, description="What commands print, kept or not."
+        default=None, description="What commands and tools print, kept or not."
     )
     tokens: _Count | None = Field(default=None, description="Tokens of language models.")
     cost: _Amount | None = Field(default=None, description="Dollars.")

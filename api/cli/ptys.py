@@ -17,7 +17,7 @@ app = group("Terminals: interactive tools of a session, one declared line at a t
 _Pty = Annotated[str, typer.Argument(metavar="PTY", help="The terminal's id.")]
 
 
-@app.command("open", epilog=example("paddock ptys open web-1 python3"))
+@app.command("open", epilog=example("pty=$(paddock ptys open web-1 python3)"))
 @remote
 async def open_one(
     paddock: "Paddock",

@@ -1,6 +1,7 @@
 """Commands that act on this machine, the help, and what starting costs."""
 
 import json
+import shlex
 import socket
 import stat
 import subprocess
@@ -231,7 +232,7 @@ def test_every_command_has_help_with_an_example() -> None:
 def test_examples_are_taken_as_they_are() -> None:
     """Each names options and arguments that the command has."""
     for words, command in commands():
-        example = command.epilog.removeprefix("Example: `").removesuffix("`").split()
+        example = shlex.split(command.epilog.removeprefix("Example: `").removesuffix("`"))
         rest = example[1 + len(words) :]
         if "--" in rest and words != ("exec",):
             rest = rest[: rest.index("--") + 2]

@@ -36,6 +36,28 @@ SPAWN_LOOP = FORK_LOOP.replace(
     """    child = os.posix_spawn("/bin/true", ["true"], {})
 """,
 )
+# Times lines of an interactive Python on a terminal of its own, from the write to the prompt, as
+# a program that expects a prompt does it; prints nanoseconds as JSON.
+EXPECT_LOOP = """
+import json, os, pty, sys, time
+child, master = pty.fork()
+if not child:
+    os.execv("/usr/bin/python3", ["python3", "-I", "-S", "-q"])
+def expect():
+    said = b""
+    while not said.endswith(b">>> "):
+        said += os.read(master, 65536)
+expect()
+taken = []
+for _ in range(int(sys.argv[1])):
+    began = time.perf_counter_ns()
+    os.write(master, b"6 * 7\\n")
+    expect()
+    taken.append(time.perf_counter_ns() - began)
+os.close(master)
+os.waitpid(child, 0)
+print(json.dumps(taken))
+"""
 
 
 class Floors:

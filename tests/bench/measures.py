@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from orchestrator.terminals.terminal import SETTLE_MS
 from tests.bench.confinement import confinement_costs
-from tests.bench.floors import FORK_LOOP, SPAWN_LOOP, Floors, loop_seconds
+from tests.bench.floors import EXPECT_LOOP, FORK_LOOP, SPAWN_LOOP, Floors, loop_seconds
 from tests.bench.memory import Resident, reset_peak, resident
 from tests.bench.plane import Plane
 from tests.bench.report import Result, compare
@@ -20,6 +21,8 @@ _FILE_BLOCKS = 100  # of 1 MB
 _BLOCK_BYTES = 1_000_000
 # Chunks in flight and the allocator's slack; a file that is held in memory would be 100 MB.
 _FLAT_MB = 10
+# Decisions, two durable records and HTTP, besides the settle time.
+_ADDED_MS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,26 @@ async def idle_memory(plane: Plane, floors: Floors, effort: Effort) -> list[Resu
     return [_memory_row("working set, idle session", used, target=12)]
 
 
+async def interaction_latency(plane: Plane, floors: Floors, effort: Effort) -> list[Result]:
+    """A line to an interactive tool over HTTP, beside the tool alone on its terminal."""
+    async with _sessions(plane, 1) as [session]:
+        terminal = await plane.open_tool(session, "python3")
+
+        async def ours() -> list[float]:
+            return await plane.lines(terminal, "python3.calculate", "6 * 7", 10)
+
+        async def floor() -> list[float]:
+            argv = ["python3", "-I", "-S", "-c", EXPECT_LOOP, "10"]
+            return loop_seconds(await plane.run(session, argv))
+
+        seconds, alone = await by_turns(effort.exec_rounds, ours, floor)
+    added = 1000 * (percentile(seconds, 0.5) - percentile(alone, 0.5))
+    return [
+        compare("a tool's line", seconds, "expect in the container", alone),
+        Result("  added to that", [added], "ms", target=_ADDED_MS + SETTLE_MS),
+    ]
+
+
 async def transfer(plane: Plane, floors: Floors, effort: Effort) -> list[Result]:
     """100 MB in and out again, and what it costs in memory on the way."""
     block = os.urandom(_BLOCK_BYTES)
@@ -158,7 +181,15 @@ async def confinement(plane: Plane, floors: Floors, effort: Effort) -> list[Resu
     return await asyncio.to_thread(confinement_costs, floors.client, image, rounds)
 
 
-MEASURES = (cold_create, exec_latency, confinement, exec_throughput, transfer, idle_memory)
+MEASURES = (
+    cold_create,
+    exec_latency,
+    interaction_latency,
+    confinement,
+    exec_throughput,
+    transfer,
+    idle_memory,
+)
 
 
 def _growth_row(name: str, before: Resident, after: Resident) -> Result:

@@ -71,6 +71,24 @@ class Plane:
             taken.append(time.perf_counter() - began)
         return taken
 
+    async def open_tool(self, session: str, tool: str) -> str:
+        """The path of a new terminal."""
+        path = f"/api/sessions/{session}/ptys"
+        opened = await self._server.ok("POST", path, {"tool": tool})
+        return f"{path}/{opened['id']}"
+
+    async def lines(self, terminal: str, tool: str, text: str, times: int) -> list[float]:
+        """Seconds for each line, one after another: request to durable, recorded answer."""
+        taken = []
+        for _ in range(times):
+            began = time.perf_counter()
+            body = {"tool": tool, "command": text}
+            answer = await self._server.ok("POST", f"{terminal}/interactions", body)
+            taken.append(time.perf_counter() - began)
+            if answer["status"] != "success":
+                raise BenchError(f"{text} came to {answer['status']}: {answer['error']}")
+        return taken
+
     async def exec_rate(self, sessions: list[str], times: int) -> float:
         """`true`s per second, in all sessions at the same time."""
         began = time.perf_counter()

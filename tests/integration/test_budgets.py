@@ -16,6 +16,7 @@ from tests.conftest import BoxFactory
 from tests.support.box import PATIENCE, TESTER, Box, ended
 from tests.support.leaks import NOTHING, left_behind
 from tests.support.server import Server, serving
+from tests.support.tool import Tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -90,6 +91,31 @@ async def test_an_output_flood_is_stopped(new_box: BoxFactory) -> None:
     exits = await box.events("command.exit")
     assert {event["args"]["command_id"] for event in exits} >= {idle.id}
     assert {event["result"]["reason"] for event in exits} == {"budget_exceeded"}
+
+
+async def test_terminals_use_up_the_budget_and_end_with_it(new_box: BoxFactory) -> None:
+    box = await new_box("high", budget={"output_bytes": 300_000})
+    flooding, idle = await Tool.open(box), await Tool.open(box)
+    assert (await flooding.do("big 100000"))["status"] == "success"
+    with pytest.raises(BudgetExceededError) as refusal:
+        await flooding.do("big 1000000")
+    assert refusal.value.fields["kind"] == "output_bytes"
+    assert box.processes() == []
+    assert box.session.status == "budget-exceeded"
+    for tool in (flooding, idle):
+        assert (await tool.view())["reason"] == "budget_exceeded"
+    ends = await box.events("pty.exit")
+    assert {event["result"]["signal"] for event in ends} == {"SIGKILL"}
+    assert max(event["result"]["session_output_bytes"] for event in ends) > 300_000
+
+
+async def test_a_terminal_that_burns_cpu_is_stopped(new_box: BoxFactory) -> None:
+    box = await new_box("high", budget={"cpu_seconds": 1})
+    tool = await Tool.open(box, output_wait_ms=60_000)
+    with pytest.raises(BudgetExceededError) as refusal:
+        await tool.do("spin")
+    assert (refusal.value.fields["kind"], refusal.value.fields["limit"]) == ("cpu_seconds", 1)
+    assert box.processes() == []
 
 
 async def test_a_flood_that_ends_by_itself_was_too_much_all_the_same(new_box: BoxFactory) -> None:

@@ -142,6 +142,10 @@ class Tool:
     def do_hang(self, _: str) -> None:
         time.sleep(1000)
 
+    def do_spin(self, _: str) -> None:
+        while True:
+            pass
+
     def do_flood(self, _: str) -> None:
         while True:
             write(LINE)

@@ -1,6 +1,7 @@
 """The gates of a line: their order, and that the strictest of all matching commands governs."""
 
 import ipaddress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.tools.cedar import Policies, load_policies
-from orchestrator.tools.gates import Setting, Verdict, decide
+from orchestrator.tools.gates import Setting, Verdict, decide, opening
 from orchestrator.tools.loader import load_manifest
 from orchestrator.tools.manifest import Manifest
 from orchestrator.tools.scope import NO_SCOPE, Scope
@@ -299,3 +300,41 @@ def test_nothing_breaks_the_gates(text: object, tool: str) -> None:
     if verdict.decision == "allow":
         assert isinstance(text, str)
         assert text.startswith("SELECT ")
+
+
+# Opening
+
+
+RISKY = with_commands('[session.commands.drop]\npattern = "^drop$"\nrisk_tier = "high"')
+
+
+@pytest.mark.parametrize(
+    ("tools", "tier", "rule"),
+    [
+        (None, "high", None),
+        ((RISKY.name,), "high", None),
+        ((), "high", "session-tools"),
+        (("other",), "high", "session-tools"),
+        (None, "medium", "risk-tier"),
+    ],
+)
+def test_what_a_session_may_open(
+    tools: tuple[str, ...] | None, tier: str, rule: str | None
+) -> None:
+    refused = opening(RISKY, tools, tier, ptrace=False, mounts=())
+    assert (refused and refused[0]) == rule
+
+
+def test_tracing_needs_a_level_that_allows_it() -> None:
+    tracing = replace(RISKY, allow_ptrace=True)
+    assert opening(tracing, None, "high", ptrace=True, mounts=()) is None
+    assert (opening(tracing, None, "high", ptrace=False, mounts=()) or ("",))[0] == "allow-ptrace"
+
+
+def test_a_mount_that_the_session_has_not() -> None:
+    needing = replace(RISKY, mounts=("database",))
+    assert opening(needing, None, "high", ptrace=False, mounts=("database", "other")) is None
+    refused = opening(needing, None, "high", ptrace=False, mounts=("other",))
+    assert refused is not None
+    assert refused[0] == "mount"
+    assert "database" in refused[1]

@@ -28,13 +28,14 @@ class Deadline(StrEnum):
 def deadlines(session: Session) -> Mapping[Deadline, datetime]:
     """Those that the session has now; none once it is over.
 
-    Idle: nothing happened for so long; not while it is paused or a command runs. Wall: it
+    Idle: nothing happened for so long; not while it is paused, a command runs, or a tool is
+    waited for. Wall: it
     has existed for so long. Budget: its time is used up. The last two go on in a pause.
     """
     found: dict[Deadline, datetime] = {}
     if not session.live:
         return found
-    if session.status is Status.ACTIVE and not session.running:
+    if session.status is Status.ACTIVE and not session.at_work:
         last = datetime.fromisoformat(session.last_activity_at)
         found[Deadline.IDLE] = last + timedelta(seconds=session.idle_timeout)
     if session.wall_timeout is not None:

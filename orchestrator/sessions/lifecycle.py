@@ -66,7 +66,7 @@ def check_transition(current: Status, wanted: Status) -> None:
 
 
 def activity(status: Status, running: int) -> Activity:
-    """What a session does, from its status and the number of commands that run."""
+    """What a session does, from its status and how many commands and tools are at work."""
     if status not in LIVE:
         return Activity.CLOSED
     return Activity.RUNNING if running else Activity.IDLE

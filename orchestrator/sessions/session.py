@@ -89,6 +89,8 @@ class Session:
     sandbox: "Sandbox | None" = None
     # Ids of the terminals that have not ended.
     terminals: set[str] = field(default_factory=set)
+    # How many of them are started, or asked for an answer, just now.
+    busy_terminals: int = 0
     commands: dict[str, Command] = field(default_factory=dict)
     # Serialises everything that changes the status, the level or the sandbox.
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -106,6 +108,20 @@ class Session:
     def running(self) -> list[Command]:
         """The commands that have not ended."""
         return [command for command in self.commands.values() if not command.ended]
+
+    @property
+    def at_work(self) -> int:
+        """How many commands and terminals have something to do; a tool at its prompt has not."""
+        return len(self.running) + self.busy_terminals
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Counts a terminal as one that has something to do."""
+        self.busy_terminals += 1
+        try:
+            yield
+        finally:
+            self.busy_terminals -= 1
 
     def check_open(self) -> "Sandbox":
         """The sandbox, where new work may be given to it.

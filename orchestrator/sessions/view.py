@@ -30,7 +30,7 @@ def session_view(session: Session, container: Container | None = None) -> dict[s
         "id": session.id,
         "owner": session.owner,
         "status": session.status,
-        "activity": activity(session.status, len(session.running)),
+        "activity": activity(session.status, session.at_work),
         **settings_view(session),
         "sandbox": _sandbox_view(session, container),
         "labels": session.labels,

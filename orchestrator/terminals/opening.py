@@ -61,7 +61,8 @@ class Opening:
         except BaseException:
             session.terminals.discard(terminal_id)
             raise
-        await self._start(live)
+        with session.asking():
+            await self._start(live)
         return live
 
     async def _count(

@@ -130,7 +130,8 @@ class Terminals:
         live.take()
         try:
             async with live.lock:
-                return await interaction.run(before)
+                with live.session.asking():
+                    return await interaction.run(before)
         finally:
             if interaction.ends is not None:
                 await self._give_up(live, interaction.ends)

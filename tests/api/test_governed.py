@@ -353,3 +353,19 @@ async def test_others_can_do_nothing(api: Api) -> None:
     line = mine.line(terminal, "say hello") | other.key
     await api.problem(404, "not_found", **line)
     await api.problem(404, "not_found", "POST", mine.path, json={"tool": "fake"}, **other.key)
+
+
+async def test_a_session_is_at_work_while_a_tool_is(api: Api) -> None:
+    mine = await agent(api)
+    terminal = await mine.open()
+    place = f"/api/sessions/{mine.session['id']}"
+    view = await api.json("GET", place)
+    assert (view["activity"], view["deadlines"]["idle_at"] is None) == ("idle", False)
+    api.agent.terminals.answers["say slowly"] = b""
+    waiting = asyncio.create_task(api.json(**mine.line(terminal, "say slowly")))
+    await api.agent.asked("pty.send")
+    view = await api.json("GET", place)
+    assert (view["activity"], view["deadlines"]["idle_at"]) == ("running", None)
+    api.agent.terminals.all[terminal].say(b"done\r\ntool=> ")
+    assert (await waiting)["status"] == "success"
+    assert (await api.json("GET", place))["activity"] == "idle"

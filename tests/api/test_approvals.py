@@ -215,11 +215,11 @@ async def test_a_restart_expires_what_waits(
 async def test_tools_of_a_session(api: Api, session: dict[str, Any]) -> None:
     listed = await api.json("GET", "/api/sessions/web-1/tools", key=session["handle"])
     by_name = {item["name"]: item for item in listed["items"]}
-    select = by_name["psql.select_query"]
-    assert (select["allowed"], select["rule"], select["human_approval"]) == (True, None, False)
-    assert select["input_schema"]["required"] == ["command"]
+    sums = by_name["python3.calculate"]
+    assert (sums["allowed"], sums["rule"], sums["human_approval"]) == (True, None, False)
+    assert sums["input_schema"]["required"] == ["command"]
     drop = by_name["psql.drop_table"]
-    assert (drop["allowed"], drop["rule"], drop["human_approval"]) == (False, "risk-tier", True)
+    assert (drop["allowed"], drop["rule"], drop["human_approval"]) == (False, "mount", True)
     await api.problem(404, "not_found", "GET", "/api/sessions/none/tools")
 
 
@@ -247,7 +247,7 @@ class TestWithFiles:
         assert rules["psql_session.select_query"] is None
         assert rules["psql_session.insert"] == "cedar"
         assert rules["psql_session.drop_table"] == "risk-tier"
-        assert rules["psql.select_query"] == "cedar"
+        assert rules["python3.calculate"] == "cedar"
 
     async def test_they_follow_their_files(self, api: Api, session: dict[str, Any]) -> None:
         tools = api.plane.settings.tools_dir

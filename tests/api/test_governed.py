@@ -157,8 +157,8 @@ async def test_a_tool_that_nobody_declared_is_not_there(api: Api) -> None:
 
 
 async def test_a_session_opens_only_its_tools(api: Api) -> None:
-    mine = await agent(api, tools=["psql"])
-    assert mine.session["tools"] == ["psql"]
+    mine = await agent(api, tools=["python3"])
+    assert mine.session["tools"] == ["python3"]
     body = {"tool": "fake"}
     problem = await api.problem(403, "permission_denied", "POST", mine.path, json=body, **mine.key)
     assert problem["rule"] == "session-tools"
@@ -167,7 +167,7 @@ async def test_a_session_opens_only_its_tools(api: Api) -> None:
     listed = await api.json("GET", f"/api/sessions/{mine.session['id']}/tools", **mine.key)
     rules = {item["name"]: item["rule"] for item in listed["items"]}
     assert rules["fake.say"] == "session-tools"
-    assert rules["psql.select_query"] is None
+    assert rules["python3.calculate"] is None
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,9 @@ class Tree:
         for timer in self._timers:
             timer.cancel()
         self._loop.unwatch(self.guard.socket.fileno())
-        self._on_gone()
+        # Its owner, whose output may be large, must not live on in a circle of references.
+        on_gone, self._on_gone, self._on_left = self._on_gone, _nothing, _nothing
+        on_gone()
 
     def result(self) -> dict[str, Any]:
         """What it came to; complete once nothing is left."""
@@ -161,6 +163,10 @@ class Tree:
             "cpu_us": usage.cpu_us,
             "max_rss_bytes": usage.max_rss_bytes,
         }
+
+
+def _nothing() -> None:
+    """There is nobody to be told any more."""
 
 
 def _exit_status(status: int) -> tuple[int, str | None]:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes sure that a Docker engine answers. On Debian and Ubuntu, as root, installs and starts
-# one; elsewhere says what to install.
+# Makes sure that a Docker engine answers, and that workspaces can be made as file systems. On
+# Debian and Ubuntu, as root, installs what is missing and starts the engine; elsewhere says
+# what to install.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -10,6 +11,15 @@ install_page=https://docs.docker.com/engine/install/
 
 # Waits up to $1 seconds.
 answers() { .venv/bin/python -m images engine --wait "$1"; }
+
+if ! command -v mkfs.ext4 >/dev/null; then
+    if can_install; then
+        step "no mkfs.ext4 here: installing e2fsprogs"
+        apt_install e2fsprogs
+    else
+        step "no mkfs.ext4 here: workspaces are not held to their size until e2fsprogs is installed"
+    fi
+fi
 
 answers 0 && exit 0
 

@@ -171,7 +171,7 @@ async def test_the_attempts_work_where_they_may(
 async def test_race_of_executables(attacks: Attacks, level: str) -> None:
     done = await attacks.run(level, "races", "exec", "/usr/local/bin/forbidden", "500")
     counted = numbers(done.stdout)
-    assert counted["rounds"] == 500
+    assert counted["rounds"] >= 500
     assert counted["ran"] > 0
     assert counted["refused"] > 0
     assert counted["marked"] == 0

@@ -1,14 +1,19 @@
 """What a state directory's control plane may leave behind: nothing."""
 
 import os
+import socket
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import docker
 
 from orchestrator.engine.base import LABEL_INSTANCE
 from orchestrator.workspace.mounts import mounts_under, unmount
+
+# The kernel's events about devices, on its netlink socket.
+_UEVENTS = 15
+_FREEING_SECONDS = 20.0
 
 
 def containers(state_dir: Path) -> list[str]:
@@ -72,7 +77,27 @@ NO_WORKSPACES: dict[str, list[str]] = {
 
 
 def devices_below(directory: Path) -> list[str]:
-    """Names of the loop devices whose files are in `directory`, removed ones included."""
+    """Names of the loop devices whose files are in `directory`, removed ones included.
+
+    The kernel frees a device some time after its last unmount, later under load, and says so
+    in an event: those that nobody has mounted any more are waited for.
+    """
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _UEVENTS) as events:
+        events.bind((0, 1))
+        events.settimeout(_FREEING_SECONDS)
+        # Listening comes before looking, so that no event is missed.
+        with suppress(TimeoutError):
+            while set(found := _attached_below(directory)) - _mounted_devices():
+                events.recv(65536)
+    return found
+
+
+def _mounted_devices() -> set[str]:
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return {line.split(" - ")[1].split()[1].removeprefix("/dev/") for line in lines}
+
+
+def _attached_below(directory: Path) -> list[str]:
     prefix = f"{directory.resolve()}/"
     return sorted(
         file.parent.parent.name

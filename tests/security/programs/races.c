@@ -150,7 +150,8 @@ static void execute(const char *other, int rounds) {
     if (flipper == 0)
         for (unsigned turn = 0;; turn++, usleep(10))
             memcpy(shared, choices[turn % 2], strlen(choices[turn % 2]) + 1);
-    for (int turn = 0; turn < rounds; turn++) {
+    int turn = 0;
+    for (; turn < rounds || ((!ran || !refused) && turn < 20 * rounds); turn++) {
         pid_t child = fork();
         if (child == 0) {
             dup2(quiet, 1);
@@ -165,7 +166,7 @@ static void execute(const char *other, int rounds) {
             refused++;
     }
     kill(flipper, SIGKILL);
-    printf("rounds %d ran %d refused %d marked %d\n", rounds, ran, refused,
+    printf("rounds %d ran %d refused %d marked %d\n", turn, ran, refused,
            access(MARKER, F_OK) == 0);
 }
 

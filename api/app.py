@@ -18,11 +18,14 @@ from api.operations import OPERATIONS
 from api.operations.base import Operation
 from api.queries import NoQuery
 from api.query import read_query
+from orchestrator.allowed_hosts import AllowedHosts
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import RateLimitedError
 from orchestrator.metrics import Metrics
 
 MAX_BODY_BYTES = 2 * 1024 * 1024
+# What asks for a stop is no longer than this.
+_SMALL_BYTES = 4096
 _HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -37,7 +40,8 @@ def create_app(plane: ControlPlane) -> web.Application:
     """
     work = Work()
     rates = RequestRates(plane.settings, plane.keys)
-    middlewares = [observe(plane.metrics), _guarded(plane.metrics)]
+    hosts = AllowedHosts(plane.settings.address[0], plane.settings.allowed_hosts)
+    middlewares = [observe(plane.metrics), _guarded(plane.metrics), _addressed(hosts)]
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares)
     for operation in OPERATIONS:
         endpoint = _endpoint(operation, plane, work, rates)
@@ -67,17 +71,43 @@ def _endpoint(
     async def endpoint(request: web.Request) -> web.StreamResponse:
         principal = authorize(plane, request, operation.access)
         request[PRINCIPAL] = principal
-        if operation.access is not Access.OPEN:
+        call = Call(request, plane, principal, work, operation.access)
+        call.know_secrets()
+        if operation.access is Access.OPEN:
+            inputs = await _inputs(operation, call)
+        elif operation.stops is None or not _is_small(request):
             rates.spend(principal)
-        inputs: dict[str, Any] = {}
-        query = read_query(request, operation.query or NoQuery)
-        if operation.query is not None:
-            inputs["query"] = query
-        if operation.body is not None:
-            inputs["body"] = await read_body(request, operation.body, plane.levels)
-        return await operation.handler(Call(request, plane, principal, work), **inputs)
+            inputs = await _inputs(operation, call)
+        else:
+            stopping = False
+            try:
+                inputs = await _inputs(operation, call)
+                body = inputs.get("body")
+                stopping = operation.stops(call) if body is None else operation.stops(call, body)
+            finally:
+                if not stopping:
+                    rates.spend(principal)
+        with work.while_allowed(call.allowed):
+            return await operation.handler(call, **inputs)
 
     return endpoint
+
+
+async def _inputs(operation: Operation, call: Call) -> dict[str, Any]:
+    """What the client sent, as the handler takes it. Raises: ValidationError."""
+    inputs: dict[str, Any] = {}
+    query = read_query(call.request, operation.query or NoQuery)
+    if operation.query is not None:
+        inputs["query"] = query
+    if operation.body is not None:
+        inputs["body"] = await read_body(call.request, operation.body, call.plane.levels)
+    return inputs
+
+
+def _is_small(request: web.Request) -> bool:
+    """Whether reading the body costs no more than refusing the request."""
+    length = request.content_length
+    return not request.can_read_body if length is None else length <= _SMALL_BYTES
 
 
 def _guarded(metrics: Metrics) -> Middleware:
@@ -95,6 +125,17 @@ def _guarded(metrics: Metrics) -> Middleware:
             return _failed(request, error)
 
     return guarded
+
+
+def _addressed(hosts: AllowedHosts) -> Middleware:
+    """Answers only requests for a host of ours, whatever they ask for."""
+
+    @web.middleware
+    async def addressed(request: web.Request, handler: Handler) -> web.StreamResponse:
+        hosts.check(request.headers.getall("Host", ()))
+        return await handler(request)
+
+    return addressed
 
 
 def _failed(request: web.Request, error: Exception) -> web.StreamResponse:

@@ -1,5 +1,6 @@
-"""Who is calling: an API key or a session's handle, as a Bearer token."""
+"""Who is calling, and which credentials an operation takes: API keys and sessions' handles."""
 
+from collections.abc import Mapping
 from enum import Enum, auto
 
 from aiohttp import web
@@ -10,13 +11,29 @@ from orchestrator.keys import Principal, Role, digest, is_handle
 
 
 class Access(Enum):
-    """Which credential an operation needs."""
+    """What an operation does, which decides who may call it. Handles: in their session only."""
 
-    OPEN = auto()
-    HANDLE = auto()  # a key, or the handle of the session in the path
-    KEY = auto()
+    OPEN = auto()  # tells what anybody may know
+    READ = auto()  # shows a session
+    READ_ALL = auto()  # shows what is not of one session
+    WORK = auto()  # has something done in a session, or looks into its sandbox
+    MANAGE = auto()  # makes, changes or ends a session, or decides for a person
+    METRICS = auto()  # shows the instance's numbers
 
 
+ROLES: Mapping[Access, frozenset[Role]] = {
+    Access.OPEN: frozenset(Role),
+    Access.READ: frozenset({Role.ADMIN, Role.OPERATOR, Role.VIEWER, Role.HANDLE}),
+    Access.READ_ALL: frozenset({Role.ADMIN, Role.OPERATOR, Role.VIEWER}),
+    Access.WORK: frozenset({Role.ADMIN, Role.OPERATOR, Role.HANDLE}),
+    Access.MANAGE: frozenset({Role.ADMIN, Role.OPERATOR}),
+    Access.METRICS: frozenset({Role.ADMIN, Role.OPERATOR, Role.VIEWER, Role.METRICS}),
+}
+_REFUSALS: Mapping[Role, str] = {
+    Role.HANDLE: "a session's handle may not do this: it needs an API key",
+    Role.VIEWER: "a viewer's key may not do this: it only reads",
+    Role.METRICS: "this key may read the metrics, and nothing else",
+}
 NOBODY = Principal("nobody", Role.HANDLE)
 
 
@@ -29,8 +46,8 @@ def authorize(plane: ControlPlane, request: web.Request, access: Access) -> Prin
     if access is Access.OPEN:
         return NOBODY
     principal = _identify(plane, _token(request))
-    if access is Access.KEY and principal.role is Role.HANDLE:
-        raise PermissionDeniedError("a session's handle may not do this: it needs an API key")
+    if principal.role not in ROLES[access]:
+        raise PermissionDeniedError(_REFUSALS[principal.role])
     return principal
 
 

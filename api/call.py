@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -15,7 +15,8 @@ from api.auth import Access, authorize
 from api.observability import REQUEST_ID
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import PaddockError
-from orchestrator.keys import Principal
+from orchestrator.keys import Principal, Role
+from orchestrator.log_context import know_secrets
 from orchestrator.sessions.session import Session
 
 log = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ class Work:
             del self._allowed[task]
 
     def recheck(self) -> None:
-        """Ends the streams of callers whose credential is void."""
+        """Ends whatever is being answered to callers whose credential is void."""
         for task in [task for task, allowed in self._allowed.items() if not allowed()]:
             task.cancel()
 
@@ -124,6 +125,7 @@ class Call:
     plane: ControlPlane
     principal: Principal
     work: Work
+    access: Access
 
     @property
     def request_id(self) -> str:
@@ -139,23 +141,24 @@ class Call:
         """The session in the path. Raises: NotFoundError, also when it is somebody else's."""
         return self.plane.sessions.find(self.principal, self.session_id)
 
+    def know_secrets(self) -> None:
+        """Has those of the session in the path cut out of the log and of errors."""
+        session = self.plane.sessions.registry.get(self.request.match_info.get("session_id", ""))
+        if session is not None:
+            know_secrets(session.secrets.cut)
+
     def allowed(self) -> bool:
-        """Whether the caller's credential still holds."""
+        """Whether the caller's credential still holds, and still suffices."""
         try:
-            authorize(self.plane, self.request, Access.HANDLE)
+            authorize(self.plane, self.request, self.access)
         except PaddockError:
             return False
         return True
 
-    @contextmanager
-    def streaming(self, kind: str, session: Session | None = None) -> Iterator[None]:
-        """Something long is being sent or received; it ends at once with the credential.
-
-        `kind` is one of the session's STREAM_KINDS, where it is counted.
-        """
-        counted = nullcontext() if session is None else session.streaming(kind)
-        with self.work.while_allowed(self.allowed), counted:
-            yield
+    @property
+    def looks(self) -> bool:
+        """Whether the caller only looks on: nothing may change for others."""
+        return self.principal.role is Role.VIEWER
 
     def wants_events(self) -> bool:
         """Whether the client asked for Server-Sent Events."""

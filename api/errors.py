@@ -9,6 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from orchestrator.errors import AuditUnavailableError, PaddockError, ValidationError
+from orchestrator.log_context import cut_known
 from orchestrator.store.database import StoreError
 
 log = logging.getLogger(__name__)
@@ -24,6 +25,7 @@ STATUSES = {
     "busy": HTTPStatus.CONFLICT,
     "session_terminated": HTTPStatus.GONE,
     "too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "misdirected_request": HTTPStatus.MISDIRECTED_REQUEST,
     "budget_exceeded": HTTPStatus.TOO_MANY_REQUESTS,
     "rate_limited": HTTPStatus.TOO_MANY_REQUESTS,
     "sandbox_unavailable": HTTPStatus.BAD_GATEWAY,
@@ -61,17 +63,24 @@ def describe(error: Exception) -> PaddockError:
 
 
 def document(error: PaddockError, request_id: str) -> dict[str, Any]:
-    """The problem document: `{type, title, status, code, detail, request_id, …}`."""
+    """The problem document: `{type, title, status, code, detail, request_id, …}`.
+
+    Secrets that the request's context knows are not in it.
+    """
     status = STATUSES.get(error.code, HTTPStatus.INTERNAL_SERVER_ERROR)
     return {
-        **error.fields,
+        **{name: _cut(value) for name, value in error.fields.items()},
         "type": "about:blank",
         "title": status.phrase,
         "status": status.value,
         "code": error.code,
-        "detail": error.detail,
+        "detail": cut_known(error.detail),
         "request_id": request_id,
     }
+
+
+def _cut(value: Any) -> Any:
+    return cut_known(value) if isinstance(value, str) else value
 
 
 def problem(error: PaddockError, request_id: str) -> web.Response:

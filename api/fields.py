@@ -17,6 +17,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from orchestrator.policy.levels import LEVEL_NAMES, LEVEL_PATTERN
+from sandbox_agent.redaction import LEAST_BYTES, MOST_BYTES
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -109,6 +110,12 @@ def _argv_size(value: list[str]) -> list[str]:
     return value
 
 
+def _long_enough(value: str) -> str:
+    if len(value.encode()) < LEAST_BYTES:
+        raise ValueError(f"must have at least {LEAST_BYTES} bytes: shorter ones can't be cut out")
+    return value
+
+
 LEVEL_SCHEMA = {
     "type": "string",
     "pattern": f"^{LEVEL_PATTERN}$",
@@ -148,6 +155,16 @@ _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,
 Environment = Annotated[
     dict[_Variable, Annotated[str, MaxBytes(32 * KIB)]],
     Field(max_length=256, examples=[{"TZ": "UTC"}]),
+]
+_SecretValue = Annotated[
+    str,
+    MaxBytes(MOST_BYTES),
+    AfterValidator(_long_enough),
+    Field(json_schema_extra={"format": "password", "writeOnly": True, "minLength": 3}),
+]
+Secrets = Annotated[
+    dict[_Variable, _SecretValue],
+    Field(max_length=16, repr=False, examples=[{"SECRET_TOKEN": "a value of 8 bytes or more"}]),
 ]
 CommandLine = Annotated[str, Field(min_length=1), MaxBytes(64 * KIB)]
 _Argument = Annotated[str, MaxBytes(128 * KIB)]

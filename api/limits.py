@@ -1,41 +1,67 @@
-"""How fast an API key may ask."""
+"""How fast an API key, and a session's handle, may ask."""
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 
 from orchestrator.config import Settings
 from orchestrator.errors import RateLimitedError
 from orchestrator.keys import KeyRing, Principal, Role
-from orchestrator.limits import REQUESTS, TokenBucket
+from orchestrator.limits import HANDLE_REQUESTS, REQUESTS, TokenBucket
 
 
 class RequestRates:
-    """One bucket of requests for each key; a handle's come out of its session's owner's."""
+    """A bucket of requests for each key, and others for handles: they use up nothing of the key's.
+
+    Each handle has one of its own, and all handles of a key share another, so that the owner of
+    many sessions gets no more than twice a key's share.
+    """
 
     def __init__(
         self, settings: Settings, keys: KeyRing, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._rate = settings.key_requests_per_second
+        self._defaults = settings.key_limits
         self._burst_seconds = settings.key_burst_seconds
         self._keys = keys
         self._clock = clock
-        self._buckets: dict[str, TokenBucket] = {}
+        # In the order of their use.
+        self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Buckets that are not full."""
+        return len(self._buckets)
 
     def spend(self, principal: Principal) -> None:
-        """Counts one request. Raises: RateLimitedError when the key has none left."""
-        limits = principal.limits
-        if principal.role is Role.HANDLE:
-            limits = self._keys.limits(principal.account)
-        rate = limits.requests_per_second or self._rate
-        burst = max(1.0, rate * self._burst_seconds)
-        now = self._clock()
-        bucket = self._buckets.get(principal.account)
-        if bucket is None:
-            bucket = self._buckets[principal.account] = TokenBucket(burst, now)
+        """Counts one request. Raises: RateLimitedError when none is left."""
+        account = principal.account
+        if principal.role is not Role.HANDLE:
+            rate = principal.limits.requests_per_second or self._defaults.requests_per_second
+            self._take(("key", account), rate, REQUESTS, f"{REQUESTS} of this key")
+            return
+        limits = self._keys.limits(account).over(self._defaults)
+        own = ("handle", principal.session_key or "")
+        rate = limits.handle_requests_per_second
+        self._take(own, rate, HANDLE_REQUESTS, f"{HANDLE_REQUESTS} of this session")
+        whose = f"{REQUESTS} of all handles of the session's key"
+        self._take(("handles", account), limits.requests_per_second, REQUESTS, whose)
+
+    def _take(self, name: tuple[str, str], rate: float | None, limit: str, whose: str) -> None:
+        if rate is None:
+            return
+        now, burst = self._clock(), max(1.0, rate * self._burst_seconds)
+        self._forget_full(now)
+        bucket = self._buckets.setdefault(name, TokenBucket(burst, now))
+        self._buckets.move_to_end(name)
         wait = bucket.take(now, rate, burst)
         if wait > 0:
             raise RateLimitedError(
-                f"{REQUESTS} of this key is {rate:g}: ask again in {wait:.3g} s",
-                limit=REQUESTS,
-                retry_after=wait,
+                f"{whose} is {rate:g}: ask again in {wait:.3g} s", limit=limit, retry_after=wait
             )
+
+    def _forget_full(self, now: float) -> None:
+        """Drops what is full again by now: sessions end, and others' buckets come."""
+        while self._buckets:
+            name, bucket = next(iter(self._buckets.items()))
+            if now - bucket.at < bucket.fills_in:
+                return
+            del self._buckets[name]

@@ -13,6 +13,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from orchestrator.config import Settings
+from orchestrator.log_context import cut_known
 
 REDACTED = "[redacted]"
 STDOUT = 1
@@ -26,7 +27,7 @@ _SECRET = re.compile(
 )
 _SECRET_NAMES = frozenset(
     {"authorization", "admin_key", "api_key", "handle", "key", "lease_id", "password", "secret"}
-    | {"token", "cookie"}
+    | {"secrets", "token", "cookie"}
 )
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 
@@ -83,7 +84,10 @@ def make_formatter(
 
 
 class Redaction:
-    """Takes keys, handles and what is named like a secret out of a record."""
+    """Takes keys, handles, sessions' secrets and what is named like a secret out of a record.
+
+    Of sessions' secrets those that the record's context knows.
+    """
 
     def __init__(self, secrets: Collection[str] = ()) -> None:
         self._secrets = tuple(secrets)
@@ -107,6 +111,7 @@ class Redaction:
     def _text(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, REDACTED)
+        text = cut_known(text)
         return _SECRET.sub(REDACTED, text)
 
 

@@ -10,6 +10,7 @@ from structlog.contextvars import bound_contextvars
 
 from api import stream
 from orchestrator.keys import Principal
+from orchestrator.log_context import knowing_secrets
 from orchestrator.metrics import OTHER, Metrics
 
 REQUEST_ID = web.RequestKey("request_id", str)
@@ -33,7 +34,7 @@ def observe(metrics: Metrics) -> Middleware:
             known["session_id"] = request.match_info["session_id"][:_MOST_LOGGED]
         started = time.perf_counter()
         status = CLIENT_GONE
-        with bound_contextvars(**known):
+        with bound_contextvars(**known), knowing_secrets():
             try:
                 response = await handler(request)
                 status = response.status

@@ -31,7 +31,9 @@ async def pages(
     failures = 0
     while failures < _MOST_FAILURES:
         try:
-            page = await call.plane.executions.output(session, command, after, HEARTBEAT_SECONDS)
+            page = await call.plane.executions.output(
+                session, command, after, HEARTBEAT_SECONDS, looks=call.looks
+            )
         except SandboxUnavailableError:
             failures += 1
             continue

@@ -1,6 +1,7 @@
 """What the bodies of requests look like, and their bounds."""
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -24,6 +25,7 @@ from api.fields import (
     Level,
     LevelName,
     MaxBytes,
+    Secrets,
     Signal,
     ToolName,
     check_level,
@@ -65,6 +67,11 @@ def _check_one(value: BaseModel, *names: str) -> None:
     if len(given) != 1:
         *most, last = names
         raise sentence(f"exactly one of {', '.join(most)} and {last} must be given")
+
+
+def _check_names(env: Mapping[str, str], secrets: Mapping[str, str]) -> None:
+    for name in env.keys() & secrets.keys():
+        raise sentence(f"{name} is in env and in secrets: it can be in one of them")
 
 
 class Body(BaseModel):
@@ -130,6 +137,11 @@ class SessionBody(Body):
     )
     labels: Labels = Field(default_factory=dict)
     env: Environment = Field(default_factory=dict, description="Variables of every command.")
+    secrets: Secrets = Field(
+        default_factory=dict,
+        description="Variables of every command whose values are never stored, and are cut out of "
+        "whatever is recorded. Where the level lists variables, other names begin with `SECRET_`.",
+    )
     limits: LimitsBody = Field(default_factory=LimitsBody)
     idle_timeout: int | None = Field(
         default=None, ge=1, description="Seconds without use after which the session ends."
@@ -153,6 +165,11 @@ class SessionBody(Body):
         description="The tools that it may open; where not given, any that its level permits.",
     )
 
+    @model_validator(mode="after")
+    def _names_once(self) -> Self:
+        _check_names(self.env, self.secrets)
+        return self
+
     def request(self, session_id: str | None = None) -> NewSession:
         """The domain's request, for that id when the path names one."""
         return NewSession(
@@ -161,6 +178,7 @@ class SessionBody(Body):
             image=self.image,
             labels=self.labels,
             env=self.env,
+            secrets=self.secrets,
             limits=self.limits.model_dump(exclude_none=True),
             idle_timeout=self.idle_timeout,
             wall_timeout=self.wall_timeout,
@@ -224,6 +242,10 @@ class ExecBody(Body):
     argv: Argv | None = Field(default=None, description="The words of a command.")
     cwd: Directory | None = Field(default=None, description=_CWD)
     env: Environment = Field(default_factory=dict, description="Over those of the session.")
+    secrets: Secrets = Field(
+        default_factory=dict,
+        description="Further variables, which are treated as those of the session are.",
+    )
     stdin: Annotated[str, MaxBytes(MIB)] | None = Field(
         default=None, description="What its standard input begins with."
     )
@@ -246,6 +268,7 @@ class ExecBody(Body):
     @model_validator(mode="after")
     def _one_command(self) -> Self:
         _check_one(self, "command", "argv")
+        _check_names(self.env, self.secrets)
         return self
 
     def request(self) -> ExecRequest:
@@ -255,6 +278,7 @@ class ExecBody(Body):
             command=self.command,
             cwd=self.cwd,
             env=self.env,
+            secrets=self.secrets,
             stdin=self.stdin,
             stdin_open=self.stdin_open,
             timeout=self.timeout,

@@ -11,6 +11,7 @@ from api.logs import logging_to_stdout
 from orchestrator.config import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import PaddockError
+from orchestrator.private_memory import keep_memory_private
 
 # A path of 4096 characters may be sent as twelve times as many: what is too long of it is said.
 MAX_LINE_BYTES = 64 * 1024
@@ -25,6 +26,7 @@ async def serve(settings: Settings) -> None:
 
     Raises: ConfigError, StoreError, PaddockError when it can't start.
     """
+    keep_memory_private()
     with logging_to_stdout(settings):
         await _serve(settings)
 

@@ -30,27 +30,59 @@ def admin_key(path: Path) -> str:
     return secret
 
 
+def rotate_admin_key(path: Path) -> str:
+    """Puts a new key in the file, whole, and returns it; whoever watches it takes it at once.
+
+    Raises: ConfigError.
+    """
+    secret = new_key()
+    try:
+        draft = _draft(path, secret)
+        try:
+            os.replace(draft, path)
+        except BaseException:
+            os.unlink(draft)
+            raise
+        _sync(path.parent)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    return secret
+
+
 def _create_key(path: Path) -> None:
     """Writes a new key beside its place and links it there: it appears whole or not at all."""
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    draft = _draft(path, new_key())
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        # Somebody else was first: theirs is the key.
+        return
+    finally:
+        os.unlink(draft)
+    _sync(path.parent)
+
+
+def _draft(path: Path, secret: str) -> Path:
+    """A file beside that place with the key in it, durable. Raises: OSError."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         with open(descriptor, "w", encoding="ascii") as file:
-            file.write(f"{new_key()}\n")
+            file.write(f"{secret}\n")
             file.flush()
             os.fsync(descriptor)
-        try:
-            os.link(draft, path)
-        except FileExistsError:
-            # Somebody else was first: theirs is the key.
-            return
-    finally:
+    except BaseException:
         os.unlink(draft)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        raise
+    return draft
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(directory)
+        os.fsync(descriptor)
     finally:
-        os.close(directory)
+        os.close(descriptor)
 
 
 def _read_key(path: Path) -> str:

@@ -1,6 +1,7 @@
 """What an agent says, checked for form before anything of it is believed. Pure."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,8 +18,10 @@ from orchestrator.errors import (
     ValidationError,
 )
 from sandbox_agent.protocol import AGENT_OPERATIONS, CPU_BUDGET, OUTPUT_BUDGET, Message
+from sandbox_agent.redaction import MOST_BYTES
 
 _BOOT_ID = re.compile(r"[0-9a-f]{16}")
+_SEAL = re.compile(r"[0-9a-f]{64}")
 _COMMAND_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _MOST_LISTED = 256
 # An event says what happened to one thing: a few members, none longer than a path's text.
@@ -40,6 +43,17 @@ _ERRORS: dict[str, type[PaddockError]] = {
 }
 
 
+Sealed = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSecrets:
+    """The secrets that an agent holds, as (value, seal): by their names, and of commands."""
+
+    variables: Mapping[str, Sealed] = field(default_factory=dict, repr=False)
+    given: tuple[Sealed, ...] = field(default=(), repr=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Hello:
     """What an agent says when it connects.
@@ -55,6 +69,7 @@ class Hello:
     landlock_abi: int
     seccomp: bool
     totals: dict[str, int] = field(default_factory=dict)
+    secrets: HeldSecrets = field(default_factory=HeldSecrets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +112,9 @@ def parse_hello(params: Any) -> Hello:
         raise ValueError("seccomp must be true or false")
     running, finished = _ids(params.get("running")), _ids(params.get("finished"))
     terminals = _ids(params.get("terminals"))
-    return Hello(boot_id, running, finished, terminals, abi, seccomp, session_totals(params))
+    secrets = _secrets(params.get("secrets", {"variables": {}, "given": []}))
+    totals = session_totals(params)
+    return Hello(boot_id, running, finished, terminals, abi, seccomp, totals, secrets)
 
 
 def session_totals(members: Message) -> dict[str, int]:
@@ -109,6 +126,35 @@ def session_totals(members: Message) -> dict[str, int]:
     return {
         kind: _number(members, name, least=0) for kind, name in names.items() if name in members
     }
+
+
+def _secrets(value: Any) -> HeldSecrets:
+    if not isinstance(value, dict):
+        raise ValueError("secrets must be an object")
+    variables, given = value.get("variables"), value.get("given")
+    if not isinstance(variables, dict) or not isinstance(given, list):
+        raise ValueError("secrets must have variables and given")
+    if len(variables) > _MOST_LISTED or len(given) > _MOST_LISTED:
+        raise ValueError("secrets must be few")
+    named = {name: _sealed(item) for name, item in variables.items()}
+    return HeldSecrets(named, tuple(map(_sealed, given)))
+
+
+def _sealed(item: Any) -> Sealed:
+    if not isinstance(item, list) or len(item) != 2 or not all(isinstance(x, str) for x in item):
+        raise ValueError("a secret must be its value and its seal")
+    value, seal = item
+    if len(value) > MOST_BYTES or not _SEAL.fullmatch(seal) or not _is_text(value):
+        raise ValueError("a secret must be a text, and its seal 64 hex digits")
+    return value, seal
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _ids(value: Any) -> frozenset[str]:

@@ -43,10 +43,14 @@ class Line(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Open:
-    """An approval whose terminal lives, and whose answer nobody has used."""
+    """An approval whose terminal lives, and whose answer nobody has used.
+
+    It is for exactly this line; in what is stored and shown of it the session's secrets are cut.
+    """
 
     approval: Approval
     session: Session
+    line: Line
     decided: asyncio.Event = field(default_factory=asyncio.Event)
     # One decision at a time.
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -80,7 +84,7 @@ class Approvals:
         up with this answer: the same line again is a new approval. `pending`: ask again.
         Raises: BusyError when too many wait already, AuditUnavailableError.
         """
-        found = next((each for each in self._of(session) if _asks(each.approval, line)), None)
+        found = next((each for each in self._of(session) if _asks(each, line)), None)
         if found is None:
             found = await self._request(session, line, actor)
         with suppress(TimeoutError):
@@ -127,6 +131,13 @@ class Approvals:
 
     # For operators
 
+    def waits(self, principal: Principal, approval_id: str) -> bool:
+        """Whether the approval waits for a decision that the principal may make."""
+        found = self._open.get(approval_id)
+        if found is None or found.decided.is_set():
+            return False
+        return _may_decide(principal, found.approval)
+
     async def list(
         self,
         principal: Principal,
@@ -136,7 +147,7 @@ class Approvals:
         limit: int = 100,
     ) -> tuple[list[Approval], int | None]:
         """The approvals that the principal may see, newest first, and where the next page is."""
-        owner = None if principal.role is Role.ADMIN else principal.name
+        owner = principal.sees_owner
         return await self._database.read(
             lambda connection: approval_rows.page(
                 connection, owner=owner, status=status, before=before, limit=limit
@@ -161,6 +172,7 @@ class Approvals:
             if found.decided.is_set():
                 raise _over(found.approval)
             status, verdict = _DECISIONS[decision]
+            reason = None if reason is None else found.session.secrets.cut(reason)
             approval = _decided(found.approval, status, principal.name, reason)
             await self._record(found, approval, principal.name, verdict)
             self._settle(found, approval)
@@ -180,14 +192,14 @@ class Approvals:
             session_id=session.id,
             owner=session.owner,
             terminal_id=line.terminal_id,
-            tool=line.tool,
-            text=line.text,
+            tool=session.secrets.cut(line.tool),
+            text=session.secrets.cut(line.text),
             risk_tier=line.risk_tier,
             status="pending",
             requested_by=actor,
             requested_at=now(),
         )
-        found = _Open(approval, session)
+        found = _Open(approval, session, line)
         # Before it is durable, so that it counts, and the same line is not asked twice.
         self._open[approval.id] = found
         try:
@@ -241,9 +253,9 @@ class Approvals:
         found.decided.set()
 
 
-def _asks(approval: Approval, line: Line) -> bool:
-    """The very same line: not one byte may differ from what the person sees."""
-    return (approval.terminal_id, approval.tool, approval.text) == line[:3]
+def _asks(found: _Open, line: Line) -> bool:
+    """The very same line: not one byte may differ."""
+    return found.line[:3] == line[:3]
 
 
 def _decided(approval: Approval, status: str, by: str, reason: str | None) -> Approval:

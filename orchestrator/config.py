@@ -23,6 +23,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from orchestrator.allowed_hosts import host_name
 from orchestrator.limits import KeyLimits
 from orchestrator.mount_list import Mount, check_list
 
@@ -32,7 +33,8 @@ MIN_SECRET_LENGTH = 16
 MAX_WALL_SECONDS = 10**9
 _PREFIX = "PADDOCK_"
 _MIB = 1024 * 1024
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}")
+IMAGE_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}"
+_IMAGE = re.compile(IMAGE_PATTERN)
 _SECRET = re.compile(r"[\x21-\x7e]+")
 # The last uid is the kernel's "no such user".
 _MAX_UID = 2**32 - 2
@@ -77,6 +79,11 @@ class Settings(BaseSettings):
     listen: str = Field(
         default="127.0.0.1:8700",
         description="Where the API listens, as `host:port`; an IPv6 host in brackets.",
+    )
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Further host names that requests may be sent to, comma-separated, such as "
+        "that of a reverse proxy. The address of `PADDOCK_LISTEN` is always allowed.",
     )
     state_dir: Path = Field(
         default=Path("data"),
@@ -167,15 +174,33 @@ class Settings(BaseSettings):
         ge=0,
         description="Memory of a key's live sessions together. Unset: no quota.",
     )
+    key_max_workspaces: int | None = Field(
+        default=None,
+        ge=0,
+        description="Workspaces of one key, kept ones included. Unset: no quota.",
+    )
+    key_max_workspace_bytes: int | None = Field(
+        default=None,
+        ge=0,
+        description="Sizes of a key's workspaces together, kept ones included. Unset: no quota.",
+    )
     key_requests_per_second: float = Field(
         default=1000, gt=0, allow_inf_nan=False, description="Requests of one key."
+    )
+    key_handle_requests_per_second: float = Field(
+        default=200,
+        gt=0,
+        allow_inf_nan=False,
+        description="Requests with one session's handle. All handles of a key together may make "
+        "as many requests as the key.",
     )
     key_burst_seconds: float = Field(
         default=2,
         gt=0,
         le=3600,
         allow_inf_nan=False,
-        description="A key that was quiet may make the requests of so many seconds at once.",
+        description="A key or handle that was quiet may make the requests of so many seconds at "
+        "once.",
     )
     min_free_memory_bytes: int = Field(
         default=512 * _MIB,
@@ -263,7 +288,10 @@ class Settings(BaseSettings):
             self.key_max_sessions,
             self.key_max_cpus,
             self.key_max_memory_bytes,
+            self.key_max_workspaces,
+            self.key_max_workspace_bytes,
             self.key_requests_per_second,
+            self.key_handle_requests_per_second,
         )
 
     @property
@@ -285,6 +313,7 @@ class Settings(BaseSettings):
     @classmethod
     def _check_listen(cls, value: str) -> str:
         split_address(value)
+        host_name(value)
         return value
 
     @field_validator(
@@ -305,9 +334,21 @@ class Settings(BaseSettings):
     def _lower(cls, value: Any) -> Any:
         return value.lower() if isinstance(value, str) else value
 
-    @field_validator("images", mode="before")
+    @field_validator("allowed_hosts")
     @classmethod
-    def _split_images(cls, value: Any) -> Any:
+    def _check_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            try:
+                host_name(f"{name}:0")
+            except ValueError:
+                raise ValueError(
+                    f"{name!r} must be a host name without a port, an IPv6 address in brackets"
+                ) from None
+        return value
+
+    @field_validator("images", "allowed_hosts", mode="before")
+    @classmethod
+    def _split_list(cls, value: Any) -> Any:
         if isinstance(value, str):
             return tuple(name.strip() for name in value.split(",") if name.strip())
         return value

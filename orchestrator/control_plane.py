@@ -19,6 +19,7 @@ from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.measured import MeasuredEngine
 from orchestrator.gauges import Gauges
 from orchestrator.host import Host
+from orchestrator.key_expiry import KeyExpiry
 from orchestrator.keys import KeyRing
 from orchestrator.metrics import Metrics
 from orchestrator.policy.levels import Levels
@@ -37,6 +38,7 @@ from orchestrator.sessions.watcher import Watcher
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.approval_rows import Approval
 from orchestrator.store.database import Database
+from orchestrator.store.scrubber import Scrubber
 from orchestrator.terminals.governed import GovernedTerminals
 from orchestrator.terminals.service import Terminals
 from orchestrator.webhook import Webhook
@@ -94,8 +96,14 @@ class ControlPlane:
         self._resources.callback(os.close, lock)
         self.policy = Policy(settings)
         self.levels, self.keys = self.policy.levels, self.policy.keys
+        expiry = KeyExpiry(self.keys)
+        self._resources.callback(expiry.close)
+        expiry.start()
         self.database = await Database.open(settings.state_dir / "paddock.db")
         self._resources.push_async_callback(self.database.close)
+        scrubber = Scrubber(self.database)
+        self._resources.push_async_callback(scrubber.close)
+        scrubber.start()
         self.ledger = Ledger(self.database)
         self._resources.push_async_callback(self.ledger.close)
         engine = engine or DockerEngine(
@@ -123,7 +131,9 @@ class ControlPlane:
         self.terminals = Terminals(
             self.database, recorder, budgets, settings.state_dir, self._expire_approvals
         )
-        self.tools = GovernedTerminals(self.policy.tools, self.terminals, self.approvals, recorder)
+        self.tools = GovernedTerminals(
+            self.policy.tools, self.keys, self.terminals, self.approvals, recorder
+        )
         hooks = self._hooks()
         workspaces = Workspaces(settings, self.database, storage)
         sandboxes = Sandboxes(settings, self.engine, host, self.ledger, workspaces, hooks)
@@ -137,6 +147,7 @@ class ControlPlane:
             sandboxes,
             workspaces,
             budgets,
+            scrubber.want,
             self.metrics,
         )
         self.metrics.add(Gauges(self.sessions, self.levels, self.ledger, settings.state_dir))
@@ -172,6 +183,7 @@ class ControlPlane:
             self.terminals.on_event(session, event)
 
         def on_hello(session: Session, hello: Hello) -> None:
+            session.secrets.learn(hello.secrets)
             self.executions.on_hello(session, hello)
             self.terminals.on_hello(session, hello)
 

@@ -24,6 +24,12 @@ class ValidationError(PaddockError):
     code = "validation_error"
 
 
+class MisdirectedRequestError(PaddockError):
+    """The request names a host that the control plane does not answer for."""
+
+    code = "misdirected_request"
+
+
 class UnauthorizedError(PaddockError):
     """No credential, or one that is not known."""
 

@@ -1,51 +1,74 @@
 """Who may call: API keys, known by their digests only, and session handles.
 
-`keys_file` edits the file that this module reads.
+`key_entries` reads the keys file, `keys_file` edits it.
 """
 
 import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
-from orchestrator.admin_key import ADMIN_KEY_FILE, admin_key
-from orchestrator.config import ConfigError, Settings, ensure_state_dir, read_toml
-from orchestrator.limits import LIMIT_FIELDS, KeyLimits, parse_limits
+from orchestrator.errors import UnauthorizedError
+from orchestrator.key_bounds import KeyBounds
+from orchestrator.limits import KeyLimits
 
 ADMIN_NAME = "admin"
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+NAME_PATTERN = r"[a-z0-9][a-z0-9._-]{0,63}"
 _HANDLE = re.compile(r"H-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-_ENTRY_FIELDS = frozenset({"name", "role", "sha256"})
+# No key has this name.
+_NOBODY = ""
 
 
 class Role(StrEnum):
-    """What a credential may do: everything, its own sessions, or one session's work."""
+    """What a credential may do."""
 
-    ADMIN = "admin"
-    OPERATOR = "operator"
-    HANDLE = "handle"
+    ADMIN = "admin"  # everything
+    OPERATOR = "operator"  # its own sessions
+    VIEWER = "viewer"  # look at the sessions of one owner, or at all, and change nothing
+    METRICS = "metrics"  # read the metrics
+    HANDLE = "handle"  # one session's work
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is calling; `session_key` and `owner`, its session's, are set for handles only."""
+    """Who is calling.
+
+    `session_key` is a handle's session. `owner` is the name of the key that owns a handle's
+    session, or whose sessions a viewer sees (None: everybody's). The rest is what a key's entry
+    in the keys file says; `expires_at` is in UTC.
+    """
 
     name: str
     role: Role
     session_key: str | None = None
     owner: str | None = None
-    # What a key may use, where its entry says so.
     limits: KeyLimits = field(default_factory=KeyLimits)
+    bounds: KeyBounds = field(default_factory=KeyBounds)
+    expires_at: datetime | None = None
 
     @property
     def account(self) -> str:
         """The name of the key on whose account this is."""
-        return self.owner or self.name
+        return self.owner or self.name if self.role is Role.HANDLE else self.name
+
+    @property
+    def sees_owner(self) -> str | None:
+        """Whose sessions lists and searches show; None: everybody's."""
+        if self.role is Role.ADMIN:
+            return None
+        if self.role is Role.VIEWER:
+            return self.owner
+        return self.name if self.role is Role.OPERATOR else _NOBODY
+
+    def may_see(self, session_key: str, owner: str) -> bool:
+        """Whether the session of that key and owner is there for this caller."""
+        if self.role is Role.HANDLE:
+            return self.session_key == session_key
+        return self.sees_owner in (None, owner)
 
 
 class KeyRing:
@@ -56,54 +79,62 @@ class KeyRing:
     ) -> None:
         """`principals` by the sha256 of their key; `admin_key_file` when it is in use."""
         self._principals = dict(principals)
+        self._by_name = {known.name: known for known in principals.values()}
         self.admin_key_file = admin_key_file
         self._listeners: list[Callable[[], None]] = []
 
-    @classmethod
-    def load(cls, settings: Settings) -> "KeyRing":
-        """The admin key (configured, or made on first start) and those of the keys file.
-
-        Raises: ConfigError naming the file and the entry.
-        """
-        key_file = None
-        if settings.admin_key is not None:
-            secret = settings.admin_key.get_secret_value()
-        else:
-            ensure_state_dir(settings.state_dir)
-            key_file = settings.state_dir / ADMIN_KEY_FILE
-            secret = admin_key(key_file)
-        principals = {digest(secret): Principal(ADMIN_NAME, Role.ADMIN)}
-        # The default file need not exist; one that was named must.
-        if settings.keys_file is not None or settings.keys_path.exists():
-            add_entries(settings.keys_path, read_toml(settings.keys_path), principals)
-        return cls(principals, key_file)
-
     def authenticate(self, secret: str) -> Principal | None:
-        """Whose key this is, or None.
+        """Whose key this is; None where it is nobody's.
 
         The look-up is by digest, so its timing tells nothing about a key.
+        Raises: UnauthorizedError where the key has expired.
         """
-        return self._principals.get(digest(secret))
+        principal = self._principals.get(digest(secret))
+        expires_at = None if principal is None else principal.expires_at
+        if expires_at is not None and expires_at <= datetime.now(UTC):
+            raise UnauthorizedError("the key has expired: ask the operator for another one")
+        return principal
+
+    def named(self, name: str) -> Principal | None:
+        """Who has the key of that name, expired or not."""
+        return self._by_name.get(name)
 
     def limits(self, name: str) -> KeyLimits:
-        """What the key of that name may use, as far as its entry says so."""
-        named = (known.limits for known in self._principals.values() if known.name == name)
-        return next(named, KeyLimits())
+        """How much the key of that name may use, as far as its entry says so."""
+        known = self._by_name.get(name)
+        return KeyLimits() if known is None else known.limits
+
+    def bounds(self, principal: Principal) -> KeyBounds:
+        """What the caller's sessions may be: those of its key, as its entry says now."""
+        if principal.role is not Role.HANDLE:
+            return principal.bounds
+        known = self._by_name.get(principal.account)
+        return KeyBounds() if known is None else known.bounds
+
+    @property
+    def next_expiry(self) -> datetime | None:
+        """When the next key expires."""
+        now = datetime.now(UTC)
+        moments = (known.expires_at for known in self._principals.values())
+        return min((moment for moment in moments if moment and moment > now), default=None)
 
     def replace(self, other: "KeyRing") -> None:
         """Takes over the other's keys at once, and tells who listens."""
-        self._principals = other._principals
+        self._principals, self._by_name = other._principals, other._by_name
+        self.announce()
+
+    def announce(self) -> None:
+        """Tells who listens that a key may be worth nothing any more."""
         for listener in list(self._listeners):
             listener()
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Calls `listener` whenever the keys have changed; returns what ends that."""
+        """Calls `listener` whenever keys have changed or expired; returns what ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def __repr__(self) -> str:
-        names = sorted(principal.name for principal in self._principals.values())
-        return f"KeyRing({', '.join(names)})"
+        return f"KeyRing({', '.join(sorted(self._by_name))})"
 
 
 def digest(secret: str) -> str:
@@ -119,45 +150,3 @@ def new_handle() -> str:
 def is_handle(text: str) -> bool:
     """Whether this has the form of a handle."""
     return _HANDLE.fullmatch(text) is not None
-
-
-def add_entries(path: Path, table: dict[str, Any], principals: dict[str, Principal]) -> None:
-    """Adds the keys of a keys file's table to `principals`, which are by digest.
-
-    Raises: ConfigError naming the file and the entry.
-    """
-    entries = table.get("keys", [])
-    for name in table.keys() - {"keys"}:
-        raise ConfigError(f"{path}: {name}: no such field")
-    if not isinstance(entries, list):
-        raise ConfigError(f"{path}: keys must be an array of tables, [[keys]]")
-    for number, entry in enumerate(entries, 1):
-        try:
-            _add_key(entry, principals)
-        except ValueError as error:
-            raise ConfigError(f"{path}: keys entry {number}: {error}") from None
-
-
-def _add_key(entry: object, principals: dict[str, Principal]) -> None:
-    principal, key_digest = _parse_entry(entry)
-    if any(principal.name == known.name for known in principals.values()):
-        raise ValueError(f"name {principal.name!r} is taken")
-    if key_digest in principals:
-        raise ValueError("sha256 is that of another key")
-    principals[key_digest] = principal
-
-
-def _parse_entry(entry: object) -> tuple[Principal, str]:
-    if not isinstance(entry, dict):
-        raise ValueError("must be a table")
-    limits = {name: entry[name] for name in LIMIT_FIELDS if name in entry}
-    for name in (entry.keys() - limits.keys()) ^ _ENTRY_FIELDS:
-        raise ValueError(f"{name}: {'no such field' if name in entry else 'is missing'}")
-    name, role, key_digest = entry["name"], entry["role"], entry["sha256"]
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ValueError(f"name must match ^{_NAME.pattern}$")
-    if role not in (Role.ADMIN, Role.OPERATOR):
-        raise ValueError("role must be admin or operator")
-    if not isinstance(key_digest, str) or not _SHA256.fullmatch(key_digest):
-        raise ValueError("sha256 must be 64 lowercase hex digits")
-    return Principal(name, Role(role), limits=parse_limits(limits)), key_digest

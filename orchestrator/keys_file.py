@@ -11,8 +11,8 @@ from pathlib import Path
 
 from orchestrator.admin_key import new_key
 from orchestrator.config import ConfigError, ensure_state_dir, read_toml
-from orchestrator.keys import ADMIN_NAME, Principal, Role, add_entries, digest
-from orchestrator.limits import LIMIT_FIELDS, KeyLimits
+from orchestrator.key_entries import add_entries, toml_entry
+from orchestrator.keys import ADMIN_NAME, Principal, digest
 
 _HEADER = re.compile(r"\s*\[\[\s*keys\s*\]\]\s*(#.*)?")
 _KEPT = re.compile(r"\s*(#.*)?")  # blank lines and comments
@@ -23,21 +23,21 @@ def list_keys(path: Path) -> list[Principal]:
     return list(_parse(path, _read(path)).values())
 
 
-def add_key(path: Path, name: str, role: Role, limits: KeyLimits | None = None) -> str:
+def add_key(path: Path, key: Principal) -> str:
     """Adds a key and returns its secret, which is nowhere else. Makes the file where missing.
 
-    Raises: ConfigError where the name is taken or malformed, or the file can't be used.
+    Raises: ConfigError where the name is taken or the entry malformed, or the file can't be used.
     """
-    if name == ADMIN_NAME:
+    if key.name == ADMIN_NAME:
         raise ConfigError(f"{path}: {ADMIN_NAME} is the name of the admin key: choose another")
     secret = new_key()
     with _editing(path):
         text = _read(path)
-        key = Principal(name, role, limits=limits or KeyLimits())
         wanted = {**_parse(path, text), digest(secret): key}
-        edited = (text.rstrip("\n") + "\n\n" if text.strip() else "") + _entry(key, digest(secret))
+        before = text.rstrip("\n") + "\n\n" if text.strip() else ""
+        edited = before + toml_entry(key, digest(secret))
         if _parse(path, edited) != wanted:
-            raise ConfigError(f"{path}: {name!r} can't be a key's name")
+            raise ConfigError(f"{path}: {key.name!r} can't be a key's name")
         _replace(path, edited)
     return secret
 
@@ -72,15 +72,6 @@ def without_entry(text: str, number: int) -> str:
     while end > first + 1 and last < len(lines) and _KEPT.fullmatch(lines[end - 1].rstrip("\n")):
         end -= 1
     return "".join([*lines[:first], *lines[end:]])
-
-
-def _entry(key: Principal, sha256: str) -> str:
-    lines = ["[[keys]]", f'name = "{key.name}"', f'role = "{key.role}"', f'sha256 = "{sha256}"']
-    for field in LIMIT_FIELDS:
-        value = getattr(key.limits, field)
-        if value is not None:
-            lines.append(f"{field} = {value}")
-    return "\n".join(lines) + "\n"
 
 
 def _read(path: Path) -> str:

@@ -1,10 +1,8 @@
 """How much of the control plane one API key may use. Decisions only: no clock, no I/O."""
 
-import math
 from collections import Counter, deque
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from orchestrator.errors import RateLimitedError
 
@@ -14,6 +12,7 @@ RETRY_SECONDS = 10
 _CPU_DIGITS = 6
 
 REQUESTS = "requests_per_second"
+HANDLE_REQUESTS = "handle_requests_per_second"
 WAITING = "waiting_creations"
 
 Ticket = TypeVar("Ticket")
@@ -21,15 +20,20 @@ Ticket = TypeVar("Ticket")
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """What one key may use: sessions at once, their cores and bytes together, requests.
+    """How much one key may use; None: nothing is said about it.
 
-    None: nothing is said about it.
+    Sessions that live, their cores and bytes of memory together; workspaces, kept ones included,
+    and the bytes that they may grow to; requests with the key, and with the handle of each of
+    its sessions.
     """
 
     max_sessions: int | None = None
     max_cpus: float | None = None
     max_memory_bytes: int | None = None
+    max_workspaces: int | None = None
+    max_workspace_bytes: int | None = None
     requests_per_second: float | None = None
+    handle_requests_per_second: float | None = None
 
     def over(self, defaults: "KeyLimits") -> "KeyLimits":
         """These limits, and the defaults' where nothing is said."""
@@ -44,43 +48,55 @@ LIMIT_FIELDS = tuple(field.name for field in fields(KeyLimits))
 LIMIT_NAMES = (*LIMIT_FIELDS, WAITING)
 
 
-def parse_limits(values: Mapping[str, Any]) -> KeyLimits:
-    """Limits as a file has them. Raises: ValueError naming the field."""
-    for name, value in values.items():
-        whole = name in ("max_sessions", "max_memory_bytes")
-        if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-            raise ValueError(f"{name} must be {'an integer' if whole else 'a number'}")
-        if not 0 <= value < math.inf or (name == REQUESTS and value == 0):
-            raise ValueError(f"{name} must be over 0" if value == 0 else f"{name} is out of range")
-    return KeyLimits(**values)
-
-
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What sessions hold, or are to get more: their number, cores and bytes of memory."""
+    """What a key's sessions and workspaces hold, or are to get more, as `KeyLimits` counts it."""
 
     sessions: int = 0
     cpus: float = 0
     memory_bytes: int = 0
+    workspaces: int = 0
+    workspace_bytes: int = 0
 
 
-def check_quota(limits: KeyLimits, used: Usage, more: Usage) -> None:
+_CLOSE = "close sessions, or ask for less"
+
+
+def check_quota(limits: KeyLimits, used: Usage, more: Usage, kept: str | None = None) -> None:
     """Raises: RateLimitedError naming the limit where `more` on top of `used` is too much.
 
-    What does not grow is not refused, also when it is over a limit that was lowered.
+    What does not grow is not refused, also when it is over a limit that was lowered. `kept` is
+    the id of a workspace that no session uses: purging it makes room.
     """
-    for name, most, has, wanted in (
-        ("max_sessions", limits.max_sessions, used.sessions, more.sessions),
-        ("max_cpus", limits.max_cpus, used.cpus, more.cpus),
-        ("max_memory_bytes", limits.max_memory_bytes, used.memory_bytes, more.memory_bytes),
+    for name, most, has, wanted, remedy in (
+        ("max_sessions", limits.max_sessions, used.sessions, more.sessions, _CLOSE),
+        ("max_cpus", limits.max_cpus, used.cpus, more.cpus, _CLOSE),
+        ("max_memory_bytes", limits.max_memory_bytes, used.memory_bytes, more.memory_bytes, _CLOSE),
+        ("max_workspaces", limits.max_workspaces, used.workspaces, more.workspaces, _purge(kept)),
+        (
+            "max_workspace_bytes",
+            limits.max_workspace_bytes,
+            used.workspace_bytes,
+            more.workspace_bytes,
+            _purge(kept),
+        ),
     ):
         if most is not None and wanted > 0 and round(has + wanted - most, _CPU_DIGITS) > 0:
             raise RateLimitedError(
-                f"{name} of this key is {most:g}, its sessions hold {has:g} and this needs "
-                f"{wanted:g} more: close sessions, or ask for less",
+                f"{name} of this key is {most:.15g}, it holds {has:.15g} and this needs "
+                f"{wanted:.15g} more: {remedy}",
                 limit=name,
                 retry_after=RETRY_SECONDS,
             )
+
+
+def _purge(kept: str | None) -> str:
+    if kept is None:
+        return "close a session and purge its workspace: `paddock sessions close SESSION --purge`"
+    return (
+        "purge a workspace that is kept, such as the oldest: "
+        f"`paddock sessions close {kept} --purge`"
+    )
 
 
 @dataclass(slots=True)
@@ -89,6 +105,8 @@ class TokenBucket:
 
     tokens: float
     at: float
+    # Seconds after which it is full whatever was taken, as of the last request.
+    fills_in: float = 0.0
 
     def take(self, now: float, rate: float, burst: float) -> float:
         """Takes one token (0.0), or says in how many seconds there will be one.
@@ -96,7 +114,7 @@ class TokenBucket:
         `rate` tokens come each second, up to `burst`, which is at least 1.
         """
         self.tokens = min(burst, self.tokens + max(0.0, now - self.at) * rate)
-        self.at = now
+        self.at, self.fills_in = now, burst / rate
         if self.tokens >= 1:
             self.tokens -= 1
             return 0.0

@@ -11,6 +11,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from orchestrator import key_bounds
 from orchestrator.budget import Kind
 from orchestrator.errors import PaddockError
 from orchestrator.limits import LIMIT_NAMES
@@ -98,7 +99,9 @@ class Metrics:
             ["rule"],
             registry=registry,
         )
-        self._denials = {rule: denials.labels(rule) for rule in (*REMEDIES, OTHER)}
+        self._denials = {
+            rule: denials.labels(rule) for rule in (*REMEDIES, *key_bounds.REMEDIES, OTHER)
+        }
         budgets = Counter(
             "paddock_budgets_exceeded",
             "Sessions that used up a budget, by its kind.",

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from watchfiles import Change, watch
 
+from orchestrator.admin_key import ADMIN_KEY_FILE
 from orchestrator.config import BrokenFilesError, ConfigError, Settings
 from orchestrator.errors import PaddockError
-from orchestrator.keys import KeyRing
+from orchestrator.key_entries import load_keys
 from orchestrator.policy.levels import Levels, level_files, load_levels
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.tools.rules import ToolRules
@@ -45,6 +46,8 @@ class _Source:
     at_once: bool
     # What was read last: a sha256 for each file, empty for one that is not there.
     seen: dict[Path, str]
+    # A key is in the file itself: not even its hash is put on record.
+    secret: bool = False
 
     def changes(self) -> dict[Path, str]:
         """The files that are not as they were read last, as they are now."""
@@ -64,12 +67,14 @@ class Policy:
         directory = settings.levels_dir
         # Before they are read, so that an edit meanwhile is seen as one.
         keys_seen = _fingerprints([settings.keys_path])
+        admin_key_file = settings.state_dir / ADMIN_KEY_FILE
+        admin_key_seen = _fingerprints([admin_key_file])
         levels_seen = _fingerprints(level_files(directory) if directory else [])
         self.levels = Levels(load_levels(directory))
-        self.keys = KeyRing.load(settings)
+        self.keys = load_keys(settings)
 
         def read_keys() -> Callable[[], None]:
-            keys = KeyRing.load(settings)
+            keys = load_keys(settings)
             return lambda: self.keys.replace(keys)
 
         def read_levels() -> Callable[[], None]:
@@ -78,6 +83,14 @@ class Policy:
 
         keys_path = settings.keys_path
         self._sources = [_Source(keys_path.parent, lambda: [keys_path], read_keys, True, keys_seen)]
+        if self.keys.admin_key_file is not None:
+            # Where there was none, it has just been made.
+            seen = {file: sha256 or _fingerprint(file) for file, sha256 in admin_key_seen.items()}
+            self._sources.append(
+                _Source(
+                    settings.state_dir, lambda: [admin_key_file], read_keys, True, seen, secret=True
+                )
+            )
         if directory is not None:
             self._sources.append(
                 _Source(directory, lambda: level_files(directory), read_levels, False, levels_seen)
@@ -190,7 +203,10 @@ class Policy:
             await self._recorder.record_system(
                 "policy.reloaded",
                 {"ok": file not in problems},
-                args={"file": str(file), "sha256": source.seen[file] or None},
+                args={
+                    "file": str(file),
+                    "sha256": None if source.secret else source.seen[file] or None,
+                },
                 error=problems.get(file),
             )
 

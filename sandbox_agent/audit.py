@@ -3,23 +3,33 @@
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from sandbox_agent.protocol import Message, notification
 
 # New work is refused beyond this; the ends of what runs already always fit on top.
 _MOST_EVENTS = 1024
+# The members that have words of commands, paths, and what went wrong with them.
+_TELLING = ("args", "result", "error")
 
 
 class EventBuffer:
     """The agent's outgoing audit events, in order.
 
     `send` transmits one message and drops it while there is no connection; after a
-    reconnect `replay` sends what the control plane has not committed.
+    reconnect `replay` sends what the control plane has not committed. `cut` takes secrets out
+    of what is told.
     """
 
-    def __init__(self, boot_id: str, send: Callable[[Message], None]) -> None:
+    def __init__(
+        self,
+        boot_id: str,
+        send: Callable[[Message], None],
+        cut: Callable[[Any], Any] = lambda value: value,
+    ) -> None:
         self._boot_id = boot_id
         self._send = send
+        self._cut = cut
         self._seq = 0
         self._pending: deque[tuple[int, Message]] = deque()
         self._on_empty: list[Callable[[], None]] = []
@@ -42,6 +52,7 @@ class EventBuffer:
             "operation": operation,
             "time": time.time(),
             **fields,
+            **{name: self._cut(fields[name]) for name in _TELLING if name in fields},
         }
         message = notification("event", event)
         self._pending.append((self._seq, message))

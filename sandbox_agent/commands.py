@@ -53,6 +53,7 @@ class DeniedError(Exception):
 _LEAVES_LINKS = frozenset({"find", "mv", "rm", "stat"})
 _OURS = {"cp": ["--remove-destination"], "curl": ["-q"]}
 _ALLOWED = Decision(True, "allowed", "allowed")
+INERT_PREFIX = "SECRET_"
 _OPERATOR = re.compile(r"[;&|><`$()\x00\n\r]")
 _TOKEN = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']+)+""")
 _SPACE = re.compile(r"\s*")
@@ -333,6 +334,33 @@ def allowed_variable(name: str, patterns: Collection[str] | None) -> bool:
     if patterns is None or name in patterns:
         return True
     return any(name.startswith(item[:-1]) for item in patterns if item.endswith("*"))
+
+
+def allowed_secret(name: str, patterns: Collection[str] | None) -> bool:
+    """Whether a secret may be given to commands under that name.
+
+    Where variables are listed, no other may be one that a program acts on: those that begin
+    with `SECRET_` mean nothing to any.
+    """
+    return allowed_variable(name, patterns) or (
+        name.startswith(INERT_PREFIX) and allowed_variable(name, None)
+    )
+
+
+def refused_variable(
+    env: Collection[str], secrets: Collection[str], patterns: Collection[str] | None, level: str
+) -> str | None:
+    """Why a command may not have those variables, and secrets, at that level; None: it may."""
+    for name in env:
+        if not allowed_variable(name, patterns):
+            return f"environment variable not allowed at level {level}: {name}"
+    for name in secrets:
+        if not allowed_secret(name, patterns):
+            return (
+                f"secret not allowed at level {level} under the name {name}; begin it with "
+                f"{INERT_PREFIX}"
+            )
+    return None
 
 
 def prepare(argv: Sequence[str], commands: Collection[str] | None) -> list[str]:

@@ -15,6 +15,7 @@ from sandbox_agent.outputs import Outputs, Reply
 from sandbox_agent.process import Command, Request
 from sandbox_agent.programs import PATH, find_program
 from sandbox_agent.protocol import WORKSPACE_DIR, Boot, Message
+from sandbox_agent.session_secrets import SessionSecrets
 from sandbox_agent.work import Work
 
 
@@ -22,7 +23,13 @@ class Executor:
     """Starts, feeds, signals and ends commands."""
 
     def __init__(
-        self, loop: Loop, boot: Boot, events: EventBuffer, work: Work, guards: Guards
+        self,
+        loop: Loop,
+        boot: Boot,
+        events: EventBuffer,
+        work: Work,
+        guards: Guards,
+        secrets: SessionSecrets,
     ) -> None:
         self._loop = loop
         self._boot = boot
@@ -30,6 +37,7 @@ class Executor:
         self._events = events
         self._work = work
         self._guards = guards
+        self._secrets = secrets
         self._facts = _facts(boot)
         self._programs: dict[str, str] = {}
         self._running: dict[str, Command] = {}
@@ -46,8 +54,10 @@ class Executor:
         command_id = str(params["command_id"])
         argv = [str(argument) for argument in params["argv"]]
         self._work.check(command_id)
+        # First of all: what is refused is told without them, too.
+        given = self._secrets.give(params.get("secrets", {}))
         cwd = self._decide(argv, str(params["cwd"]))
-        env = self._environment(params["env"])
+        env = self._environment(params["env"], given)
         self._work.remember(command_id)
         answer = builtin.builtin(argv, self._allowed, self._facts)
         if answer is not None:
@@ -64,11 +74,12 @@ class Executor:
             raise AgentError("permission_denied", decision.message, decision.rule)
         return _relative(directory)
 
-    def _environment(self, requested: dict[str, str]) -> dict[str, str]:
-        for name in requested:
-            if not commands.allowed_variable(name, self._boot.environment):
-                message = f"environment variable not allowed at level {self._boot.level}: {name}"
-                raise AgentError("permission_denied", message, "environment-allowlist")
+    def _environment(self, requested: dict[str, str], given: dict[str, str]) -> dict[str, str]:
+        """The command's variables; `given` are its secrets, besides the session's."""
+        patterns = self._boot.environment
+        message = commands.refused_variable(requested, given, patterns, self._boot.level)
+        if message is not None:
+            raise AgentError("permission_denied", message, "environment-allowlist")
         base = {
             "PATH": PATH,
             "HOME": self._boot.home,
@@ -76,7 +87,7 @@ class Executor:
             "LOGNAME": "sandbox",
             "LANG": "C.UTF-8",
         }
-        return {**base, **requested}
+        return {**base, **self._secrets.variables(patterns), **requested, **given}
 
     def _program(self, name: str, env: dict[str, str]) -> str:
         """The file behind a bare name, looked up once: the image can't change under us."""

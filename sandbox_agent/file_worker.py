@@ -40,7 +40,9 @@ def run(agent: socket.socket, uid: int, workspace: str) -> None:
     except ConnectionError:
         pass  # the agent does not want the answer any more
     except BaseException as error:  # noqa: BLE001 - a forked child must never fall back into the agent's loop
-        print(f"file worker failed: {error!r}", file=sys.stderr, flush=True)
+        # Not the error itself: it may have a path, and a secret in it.
+        number = getattr(error, "errno", None)
+        print(f"file worker failed: {type(error).__name__} {number}", file=sys.stderr, flush=True)
     finally:
         os._exit(0)
 

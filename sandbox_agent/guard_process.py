@@ -72,7 +72,9 @@ def run(setup: Setup, agent: socket.socket) -> None:
         _Guard(agent, setup, preference).run()
         os._exit(0)
     except BaseException as error:  # noqa: BLE001 - a forked child must never fall back into the agent's loop
-        print(f"guard failed: {error!r}", file=sys.stderr, flush=True)
+        # Not the error itself: it may have words of a command, and secrets in them.
+        number = getattr(error, "errno", None)
+        print(f"guard failed: {type(error).__name__} {number}", file=sys.stderr, flush=True)
     finally:
         os._exit(_FAILED)
 

@@ -27,6 +27,8 @@ class _Waiting(NamedTuple):
 
     after: int
     limit: int
+    # It is not whom the output is kept for.
+    looks: bool
     reply: Reply
     timer: Timer
 
@@ -71,16 +73,17 @@ class Outputs:
         Raises: AgentError not_found when it is no longer kept.
         """
         command_id, after = str(params["command_id"]), int(params["after"])
-        limit = min(int(params["limit"]), CHUNK_BYTES)
+        limit, looks = min(int(params["limit"]), CHUNK_BYTES), bool(params.get("looks"))
         running = self._running.get(command_id)
         if running is None or running.total > after or not params["wait_ms"]:
-            reply(self._page(command_id, after, limit))
+            reply(self._page(command_id, after, limit, looks))
             return
         expire = functools.partial(self._answer, command_id)
         timer = self._loop.after(int(params["wait_ms"]) / 1000, expire)
-        self._waiting.setdefault(command_id, []).append(_Waiting(after, limit, reply, timer))
+        waiting = _Waiting(after, limit, looks, reply, timer)
+        self._waiting.setdefault(command_id, []).append(waiting)
 
-    def _page(self, command_id: str, after: int, limit: int) -> Message:
+    def _page(self, command_id: str, after: int, limit: int, looks: bool) -> Message:
         output = self._running.get(command_id) or self._ended.get(command_id)
         if output is None:
             raise AgentError("not_found", f"the output of command {command_id} is no longer kept")
@@ -89,7 +92,7 @@ class Outputs:
             [chunk.stream, chunk.offset, base64.b64encode(chunk.data).decode()] for chunk in chunks
         ]
         ended = command_id in self._ended
-        if ended and position >= output.total:
+        if ended and position >= output.total and not looks:
             self._on_read(command_id)
         return {"chunks": encoded, "next": position, "ended": ended}
 
@@ -97,7 +100,7 @@ class Outputs:
         for waiting in self._waiting.pop(command_id, []):
             waiting.timer.cancel()
             try:
-                waiting.reply(self._page(command_id, waiting.after, waiting.limit))
+                waiting.reply(self._page(command_id, waiting.after, waiting.limit, waiting.looks))
             except AgentError as error:
                 waiting.reply(error)
 

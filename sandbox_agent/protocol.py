@@ -5,9 +5,10 @@ UTF-8 JSON. The control plane listens on a UNIX socket in the sandbox's run
 directory, the agent dials. Bytes travel as base64.
 
 Host → agent, requests
-    exec      {command_id, argv, cwd, env, stdin, stdin_open, timeout_ms, background} → {}
+    exec      {command_id, argv, cwd, env, secrets, stdin, stdin_open, timeout_ms, background} → {}
               answered when the command has started; it ends with a `command.exit` event
-    output    {command_id, after, limit, wait_ms} → {chunks: [[stream, offset, data]], next, ended}
+    output    {command_id, after, limit, wait_ms, looks} → {chunks: [[stream, offset, data]], next,
+              ended}  `looks`: somebody else than the command's caller, for whom it is kept
     stdin     {command_id, data, close} → {}
     signal    {command_id, signal} → {}
     cancel    {command_id, reason} → {}              TERM, then KILL after 2 s
@@ -31,6 +32,9 @@ Host → agent, requests
     file.list {path, depth, limit} → {entries: [Entry as object], truncated}
     file.stat {path} → Entry as object
     file.mkdir {path} → {}    file.delete {path} → {}    file.move {source, destination} → {}
+    secrets   {variables: {NAME: [value, seal]}, given: [[value, seal]]} → {}
+              replaces what the session's commands get as variables, and what else was ever given
+              to one: all of it is cut out of events and errors
     stats     {} → {running, terminals, finished, buffered_events, uptime_ms}
     shutdown  {reason, at_once} → {}    ends every command and terminal (with `at_once` by KILL
                                         alone), waits for the acknowledgement of their events
@@ -40,9 +44,12 @@ Host → agent, notifications
 
 Agent → host
     hello (request)  {protocol, boot_id, running, finished, terminals, landlock_abi, seccomp,
-                      session_cpu_us, session_output_bytes} → {committed_seq}
+                      session_cpu_us, session_output_bytes, secrets} → {committed_seq}
     event (notification)  {boot_id, seq, operation, time, decision, rule, command_id, args, result,
                            error, duration_ms}
+
+`secrets` of hello are those that the agent holds, in the form of the request; those of exec are
+{NAME: [value, seal]}. A seal is the control plane's, and means nothing to the agent.
 
 `session_cpu_us` and `session_output_bytes`, also in the results of `command.exit` and `pty.exit`,
 are what the whole session has used so far, earlier sandboxes included. `budget.exceeded` has the
@@ -53,7 +60,7 @@ import json
 import struct
 from typing import Any, NamedTuple
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 # One frame never needs more: bulk data travels in chunks of CHUNK_BYTES.
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024

@@ -8,11 +8,12 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from types import TracebackType
 
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.budget import BudgetError
 from sandbox_agent.commands import CommandError
-from sandbox_agent.confine import seccomp, syscalls
+from sandbox_agent.confine import privileges, seccomp, syscalls
 from sandbox_agent.confine.profile import ConfinementError
 from sandbox_agent.connection import Connection
 from sandbox_agent.errors import AgentError
@@ -34,6 +35,7 @@ from sandbox_agent.protocol import (
     result,
 )
 from sandbox_agent.pty.terminals import Terminals
+from sandbox_agent.session_secrets import SessionSecrets
 from sandbox_agent.transfers import Transfers
 from sandbox_agent.work import Work
 
@@ -57,10 +59,13 @@ class Agent:
         )
         # Before the control plane has answered hello, events only collect.
         self._greeted = False
-        self._events = EventBuffer(self._boot_id, self._send_event)
+        self.secrets = SessionSecrets()
+        self._events = EventBuffer(self._boot_id, self._send_event, self.secrets.cut)
         self._guards = Guards(self._loop, boot, self._abi, self._events)
         self._work = Work(self._loop, boot, self._events)
-        self._executor = Executor(self._loop, boot, self._events, self._work, self._guards)
+        self._executor = Executor(
+            self._loop, boot, self._events, self._work, self._guards, self.secrets
+        )
         self._terminals = Terminals(
             self._loop, boot, self._abi, self._events, self._work, self._guards
         )
@@ -81,6 +86,7 @@ class Agent:
             "file.pull": self._transfers.pull,
             "file.push": self._transfers.push,
             "file.close": self._transfers.close,
+            "secrets": self._take_secrets,
             "stats": self._stats,
             "shutdown": self._shut_down,
         }
@@ -115,6 +121,7 @@ class Agent:
             "terminals": self._terminals.running,
             "landlock_abi": self._abi,
             "seccomp": seccomp.available(os.uname().machine),
+            "secrets": self.secrets.message(),
             **self._work.totals(),
         }
         self._connection.send(request(_HELLO_ID, "hello", hello))
@@ -164,6 +171,7 @@ class Agent:
         self, send: Callable[[Message], None], request_id: object, answer: Message | AgentError
     ) -> None:
         if isinstance(answer, AgentError):
+            answer = self.secrets.cut_error(answer)
             answer = failure(request_id, answer.code, answer.message, answer.rule)
         else:
             answer = result(request_id, answer)
@@ -171,6 +179,10 @@ class Agent:
             send(answer)
         except FrameError as error:
             send(failure(request_id, "too_large", str(error)))
+
+    def _take_secrets(self, params: Message, reply: Reply) -> None:
+        self.secrets.replace(params)
+        reply({})
 
     def _stats(self, _params: Message, reply: Reply) -> None:
         reply(
@@ -206,15 +218,33 @@ def read_boot(path: str) -> Boot:
 def main() -> int:
     """Runs the agent in its sandbox; returns the exit code."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
+    # Secrets are in its memory: it leaves no core file, and none of a program that is told of it.
+    privileges.dump_no_core()
+    syscalls.hide_memory()
     try:
         boot = read_boot(os.path.join(RUN_DIR, BOOT_NAME))
     except (OSError, LookupError, ValueError, TypeError) as error:
         print(f"cannot read the boot file: {error}", file=sys.stderr, flush=True)
         return _EXIT_REFUSED
     try:
-        return Agent(boot, os.path.join(RUN_DIR, SOCKET_NAME)).run()
+        agent = Agent(boot, os.path.join(RUN_DIR, SOCKET_NAME))
+        sys.excepthook = functools.partial(_report, agent.secrets)
+        return agent.run()
     except ConfinementError as error:
         print(f"cannot confine commands: {error}", file=sys.stderr, flush=True)
     except BudgetError as error:
         print(error, file=sys.stderr, flush=True)
     return _EXIT_REFUSED
+
+
+def _report(
+    secrets: SessionSecrets,
+    kind: type[BaseException],
+    error: BaseException,
+    trace: TracebackType | None,
+) -> None:
+    """Says what ended the agent, where `docker logs` shows it: without any secret."""
+    import traceback  # only now: it takes memory
+
+    text = "".join(traceback.format_exception(kind, error, trace))
+    print(secrets.cut(text), file=sys.stderr, flush=True)

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from api.cli.exits import MEANINGS
 from api.cli.program import build
+from orchestrator import key_bounds
 from orchestrator.config import Settings
 from orchestrator.policy.explain import REMEDIES
 from orchestrator.tools.gates import REMEDIES as TOOL_REMEDIES
@@ -33,6 +34,7 @@ _SHARED = {"--url", "--key", "--key-file", "--help"}
 # How the tests treat a command's example.
 _NOTES = {
     "paddock serve": "<!-- not run: the examples are run against one that serves already -->\n",
+    "paddock keys rotate-admin": "<!-- not run: the other examples use the key that goes -->\n",
     "paddock events": "<!-- runs on -->\n",
     "paddock approvals watch": "<!-- runs on -->\n",
     "paddock approvals approve": "<!-- exit: 5 -->\n",
@@ -67,7 +69,10 @@ def example_level() -> str:
 
 def rules() -> str:
     """Every rule that refuses, and what to do instead."""
-    rows = [(f"`{rule}`", remedy) for rule, remedy in (REMEDIES | TOOL_REMEDIES).items()]
+    rows = [
+        (f"`{rule}`", remedy)
+        for rule, remedy in (REMEDIES | TOOL_REMEDIES | key_bounds.REMEDIES).items()
+    ]
     return _table(("rule", "what to do"), rows)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from api.cli.exits import Failure, Status
 from api.client import errors as client
+from orchestrator import key_bounds
 from orchestrator.config import ConfigError
 from orchestrator.errors import PaddockError
 from orchestrator.policy.explain import REMEDIES
@@ -13,6 +14,7 @@ from orchestrator.tools.gates import REMEDIES as TOOL_REMEDIES
 
 _STATUSES: Mapping[str, Status] = {
     "validation_error": Status.USAGE,
+    "misdirected_request": Status.USAGE,
     "unauthorized": Status.REFUSED,
     "permission_denied": Status.REFUSED,
     "not_found": Status.NOT_FOUND,
@@ -86,7 +88,7 @@ def _refused(error: client.PaddockAPIError) -> Failure:
 
 def _by_rule(rule: str) -> str:
     """What to do instead, as a part of the line."""
-    remedies = REMEDIES | TOOL_REMEDIES
+    remedies = REMEDIES | TOOL_REMEDIES | key_bounds.REMEDIES
     text = remedies.get(rule, "`paddock policies explain` tells more").rstrip(".")
     return text[:1].lower() + text[1:]
 

@@ -1,16 +1,24 @@
-"""API keys: make them, list them, take them back, in this machine's keys file."""
+"""API keys: make them, list them, take them back, in this machine's files."""
 
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from api.cli.options import AsJson, example, group
 from api.cli.terminal import note, print_fields, print_json, print_table, size
 
+if TYPE_CHECKING:
+    from orchestrator.keys import Principal
+
 app = group("API keys of the control plane on this machine.")
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The key's name.")]
+_SPAN = re.compile(r"([1-9][0-9]{0,5})([mhd])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+_ROLES = ("admin", "operator", "viewer", "metrics")
 
 
 def _keys_file() -> Path:
@@ -27,29 +35,59 @@ def list_all(as_json: AsJson = False) -> None:
     path = _keys_file()
     keys = list_keys(path)
     if as_json:
-        print_json([_object(key.name, key.role, key.limits) for key in keys])
+        print_json([_object(key) for key in keys])
         return
     rows = [
         (
             key.name,
             key.role,
+            _expiry(key),
+            _bounds(key),
             key.limits.max_sessions,
             key.limits.max_cpus,
-            None if key.limits.max_memory_bytes is None else size(key.limits.max_memory_bytes),
+            _bytes(key.limits.max_memory_bytes),
+            key.limits.max_workspaces,
+            _bytes(key.limits.max_workspace_bytes),
             key.limits.requests_per_second,
         )
         for key in keys
     ]
-    columns = ("name", "role", ">sessions", ">cpus", ">memory", ">requests/s")
-    print_table(columns, rows, nothing=f"{path} has no keys: `paddock keys create NAME` makes one")
+    limits = (">sessions", ">cpus", ">memory", ">workspaces", ">of", ">requests/s")
+    print_table(
+        ("name", "role", "expires", "bounds", *limits),
+        rows,
+        nothing=f"{path} has no keys: `paddock keys create NAME` makes one",
+    )
 
 
 @app.command(epilog=example("paddock keys create ci --max-sessions 8"))
 def create(
     name: _Name,
-    admin: Annotated[
-        bool, typer.Option("--admin", help="It may do everything, in every session.")
+    role: Annotated[
+        str, typer.Option(metavar="ROLE", help="admin, operator, viewer or metrics.")
+    ] = "operator",
+    owner: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A viewer's: the key whose sessions it looks at."),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="A viewer's: it looks at all sessions.")
     ] = False,
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN", help="After 30d, 12h or 90m, or on a date, 2030-01-31, in UTC."
+        ),
+    ] = None,
+    max_level: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="The highest level of its sessions.")
+    ] = None,
+    image: Annotated[
+        list[str] | None, typer.Option(metavar="IMAGE", help="An image that it may use.")
+    ] = None,
+    tool: Annotated[
+        list[str] | None, typer.Option(metavar="TOOL", help="A tool that it may open.")
+    ] = None,
     max_sessions: Annotated[
         int | None, typer.Option(min=0, help="How many sessions it may have at once.")
     ] = None,
@@ -59,28 +97,57 @@ def create(
     max_memory_bytes: Annotated[
         int | None, typer.Option(min=0, help="How much memory they may have together.")
     ] = None,
+    max_workspaces: Annotated[
+        int | None, typer.Option(min=0, help="How many workspaces it may have, with kept ones.")
+    ] = None,
+    max_workspace_bytes: Annotated[
+        int | None, typer.Option(min=0, help="How large they may be together.")
+    ] = None,
     requests_per_second: Annotated[
         float | None, typer.Option(min=0.001, help="How many requests it may make.")
+    ] = None,
+    handle_requests_per_second: Annotated[
+        float | None, typer.Option(min=0.001, help="The same for each handle of its sessions.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a key, and print it: it is not shown again.
 
-    A running control plane takes it at once. Without --admin it is an operator's, which
-    sees and controls its own sessions only.
+    A running control plane takes it at once. An operator's key makes sessions, and sees and
+    controls its own only; an admin's does everything. A viewer's key reads, and changes nothing.
+    A metrics key reads /metrics.
     """
-    from orchestrator.keys import Role
+    from orchestrator.key_bounds import KeyBounds
+    from orchestrator.keys import Principal, Role
     from orchestrator.keys_file import add_key
     from orchestrator.limits import KeyLimits
 
+    if role not in _ROLES:
+        raise typer.BadParameter(f"must be {', '.join(_ROLES)}", param_hint="--role")
+    if (role == "viewer") != (everything or owner is not None) or (everything and owner):
+        raise typer.BadParameter("a viewer has one, others none", param_hint="--owner, --all")
     path = _keys_file()
-    role = Role.ADMIN if admin else Role.OPERATOR
-    limits = KeyLimits(max_sessions, max_cpus, max_memory_bytes, requests_per_second)
-    secret = add_key(path, name, role, limits)
+    key = Principal(
+        name,
+        Role(role),
+        owner=owner,
+        limits=KeyLimits(
+            max_sessions,
+            max_cpus,
+            max_memory_bytes,
+            max_workspaces,
+            max_workspace_bytes,
+            requests_per_second,
+            handle_requests_per_second,
+        ),
+        bounds=KeyBounds(max_level, tuple(image) if image else None, tuple(tool) if tool else None),
+        expires_at=None if expires is None else _moment(expires),
+    )
+    secret = add_key(path, key)
     if as_json:
-        print_json({**_object(name, role, limits), "key": secret, "keys_file": str(path)})
+        print_json({**_object(key), "key": secret, "keys_file": str(path)})
         return
-    print_fields((("name", name), ("role", str(role)), ("key", secret)))
+    print_fields((("name", name), ("role", role), ("key", secret)))
     note(f"The key is not shown again; {path} has only its hash.")
 
 
@@ -94,7 +161,78 @@ def revoke(name: _Name) -> None:
     note(f"{name} is no longer in {path}")
 
 
-def _object(name: str, role: str, limits: object) -> dict[str, object]:
+@app.command("rotate-admin", epilog=example("paddock keys rotate-admin"))
+def rotate_admin() -> None:
+    """Replace the generated admin key: the old one is refused from now on, and its streams end.
+
+    A running control plane takes the new one at once. It is in the state directory's admin.key,
+    where `paddock` finds it. A key that PADDOCK_ADMIN_KEY sets is replaced there, with a restart.
+    """
+    from orchestrator.admin_key import ADMIN_KEY_FILE, rotate_admin_key
+    from orchestrator.config import ConfigError, load_settings
+
+    settings = load_settings()
+    if settings.admin_key is not None:
+        raise ConfigError(
+            "PADDOCK_ADMIN_KEY sets the admin key: change it there and restart the control plane, "
+            "or unset it to have the key in a file"
+        )
+    path = settings.state_dir / ADMIN_KEY_FILE
+    rotate_admin_key(path)
+    note(f"The new admin key is in {path}; the old one is void")
+
+
+def _moment(text: str) -> datetime:
+    """When that is, in UTC, to the second. Raises: typer.BadParameter."""
+    span = _SPAN.fullmatch(text)
+    try:
+        if span is not None:
+            moment = datetime.now(UTC) + timedelta(**{_UNITS[span[2]]: int(span[1])})
+        else:
+            moment = datetime.fromisoformat(text)
+            moment = moment.replace(tzinfo=moment.tzinfo or UTC)
+        moment = moment.astimezone(UTC).replace(microsecond=0)
+    except (ValueError, OverflowError):
+        raise typer.BadParameter(
+            f"{text!r} is not like 30d, 12h, 90m, 2030-01-31 or 2030-01-31T12:00:00Z",
+            param_hint="--expires",
+        ) from None
+    if moment <= datetime.now(UTC):
+        raise typer.BadParameter(f"{text!r} is over", param_hint="--expires")
+    return moment
+
+
+def _expiry(key: "Principal") -> str | None:
+    if key.expires_at is None:
+        return None
+    over = " (expired)" if key.expires_at <= datetime.now(UTC) else ""
+    return f"{key.expires_at:%Y-%m-%d %H:%M}{over}"
+
+
+def _bounds(key: "Principal") -> str | None:
+    """What it is limited to besides amounts, in a few words."""
+    bounds = key.bounds
+    parts = [
+        f"reads {key.owner or 'all'}" if key.role == "viewer" else "",
+        "" if bounds.max_level is None else f"up to {bounds.max_level}",
+        "" if bounds.images is None else f"images {' '.join(bounds.images)}",
+        "" if bounds.tools is None else f"tools {' '.join(bounds.tools)}",
+    ]
+    return ", ".join(filter(None, parts)) or None
+
+
+def _bytes(number: int | None) -> str | None:
+    return None if number is None else size(number)
+
+
+def _object(key: "Principal") -> dict[str, Any]:
     from dataclasses import asdict
 
-    return {"name": name, "role": str(role), **asdict(limits)}  # type: ignore[call-overload]
+    return {
+        "name": key.name,
+        "role": str(key.role),
+        **asdict(key.limits),
+        **asdict(key.bounds),
+        "expires_at": None if key.expires_at is None else key.expires_at.isoformat(),
+        "owner": key.owner,
+    }

@@ -1,5 +1,7 @@
 """Options and arguments that several commands have, and how each shows its example."""
 
+import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -50,6 +52,14 @@ Variables = Annotated[
     list[str] | None,
     typer.Option("--env", "-e", metavar="NAME=VALUE", help="A variable of its environment."),
 ]
+SecretNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--secret",
+        metavar="NAME[=@FILE]",
+        help="A secret variable: its value is in our environment, or in a file.",
+    ),
+]
 TimeLimit = Annotated[
     int | None, typer.Option("--timeout", min=1, metavar="SECONDS", help="When it is ended.")
 ]
@@ -81,3 +91,36 @@ def pairs(texts: list[str] | None, option: str, sign: str = "=") -> dict[str, st
             raise typer.BadParameter(f"{text!r} is not NAME{sign}VALUE", param_hint=option)
         found[name] = value
     return found
+
+
+def secret_values(texts: list[str] | None) -> dict[str, str]:
+    """The values of `NAME` from the environment, and of `NAME=@FILE` from files.
+
+    The newline at a file's end is not part of the value. Raises: typer.BadParameter.
+    """
+    found = {}
+    for text in texts or []:
+        name, sign, source = text.partition("=")
+        if not name or (sign and not source.startswith("@")):
+            # It is not repeated: it may be the value.
+            message = f"others can read values on the command line: give {name or 'NAME'} or "
+            raise typer.BadParameter(f"{message}{name or 'NAME'}=@FILE", param_hint="--secret")
+        found[name] = _from_file(Path(source[1:])) if sign else _from_environment(name)
+    return found
+
+
+def _from_environment(name: str) -> str:
+    if name not in os.environ:
+        message = f"the environment has no {name}: export it, or give {name}=@FILE"
+        raise typer.BadParameter(message, param_hint="--secret")
+    return os.environ[name]
+
+
+def _from_file(path: Path) -> str:
+    try:
+        return path.read_bytes().decode().removesuffix("\n")
+    except OSError as error:
+        message = f"{path}: {error.strerror}"
+    except UnicodeDecodeError:
+        message = f"{path} is not UTF-8"
+    raise typer.BadParameter(message, param_hint="--secret")

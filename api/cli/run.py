@@ -13,6 +13,7 @@ from api.cli.options import (
     TAKES_COMMAND,
     AsJson,
     OptionalLevel,
+    SecretNames,
     SessionId,
     TimeLimit,
     Variables,
@@ -21,6 +22,7 @@ from api.cli.options import (
     command_words,
     example,
     pairs,
+    secret_values,
 )
 from api.cli.remote import remote
 from api.cli.terminal import age, complain, note, print_json, print_table, seconds, working
@@ -56,6 +58,7 @@ async def run(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the session and its files.")] = False,
     cwd: WorkingDirectory = None,
     env: Variables = None,
+    secret: SecretNames = None,
     timeout: TimeLimit = None,
     as_json: AsJson = False,
 ) -> int:
@@ -64,7 +67,7 @@ async def run(
     The session is closed and its files are removed at the end. Ctrl-C ends the command
     and closes the session, too. The exit status is the command's own.
     """
-    variables = pairs(env, "--env")
+    variables, secrets = pairs(env, "--env"), secret_values(secret)
     if upload is not None and not upload.is_dir():
         raise Failure(f"{upload} is not a directory", status=Status.USAGE)
     with working("starting a sandbox"):
@@ -75,9 +78,8 @@ async def run(
                 sent = await session.files.upload_dir(upload)
             if sent.skipped:
                 note(f"not uploaded, for they are no files: {', '.join(sent.skipped)}")
-        return await _attend(
-            session, {"argv": words, "cwd": cwd, "env": variables, "timeout": timeout}, as_json
-        )
+        request = {"argv": words, "cwd": cwd, "env": variables, "secrets": secrets or None}
+        return await _attend(session, {**request, "timeout": timeout}, as_json)
     finally:
         if keep:
             note(f"session {session.id} is kept; `paddock sessions close {session.id}` ends it")
@@ -92,6 +94,7 @@ async def execute(
     words: Words,
     cwd: WorkingDirectory = None,
     env: Variables = None,
+    secret: SecretNames = None,
     timeout: TimeLimit = None,
     as_json: AsJson = False,
 ) -> int:
@@ -100,10 +103,10 @@ async def execute(
     Ctrl-C ends the command; the session goes on. The exit status is the command's own.
     """
     argv, variables = command_words(words), pairs(env, "--env")
+    secrets = secret_values(secret)
     found = await paddock.sessions.get(session)
-    return await _attend(
-        found, {"argv": argv, "cwd": cwd, "env": variables, "timeout": timeout}, as_json
-    )
+    request = {"argv": argv, "cwd": cwd, "env": variables, "secrets": secrets or None}
+    return await _attend(found, {**request, "timeout": timeout}, as_json)
 
 
 @remote

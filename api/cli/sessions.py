@@ -6,7 +6,17 @@ import typer
 
 from api.cli import inspection
 from api.cli.budgets import Amounts, amounts
-from api.cli.options import AsJson, OptionalLevel, SessionId, Variables, example, group, pairs
+from api.cli.options import (
+    AsJson,
+    OptionalLevel,
+    SecretNames,
+    SessionId,
+    Variables,
+    example,
+    group,
+    pairs,
+    secret_values,
+)
 from api.cli.remote import remote
 from api.cli.terminal import age, note, print_fields, print_json, print_table, working
 
@@ -80,6 +90,7 @@ async def create(
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label, to find it by.")
     ] = None,
     env: Variables = None,
+    secret: SecretNames = None,
     idle_timeout: Annotated[
         int | None, typer.Option(min=1, metavar="SECONDS", help="How long it may be idle.")
     ] = None,
@@ -101,6 +112,7 @@ async def create(
 ) -> None:
     """Create a session. Its handle, with which an agent works in it, is shown once."""
     labels, variables = pairs(label, "--label"), pairs(env, "--env")
+    secrets = secret_values(secret)
     limits = amounts(budget)
     with working("starting a sandbox"):
         session = await paddock.sessions.create(
@@ -109,6 +121,7 @@ async def create(
             image=image,
             labels=labels,
             env=variables,
+            secrets=secrets or None,
             idle_timeout=idle_timeout,
             wall_timeout=wall_timeout,
             budget=limits,
@@ -140,7 +153,7 @@ async def close(paddock: "Paddock", session: SessionId, purge: _Purge = False) -
 @remote
 async def pause(paddock: "Paddock", session: SessionId) -> None:
     """Freeze every process of a session."""
-    await (await paddock.sessions.get(session)).pause()
+    await paddock.sessions.pause(session)
     note(f"{session} is paused; `paddock sessions resume {session}` lets it go on")
 
 
@@ -156,5 +169,5 @@ async def resume(paddock: "Paddock", session: SessionId) -> None:
 @remote
 async def abort(paddock: "Paddock", session: SessionId) -> None:
     """End a session as a failure; its files stay."""
-    await (await paddock.sessions.get(session)).abort()
+    await paddock.sessions.abort(session)
     note(f"{session} is aborted")

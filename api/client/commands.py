@@ -25,7 +25,11 @@ _KILL_SECONDS = 5.0
 
 
 def exec_body(
-    command: str | None, argv: Sequence[str] | None, env: Mapping[str, str] | None, **members: Any
+    command: str | None,
+    argv: Sequence[str] | None,
+    env: Mapping[str, str] | None,
+    secrets: Mapping[str, str] | None,
+    **members: Any,
 ) -> dict[str, Any]:
     """The request of a command, without members that are not given. Raises: TypeError."""
     if (command is None) == (argv is None):
@@ -36,6 +40,7 @@ def exec_body(
         "command": command,
         "argv": None if argv is None else list(argv),
         "env": None if env is None else dict(env),
+        "secrets": None if secrets is None else dict(secrets),
         **members,
     }
     return {name: value for name, value in body.items() if value is not None}
@@ -140,6 +145,7 @@ class Processes(Face[F]):
         argv: Sequence[str] | None = None,
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
         stdin: str | None = None,
         stdin_open: bool = False,
         timeout: int | None = None,
@@ -153,6 +159,7 @@ class Processes(Face[F]):
             command,
             argv,
             env,
+            secrets,
             cwd=cwd,
             stdin=stdin,
             stdin_open=stdin_open or None,

@@ -68,6 +68,12 @@ class ValidationError(PaddockAPIError):
     code = "validation_error"
 
 
+class MisdirectedRequestError(PaddockAPIError):
+    """The control plane does not answer for the host of the client's URL."""
+
+    code = "misdirected_request"
+
+
 class UnauthorizedError(PaddockAPIError):
     """The key or handle is not known."""
 
@@ -168,6 +174,7 @@ _BY_CODE: Mapping[str, type[PaddockAPIError]] = {
     kind.code: kind
     for kind in (
         ValidationError,
+        MisdirectedRequestError,
         UnauthorizedError,
         PermissionDeniedError,
         NotFoundError,

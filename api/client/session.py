@@ -66,6 +66,7 @@ class Session(Face[F]):
         argv: Sequence[str] | None = None,
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
         stdin: str | None = None,
         timeout: int | None = None,
         permission_level: str | None = None,
@@ -77,6 +78,8 @@ class Session(Face[F]):
             argv: the words themselves; exactly one of the two is given.
             cwd: directory, relative to the workspace or under /workspace.
             env: further variables.
+            secrets: further variables, of 8 bytes or more, that are cut out of whatever is
+                recorded; where the level lists variables, their names begin with `SECRET_`.
             stdin: text for its standard input.
             timeout: seconds until it is ended; None: the level's default. For more than an
                 hour it must be given.
@@ -90,6 +93,7 @@ class Session(Face[F]):
             command,
             argv,
             env,
+            secrets,
             cwd=cwd,
             stdin=stdin,
             timeout=timeout,
@@ -105,6 +109,7 @@ class Session(Face[F]):
         argv: Sequence[str] | None = None,
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
         stdin: str | None = None,
         timeout: int | None = None,
         permission_level: str | None = None,
@@ -124,6 +129,7 @@ class Session(Face[F]):
             command,
             argv,
             env,
+            secrets,
             cwd=cwd,
             stdin=stdin,
             timeout=timeout,

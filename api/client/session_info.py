@@ -127,7 +127,7 @@ class SessionInfo(Result):
 
     `status` is `active`, `paused`, `completed`, `aborted` or `budget-exceeded`; `activity`
     is `idle`, `running` or `closed`; `tools` are those that it may open, None: any that its level
-    permits. The last five members are there after `refresh` only:
+    permits; `secrets` are names. The last five members are there after `refresh` only:
     `processes`, `usage` and `disk` are None also where the host can't tell; `streams` counts the
     clients that follow or transfer something; `denials` are the latest, newest first.
     """
@@ -148,6 +148,7 @@ class SessionInfo(Result):
     budget: Budget | None = None
     role: str | None = None
     tools: tuple[str, ...] | None = None
+    secrets: tuple[str, ...] = ()
     commands: tuple[Command, ...] = ()
     processes: tuple[Process, ...] | None = None
     usage: Usage | None = None

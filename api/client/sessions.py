@@ -31,6 +31,7 @@ class Sessions(Face[F]):
         image: str | None = None,
         labels: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
         limits: Mapping[str, int | float] | None = None,
         idle_timeout: int | None = None,
         wall_timeout: int | None = None,
@@ -47,7 +48,10 @@ class Sessions(Face[F]):
             permission_level: low, medium, high, or one of the operator's; None: medium.
             image: the sandbox image; None: the control plane's.
             labels: to find it by.
-            env: variables of all its commands.
+            env: variables of all its commands; they are stored, and not for what is secret.
+            secrets: variables of all its commands that are never stored, and are cut out of
+                whatever is recorded; each has 8 bytes or more. Where the level lists variables,
+                their names begin with `SECRET_`.
             limits: lower ones than the level's: `cpus`, `memory_bytes`, `pids`, `tmp_bytes`,
                 `workspace_bytes`.
             idle_timeout: seconds without work until it is ended.
@@ -74,6 +78,7 @@ class Sessions(Face[F]):
             id=id,
             role=role,
             tools=None if tools is None else list(tools),
+            secrets=None if secrets is None else dict(secrets),
         )
         return self._session(
             await self._api.json("POST", _SESSIONS, body=body, timeout=ENGINE_SECONDS)
@@ -88,6 +93,7 @@ class Sessions(Face[F]):
         image: str | None = None,
         labels: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
         limits: Mapping[str, int | float] | None = None,
         idle_timeout: int | None = None,
         wall_timeout: int | None = None,
@@ -112,6 +118,7 @@ class Sessions(Face[F]):
             mounts=None if mounts is None else list(mounts),
             role=role,
             tools=None if tools is None else list(tools),
+            secrets=None if secrets is None else dict(secrets),
         )
         return self._session(
             await self._api.json("PUT", session_path(id), body=body, timeout=ENGINE_SECONDS)
@@ -157,6 +164,21 @@ class Sessions(Face[F]):
         await self._api.json(
             "DELETE", session_path(id), params={"purge": purge}, timeout=ENGINE_SECONDS
         )
+
+    @method
+    async def pause(self, id: str) -> SessionInfo:
+        """Freezes every process of the session of that id, in one request."""
+        return await self._change(id, "pause")
+
+    @method
+    async def abort(self, id: str) -> SessionInfo:
+        """Ends the session of that id as a failure, in one request."""
+        return await self._change(id, "abort")
+
+    async def _change(self, id: str, action: str) -> SessionInfo:
+        url = f"{session_path(id)}/{action}"
+        answer = await self._api.json("POST", url, body={}, timeout=ENGINE_SECONDS)
+        return SessionInfo.parse(answer)
 
     def audit(self, id: str) -> Audit[F]:
         """The audit chain of a session, which can be read when the session is long gone."""

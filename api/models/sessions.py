@@ -45,6 +45,7 @@ EXAMPLE: dict[str, Any] = {
     "labels": {"team": "search"},
     "role": "agent",
     "tools": ["psql", "redis-cli"],
+    "secrets": ["SECRET_TOKEN"],
     "limits": _LIMITS,
     "created_at": "2026-03-04T09:30:11.902771Z",
     "last_activity_at": "2026-03-04T09:30:12.482113Z",
@@ -127,6 +128,7 @@ class Session(SessionSettings):
     tools: list[str] | None = Field(
         description="The tools that it may open; null: any that its level permits."
     )
+    secrets: list[str] = Field(description="Names of its secrets.")
     limits: LevelLimits
     created_at: Time
     last_activity_at: Time

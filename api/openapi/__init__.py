@@ -17,7 +17,8 @@ Paddock runs the commands of AI agents in sandboxes that it governs: one contain
 a permission level that says what may run, and a tamper-evident record of it.
 
 **Credentials.** A bearer token: an API key, or a session's own *handle*, which does the work of \
-that one session. A key sees its own sessions, an admin's key all.
+that one session. A key sees its own sessions, an admin's key all. A viewer's key reads and \
+changes nothing; a metrics key reads the metrics. `x-roles` has the roles of each operation.
 
 **Errors** are problem documents (RFC 9457) with a stable `code`, and where a policy refused, \
 its `rule`. A command's non-zero exit is no error.

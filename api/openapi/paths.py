@@ -5,20 +5,16 @@ import json
 import re
 from collections.abc import Iterable
 
-from api.auth import Access
+from api.auth import ROLES, Access
 from api.models.base import Model, model_example
 from api.openapi.problems import problem_responses
 from api.openapi.schemas import Schema, query_parameters, ref
 from api.operations.base import BYTES, JSON, Events, Operation, Reply
 from api.schemas import NoBody
+from orchestrator.keys import Role
 
 SSE = "text/event-stream"
 _BINARY = {"type": "string", "format": "binary"}
-_SECURITY: dict[Access, list[Schema]] = {
-    Access.OPEN: [],
-    Access.KEY: [{"key": []}],
-    Access.HANDLE: [{"key": []}, {"handle": []}],
-}
 
 
 def paths(operations: Iterable[Operation]) -> Schema:
@@ -43,7 +39,8 @@ def _operation(operation: Operation) -> Schema:
         "tags": [operation.tag],
         "summary": operation.summary,
         "description": inspect.getdoc(operation.handler) or "",
-        "security": _SECURITY[operation.access],
+        "security": _security(operation.access),
+        "x-roles": sorted(ROLES[operation.access]),
     }
     parameters = [] if operation.query is None else query_parameters(operation.query)
     if operation.resumable:
@@ -54,6 +51,12 @@ def _operation(operation: Operation) -> Schema:
         described["requestBody"] = body
     described["responses"] = _responses(operation)
     return described
+
+
+def _security(access: Access) -> list[Schema]:
+    if access is Access.OPEN:
+        return []
+    return [{"key": []}, *([{"handle": []}] if Role.HANDLE in ROLES[access] else [])]
 
 
 def _request_body(operation: Operation) -> Schema | None:

@@ -21,6 +21,11 @@ _EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
         "permission_level must be low|medium|high",
         {"field": "permission_level"},
     ),
+    "misdirected_request": (
+        "this control plane does not answer for the host rebound.example: its operator can add it "
+        "to PADDOCK_ALLOWED_HOSTS",
+        {},
+    ),
     "unauthorized": ("the key or handle is not known", {}),
     "permission_denied": (
         "command not allowed for permission level low: curl; allowed are, by bare name: cat ls pwd",

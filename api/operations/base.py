@@ -7,10 +7,11 @@ from typing import Any
 
 from aiohttp import web
 
-from api.auth import Access
+from api.auth import ROLES, Access
 from api.models.base import Model
 from api.queries import Query
 from api.schemas import Body
+from orchestrator.keys import Role
 
 Handler = Callable[..., Awaitable[web.StreamResponse]]
 
@@ -55,16 +56,18 @@ class Operation:
 
     `handler` takes the call, and `body` and `query` where they have a model; its docstring
     describes the operation. `errors` are the codes that are its own, besides those that
-    follow from its form. `upload`: the body is bytes, which the handler reads itself.
+    follow from its form. `upload`: the body is bytes, which the handler reads itself. `stops`
+    tells, from the call and its body, whether the request stops something: then it is not counted.
     """
 
     method: str
     path: str
     handler: Handler
-    access: Access = Access.HANDLE
+    access: Access
     body: type[Body] | None = None
     query: type[Query] | None = None
     upload: bool = False
+    stops: Callable[..., bool] | None = None
     id: str = field(kw_only=True)
     tag: str = field(kw_only=True)
     summary: str = field(kw_only=True)
@@ -75,10 +78,10 @@ class Operation:
     @property
     def codes(self) -> frozenset[str]:
         """Every code that its errors may have."""
-        codes = {"internal_error", "validation_error", *self.errors}
+        codes = {"internal_error", "misdirected_request", "validation_error", *self.errors}
         if self.access is not Access.OPEN:
             codes |= {"unauthorized", "audit_unavailable", "rate_limited"}
-        if self.access is Access.KEY:
+        if ROLES[self.access] != frozenset(Role):
             codes.add("permission_denied")
         if self.body is not None:
             codes.add("too_large")

@@ -2,6 +2,8 @@
 
 from http import HTTPStatus
 
+from api import stops
+from api.auth import Access
 from api.models.commands import (
     COMMAND_EVENTS,
     Command,
@@ -33,6 +35,7 @@ OPERATIONS = (
         "POST",
         SESSION + "/exec",
         commands.execute,
+        Access.WORK,
         body=ExecBody,
         id="exec",
         tag=_TAG,
@@ -56,6 +59,7 @@ OPERATIONS = (
         "GET",
         SESSION + "/processes",
         processes.list_all,
+        Access.READ,
         id="list_processes",
         tag=_TAG,
         summary="List a session's commands",
@@ -65,6 +69,7 @@ OPERATIONS = (
         "GET",
         _PROCESS,
         processes.read,
+        Access.READ,
         query=OutputQuery,
         id="read_process",
         tag=_TAG,
@@ -80,6 +85,7 @@ OPERATIONS = (
         "POST",
         _PROCESS + "/stdin",
         processes.feed,
+        Access.WORK,
         body=StdinBody,
         id="feed_process",
         tag=_TAG,
@@ -92,7 +98,9 @@ OPERATIONS = (
         "POST",
         _PROCESS + "/signal",
         processes.signal,
+        Access.WORK,
         body=SignalBody,
+        stops=stops.signals_command,
         id="signal_process",
         tag=_TAG,
         summary="Signal a command",

@@ -2,6 +2,7 @@
 
 from http import HTTPStatus
 
+from api.auth import Access
 from api.models.files import FileList, FileMoved, FilePath, FileWritten
 from api.operations.base import BYTES, SESSION, Operation, Reply, ok
 from api.queries import ListQuery, PathQuery, WriteQuery
@@ -24,6 +25,7 @@ OPERATIONS = (
         "GET",
         _FILES,
         files.read,
+        Access.WORK,
         query=PathQuery,
         id="read_file",
         tag=_TAG,
@@ -35,6 +37,7 @@ OPERATIONS = (
         "PUT",
         _FILES,
         files.write,
+        Access.WORK,
         query=WriteQuery,
         upload=True,
         id="write_file",
@@ -47,6 +50,7 @@ OPERATIONS = (
         "DELETE",
         _FILES,
         files.delete,
+        Access.WORK,
         query=PathQuery,
         id="delete_file",
         tag=_TAG,
@@ -58,6 +62,7 @@ OPERATIONS = (
         "GET",
         _FILES + "/list",
         files.list_directory,
+        Access.WORK,
         query=ListQuery,
         id="list_files",
         tag=_TAG,
@@ -69,6 +74,7 @@ OPERATIONS = (
         "POST",
         _FILES + "/mkdir",
         files.make_directory,
+        Access.WORK,
         body=PathBody,
         id="make_directory",
         tag=_TAG,
@@ -81,6 +87,7 @@ OPERATIONS = (
         "POST",
         _FILES + "/move",
         files.move,
+        Access.WORK,
         body=MoveBody,
         id="move_file",
         tag=_TAG,

@@ -2,6 +2,8 @@
 
 from http import HTTPStatus
 
+from api import stops
+from api.auth import Access
 from api.models.terminals import Interaction, Terminal, Terminals
 from api.operations.base import SESSION, Operation, Reply, ok
 from api.routes import terminals
@@ -24,6 +26,7 @@ OPERATIONS = (
         "POST",
         SESSION + "/ptys",
         terminals.open_one,
+        Access.WORK,
         body=TerminalBody,
         id="open_terminal",
         tag=_TAG,
@@ -38,6 +41,7 @@ OPERATIONS = (
         "POST",
         _TERMINAL + "/interactions",
         terminals.interact,
+        Access.WORK,
         body=InteractionBody,
         id="interact",
         tag=_TAG,
@@ -56,6 +60,7 @@ OPERATIONS = (
         "GET",
         SESSION + "/ptys",
         terminals.list_all,
+        Access.READ,
         id="list_terminals",
         tag=_TAG,
         summary="List a session's terminals",
@@ -65,6 +70,7 @@ OPERATIONS = (
         "GET",
         _TERMINAL,
         terminals.read,
+        Access.READ,
         id="read_terminal",
         tag=_TAG,
         summary="Look at a terminal",
@@ -74,6 +80,7 @@ OPERATIONS = (
         "GET",
         _TERMINAL + "/transcript",
         terminals.transcript,
+        Access.READ,
         id="read_transcript",
         tag=_TAG,
         summary="Read a terminal's transcript",
@@ -85,6 +92,8 @@ OPERATIONS = (
         "DELETE",
         _TERMINAL,
         terminals.close,
+        Access.WORK,
+        stops=stops.closes_terminal,
         id="close_terminal",
         tag=_TAG,
         summary="End a terminal",

@@ -1,5 +1,6 @@
 """Tools, and the approvals that their commands wait for."""
 
+from api import stops
 from api.auth import Access
 from api.models.approvals import Approval, Approvals
 from api.models.tools import Tools
@@ -15,6 +16,7 @@ OPERATIONS = (
         "GET",
         SESSION + "/tools",
         tools.list_all,
+        Access.READ,
         id="list_tools",
         tag=_TAG,
         summary="List the tools of a session",
@@ -24,7 +26,7 @@ OPERATIONS = (
         "GET",
         "/api/approvals",
         approvals.list_all,
-        Access.KEY,
+        Access.READ_ALL,
         query=ApprovalsQuery,
         id="list_approvals",
         tag=_TAG,
@@ -35,8 +37,9 @@ OPERATIONS = (
         "POST",
         "/api/approvals/{approval_id}",
         approvals.decide,
-        Access.KEY,
+        Access.MANAGE,
         body=ApprovalBody,
+        stops=stops.denies_approval,
         id="decide_approval",
         tag=_TAG,
         summary="Approve or deny a command",

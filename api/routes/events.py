@@ -8,7 +8,6 @@ from api.call import Call
 from api.queries import EventsQuery
 from api.sse import HEARTBEAT_SECONDS, EventStream, resume_position
 from orchestrator.audit import query as audit
-from orchestrator.keys import Role
 from orchestrator.sessions.session import Session
 
 _PAGE = 100
@@ -18,7 +17,7 @@ async def of_session(call: Call, query: EventsQuery) -> web.StreamResponse:
     """A session's events from the first, or after a `seq`; ends with the session."""
     session = call.session()
     after = resume_position(call.request.headers, query.after) or 0
-    with call.streaming("events", session):
+    with session.streaming("events"):
         return await _follow_session(call, session, after)
 
 
@@ -43,12 +42,11 @@ async def of_all(call: Call, query: EventsQuery) -> web.StreamResponse:
     after = resume_position(call.request.headers, query.after)
     if after is None:
         after = await call.plane.ledger.wait(None, -1)
-    with call.streaming("events"):
-        return await _follow_all(call, after)
+    return await _follow_all(call, after)
 
 
 async def _follow_all(call: Call, after: int) -> web.StreamResponse:
-    owner = None if call.principal.role is Role.ADMIN else call.principal.name
+    owner = call.principal.sees_owner
     stream = await _begin(call)
     while True:
         # Where none of the events up to here is the caller's, it goes on after them.

@@ -25,7 +25,7 @@ async def read(call: Call, query: PathQuery) -> web.StreamResponse:
     try:
         response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
         response.content_length = download.size
-        with call.streaming("downloads", session):
+        with session.streaming("downloads"):
             await stream.begin(call.request, response)
             if not await _send(call.request, response, download):
                 # Fewer bytes than announced: the client must not take them for the file.
@@ -59,7 +59,7 @@ async def write(call: Call, query: WriteQuery) -> web.Response:
     """Writes the body to the file, whole or not at all."""
     check_encoding(call.request)
     session = call.session()
-    with call.streaming("uploads", session):
+    with session.streaming("uploads"):
         written = await call.plane.files.write(
             call.principal, session, query.path, query.mode, _chunks(call.request)
         )

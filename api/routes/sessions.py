@@ -10,8 +10,10 @@ from api.call import Call, reply
 from api.queries import CloseQuery, SessionsQuery
 from api.schemas import NamedSessionBody, NoBody, SessionBody
 from orchestrator.errors import NotFoundError, ValidationError
+from orchestrator.log_context import know_secrets
 from orchestrator.sessions.requests import NewSession
 from orchestrator.sessions.session import Session
+from sandbox_agent.redaction import Redactor
 
 
 async def create(call: Call, body: SessionBody) -> web.Response:
@@ -29,6 +31,7 @@ async def ensure(call: Call, body: NamedSessionBody) -> web.Response:
 
 async def _create(call: Call, request: NewSession, *, named: bool) -> web.Response:
     """A client that leaves while it waits for its turn is forgotten; later, its session closed."""
+    know_secrets(Redactor(request.secrets.values()).text)
     turn = await call.plane.sessions.shares.turn(call.principal)
     session, handle = await call.work.complete(
         call.plane.sessions.create(call.principal, request, turn),

@@ -17,6 +17,7 @@ async def list_all(call: Call) -> web.Response:
         session.tools,
         level.confinement.ptrace,
         session.sandbox.mounts if session.sandbox is not None else (),
+        call.plane.keys.bounds(call.principal),
     )
     items = list_tools(call.plane.policy.tools, asker)
     return reply({"items": items, "next": None})

@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 from orchestrator.checks.base import Check, failure, ok, warning
 from orchestrator.config import ConfigError, Settings, read_toml
-from orchestrator.keys import Principal, add_entries
+from orchestrator.key_entries import add_entries
+from orchestrator.keys import Principal
 from orchestrator.policy.levels import load_levels
 from orchestrator.store.database import newest_schema
 from orchestrator.tools.rules import ToolRules
@@ -111,9 +112,9 @@ def _read_through(connection: sqlite3.Connection, seconds: float) -> Stored:
 def check_policy(settings: Settings) -> Check:
     """Whether levels, keys and rules of tools can be used, and only their owner edits them."""
     try:
-        load_levels(settings.levels_dir)
+        levels = load_levels(settings.levels_dir)
+        keys: dict[str, Principal] = {}
         if settings.keys_file is not None or settings.keys_path.exists():
-            keys: dict[str, Principal] = {}
             add_entries(settings.keys_path, read_toml(settings.keys_path), keys)
         for rules in ToolRules(settings).files():
             rules.read()
@@ -121,6 +122,10 @@ def check_policy(settings: Settings) -> Check:
         return failure(
             POLICY, str(error), "mend the file; a running control plane keeps what it read before"
         )
+    for key in keys.values():
+        if key.bounds.max_level is not None and key.bounds.max_level not in levels:
+            detail = f"{settings.keys_path}: max_level of {key.name}: there is no such level"
+            return failure(POLICY, detail, f"name one of {', '.join(levels)}")
     loose = [path for path in _policy_files(settings) if _others_write(path)]
     if loose:
         listed = " ".join(str(path) for path in loose)

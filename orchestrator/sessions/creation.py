@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+from collections.abc import Callable
 from datetime import datetime
 
 from orchestrator.audit.events import now
@@ -12,7 +13,7 @@ from orchestrator.fair_queue import Turn
 from orchestrator.keys import Principal, digest, new_handle
 from orchestrator.metrics import Metrics
 from orchestrator.mount_list import chosen
-from orchestrator.policy.levels import DEFAULT_LEVEL, Levels, effective_limits
+from orchestrator.policy.levels import Levels, effective_limits
 from orchestrator.sessions import admission
 from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.recorder import Recorder
@@ -20,11 +21,12 @@ from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.requests import NewSession
 from orchestrator.sessions.sandbox import Sandboxes
 from orchestrator.sessions.session import DEFAULT_ROLE, Session
+from orchestrator.sessions.session_secrets import SessionSecrets, Stored, check_not_stored
 from orchestrator.sessions.shares import Shares
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
 from orchestrator.workspace.paths import validate_id
-from sandbox_agent.commands import allowed_variable
+from sandbox_agent.commands import INERT_PREFIX, allowed_secret, allowed_variable
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +44,7 @@ class Creation:
         workspaces: Workspaces,
         sessions: Registry,
         shares: Shares,
+        scrub: Callable[[], None],
         metrics: Metrics,
     ) -> None:
         self._settings = settings
@@ -52,6 +55,7 @@ class Creation:
         self._workspaces = workspaces
         self._registry = sessions
         self._shares = shares
+        self._scrub = scrub
         self._metrics = metrics
 
     async def run(
@@ -59,8 +63,9 @@ class Creation:
     ) -> tuple[Session, str]:
         """A session that is registered and whose sandbox has said hello, and its handle.
 
-        Raises: ValidationError, ConflictError, RateLimitedError, CapacityExhaustedError,
-        EngineUnavailableError, SandboxUnavailableError, AuditUnavailableError.
+        Raises: ValidationError, PermissionDeniedError for what the key's entry does not allow,
+        ConflictError, RateLimitedError, CapacityExhaustedError, EngineUnavailableError,
+        SandboxUnavailableError, AuditUnavailableError.
         """
         with turn, self._metrics.creation() as created:
             session, handle = await self._run(principal, request)
@@ -84,14 +89,26 @@ class Creation:
 
     def _new_session(self, principal: Principal, request: NewSession, handle: str) -> Session:
         settings = self._settings
-        level = self._levels.named(request.permission_level or DEFAULT_LEVEL)
+        bounds = principal.bounds
+        level = self._levels.named(request.permission_level or bounds.default_level(self._levels))
+        bounds.check_level(level, self._levels)
         session_id = validate_id(request.id or f"sess-{secrets.token_hex(8)}")
-        image = request.image or settings.image
+        image = bounds.image(request.image, settings.image)
         if image not in (settings.image, *settings.images):
             raise ValidationError(f"image {image} is not on the operator's list", field="image")
         for name in request.env:
             if not allowed_variable(name, level.environment):
                 raise ValidationError(f"env.{name} is not allowed at {level.name}", field="env")
+        for name in request.secrets:
+            if not allowed_secret(name, level.environment):
+                raise ValidationError(
+                    f"secrets.{name} is not allowed at {level.name}: begin its name with "
+                    f"{INERT_PREFIX}, or have the operator add it to `environment` of the level",
+                    field="secrets",
+                )
+        secrets_held = SessionSecrets(Stored.new(request.secrets), request.secrets)
+        stored = {"id": session_id, "labels": request.labels, "env": request.env}
+        check_not_stored(secrets_held.redactor, {**stored, "role": request.role})
         chosen(settings.mounts, request.mounts)
         idle_timeout = request.idle_timeout or settings.idle_timeout
         wall_timeout = request.wall_timeout or settings.wall_timeout or settings.wall_timeout_max
@@ -119,7 +136,8 @@ class Creation:
             last_activity_at=created_at,
             mounts=request.mounts,
             role=request.role or DEFAULT_ROLE,
-            tools=request.tools,
+            tools=bounds.tools_of_session(request.tools),
+            secrets=secrets_held,
         )
 
     def _admit(self) -> None:
@@ -143,11 +161,12 @@ class Creation:
                 "image": session.image,
                 "labels": session.labels,
                 "env": sorted(session.env),
+                "secrets": list(session.secrets.names),
                 "mounts": [*session.level.mounts, *session.mounts],
                 "role": session.role,
                 "tools": session.tools,
             },
-            effect=self._workspaces.claiming(session),
+            effect=self._workspaces.claiming(session, self._shares.quota(principal)),
         )
         try:
             sandbox = await self._sandboxes.start(session, session.level, session.limits)
@@ -177,6 +196,8 @@ class Creation:
             error=f"the session could not be created: {detail}",
             effect=self._workspaces.forgetting(session),
         )
+        if session.env:
+            self._scrub()
         try:
             await self._workspaces.finish_purge(session.workspace)
         except PaddockError as failure:

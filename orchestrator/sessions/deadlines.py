@@ -71,7 +71,7 @@ class Deadlines:
     def _start(self, session: Session, seconds: float) -> None:
         self.forget(session)
         loop = asyncio.get_running_loop()
-        context = session_context(session.id)
+        context = session_context(session.id, session.secrets.cut)
         timer = loop.call_later(seconds, self._due, session, context=context)
         self._timers[session.key] = timer
 

@@ -1,5 +1,7 @@
 """Ends sessions: on record first, then everything of the sandbox is released."""
 
+from collections.abc import Callable
+
 from orchestrator.audit.events import now
 from orchestrator.engine.base import Container, Engine
 from orchestrator.errors import PaddockError
@@ -28,12 +30,14 @@ class Ending:
         sandboxes: Sandboxes,
         sessions: Registry,
         deadlines: Deadlines,
+        scrub: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._recorder = recorder
         self._sandboxes = sandboxes
         self._registry = sessions
         self._deadlines = deadlines
+        self._scrub = scrub
 
     async def run(
         self,
@@ -77,6 +81,9 @@ class Ending:
             session.status, session.termination, session.sandbox = status, termination, None
             self._registry.end(session)
             self._deadlines.forget(session)
+            if session.env:
+                session.env = {}
+                self._scrub()
             await self._release(sandbox, rationale, was_paused)
             await self._close_gap(session)
 

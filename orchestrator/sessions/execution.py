@@ -22,14 +22,20 @@ from orchestrator.errors import (
 from orchestrator.keys import Principal
 from orchestrator.metrics import Metrics
 from orchestrator.policy.decision import check_command, command_field
+from orchestrator.policy.levels import Level
 from orchestrator.sessions.budgets import Budgets
 from orchestrator.sessions.outcome import exit_result
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.requests import ExecRequest
 from orchestrator.sessions.sandbox import Sandbox
 from orchestrator.sessions.session import Command, Session
-from sandbox_agent.commands import CommandError, DeniedError, allowed_variable
-from sandbox_agent.protocol import BUDGET_REASON, CHUNK_BYTES
+from sandbox_agent.commands import (
+    CommandError,
+    DeniedError,
+    allowed_variable,
+    refused_variable,
+)
+from sandbox_agent.protocol import BUDGET_REASON, CHUNK_BYTES, Message
 
 # The agent ends a command at its time-out; it has this much longer to say so.
 _GRACE_SECONDS = 20.0
@@ -69,13 +75,20 @@ class Executions:
         """
         received = time.perf_counter()
         sandbox = session.check_open()
+        session.secrets.check()
+        # First of all: what is refused is recorded without them, too.
+        given = session.secrets.give(request.secrets)
         timeout = _timeout(session, request)
         command_id = secrets.token_hex(8)
         argv, cwd = await self._decide(principal, session, request, command_id)
         session.check_room()
         counted = await self._budgets.admit(principal, session)
         command = Command(
-            command_id, argv, request.background, "", asyncio.get_running_loop().create_future()
+            command_id,
+            session.secrets.cut_value(argv),
+            request.background,
+            "",
+            asyncio.get_running_loop().create_future(),
         )
         session.remember(command)
         try:
@@ -93,7 +106,18 @@ class Executions:
             self._budgets.withdraw(session)
             raise
         command.started_at = recorded.time
-        await self._dispatch(session, sandbox, command, cwd, request, timeout)
+        params = {
+            "command_id": command_id,
+            "argv": argv,
+            "cwd": cwd,
+            "env": _environment(session, request),
+            "secrets": given,
+            "stdin": None if request.stdin is None else _encoded(request.stdin.encode()),
+            "stdin_open": request.stdin_open,
+            "timeout_ms": None if timeout is None else timeout * 1000,
+            "background": request.background,
+        }
+        await self._dispatch(session, sandbox, command, params)
         self._metrics.command_started(session.level.name, time.perf_counter() - received)
         return command
 
@@ -104,10 +128,7 @@ class Executions:
         level = session.level
         try:
             argv, cwd = check_command(level, request.command, request.argv, request.cwd)
-            for name in request.env:
-                if not allowed_variable(name, level.environment):
-                    message = f"environment variable not allowed at level {level.name}: {name}"
-                    raise DeniedError("environment-allowlist", message)
+            _check_variables(level, request)
         except CommandError as error:
             field = command_field(error, request.command)
             raise ValidationError(str(error), field=field) from None
@@ -127,25 +148,8 @@ class Executions:
         return argv, cwd
 
     async def _dispatch(
-        self,
-        session: Session,
-        sandbox: Sandbox,
-        command: Command,
-        cwd: str,
-        request: ExecRequest,
-        timeout: int | None,
+        self, session: Session, sandbox: Sandbox, command: Command, params: Message
     ) -> None:
-        stdin = None if request.stdin is None else _encoded(request.stdin.encode())
-        params = {
-            "command_id": command.id,
-            "argv": command.argv,
-            "cwd": cwd,
-            "env": _environment(session, request),
-            "stdin": stdin,
-            "stdin_open": request.stdin_open,
-            "timeout_ms": None if timeout is None else timeout * 1000,
-            "background": request.background,
-        }
         try:
             if session.check_open() is not sandbox:
                 raise SandboxUnavailableError("the session's sandbox was replaced: try again")
@@ -176,7 +180,8 @@ class Executions:
             error=error.detail,
             command_id=command.id,
         )
-        command.finish(exit_result(None, error.detail, rule, None, recorded.seq, recorded.hash))
+        detail = recorded.body["error"]
+        command.finish(exit_result(None, detail, rule, None, recorded.seq, recorded.hash))
 
     # What the agent says
 
@@ -197,7 +202,8 @@ class Executions:
                 self._metrics.command_ended(session.level.name, event.duration_ms / 1000)
             command.finish(
                 exit_result(
-                    event.result, event.error, rule, event.duration_ms, recorded.seq, recorded.hash
+                    *(event.result, recorded.body["error"], rule),
+                    *(event.duration_ms, recorded.seq, recorded.hash),
                 )
             )
 
@@ -263,17 +269,21 @@ class Executions:
         )
 
     async def _cancel(self, session: Session, command: Command, reason: str) -> None:
-        if session.sandbox is not None and not command.ended:
-            with contextlib.suppress(SandboxUnavailableError):
-                params = {"command_id": command.id, "reason": reason}
-                await session.sandbox.link.request("cancel", params)
+        if session.sandbox is None or command.ended:
+            return
+        command.ending = True
+        try:
+            params = {"command_id": command.id, "reason": reason}
+            await session.sandbox.link.request("cancel", params)
+        except SandboxUnavailableError:
+            command.ending = False
 
     async def output(
-        self, session: Session, command: Command, after: int, wait: float
+        self, session: Session, command: Command, after: int, wait: float, *, looks: bool = False
     ) -> OutputPage:
         """Output from offset `after` on; waits up to `wait` seconds for some.
 
-        Raises: SandboxUnavailableError.
+        `looks`: it stays kept for the command's caller. Raises: SandboxUnavailableError.
         """
         if session.sandbox is None or not command.dispatched:
             return OutputPage([], after, command.ended, lost=True)
@@ -282,6 +292,7 @@ class Executions:
             "after": after,
             "limit": CHUNK_BYTES,
             "wait_ms": int(wait * 1000),
+            "looks": looks,
         }
         try:
             answer = await session.sandbox.link.request("output", params, wait + _GRACE_SECONDS)
@@ -304,7 +315,12 @@ class Executions:
     async def signal(self, session: Session, command: Command, number: int) -> None:
         """Signals a command's process group. Raises: NotFoundError when it has ended."""
         sandbox = session.check_open()
-        await sandbox.link.request("signal", {"command_id": command.id, "signal": number})
+        command.signals.add(number)
+        try:
+            await sandbox.link.request("signal", {"command_id": command.id, "signal": number})
+        except PaddockError:
+            command.signals.discard(number)
+            raise
 
     def command(self, session: Session, command_id: str) -> Command:
         """A command of the session. Raises: NotFoundError."""
@@ -342,6 +358,13 @@ def _timeout(session: Session, request: ExecRequest) -> int | None:
     return request.timeout
 
 
+def _check_variables(level: Level, request: ExecRequest) -> None:
+    """Raises: DeniedError where a name is not allowed at that level."""
+    message = refused_variable(request.env, request.secrets, level.environment, level.name)
+    if message is not None:
+        raise DeniedError("environment-allowlist", message)
+
+
 def _environment(session: Session, request: ExecRequest) -> dict[str, str]:
     """The session's variables, where its present level has them, under those of the request."""
     patterns = session.level.environment
@@ -358,6 +381,7 @@ def _described(
         "argv": argv,
         "cwd": cwd,
         "env": sorted(request.env),
+        "secrets": sorted(request.secrets),
         "stdin_bytes": None if request.stdin is None else len(request.stdin.encode()),
         "timeout": timeout,
         "background": request.background,

@@ -42,8 +42,10 @@ class Recorder:
     ) -> Recorded:
         """Records one event; `effect` commits with it or neither does.
 
+        The session's secrets are cut out of what went wrong, was asked for and came of it.
         Raises: AuditUnavailableError; EventError for values that can't be recorded.
         """
+        cut = session.secrets.cut_value
         draft = EventDraft(
             session_key=session.key,
             session_id=session.id,
@@ -54,9 +56,9 @@ class Recorder:
             rule=rule,
             permission_level=session.level.name,
             workspace_root=session.root_dir,
-            args=args or {},
-            result=result,
-            error=error,
+            args=cut(args or {}),
+            result=cut(result),
+            error=cut(error),
             duration_ms=duration_ms,
             command_id=command_id,
             agent=agent,

@@ -13,6 +13,7 @@ from orchestrator.limits import Usage
 from orchestrator.policy.levels import Level, SessionLimits, restore_level
 from orchestrator.sessions.lifecycle import Rationale, Status, Termination
 from orchestrator.sessions.session import Session
+from orchestrator.sessions.session_secrets import SessionSecrets, Stored
 from orchestrator.workspace.quota import Quota
 from orchestrator.workspace.slots import Workspace
 
@@ -133,8 +134,8 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
     connection.execute(
         "INSERT INTO sessions (key, id, owner, status, permission_level, level, image, labels,"
         " env, limits, idle_timeout, wall_timeout, budget, mounts, role, tools,"
-        " handle_sha256, acknowledged, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
+        " handle_sha256, secret_names, seal_key, acknowledged, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
         (
             session.key,
             session.id,
@@ -153,6 +154,8 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
             session.role,
             None if session.tools is None else json.dumps(session.tools),
             session.handle_sha256,
+            json.dumps(session.secrets.stored.names),
+            session.secrets.stored.key,
             session.created_at,
         ),
     )
@@ -177,11 +180,13 @@ def with_level(session: Session, level: Level) -> Callable[[sqlite3.Connection],
 def with_end(
     session: Session, status: Status, termination: Termination
 ) -> Callable[[sqlite3.Connection], None]:
-    """An effect that ends the session; its handle is forgotten."""
+    """An effect that ends the session; its handle and the values of its variables are forgotten."""
     return updating(
         session,
         status=status,
         handle_sha256=None,
+        env="{}",
+        seal_key=b"",
         terminated_at=termination.terminated_at,
         termination=json.dumps(asdict(termination)),
     )
@@ -204,6 +209,7 @@ def deleting(session_key: str) -> Callable[[sqlite3.Connection], None]:
 _COLUMNS = (
     "sessions.key, sessions.id, sessions.owner, status, level, image, labels, env, limits,"
     " idle_timeout, wall_timeout, budget, mounts, role, tools, handle_sha256, acknowledged,"
+    " secret_names, seal_key,"
     " sessions.created_at,"
     " termination, sandbox,"
     " coalesce(uid, 0) AS uid, coalesce(slot, '') AS slot,"
@@ -258,6 +264,7 @@ class Row:
             mounts=tuple(json.loads(row["mounts"])),
             role=row["role"],
             tools=None if row["tools"] is None else tuple(json.loads(row["tools"])),
+            secrets=SessionSecrets(Stored(tuple(json.loads(row["secret_names"])), row["seal_key"])),
             termination=_termination(row["termination"]),
         )
 

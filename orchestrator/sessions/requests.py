@@ -17,6 +17,7 @@ class NewSession:
     image: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
     limits: dict[str, int | float] = field(default_factory=dict)
     idle_timeout: int | None = None
     wall_timeout: int | None = None
@@ -38,6 +39,7 @@ class ExecRequest:
     command: str | None = None
     cwd: str | None = None
     env: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
     stdin: str | None = None
     stdin_open: bool = False
     timeout: int | None = None

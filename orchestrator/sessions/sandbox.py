@@ -134,6 +134,9 @@ class Sandboxes:
             container_id = await self._engine.create(spec)
             await self._hello(link, container_id)
             await self._check_sandbox(level, link)
+            secrets = session.secrets.message()
+            if secrets is not None:
+                await link.request("secrets", secrets)
         except BaseException:
             await self._discard(directory, link, container_id)
             raise
@@ -293,7 +296,9 @@ class Sandboxes:
 
 async def _listen(link: AgentLink, session: Session) -> None:
     """Begins in a context that all which the agent does is logged in."""
-    await asyncio.create_task(link.listen(), context=session_context(session.id))
+    await asyncio.create_task(
+        link.listen(), context=session_context(session.id, session.secrets.cut)
+    )
 
 
 def _boot(

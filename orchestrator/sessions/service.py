@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from orchestrator.engine.base import Container, Engine
 from orchestrator.errors import (
     NotFoundError,
     PaddockError,
+    PermissionDeniedError,
     SandboxUnavailableError,
 )
 from orchestrator.fair_queue import Turn
@@ -62,8 +63,10 @@ class Sessions:
         sandboxes: Sandboxes,
         workspaces: Workspaces,
         budgets: Budgets,
+        scrub: Callable[[], None],
         metrics: Metrics,
     ) -> None:
+        """`scrub` has what was deleted from the database removed from its files."""
         self._settings = settings
         self._levels = levels
         self._database = database
@@ -84,9 +87,10 @@ class Sessions:
             workspaces,
             self.registry,
             self.shares,
+            scrub,
             metrics,
         )
-        self.ending = Ending(engine, recorder, sandboxes, self.registry, self.deadlines)
+        self.ending = Ending(engine, recorder, sandboxes, self.registry, self.deadlines, scrub)
         self._inspector = Inspector(engine, database, workspaces)
         self._level_change = LevelChange(database, recorder, sandboxes)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -96,7 +100,7 @@ class Sessions:
     def find(self, principal: Principal, session_id: str) -> Session:
         """A session that lives or ended lately. NotFoundError for others' too."""
         session = self.registry.get(session_id)
-        if session is None or not _may_see(principal, session):
+        if session is None or not principal.may_see(session.key, session.owner):
             raise NotFoundError(f"no session {session_id[:128]}")
         return session
 
@@ -115,7 +119,7 @@ class Sessions:
         found = [
             session
             for session in self.registry.all
-            if _may_see(principal, session)
+            if principal.may_see(session.key, session.owner)
             and (status is None or session.status == status)
             and (label is None or session.labels.get(label[0]) == label[1])
         ]
@@ -127,10 +131,10 @@ class Sessions:
         Raises: NotFoundError.
         """
         session = self.registry.get(session_id)
-        if session is not None and _may_see(principal, session):
+        if session is not None and principal.may_see(session.key, session.owner):
             return session.key
         if principal.role is not Role.HANDLE:
-            owner = None if principal.role is Role.ADMIN else principal.name
+            owner = principal.sees_owner
             key = await self._database.read(
                 lambda connection: registry.find_key(connection, session_id, owner)
             )
@@ -158,9 +162,7 @@ class Sessions:
         """A new session whose sandbox has said hello, and its handle.
 
         `turn` is the caller's, from `shares`; None: waits for one here.
-        Raises: ValidationError, ConflictError, RateLimitedError, CapacityExhaustedError,
-        EngineUnavailableError, SandboxUnavailableError, AuditUnavailableError: then
-        nothing is left of it.
+        Raises: what `Creation.run` does: then nothing is left of it.
         """
         turn = turn or await self.shares.turn(principal)
         return await self._shielded(self._create(principal, request, turn))
@@ -175,7 +177,9 @@ class Sessions:
     def existing(self, principal: Principal, session_id: str) -> Session | None:
         """The caller's live session of that id."""
         session = self.registry.get(session_id)
-        found = session is not None and session.live and _may_see(principal, session)
+        found = (
+            session is not None and session.live and principal.may_see(session.key, session.owner)
+        )
         return session if found else None
 
     # Ending
@@ -296,15 +300,19 @@ class Sessions:
     ) -> None:
         """Sets the permission level; `ignored` is what the client may not set, for the record.
 
-        Raises: SessionTerminatedError, InvalidTransitionError while paused;
+        Raises: PermissionDeniedError over the key's `max_level`; SessionTerminatedError,
+        InvalidTransitionError while paused; RateLimitedError over the key's quota;
         SandboxUnavailableError when the new sandbox does not start: the session then takes
         no work until its level is set again.
         """
         session.check_live()
         level = None if permission_level is None else self._levels.named(permission_level)
         turn: AbstractContextManager[None] = nullcontext()
-        if level is not None and self._level_change.needed(session, level):
-            turn = await self.shares.turn(principal)
+        # What lowers a session waits for nobody, and needs nobody's leave.
+        if level is not None and level.rank >= session.level.rank:
+            await self._check_bounds(principal, session, level)
+            if self._level_change.needed(session, level):
+                turn = await self.shares.turn(principal)
         await self._shielded(self._change(principal, session, level, ignored, turn))
 
     async def _change(
@@ -320,13 +328,33 @@ class Sessions:
                 session.check_live()
                 await self._change_locked(principal, session, level, ignored)
 
+    async def _check_bounds(self, principal: Principal, session: Session, level: Level) -> None:
+        """Raises: PermissionDeniedError where the caller's key does not reach so high."""
+        try:
+            principal.bounds.check_level(level, self._levels)
+        except PermissionDeniedError as error:
+            await self._recorder.record(
+                session,
+                "session.settings",
+                actor=principal.name,
+                decision="deny",
+                rule=error.fields["rule"],
+                args={"from": session.level.name, "to": level.name},
+                error=error.detail,
+            )
+            raise
+
     async def _change_locked(
         self, principal: Principal, session: Session, level: Level | None, ignored: dict[str, Any]
     ) -> None:
         if level is not None and self._level_change.needed(session, level):
             limits = clamped_limits(level, session.requested_limits)
+            workspace, size = session.workspace, limits.workspace_bytes
             with self.shares.changing(principal, session, limits):
+                if size > session.limits.workspace_bytes:
+                    await self._workspaces.reserve(workspace, size, self.shares.quota(principal))
                 await self._level_change.run(session, principal, level, limits, ignored)
+            await self._workspaces.resized(workspace, size)
         elif level is not None or ignored:
             args = {"permission_level": session.level.name, "ignored": ignored}
             await self._recorder.record(
@@ -369,11 +397,3 @@ class Sessions:
                 await self._engine.remove_open_network(self._settings.image)
             except PaddockError as error:
                 log.warning("the open network stays until the next start: %s", error.detail)
-
-
-def _may_see(principal: Principal, session: Session) -> bool:
-    if principal.role is Role.ADMIN:
-        return True
-    if principal.role is Role.HANDLE:
-        return principal.session_key == session.key
-    return principal.name == session.owner

@@ -17,6 +17,7 @@ from orchestrator.errors import (
 )
 from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.sessions.lifecycle import LIVE, Status, Termination
+from orchestrator.sessions.session_secrets import SessionSecrets, Stored
 from orchestrator.workspace.slots import Workspace
 
 if TYPE_CHECKING:
@@ -33,7 +34,10 @@ STREAM_KINDS = ("events", "output", "downloads", "uploads")
 
 @dataclass(slots=True, eq=False)
 class Command:
-    """One command. `result` is there once `done` is; both only after the audit event is durable."""
+    """One command, without secrets in its words.
+
+    `result` is there once `done` is; both only after the audit event is durable.
+    """
 
     id: str
     argv: list[str]
@@ -43,6 +47,9 @@ class Command:
     result: dict[str, Any] | None = None
     # Whether the agent was, or may have been, told to start it.
     dispatched: bool = False
+    # Whether the agent was told to end it, and which signals it was told to send.
+    ending: bool = False
+    signals: set[int] = field(default_factory=set)
 
     @property
     def ended(self) -> bool:
@@ -85,6 +92,7 @@ class Session:
     role: str = DEFAULT_ROLE
     # The tools that it may open; None: any that its level permits.
     tools: tuple[str, ...] | None = None
+    secrets: SessionSecrets = field(default_factory=lambda: SessionSecrets(Stored(), {}))
     termination: Termination | None = None
     sandbox: "Sandbox | None" = None
     # Ids of the terminals that have not ended.

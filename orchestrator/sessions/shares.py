@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from orchestrator.config import Settings
 from orchestrator.fair_queue import FairQueue, Turn
 from orchestrator.keys import Principal, Role
-from orchestrator.limits import Usage, check_quota
+from orchestrator.limits import KeyLimits, Usage, check_quota
 from orchestrator.policy.levels import SessionLimits
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.session import Session
@@ -27,6 +27,12 @@ class Shares:
         """Waits until the caller may start a sandbox. Raises: RateLimitedError."""
         return await self.turns.take(principal.account)
 
+    def quota(self, principal: Principal) -> KeyLimits:
+        """What the caller's sessions and workspaces may hold together."""
+        if principal.role is Role.ADMIN:
+            return KeyLimits()
+        return principal.limits.over(self._defaults)
+
     def check_new(self, principal: Principal, limits: SessionLimits) -> None:
         """Raises: RateLimitedError where another session with those limits is too much."""
         self._check(principal, Usage(1, limits.cpus, limits.memory_bytes))
@@ -46,6 +52,5 @@ class Shares:
             yield
 
     def _check(self, principal: Principal, more: Usage) -> None:
-        if principal.role is not Role.ADMIN:
-            used = self._registry.usage(principal.account)
-            check_quota(principal.limits.over(self._defaults), used, more)
+        used = self._registry.usage(principal.account)
+        check_quota(self.quota(principal), used, more)

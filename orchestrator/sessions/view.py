@@ -36,6 +36,7 @@ def session_view(session: Session, container: Container | None = None) -> dict[s
         "labels": session.labels,
         "role": session.role,
         "tools": session.tools,
+        "secrets": list(session.secrets.names),
         "limits": asdict(session.limits),
         "created_at": session.created_at,
         "last_activity_at": session.last_activity_at,
@@ -65,12 +66,17 @@ def inspection_view(
     return {
         **session_view(session, container),
         "commands": [command_view(command) for command in _latest_commands(session)],
-        "processes": None if measured is None else [asdict(p) for p in measured.processes],
+        "processes": None if measured is None else _processes_view(session, measured),
         "usage": None if measured is None else asdict(measured.usage),
         "disk": None if disk is None else asdict(disk),
         "streams": {kind: session.streams[kind] for kind in STREAM_KINDS},
         "denials": [_denial_view(event) for event in denials],
     }
+
+
+def _processes_view(session: Session, measured: Measured) -> list[dict[str, Any]]:
+    """As the host sees them, without the session's secrets."""
+    return [session.secrets.cut_value(asdict(process)) for process in measured.processes]
 
 
 def _latest_commands(session: Session) -> list[Command]:

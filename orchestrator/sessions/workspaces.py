@@ -8,9 +8,10 @@ from pathlib import Path
 from orchestrator.audit.writer import Effect
 from orchestrator.config import Settings
 from orchestrator.errors import ConflictError, NotFoundError, PaddockError
+from orchestrator.limits import KeyLimits, Usage, check_quota
 from orchestrator.sessions import registry
 from orchestrator.sessions.session import Session
-from orchestrator.store.database import Database
+from orchestrator.store.database import Database, StoreError
 from orchestrator.workspace import slots
 from orchestrator.workspace.paths import slots_path, visible_path
 from orchestrator.workspace.quota import DiskUsage
@@ -39,14 +40,16 @@ class Workspaces:
         quota = self._storage.choice.quota
         return Workspace(workspace_id, owner, uid=0, slot="", created_at="", quota=quota)
 
-    def claiming(self, session: Session) -> Effect:
+    def claiming(self, session: Session, quota: KeyLimits) -> Effect:
         """An effect that claims the session's workspace and writes its row.
 
-        Raises (from the transaction): ConflictError when the id is somebody else's.
+        Raises (from the transaction): ConflictError when the id is somebody else's;
+        RateLimitedError where the owner's quota has no room for it.
         """
         settings = self._settings
 
         def apply(connection: sqlite3.Connection) -> None:
+            before = slots.holdings(connection, session.owner)
             session.workspace = slots.claim(
                 connection,
                 session.id,
@@ -55,6 +58,8 @@ class Workspaces:
                 settings.uid_count,
                 self._storage.choice.quota,
             )
+            slots.set_size(connection, session.id, session.limits.workspace_bytes)
+            _check_growth(connection, session.workspace, quota, before)
             registry.insert(connection, session)
 
         return apply
@@ -92,6 +97,28 @@ class Workspaces:
         settings = self._settings
         slots.show(settings.workspaces_dir, workspace.id, data, slots_path(settings.state_dir))
         return data
+
+    async def reserve(self, workspace: Workspace, size: int, quota: KeyLimits) -> None:
+        """Counts the size as the workspace's, before it gets it, where it is larger.
+
+        Raises: RateLimitedError where the owner's quota has no room for it.
+        """
+
+        def apply(connection: sqlite3.Connection) -> None:
+            before = slots.holdings(connection, workspace.owner)
+            if slots.set_size(connection, workspace.id, size, only_larger=True):
+                _check_growth(connection, workspace, quota, before)
+
+        await self._database.write(apply)
+
+    async def resized(self, workspace: Workspace, size: int) -> None:
+        """Counts the size as the workspace's, which has it by now; a failure is logged."""
+        try:
+            await self._database.write(
+                lambda connection: slots.set_size(connection, workspace.id, size)
+            )
+        except StoreError as error:
+            log.warning("workspace %s counts with an earlier size: %s", workspace.id, error)
 
     async def usage(self, workspace: Workspace) -> DiskUsage | None:
         """How full it is; None where nothing holds it, or it is gone."""
@@ -166,3 +193,16 @@ class Workspaces:
         slots.hide(settings.workspaces_dir, workspace.id, slots_path(settings.state_dir))
         await self._storage.remove(workspace)
         await self._database.write(lambda connection: slots.release(connection, workspace.id))
+
+
+def _check_growth(
+    connection: sqlite3.Connection, workspace: Workspace, quota: KeyLimits, before: slots.Holdings
+) -> None:
+    """Raises: RateLimitedError where what its owner's workspaces have grown by is too much."""
+    now = slots.holdings(connection, workspace.owner)
+    used = Usage(workspaces=before.workspaces, workspace_bytes=before.size)
+    more = Usage(
+        workspaces=now.workspaces - before.workspaces, workspace_bytes=now.size - before.size
+    )
+    kept = slots.oldest_kept(connection, workspace.owner, workspace.id)
+    check_quota(quota, used, more, kept)

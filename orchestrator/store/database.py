@@ -61,6 +61,13 @@ class Database:
         """What `function` returns from one consistent view. Raises: StoreError."""
         return await self._reader.transaction("BEGIN", function)
 
+    async def scrub(self) -> bool:
+        """Empties the write-ahead log: then nothing that was deleted is in any file.
+
+        False where a reader keeps it from that for now; nobody waits for it. Raises: StoreError.
+        """
+        return await self._writer.run(self._writer.scrub)
+
     async def close(self) -> None:
         """Ends what is under way and closes the file; closing again does nothing."""
         await self._reader.close()
@@ -102,6 +109,17 @@ class _Worker:
         # The thread ends after what has been handed to it, the disconnection included.
         self._executor.shutdown(wait=False)
         await closing
+
+    def scrub(self) -> bool:
+        """In the thread. Raises: StoreError."""
+        connection = self._connected()
+        try:
+            connection.execute("PRAGMA busy_timeout = 0")
+            (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
+        except sqlite3.Error as error:
+            raise StoreError(f"the database can't be used: {error}") from error
+        return not busy
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -151,6 +169,8 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA foreign_keys = ON")
+            # What is deleted or overwritten is not left in the file.
+            connection.execute("PRAGMA secure_delete = ON")
     except BaseException:
         connection.close()
         raise

@@ -9,13 +9,14 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.errors import AuditUnavailableError
 from orchestrator.terminals import transcript
+from sandbox_agent.redaction import RedactedStream, Redactor
 
 # Of the raw bytes the first ones are kept; all are counted.
 MOST_RAW_BYTES = 64 * 1024 * 1024
@@ -49,9 +50,13 @@ class Digests(NamedTuple):
 class Evidence:
     """The files of one terminal, while it lives. Raises: EvidenceError from every method."""
 
-    def __init__(self, directory: Path) -> None:
-        """Makes the files, which must not be there."""
+    def __init__(
+        self, directory: Path, redactor: Callable[[], Redactor] = lambda: Redactor()
+    ) -> None:
+        """Makes the files, which must not be there; nothing that `redactor` finds gets in."""
         self.directory = directory
+        self._redactor = redactor
+        self._said = RedactedStream(redactor)
         self._started = time.monotonic()
         self._raw_bytes = self._raw_total = self._transcript_bytes = 0
         self._raw_hash, self._transcript_hash = hashlib.sha256(), hashlib.sha256()
@@ -68,7 +73,10 @@ class Evidence:
             raise EvidenceError(f"evidence can't be kept: {error.strerror}") from None
 
     def raw(self, data: bytes) -> None:
-        """The tool said this."""
+        """The tool said this; what could be part of a secret is written with the next line."""
+        self._keep(self._said.feed(data))
+
+    def _keep(self, data: bytes) -> None:
         self._raw_total += len(data)
         kept = data[: max(0, MOST_RAW_BYTES - self._raw_bytes)]
         if kept:
@@ -78,7 +86,9 @@ class Evidence:
 
     def note(self, event: str, fields: Sequence[str], *, last: bool = False) -> None:
         """A line of the transcript; the `last` one has room when others have none."""
-        text = transcript.line(time.monotonic() - self._started, event, fields).encode()
+        self._keep(self._said.finish())
+        line = transcript.line(time.monotonic() - self._started, event, fields)
+        text = self._redactor().text(line).encode()
         room = MOST_TRANSCRIPT_BYTES - self._transcript_bytes - (0 if last else _RESERVED_BYTES)
         if len(text) > room:
             raise EvidenceError("the terminal's transcript is full: open another terminal")

@@ -4,7 +4,7 @@ from typing import Any
 
 from orchestrator.approvals import Approvals, Line
 from orchestrator.errors import BusyError, NotFoundError, PermissionDeniedError
-from orchestrator.keys import Principal
+from orchestrator.keys import KeyRing, Principal
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.session import Session
 from orchestrator.terminals import spec as specs
@@ -20,9 +20,15 @@ class GovernedTerminals:
     """Opens tools of the catalog, and decides on every line by the manifest of its opening."""
 
     def __init__(
-        self, rules: ToolRules, terminals: Terminals, approvals: Approvals, recorder: Recorder
+        self,
+        rules: ToolRules,
+        keys: KeyRing,
+        terminals: Terminals,
+        approvals: Approvals,
+        recorder: Recorder,
     ) -> None:
         self._rules = rules
+        self._keys = keys
         self._terminals = terminals
         self._approvals = approvals
         self._recorder = recorder
@@ -34,12 +40,14 @@ class GovernedTerminals:
         does.
         """
         sandbox = session.check_open()
+        session.secrets.check()
         manifest = self._rules.catalog.get(tool)
         if manifest is None:
             raise NotFoundError(f"there is no tool {tool[:128]}")
         level = session.level
         ptrace = level.confinement.ptrace
         refused = opening(manifest, session.tools, level.risk_tier, ptrace, sandbox.mounts)
+        refused = self._keys.bounds(principal).refuses_tool(manifest.name) or refused
         if refused is not None:
             rule, message = refused
             await self._recorder.record(

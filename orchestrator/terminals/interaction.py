@@ -149,7 +149,7 @@ class Interaction:
                 "command": self._text,
                 # A long text is cut on record; this is of all of it.
                 "command_sha256": hashlib.sha256(
-                    self._text.encode("utf-8", "backslashreplace")
+                    live.session.secrets.cut(self._text).encode("utf-8", "backslashreplace")
                 ).hexdigest(),
                 "governing": verdict.command,
                 "matched": list(verdict.matched),

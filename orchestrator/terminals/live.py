@@ -60,7 +60,7 @@ class Live:
             **self.record,
             "status": str(self.status),
             "session_state": shown.state if shown else None,
-            "prompt": shown.prompt.rstrip() if shown else None,
+            "prompt": self.session.secrets.cut(shown.prompt.rstrip()) if shown else None,
             "interaction_count": self.interactions,
         }
 

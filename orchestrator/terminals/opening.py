@@ -76,8 +76,12 @@ class Opening:
         """A terminal that is taken from the budget and on record, but not started."""
         await self._budgets.admit(principal, session)
         try:
-            evidence = Evidence(self._directory / session.key / terminal_id)
-            terminal = Terminal(terminal_id, spec, sandbox.link, evidence.raw)
+            secrets = session.secrets
+            directory = self._directory / session.key / terminal_id
+            evidence = Evidence(directory, lambda: secrets.redactor)
+            terminal = Terminal(
+                terminal_id, spec, sandbox.link, evidence.raw, lambda: secrets.redactor
+            )
             opened = record.opened(terminal_id, spec, now())
             live = Live(session, sandbox, principal, terminal, evidence, opened)
             await self._record(live)
@@ -136,7 +140,8 @@ class Opening:
     async def _no_prompt(self, live: Live, wait: Wait) -> None:
         """Ends it. Raises: ConflictError with the `reason`; BudgetExceededError for that one."""
         seconds = live.terminal.spec.startup_timeout_seconds
-        said = live.terminal.said().text[-_MOST_SAID:]
+        # Cut before it is shortened: of a secret's end nobody could tell what it is.
+        said = live.session.secrets.cut(live.terminal.said().text)[-_MOST_SAID:]
         if wait is Wait.TIMEOUT:
             await self._give_up(live, "startup_timeout")
             what = f"did not show its prompt within {seconds} s"

@@ -12,6 +12,7 @@ from orchestrator.errors import NotFoundError, PaddockError, SandboxUnavailableE
 from orchestrator.terminals.framing import Framing, Output
 from orchestrator.terminals.spec import Shown, TerminalSpec
 from sandbox_agent.protocol import Message
+from sandbox_agent.redaction import RedactedStream, Redactor
 
 # A prompt counts once nothing has followed it for this long, and the program is not running: it
 # waits for input then, or for something else in the middle of a line that looks like its prompt.
@@ -59,7 +60,7 @@ class Exit(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a line came to. The hash is of every raw byte, before anything is taken out."""
+    """What a line came to. The hash is of every raw byte, but for the session's secrets."""
 
     wait: Wait
     output: Output
@@ -83,12 +84,18 @@ class _Page(NamedTuple):
 class Terminal:
     """One program on its terminal. Whoever drives it does one thing at a time.
 
-    `on_raw` gets every byte that the program says. Raises: SandboxUnavailableError from
+    `on_raw` gets every byte that the program says; hashes are of what `redactor` leaves of them,
+    which is what is kept. Raises: SandboxUnavailableError from
     whatever asks the agent.
     """
 
     def __init__(
-        self, terminal_id: str, spec: TerminalSpec, agent: Agent, on_raw: Callable[[bytes], None]
+        self,
+        terminal_id: str,
+        spec: TerminalSpec,
+        agent: Agent,
+        on_raw: Callable[[bytes], None],
+        redactor: Callable[[], Redactor] = lambda: Redactor(),
     ) -> None:
         self.id = terminal_id
         self.spec = spec
@@ -103,6 +110,7 @@ class Terminal:
         self._framing = Framing(spec.ready, spec.output_max_bytes, spec.columns)
         # How many bytes of what it said are read.
         self.position = 0
+        self._kept = RedactedStream(redactor)
         self._hash = hashlib.sha256()
         self._began = 0
 
@@ -169,6 +177,7 @@ class Terminal:
             if not (await self._read(0, limit=mark - self.position)).data:
                 raise _garbage()
         self._framing.begin(text + self.spec.line_terminator.partition("\n")[0].rstrip("\r"))
+        self._kept.finish()
         self._hash, self._began = hashlib.sha256(), self.position
         self._command = command
 
@@ -178,6 +187,7 @@ class Terminal:
         output = self._framing.output()
         if wait is Wait.PROMPT:
             self._show()
+        self._hash.update(self._kept.finish())
         digest = f"sha256:{self._hash.hexdigest()}"
         return Answer(wait, output, self.position - self._began, digest)
 
@@ -239,7 +249,7 @@ class Terminal:
         if page.data:
             self.position += len(page.data)
             self._on_raw(page.data)
-            self._hash.update(page.data)
+            self._hash.update(self._kept.feed(page.data))
             self._framing.feed(page.data)
         if page.ended is not None:
             self.exit = page.ended

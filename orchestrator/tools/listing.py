@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
+from orchestrator.key_bounds import KeyBounds
 from orchestrator.tools.cedar import Facts
 from orchestrator.tools.gates import opening
 from orchestrator.tools.manifest import RISK_TIERS, Command, Manifest
@@ -20,6 +21,7 @@ class Asker(NamedTuple):
     tools: Collection[str] | None
     ptrace: bool
     mounts: Collection[str]
+    bounds: KeyBounds
 
 
 def list_tools(rules: ToolRules, asker: Asker) -> list[dict[str, Any]]:
@@ -52,7 +54,7 @@ def list_tools(rules: ToolRules, asker: Asker) -> list[dict[str, Any]]:
 
 def _refusing(rules: ToolRules, manifest: Manifest, command: Command, asker: Asker) -> str | None:
     can_open = (asker.tools, asker.highest_tier, asker.ptrace, asker.mounts)
-    refused = opening(manifest, *can_open)
+    refused = asker.bounds.refuses_tool(manifest.name) or opening(manifest, *can_open)
     if refused is not None:
         return refused[0]
     if RISK_TIERS.index(command.risk_tier) > RISK_TIERS.index(asker.highest_tier):

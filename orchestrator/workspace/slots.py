@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from orchestrator.errors import CapacityExhaustedError, ConflictError
 from orchestrator.workspace.paths import validate_id, visible_path
@@ -36,6 +37,13 @@ class Workspace:
     slot: str
     created_at: str
     quota: Quota
+
+
+class Holdings(NamedTuple):
+    """An owner's workspaces, those that are being purged included: how many, and of what size."""
+
+    workspaces: int
+    size: int
 
 
 def find(conn: sqlite3.Connection, workspace_id: str) -> Workspace | None:
@@ -80,6 +88,37 @@ def claim(
         astuple(workspace),
     )
     return workspace
+
+
+def set_size(
+    conn: sqlite3.Connection, workspace_id: str, size: int, *, only_larger: bool = False
+) -> bool:
+    """Notes to how many bytes the workspace is held; whether that is a change."""
+    larger = " AND size < :size" if only_larger else ""
+    changed = conn.execute(
+        f"UPDATE workspaces SET size = :size WHERE id = :id AND size <> :size{larger}",  # noqa: S608
+        {"id": workspace_id, "size": size},
+    )
+    return changed.rowcount > 0
+
+
+def holdings(conn: sqlite3.Connection, owner: str) -> Holdings:
+    """What the owner has."""
+    return Holdings(
+        *conn.execute(
+            "SELECT count(*), coalesce(sum(size), 0) FROM workspaces WHERE owner = ?", (owner,)
+        ).fetchone()
+    )
+
+
+def oldest_kept(conn: sqlite3.Connection, owner: str, but: str) -> str | None:
+    """The oldest of the owner's workspaces that no session uses; not the one `but`."""
+    row = conn.execute(
+        "SELECT id FROM workspaces WHERE owner = ? AND id <> ? AND purging = 0"  # noqa: S608
+        f" AND NOT EXISTS ({_LIVE}) ORDER BY created_at LIMIT 1",
+        (owner, but),
+    ).fetchone()
+    return None if row is None else str(row[0])
 
 
 def in_use(conn: sqlite3.Connection, workspace_id: str) -> bool:

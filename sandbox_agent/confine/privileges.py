@@ -18,9 +18,18 @@ def limit_resources(processes: int) -> None:
     `processes` counts every process of the uid, which belongs to this session alone.
     """
     resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    dump_no_core()
     resource.setrlimit(resource.RLIMIT_MSGQUEUE, (0, 0))  # they would outlive their command
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
+
+
+def dump_no_core() -> None:
+    """No crash of this process, or of one that it starts, leaves its memory anywhere.
+
+    With a limit of 0 the kernel writes no file, but still feeds a program of the host, where
+    `core_pattern` names one; 1 is too little for a file, and stands for "no program either".
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
 
 
 def prefer_for_oom_kill() -> None:

@@ -5,6 +5,7 @@ import os
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
+_PRCTL_SET_DUMPABLE = 4
 _PRCTL_SET_CHILD_SUBREAPER = 36
 _PRCTL_SET_NO_NEW_PRIVS = 38
 _PRCTL_SET_MDWE = 65
@@ -53,6 +54,14 @@ def checked(value: int, path: str | None = None) -> int:
 def become_subreaper() -> None:
     """Orphans below this process become its children. Raises: OSError."""
     checked(_LIBC.prctl(_PRCTL_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+
+
+def hide_memory() -> None:
+    """No process of another user can look into this one's memory, nor a core dump have it.
+
+    A program that is executed is not hidden any more. Raises: OSError.
+    """
+    checked(_LIBC.prctl(_PRCTL_SET_DUMPABLE, 0, 0, 0, 0))
 
 
 def gain_no_privileges() -> None:

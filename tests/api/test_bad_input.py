@@ -212,7 +212,7 @@ async def test_a_body_that_stops(api: Api, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("api.body.IDLE_SECONDS", 0.05)
     answer = await exchange(
         api,
-        b"POST /api/sessions HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n"
+        b"POST /api/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
         b"Authorization: Bearer " + ADMIN_KEY.encode() + b"\r\n\r\n{",
     )
     assert answer.startswith(b"HTTP/1.1 400 ")
@@ -239,12 +239,12 @@ async def test_a_client_that_vanishes_creating(api: Api) -> None:
 @pytest.mark.parametrize(
     "head",
     [
-        b"GET /healthz HTTP/1.1\r\nHost: x\r\n\xff\xfe: x\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\xff\xfe: x\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-        b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /healthz HTTP/1.1\r\nHost: x\r\nA: " + b"x" * 100_000 + b"\r\n\r\n",
-        b"POST /api/sessions HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-        b"POST /api/sessions HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n"
+        b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nA: " + b"x" * 100_000 + b"\r\n\r\n",
+        b"POST /api/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST /api/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n"
         b"Transfer-Encoding: chunked\r\n\r\n",
     ],
 )
@@ -257,14 +257,14 @@ async def test_what_is_no_http(api: Api, head: bytes) -> None:
 
 @pytest.mark.parametrize("value", [b"Bearer \xff\xfe", b"\xff", b"Bearer \xed\xa0\x80"])
 async def test_a_credential_that_is_no_text(api: Api, value: bytes) -> None:
-    head = b"GET /api/sessions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: "
+    head = b"GET /api/sessions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: "
     answer = await exchange(api, head + value + b"\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 401 ")
 
 
 async def test_a_broken_chunk(api: Api) -> None:
     head = (
-        b"POST /api/sessions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+        b"POST /api/sessions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
         b"Authorization: Bearer " + ADMIN_KEY.encode() + b"\r\n\r\n"
     )
     answer = await exchange(api, head + b"zz\r\n{}\r\n")

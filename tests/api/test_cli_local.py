@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from images.errors import BuildError
 from images.inventory import Presence
 from orchestrator.checks.base import Check, CheckStatus
 from orchestrator.config import Settings
-from orchestrator.keys import KeyRing, Role, digest
+from orchestrator.key_entries import load_keys
+from orchestrator.keys import Role, digest
 from orchestrator.policy.levels import LEVEL_NAMES
 from tests.support.cli import run
 
@@ -64,10 +66,10 @@ def test_a_key_is_made_listed_and_taken_back(state_dir: Path) -> None:
     file = state_dir / "keys.toml"
     assert secret not in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    known = KeyRing.load(Settings(state_dir=state_dir)).authenticate(secret)
+    known = load_keys(Settings(state_dir=state_dir)).authenticate(secret)
     assert known is not None
     assert (known.name, known.role, known.limits.max_sessions) == ("ci", Role.OPERATOR, 2)
-    shown = run("keys", "create", "boss", "--admin")
+    shown = run("keys", "create", "boss", "--role", "admin")
     (line,) = (line for line in shown.out.splitlines() if line.startswith("key"))
     assert digest(line.split()[1]) in file.read_text()
     listed = run("keys", "list").out.splitlines()
@@ -80,6 +82,72 @@ def test_a_key_is_made_listed_and_taken_back(state_dir: Path) -> None:
     assert secret not in run("keys", "list", "--json").out
     assert run("keys", "revoke", "ci").status == 0
     assert [key["name"] for key in tomllib.loads(file.read_text())["keys"]] == ["boss"]
+
+
+def test_keys_with_bounds(state_dir: Path) -> None:
+    assert run("keys", "create", "dash", "--role", "viewer", "--owner", "ci").status == 0
+    viewer = ("--role", "viewer", "--all", "--expires", "30d")
+    assert run("keys", "create", "board", *viewer).status == 0
+    assert run("keys", "create", "scrape", "--role", "metrics").status == 0
+    bounds = ("--max-level", "low", "--image", "a:1", "--image", "b:1", "--tool", "psql")
+    more = ("--max-workspaces", "4", "--max-workspace-bytes", "1048576", "--expires", "2999-01-31")
+    assert run("keys", "create", "ci", *bounds, *more).status == 0
+    listed = {key["name"]: key for key in json.loads(run("keys", "list", "--json").out)}
+    assert (listed["dash"]["owner"], listed["board"]["owner"]) == ("ci", None)
+    left = datetime.fromisoformat(listed["board"]["expires_at"]) - datetime.now(UTC)
+    assert timedelta(days=29, hours=23) < left < timedelta(days=30)
+    assert listed["scrape"]["role"] == "metrics"
+    assert listed["ci"]["max_level"] == "low"
+    assert (listed["ci"]["images"], listed["ci"]["tools"]) == (["a:1", "b:1"], ["psql"])
+    assert (listed["ci"]["max_workspaces"], listed["ci"]["max_workspace_bytes"]) == (4, 1048576)
+    assert listed["ci"]["expires_at"] == "2999-01-31T00:00:00+00:00"
+    table = run("keys", "list").out
+    assert "reads ci" in table
+    assert "up to low, images a:1 b:1, tools psql" in table
+    assert "2999-01-31 00:00" in table
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--role", "root"),
+        ("--role", "handle"),
+        ("--role", "viewer"),
+        ("--role", "viewer", "--all", "--owner", "ci"),
+        ("--all",),
+        ("--owner", "ci"),
+        ("--role", "viewer", "--owner", "Not a name"),
+        ("--role", "metrics", "--max-sessions", "1"),
+        ("--role", "admin", "--max-level", "low"),
+        ("--max-level", "Low"),
+        ("--image", "-x"),
+        ("--expires", "soon"),
+        ("--expires", "0d"),
+        ("--expires", "2020-01-31"),
+        ("--expires", "9999999d"),
+    ],
+)
+def test_keys_with_bounds_that_can_not_be(state_dir: Path, arguments: tuple[str, ...]) -> None:
+    ended = run("keys", "create", "x", *arguments)
+    assert (ended.status, bool(ended.line)) == (2, True)
+    assert json.loads(run("keys", "list", "--json").out) == []
+
+
+def test_the_admin_key_is_rotated(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load_keys(Settings(state_dir=state_dir))
+    file = state_dir / "admin.key"
+    before = file.read_text()
+    ended = run("keys", "rotate-admin")
+    assert (ended.status, ended.out) == (0, "")
+    after = file.read_text()
+    assert after != before
+    assert after.strip() not in ended.err
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert list(state_dir.iterdir()) == [file]
+    monkeypatch.setenv("PADDOCK_ADMIN_KEY", "the-admin-key-of-a-setting")
+    refused = run("keys", "rotate-admin")
+    assert (refused.status, "PADDOCK_ADMIN_KEY" in refused.line) == (2, True)
+    assert file.read_text() == after
 
 
 def test_keys_that_can_not_be() -> None:

@@ -155,7 +155,9 @@ async def test_client_that_does_not_read(
     api.agent.overrides["file.open"] = lambda _params: {"stream": 9, "size": 10**12}
     api.agent.overrides["file.pull"] = lambda _params: {"data": piece, "eof": False}
     _, writer = await asyncio.open_connection(api.server.host, api.server.port, limit=1024)
-    head = f"GET {path}/files?path=a HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ADMIN_KEY}"
+    head = (
+        f"GET {path}/files?path=a HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {ADMIN_KEY}"
+    )
     writer.write(f"{head}\r\n\r\n".encode())
     assert (await api.agent.asked("file.close"))["stream"] == 9
     writer.close()

@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientError, ClientResponse
+from aiohttp.test_utils import TestClient, TestServer
 
+from api.app import create_app
 from api.models.inspection import InspectedSession
-from orchestrator.keys import Role
+from orchestrator.admin_key import rotate_admin_key
+from orchestrator.config import Settings
+from orchestrator.control_plane import ControlPlane
+from orchestrator.engine.fake import FakeEngine
+from orchestrator.keys import Principal, Role
 from orchestrator.keys_file import add_key, remove_key
 from orchestrator.sessions import processes
 from orchestrator.sessions.processes import Measured, Process, Usage
@@ -102,7 +108,7 @@ async def test_followers_are_counted(api: Api) -> None:
 
 async def test_a_removed_key_ends_its_streams_at_once(api: Api) -> None:
     keys = api.plane.settings.keys_path
-    secret = add_key(keys, "passing", Role.OPERATOR)
+    secret = add_key(keys, Principal("passing", Role.OPERATOR))
     await api.plane.policy.look()
     created = await api.session(key=secret)
     path = f"/api/sessions/{created['id']}"
@@ -119,6 +125,28 @@ async def test_a_removed_key_ends_its_streams_at_once(api: Api) -> None:
     assert (await api.call("GET", path, key=created["handle"])).status == 200
     assert (await admins.content.readline()).startswith(b"id: 1")
     admins.close()
+
+
+async def test_a_replaced_admin_key_ends_its_streams_at_once(
+    settings: Settings, engine: FakeEngine
+) -> None:
+    members = settings.model_dump(exclude={"admin_key"})
+    plane = await ControlPlane.open(Settings(**members), engine)
+    try:
+        path = settings.state_dir / "admin.key"
+        first = path.read_text().strip()
+        async with TestClient(TestServer(create_app(plane))) as client:
+            old = {"Authorization": f"Bearer {first}"}
+            followed = await client.get("/api/events", headers=old)
+            assert followed.status == 200
+            second = rotate_admin_key(path)
+            async with asyncio.timeout(10):
+                await ended(followed)
+            assert (await client.get("/api/sessions", headers=old)).status == 401
+            new = {"Authorization": f"Bearer {second}"}
+            assert (await client.get("/api/sessions", headers=new)).status == 200
+    finally:
+        await plane.close()
 
 
 async def test_a_rotated_handle_ends_its_streams_at_once(api: Api) -> None:

@@ -1,19 +1,28 @@
 """Quotas and rates of API keys, and that one key's flood leaves the others their turn."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession, TCPConnector
 from pydantic import SecretStr
 
+from orchestrator.approvals import Line
 from orchestrator.config import Settings
-from orchestrator.keys import digest
+from orchestrator.keys import Principal, Role
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
+from tests.support.cli import run_beside
 from tests.support.fake_agent import Play
+from tests.support.keys import entry
 from tests.support.until import until
 
 _MIB = 1024 * 1024
+
+
+ADMIN = Principal("admin", Role.ADMIN)
+TOOLS = Path(__file__).parents[1] / "fixtures" / "governed"
 
 
 @pytest.fixture
@@ -27,14 +36,11 @@ def settings(settings: Settings, limits: str) -> Settings:
     assert settings.keys_file is not None
     entries = {"operator": (OPERATOR_KEY, limits), "other": (OTHER_KEY, "")}
     settings.keys_file.write_text(
-        "".join(
-            f'[[keys]]\nname = "{name}"\nrole = "operator"\nsha256 = "{digest(key)}"\n{more}\n'
-            for name, (key, more) in entries.items()
-        )
+        "".join(entry(name, key, more=more) for name, (key, more) in entries.items())
     )
     members = settings.model_dump(exclude={"admin_key"})
     return Settings(
-        **{**members, "max_creating": 2, "key_max_creating": 2},
+        **{**members, "max_creating": 2, "key_max_creating": 2, "tools_dir": TOOLS},
         admin_key=SecretStr(ADMIN_KEY),
     )
 
@@ -45,6 +51,27 @@ async def refused(api: Api, limit: str, method: str, path: str, **arguments: Any
     body = await response.json(content_type=None)
     assert (response.status, body["code"], body["limit"]) == (429, "rate_limited", limit), body
     assert int(response.headers["Retry-After"]) >= 1
+
+
+async def refused_at_all(api: Api, method: str, path: str, **arguments: Any) -> None:
+    """By one of the limits of requests."""
+    body = await api.problem(429, "rate_limited", method, path, **arguments)
+    assert body["limit"] in ("requests_per_second", "handle_requests_per_second")
+
+
+async def chunks(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+async def sizes(api: Api) -> dict[str, int]:
+    """What workspaces count with, by id."""
+    return await api.plane.database.read(
+        lambda connection: dict(connection.execute("SELECT id, size FROM workspaces"))
+    )
+
+
+async def workspaces(api: Api) -> list[str]:
+    return sorted(await sizes(api))
 
 
 @pytest.mark.parametrize("limits", ["max_sessions = 2"], indirect=True)
@@ -101,15 +128,209 @@ async def test_defaults_for_keys_without_limits(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("limits", ["requests_per_second = 0.01"], indirect=True)
-async def test_requests_of_a_key_and_of_its_sessions_handles(api: Api) -> None:
+async def test_requests_of_a_key(api: Api) -> None:
     # 2 s of 0.01 requests each are less than one: one is the least.
     session = await api.session(key=OPERATOR_KEY)
     path = f"/api/sessions/{session['id']}"
     await refused(api, "requests_per_second", "GET", path)
+    # Of its handles' requests there is one, too.
+    await api.json("GET", path, key=session["handle"])
     await refused(api, "requests_per_second", "GET", path, key=session["handle"])
     for key in (OTHER_KEY, ADMIN_KEY):
         await api.json("GET", "/api/sessions", key=key)
     await api.json("GET", "/healthz", key=OPERATOR_KEY)
+
+
+@pytest.mark.parametrize("limits", ["handle_requests_per_second = 0.01"], indirect=True)
+async def test_a_handle_uses_up_nothing_but_its_own(api: Api) -> None:
+    flooding, other = [await api.session(key=OPERATOR_KEY) for _ in range(2)]
+    path = f"/api/sessions/{flooding['id']}"
+    await api.json("GET", path, key=flooding["handle"])
+    for _ in range(20):
+        await refused(api, "handle_requests_per_second", "GET", path, key=flooding["handle"])
+    await api.json("GET", path, key=OPERATOR_KEY)
+    await api.json("GET", f"/api/sessions/{other['id']}", key=other["handle"])
+
+
+# Stops
+
+
+@pytest.mark.parametrize(
+    "limits",
+    ["requests_per_second = 0.01\nhandle_requests_per_second = 0.01"],
+    indirect=True,
+)
+async def test_stops_are_answered_however_much_was_asked(api: Api) -> None:
+    """With every bucket empty, each stop has its effect, and what is none is refused."""
+    mine: dict[str, Any] = {"key": OPERATOR_KEY}
+    session = await api.session(**mine, permission_level="high")
+    path, handle = f"/api/sessions/{session['id']}", session["handle"]
+    box = api.plane.sessions.find(ADMIN, session["id"])
+    api.agent.plays["cat"] = Play(holds=True)
+    await api.json("GET", path, key=handle)
+    for key in (OPERATOR_KEY, handle):
+        await refused_at_all(api, "GET", path, key=key)
+    # Nothing runs: nothing is stopped.
+    await refused_at_all(api, "POST", path + "/interrupt", json={}, key=handle)
+    background = {"argv": ["cat"], "background": True}
+    for way in ("interrupt", "signal"):
+        command = await api.json("POST", path + "/exec", status=202, json=background)
+        where = f"{path}/processes/{command['command_id']}"
+        for rest, body in (("/stdin", {"data": "x"}), ("/signal", {"signal": "USR1"})):
+            await refused_at_all(api, "POST", where + rest, json=body, key=handle)
+        if way == "interrupt":
+            await api.json("POST", path + "/interrupt", json={}, key=handle)
+        else:
+            await api.json("POST", where + "/signal", json={"signal": "KILL"}, key=handle)
+        async with asyncio.timeout(10):
+            await until(lambda: box.running == [])
+    raised, lowered = ({"settings": {"permission_level": n}} for n in ("high", "low"))
+    await refused_at_all(api, "PUT", path + "/settings", json=raised, **mine)
+    await api.json("PUT", path + "/settings", json=lowered, **mine)
+    await refused_at_all(api, "PUT", path + "/settings", json=lowered, **mine)
+    assert box.level.name == "low"
+    await api.json("POST", path + "/pause", json={}, **mine)
+    assert box.status == "paused"
+    for rest in ("/pause", "/resume"):
+        await refused_at_all(api, "POST", path + rest, json={}, **mine)
+    await api.json("POST", path + "/abort", json={}, **mine)
+    assert box.status == "aborted"
+    await refused_at_all(api, "POST", path + "/abort", json={}, **mine)
+    await refused_at_all(api, "DELETE", path, **mine)
+
+
+@pytest.mark.parametrize("limits", ["requests_per_second = 0.01"], indirect=True)
+async def test_a_session_is_closed_however_much_was_asked(api: Api) -> None:
+    session = await api.session(key=OPERATOR_KEY)
+    path = f"/api/sessions/{session['id']}"
+    await refused_at_all(api, "GET", path, key=OPERATOR_KEY)
+    await api.json("DELETE", path, key=OPERATOR_KEY)
+
+
+@pytest.mark.parametrize("limits", ["requests_per_second = 0.01"], indirect=True)
+async def test_the_command_line_stops_however_much_was_asked(api: Api) -> None:
+    session = await api.session(key=OPERATOR_KEY)
+    path = f"/api/sessions/{session['id']}"
+    for command, status in (("pause", "paused"), ("abort", "aborted")):
+        await refused_at_all(api, "GET", path, key=OPERATOR_KEY)
+        connection = ("--url", str(api.server.make_url("/")), "--key", OPERATOR_KEY)
+        ended = await run_beside("sessions", command, session["id"], *connection)
+        assert ended.status == 0, ended.err
+        assert (await api.json("GET", path))["status"] == status
+
+
+@pytest.mark.parametrize("limits", ["requests_per_second = 0.01"], indirect=True)
+async def test_an_approval_is_denied_however_much_was_asked(api: Api) -> None:
+    session = await api.session(key=OPERATOR_KEY)
+    found = api.plane.sessions.find(ADMIN, session["id"])
+    line = Line("pty-1", "psql.drop_table", "DROP TABLE users", "high")
+    approval = await api.plane.approvals.obtain(found, line, "handle", 0)
+    path = f"/api/approvals/{approval.id}"
+    await refused_at_all(api, "POST", path, json={"decision": "approve"}, key=OPERATOR_KEY)
+    denied = await api.json("POST", path, json={"decision": "deny"}, key=OPERATOR_KEY)
+    assert denied["status"] == "denied"
+    await refused_at_all(api, "POST", path, json={"decision": "deny"}, key=OPERATOR_KEY)
+
+
+@pytest.mark.parametrize("limits", ["handle_requests_per_second = 0.01"], indirect=True)
+async def test_a_terminal_is_ended_however_much_was_asked(api: Api) -> None:
+    session = await api.session(key=OPERATOR_KEY)
+    path = f"/api/sessions/{session['id']}/ptys"
+    opened = await api.json("POST", path, json={"tool": "fake"}, status=201)
+    await api.json("GET", path, key=session["handle"])
+    where = f"{path}/{opened['id']}"
+    await refused_at_all(api, "GET", where, key=session["handle"])
+    closed = await api.json("DELETE", where, key=session["handle"])
+    assert closed["status"] == "terminated"
+    await refused_at_all(api, "DELETE", where, key=session["handle"])
+
+
+@pytest.mark.parametrize("limits", ["requests_per_second = 0.01"], indirect=True)
+async def test_what_is_large_or_wrong_is_no_stop(api: Api) -> None:
+    session = await api.session(key=OPERATOR_KEY, permission_level="high")
+    path = f"/api/sessions/{session['id']}/settings"
+    body = {"settings": {"permission_level": "low", "workspace": {"note": "x" * 5000}}}
+    await refused_at_all(api, "PUT", path, json=body, key=OPERATOR_KEY)
+    await refused_at_all(api, "PUT", path, json={}, key=OPERATOR_KEY)
+    chunked: dict[str, Any] = {
+        "data": chunks(b'{"settings": {"permission_level": "low"}}'),
+        "key": OPERATOR_KEY,
+    }
+    await refused_at_all(api, "PUT", path, **chunked)
+    assert (await api.json("GET", path))["permission_level"] == "high"
+
+
+async def test_lowering_a_level_waits_for_no_creation(api: Api) -> None:
+    session = await api.session(key=OPERATOR_KEY, permission_level="high")
+    releases = [api.engine.hang_next("create") for _ in range(2)]
+    flood = [asyncio.create_task(api.session(key=OPERATOR_KEY)) for _ in range(30)]
+    turns = api.plane.sessions.shares.turns
+    async with asyncio.timeout(20):
+        await until(lambda: turns.waiting == 28)
+        path = f"/api/sessions/{session['id']}/settings"
+        body = {"settings": {"permission_level": "low"}}
+        assert (await api.json("PUT", path, key=OPERATOR_KEY, json=body)) is not None
+        assert turns.waiting == 28
+        for release in releases:
+            release.set()
+        await asyncio.gather(*flood)
+
+
+# Workspaces
+
+
+@pytest.mark.parametrize("limits", ["max_workspaces = 2"], indirect=True)
+async def test_kept_workspaces_count(api: Api) -> None:
+    mine: dict[str, Any] = {"key": OPERATOR_KEY}
+    for name in ("first", "second"):
+        await api.session(**mine, id=name)
+        await api.json("DELETE", f"/api/sessions/{name}", **mine)
+    response = await api.call("POST", "/api/sessions", json={"id": "third"}, **mine)
+    body = await response.json(content_type=None)
+    assert (response.status, body["limit"]) == (429, "max_workspaces")
+    assert "`paddock sessions close first --purge`" in body["detail"]
+    # One that is kept can be had again, and others have a quota of their own.
+    await api.session(**mine, id="second")
+    await api.session(key=OTHER_KEY, id="theirs")
+    await api.json("DELETE", "/api/sessions/first?purge=true", **mine)
+    await api.session(**mine, id="third")
+    await refused(api, "max_workspaces", "POST", "/api/sessions", json={})
+    # Nothing is left of what was refused.
+    assert await workspaces(api) == ["second", "theirs", "third"]
+    sessions = (await api.json("GET", "/api/sessions?status=active"))["items"]
+    assert len(sessions) == 3
+
+
+@pytest.mark.parametrize("limits", [f"max_workspace_bytes = {1300 * _MIB}"], indirect=True)
+async def test_the_sizes_of_kept_workspaces_count(api: Api) -> None:
+    mine: dict[str, Any] = {"key": OPERATOR_KEY}
+    await api.session(**mine, id="kept", permission_level="low")  # 256 MiB
+    await api.json("DELETE", "/api/sessions/kept", **mine)
+    await api.session(**mine, id="live", permission_level="medium")  # 1 GiB
+    await refused(api, "max_workspace_bytes", "POST", "/api/sessions", json={})
+    small: dict[str, Any] = {"permission_level": "low", "limits": {"workspace_bytes": 20 * _MIB}}
+    await api.session(**mine, id="small", **small)
+    path = "/api/sessions/live/settings"
+    high, low = ({"settings": {"permission_level": level}} for level in ("high", "low"))
+    await refused(api, "max_workspace_bytes", "PUT", path, json=high)
+    assert (await api.json("GET", path))["permission_level"] == "medium"
+    await api.json("PUT", path, json=low, **mine)
+    # What has become smaller makes room, and is counted by what it is.
+    await api.session(**mine, id="more", permission_level="low")
+    assert await sizes(api) == {
+        "kept": 256 * _MIB,
+        "live": 256 * _MIB,
+        "small": 20 * _MIB,
+        "more": 256 * _MIB,
+    }
+
+
+@pytest.mark.parametrize("limits", ["max_workspaces = 3"], indirect=True)
+async def test_creations_at_once_do_not_pass_the_quota(api: Api) -> None:
+    body: dict[str, Any] = {"json": {}, "key": OPERATOR_KEY}
+    answers = await asyncio.gather(*(api.call("POST", "/api/sessions", **body) for _ in range(8)))
+    assert sorted(answer.status for answer in answers) == [201] * 3 + [429] * 5
+    assert len(await workspaces(api)) == 3
 
 
 async def test_a_greedy_key_does_not_keep_another_waiting(api: Api) -> None:

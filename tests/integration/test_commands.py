@@ -212,7 +212,8 @@ async def test_limits_of_a_process(high: Box) -> None:
         "(r.RLIMIT_CORE, r.RLIMIT_NPROC, r.RLIMIT_NOFILE)]))"
     )
     core, processes, files = (await high.python(source)).value
-    assert core == [0, 0]
+    # 1 is too little for a file, and keeps the kernel from feeding a program of the host, too.
+    assert core == [1, 1]
     assert files == [4096, 4096]
     assert processes[0] == processes[1] < high.session.limits.pids
 

@@ -76,8 +76,12 @@ def _runnable(path: Path) -> list[Block]:
     ids=lambda path: path.relative_to(ROOT).as_posix(),
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_what_it_says_works(path: Path, server: Server, tmp_path: Path) -> None:
+async def test_what_it_says_works(
+    path: Path, server: Server, sandbox_image: str, tmp_path: Path
+) -> None:
     await _close_all(server)
+    # Documents make keys of the same names.
+    (server.state_dir / "keys.toml").unlink(missing_ok=True)
     (tmp_path / "data").symlink_to(server.state_dir)
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "test_it.py").write_text("import unittest\n")
@@ -90,7 +94,7 @@ async def test_what_it_says_works(path: Path, server: Server, tmp_path: Path) ->
     process = await asyncio.create_subprocess_exec(
         *("bash", "-c", script),
         cwd=tmp_path,
-        env=_environment(server, tmp_path / "bin"),
+        env={**_environment(server, tmp_path / "bin"), "PADDOCK_IMAGE": sandbox_image},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

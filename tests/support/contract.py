@@ -23,7 +23,7 @@ _PARAMETERS = {
     "approval_id": r"[^/]+",
 }
 # Refused before there is an operation.
-_WITHOUT_OPERATION = {"not_found", "method_not_allowed", "validation_error"}
+_WITHOUT_OPERATION = {"misdirected_request", "not_found", "method_not_allowed", "validation_error"}
 
 
 def find_operation(method: str, path: str) -> Operation | None:

@@ -78,6 +78,8 @@ class FakeAgent:
         self.files = files
         self.requests: list[tuple[str, Message]] = []
         self._asked = asyncio.Event()
+        # As in the request of that name.
+        self.secrets: Message = {"variables": {}, "given": []}
         self.stdin: dict[str, bytes] = {}
         self.acknowledged = 0
         # Called instead of a method's own answer.
@@ -106,6 +108,7 @@ class FakeAgent:
             "terminals": self.terminals.running,
             "landlock_abi": 7,
             "seccomp": True,
+            "secrets": self.secrets,
             **self.said,
         }
         self._send(request(0, "hello", hello))
@@ -205,11 +208,16 @@ class FakeAgent:
         else:
             self._send(result(message["id"], value))
 
+    async def _on_secrets(self, params: Message) -> Message:
+        self.secrets = params
+        return {}
+
     # Commands
 
     async def _on_exec(self, params: Message) -> Message:
         command_id, argv = params["command_id"], params["argv"]
         play = self.plays.get(argv[0], Play())
+        self.secrets["given"] += params["secrets"].values()
         running = self._running[command_id] = _Running(params)
         running.print("stdout", play.stdout)
         running.print("stderr", play.stderr)

@@ -26,6 +26,8 @@ class Server:
         self.state_dir = state_dir
         self._port = _free_port()
         self._environment = environment
+        # What it has printed, as of its last end.
+        self.log = b""
         self._process: asyncio.subprocess.Process | None = None
         self._client: aiohttp.ClientSession | None = None
 
@@ -69,6 +71,7 @@ class Server:
             while b"listening on" not in said:
                 line = await self._process.stdout.readline()
                 said += line
+                self.log += line
                 assert line, f"the control plane did not start: {said.decode()}"
         self._client = aiohttp.ClientSession(
             self.url, headers={"Authorization": f"Bearer {self.key}"}
@@ -88,7 +91,8 @@ class Server:
                 self._process.send_signal(number)
             # What it still prints must not fill the pipe while it ends.
             async with asyncio.timeout(_START_SECONDS):
-                await self._process.communicate()
+                output, _ = await self._process.communicate()
+            self.log += output
             self._process = None
         if self._client is not None:
             await self._client.close()

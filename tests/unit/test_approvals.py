@@ -16,6 +16,7 @@ from orchestrator.metrics import Metrics
 from orchestrator.policy.levels import load_levels
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.session import Session
+from orchestrator.sessions.session_secrets import SessionSecrets, Stored
 from orchestrator.store.approval_rows import Approval
 from orchestrator.store.database import Database
 
@@ -32,7 +33,7 @@ def make_session(key: str = "k1", owner: str = "ci") -> Session:
     members: dict[str, Any] = dict.fromkeys(Session.__dataclass_fields__)
     level = load_levels()["high"]
     members |= {"key": key, "id": f"s-{key}", "owner": owner, "level": level, "root_dir": "/w"}
-    members |= {"last_activity_at": ""}
+    members |= {"last_activity_at": "", "secrets": SessionSecrets(Stored(), {})}
     return Session(**members)
 
 

@@ -39,6 +39,7 @@ from orchestrator.sessions.admission import HostResources
 from orchestrator.store.database import Database
 from orchestrator.workspace.quota import Choice, Quota
 from sandbox_agent.protocol import PROTOCOL_VERSION
+from tests.support.keys import entry
 
 GIB = 1024**3
 FACTS = Facts(landlock=7, seccomp=True, mounts=True, quota=True)
@@ -271,6 +272,12 @@ def test_policy_files(settings: Settings, tmp_path: Path) -> None:
     check = check_policy(settings)
     assert (status(check), check.remedy) == ("failure", f"chmod go-w {settings.keys_path}")
     settings.keys_path.chmod(0o600)
+    secret = "a-key-of-ci-0123456789"
+    settings.keys_path.write_text(entry("ci", secret, more='max_level = "lowest"'))
+    check = check_policy(settings)
+    assert (status(check), "max_level of ci" in check.detail) == ("failure", True)
+    settings.keys_path.write_text(entry("ci", secret, more='max_level = "low"'))
+    assert status(check_policy(settings)) == "ok"
     directory = tmp_path / "levels"
     directory.mkdir()
     ours = settings.model_copy(update={"levels_dir": directory})

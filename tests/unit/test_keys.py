@@ -1,4 +1,5 @@
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,9 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from orchestrator.config import ConfigError, Settings
+from orchestrator.errors import UnauthorizedError
+from orchestrator.key_bounds import KeyBounds
+from orchestrator.key_entries import load_keys
 from orchestrator.keys import KeyRing, Principal, Role, digest, is_handle, new_handle
 from orchestrator.limits import KeyLimits
 
@@ -30,7 +34,7 @@ def entry(name: str, secret: str, role: str = "operator") -> str:
 
 def test_configured_keys(tmp_path: Path) -> None:
     keys = entry("ci", "secret-ci") + entry("ops", "secret-ops", "admin")
-    ring = KeyRing.load(settings(tmp_path, keys))
+    ring = load_keys(settings(tmp_path, keys))
     assert ring.authenticate(ADMIN) == Principal("admin", Role.ADMIN)
     assert ring.authenticate("secret-ci") == Principal("ci", Role.OPERATOR)
     assert ring.authenticate("secret-ops") == Principal("ops", Role.ADMIN)
@@ -43,7 +47,7 @@ def test_configured_keys(tmp_path: Path) -> None:
 
 def test_limits_of_a_key(tmp_path: Path) -> None:
     limits = "max_sessions = 3\nmax_cpus = 1.5\nrequests_per_second = 10\n"
-    ring = KeyRing.load(settings(tmp_path, entry("ci", "secret-ci") + limits))
+    ring = load_keys(settings(tmp_path, entry("ci", "secret-ci") + limits))
     expected = KeyLimits(max_sessions=3, max_cpus=1.5, requests_per_second=10)
     principal = ring.authenticate("secret-ci")
     assert principal is not None
@@ -51,8 +55,62 @@ def test_limits_of_a_key(tmp_path: Path) -> None:
     assert ring.limits("admin") == ring.limits("nobody") == KeyLimits()
 
 
+def test_bounds_and_expiry_of_a_key(tmp_path: Path) -> None:
+    members = (
+        'max_level = "low"\nimages = ["a:1", "b"]\ntools = ["psql"]\n'
+        "expires_at = 2999-01-31T01:00:00+01:00\n"
+    )
+    ring = load_keys(settings(tmp_path, entry("ci", "secret-ci") + members))
+    principal = ring.authenticate("secret-ci")
+    assert principal is not None
+    assert principal.bounds == KeyBounds("low", ("a:1", "b"), ("psql",))
+    assert principal.expires_at == ring.next_expiry == datetime(2999, 1, 31, tzinfo=UTC)
+    handle = Principal("handle:s", Role.HANDLE, "k", "ci")
+    assert ring.bounds(handle) == principal.bounds
+    assert ring.bounds(Principal("handle:s", Role.HANDLE, "k", "gone")) == KeyBounds()
+
+
+def test_a_key_that_has_expired_is_worth_nothing(tmp_path: Path) -> None:
+    keys = entry("ci", "secret-ci") + "expires_at = 2020-01-31T00:00:00Z\n"
+    ring = load_keys(settings(tmp_path, keys))
+    with pytest.raises(UnauthorizedError, match="has expired"):
+        ring.authenticate("secret-ci")
+    assert ring.next_expiry is None
+    assert ring.limits("ci") == KeyLimits()
+
+
+def test_whose_sessions_are_seen(tmp_path: Path) -> None:
+    keys = (
+        entry("ci", "1")
+        + entry("ops", "2", "admin")
+        + entry("dash", "3", "viewer")
+        + 'owner = "ci"\n'
+        + entry("board", "4", "viewer")
+        + 'scope = "all"\n'
+        + entry("prometheus", "5", "metrics")
+    )
+    ring = load_keys(settings(tmp_path, keys))
+    seen = {}
+    for secret in "12345":
+        principal = ring.authenticate(secret)
+        assert principal is not None
+        assert principal.account == principal.name
+        owners = ("ci", "other", "dash", "")
+        seen[principal.name] = [o for o in owners if principal.may_see("k", o)]
+    assert seen == {
+        "ci": ["ci"],
+        "ops": ["ci", "other", "dash", ""],
+        "dash": ["ci"],
+        "board": ["ci", "other", "dash", ""],
+        "prometheus": [""],  # nobody's
+    }
+    handle = Principal("handle:s", Role.HANDLE, "k", "ci")
+    assert handle.account == "ci"
+    assert [handle.may_see(key, "ci") for key in ("k", "l")] == [True, False]
+
+
 def test_the_admin_key_is_made_once(tmp_path: Path) -> None:
-    ring = KeyRing.load(settings(tmp_path, admin_key=None))
+    ring = load_keys(settings(tmp_path, admin_key=None))
     file = tmp_path / "state" / "admin.key"
     secret = file.read_text().strip()
     assert ring.admin_key_file == file
@@ -60,7 +118,7 @@ def test_the_admin_key_is_made_once(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.parent.stat().st_mode & 0o777 == 0o700
     assert os.listdir(file.parent) == ["admin.key"]
-    again = KeyRing.load(settings(tmp_path, admin_key=None))
+    again = load_keys(settings(tmp_path, admin_key=None))
     assert again.authenticate(secret) == Principal("admin", Role.ADMIN)
     assert secret not in repr(vars(ring))
 
@@ -72,7 +130,7 @@ def test_a_key_file_that_is_a_link_is_refused(tmp_path: Path) -> None:
     target.chmod(0o600)
     (tmp_path / "state" / "admin.key").symlink_to(target)
     with pytest.raises(ConfigError, match=r"admin\.key: Too many levels"):
-        KeyRing.load(settings(tmp_path, admin_key=None))
+        load_keys(settings(tmp_path, admin_key=None))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +143,7 @@ def test_bad_key_files_are_refused(tmp_path: Path, content: str, mode: int, expe
     file.write_text(content)
     file.chmod(mode)
     with pytest.raises(ConfigError, match=expected):
-        KeyRing.load(settings(tmp_path, admin_key=None))
+        load_keys(settings(tmp_path, admin_key=None))
 
 
 def test_a_fifo_in_its_place_does_not_hang(tmp_path: Path) -> None:
@@ -93,7 +151,7 @@ def test_a_fifo_in_its_place_does_not_hang(tmp_path: Path) -> None:
     file.parent.mkdir()
     os.mkfifo(file, 0o600)
     with pytest.raises(ConfigError, match="regular file"):
-        KeyRing.load(settings(tmp_path, admin_key=None))
+        load_keys(settings(tmp_path, admin_key=None))
 
 
 HASH = digest("x")
@@ -103,9 +161,9 @@ HASH = digest("x")
     ("keys", "expected"),
     [
         ('[[keys]]\nname = "a"\n', "keys entry 1: .*is missing"),
-        (entry("a", "1") + "note = 1", "keys entry 1: note: no such field"),
-        (entry("A", "1"), "keys entry 1: name must match"),
-        (entry("a" * 65, "1"), "keys entry 1: name must match"),
+        (entry("a", "1") + "note = 1", "keys entry 1: note is not a known field"),
+        (entry("A", "1"), "keys entry 1: name must "),
+        (entry("a" * 65, "1"), "keys entry 1: name must "),
         (entry("admin", "1"), "keys entry 1: name 'admin' is taken"),
         (entry("a", "1") + entry("a", "2"), "keys entry 2: name 'a' is taken"),
         (entry("a", "1") + entry("b", "1"), "keys entry 2: sha256 is that of another"),
@@ -116,8 +174,30 @@ HASH = digest("x")
         (f'[[keys]]\nname = "a"\nrole = ["admin"]\nsha256 = "{HASH}"', "role must be"),
         ('[[keys]]\nname = "a"\nrole = "admin"\nsha256 = "abc"', "keys entry 1: sha256 must"),
         (entry("a", "1").replace(digest("1"), digest("1").upper()), "sha256 must"),
-        (entry("a", "1") + "max_sessions = -1", "keys entry 1: max_sessions is out of range"),
-        (entry("a", "1") + 'max_cpus = "2"', "keys entry 1: max_cpus must be a number"),
+        (
+            entry("a", "1") + "max_sessions = -1",
+            "keys entry 1: max_sessions must be greater",
+        ),
+        (entry("a", "1") + 'max_cpus = "2"', "keys entry 1: max_cpus must be a valid number"),
+        (entry("a", "1") + "max_sessions = 1.5", "max_sessions must be a valid integer"),
+        (entry("a", "1") + "max_sessions = true", "max_sessions must be a valid integer"),
+        (entry("a", "1") + "max_cpus = nan", "max_cpus must be a finite number"),
+        (entry("a", "1") + "max_cpus = inf", "max_cpus must be a finite number"),
+        (entry("a", "1") + "requests_per_second = 0", "requests_per_second must be greater"),
+        (entry("a", "1") + 'max_level = "Low"', "max_level must match"),
+        (entry("a", "1") + "images = []", "images must have at least 1 item"),
+        (entry("a", "1") + 'images = ["-x"]', r"images\.0 must match"),
+        (entry("a", "1") + 'tools = "psql"', "tools must be a valid list"),
+        (entry("a", "1") + "expires_at = 2030-01-31T00:00:00", "expires_at must have timezone"),
+        (entry("a", "1") + "expires_at = 2030-01-31", "expires_at must be a valid datetime"),
+        (entry("a", "1") + 'expires_at = "2030-01-31T00:00:00Z"', "expires_at must be a valid"),
+        (entry("a", "1") + 'owner = "b"', "owner is not for a key with the role operator"),
+        (entry("a", "1", "admin") + 'max_level = "low"', "max_level is not for .* admin"),
+        (entry("a", "1", "admin") + "max_sessions = 1", "max_sessions is not for .* admin"),
+        (entry("a", "1", "metrics") + 'scope = "all"', "scope is not for .* metrics"),
+        (entry("a", "1", "viewer"), "keys entry 1: a viewer needs either owner"),
+        (entry("a", "1", "viewer") + 'owner = "b"\nscope = "all"', "a viewer needs either owner"),
+        (entry("a", "1", "viewer") + 'scope = "own"', "scope must be 'all'"),
         ('keys = ["a"]', "keys entry 1: must be a table"),
         ("keys = 1", "array of tables"),
         ("key = 1", "key: no such field"),
@@ -126,7 +206,7 @@ HASH = digest("x")
 )
 def test_bad_keys_files_are_refused(tmp_path: Path, keys: str, expected: str) -> None:
     with pytest.raises(ConfigError, match=expected) as caught:
-        KeyRing.load(settings(tmp_path, keys))
+        load_keys(settings(tmp_path, keys))
     assert str(caught.value).startswith(f"{tmp_path / 'keys.toml'}: ")
 
 

@@ -1,7 +1,9 @@
 """Keys are added to and removed from their file, whole or not at all."""
 
+import contextlib
 import os
 import tomllib
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from orchestrator.config import ConfigError, Settings
-from orchestrator.keys import KeyRing, Principal, Role, digest
+from orchestrator.key_bounds import KeyBounds
+from orchestrator.key_entries import add_entries, load_keys, toml_entry
+from orchestrator.keys import Principal, Role, digest
 from orchestrator.keys_file import add_key, list_keys, remove_key, without_entry
 from orchestrator.limits import KeyLimits
 
@@ -24,18 +28,18 @@ def path(tmp_path: Path) -> Path:
 def test_added_listed_and_removed(path: Path) -> None:
     assert list_keys(path) == []
     limits = KeyLimits(max_sessions=2, requests_per_second=0.5)
-    ci = add_key(path, "ci", Role.OPERATOR)
-    ops = add_key(path, "ops", Role.ADMIN, limits)
+    ci = add_key(path, Principal("ci", Role.OPERATOR))
+    ops = add_key(path, Principal("ops", Role.OPERATOR, limits=limits))
     assert ci != ops
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert ci not in path.read_text()
     assert list_keys(path) == [
         Principal("ci", Role.OPERATOR),
-        Principal("ops", Role.ADMIN, limits=limits),
+        Principal("ops", Role.OPERATOR, limits=limits),
     ]
-    ring = KeyRing.load(Settings(state_dir=path.parent, admin_key=SecretStr("x" * 20)))
-    assert ring.authenticate(ops) == Principal("ops", Role.ADMIN, limits=limits)
+    ring = load_keys(Settings(state_dir=path.parent, admin_key=SecretStr("x" * 20)))
+    assert ring.authenticate(ops) == Principal("ops", Role.OPERATOR, limits=limits)
     remove_key(path, "ci")
     assert [key.name for key in list_keys(path)] == ["ops"]
     assert os.listdir(path.parent) == ["keys.toml"]
@@ -52,7 +56,7 @@ def test_comments_stay(path: Path) -> None:
     remove_key(path, "one")
     assert path.read_text() == f"# who may call\n\n# the second\n{two}"
     assert path.stat().st_mode & 0o777 == 0o600
-    add_key(path, "three", Role.OPERATOR)
+    add_key(path, Principal("three", Role.OPERATOR))
     assert path.read_text().startswith(f"# who may call\n\n# the second\n{two}\n[[keys]]\n")
     remove_key(path, "two")
     remove_key(path, "three")
@@ -64,7 +68,7 @@ def test_a_link_stays_a_link(path: Path, tmp_path: Path) -> None:
     path.parent.mkdir()
     target = tmp_path / "elsewhere.toml"
     path.symlink_to(target)
-    add_key(path, "ci", Role.OPERATOR)
+    add_key(path, Principal("ci", Role.OPERATOR))
     assert path.is_symlink()
     assert [key.name for key in list_keys(target)] == ["ci"]
 
@@ -74,17 +78,17 @@ def test_a_link_stays_a_link(path: Path, tmp_path: Path) -> None:
     [
         ("ci", "'ci' is taken"),
         ("admin", "admin is the name of the admin key"),
-        ("Upper", "name must match"),
-        ("", "name must match"),
+        ("Upper", "name must "),
+        ("", "name must "),
         ('x"\nrole = "admin', "keys.toml: "),
         ('x"\nrole = "admin"\nsha256 = "' + "0" * 64 + '"\n[[keys]]\nname = "y', "can't be"),
     ],
 )
 def test_bad_names_change_nothing(path: Path, name: str, expected: str) -> None:
-    add_key(path, "ci", Role.OPERATOR)
+    add_key(path, Principal("ci", Role.OPERATOR))
     before = path.read_bytes()
     with pytest.raises(ConfigError, match=expected):
-        add_key(path, name, Role.OPERATOR)
+        add_key(path, Principal(name, Role.OPERATOR))
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == ["keys.toml"]
 
@@ -112,7 +116,48 @@ def test_files_that_cannot_be_edited_stay(path: Path, text: str, expected: str) 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"keys\.toml|STATE_DIR"):
-        add_key(tmp_path / "file" / "keys.toml", "ci", Role.OPERATOR)
+        add_key(tmp_path / "file" / "keys.toml", Principal("ci", Role.OPERATOR))
+
+
+_NAMES = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,63}", fullmatch=True)
+_IMAGES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,40}", fullmatch=True)
+_COUNTS = st.none() | st.integers(0, 2**62)
+_RATES = st.none() | st.floats(1e-9, 1e12)
+_MOMENTS = st.datetimes(datetime(2000, 1, 1), datetime(9000, 1, 1), timezones=st.just(UTC))
+_EXPIRIES = st.none() | _MOMENTS.map(lambda moment: moment.replace(microsecond=0))
+_LIMITS = st.builds(
+    KeyLimits, _COUNTS, st.none() | st.floats(0, 1e12), _COUNTS, _COUNTS, _COUNTS, _RATES, _RATES
+)
+_BOUNDS = st.builds(
+    KeyBounds,
+    st.none() | st.from_regex(r"[a-z][a-z0-9-]{0,31}", fullmatch=True),
+    st.none() | st.lists(_IMAGES, min_size=1, max_size=3).map(tuple),
+    st.none() | st.lists(_NAMES, max_size=3).map(tuple),
+)
+_KEYS = st.one_of(
+    st.builds(
+        lambda name, limits, bounds, expires_at: Principal(
+            name, Role.OPERATOR, limits=limits, bounds=bounds, expires_at=expires_at
+        ),
+        *(_NAMES, _LIMITS, _BOUNDS, _EXPIRIES),
+    ),
+    st.builds(
+        lambda name, owner, expires_at: Principal(
+            name, Role.VIEWER, owner=owner, expires_at=expires_at
+        ),
+        *(_NAMES, st.none() | _NAMES, _EXPIRIES),
+    ),
+    st.builds(Principal, _NAMES, st.sampled_from([Role.ADMIN, Role.METRICS])),
+)
+
+
+@given(_KEYS)
+def test_every_key_is_read_as_it_was_written(key: Principal) -> None:
+    principals: dict[str, Principal] = {}
+    with contextlib.suppress(ConfigError):
+        add_entries(Path("k"), tomllib.loads(toml_entry(key, digest("x"))), principals)
+        assert principals == {digest("x"): key}
+    assert principals or key.name == "admin"
 
 
 _LINES = st.sampled_from(["# a comment", "", "  # [[keys]]", "x = 1"])

@@ -1,6 +1,5 @@
 """What one key may use: quotas, requests, and turns."""
 
-import math
 from collections import Counter
 
 import pytest
@@ -15,15 +14,16 @@ from orchestrator.limits import (
     Turns,
     Usage,
     check_quota,
-    parse_limits,
 )
 
 AMOUNTS = st.integers(0, 100)
-USAGES = st.builds(Usage, AMOUNTS, st.floats(0, 100), AMOUNTS)
+USAGES = st.builds(Usage, AMOUNTS, st.floats(0, 100), AMOUNTS, AMOUNTS, AMOUNTS)
 LIMITS = st.builds(
     KeyLimits,
     st.none() | AMOUNTS,
     st.none() | st.floats(0, 100),
+    st.none() | AMOUNTS,
+    st.none() | AMOUNTS,
     st.none() | AMOUNTS,
 )
 
@@ -42,31 +42,6 @@ def test_own_limits_go_before_the_defaults() -> None:
     assert KeyLimits().over(defaults) == defaults
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ({"max_sessions": 1.5}, "max_sessions must be an integer"),
-        ({"max_sessions": True}, "max_sessions must be an integer"),
-        ({"max_sessions": -1}, "max_sessions is out of range"),
-        ({"max_memory_bytes": "1G"}, "max_memory_bytes must be an integer"),
-        ({"max_cpus": None}, "max_cpus must be a number"),
-        ({"max_cpus": math.nan}, "max_cpus is out of range"),
-        ({"max_cpus": math.inf}, "max_cpus is out of range"),
-        ({"requests_per_second": 0}, "requests_per_second must be over 0"),
-    ],
-)
-def test_bad_limits_are_refused_by_name(values: dict[str, object], expected: str) -> None:
-    with pytest.raises(ValueError, match=expected):
-        parse_limits(values)
-
-
-@given(LIMITS)
-def test_limits_of_a_file(limits: KeyLimits) -> None:
-    values = {name: getattr(limits, name) for name in LIMIT_FIELDS}
-    given_values = {name: value for name, value in values.items() if value is not None}
-    assert parse_limits(given_values) == limits
-
-
 @given(LIMITS, USAGES, USAGES)
 def test_a_quota_is_never_exceeded_by_what_is_admitted(
     limits: KeyLimits, used: Usage, more: Usage
@@ -75,6 +50,8 @@ def test_a_quota_is_never_exceeded_by_what_is_admitted(
         (limits.max_sessions, used.sessions, more.sessions),
         (limits.max_cpus, used.cpus, more.cpus),
         (limits.max_memory_bytes, used.memory_bytes, more.memory_bytes),
+        (limits.max_workspaces, used.workspaces, more.workspaces),
+        (limits.max_workspace_bytes, used.workspace_bytes, more.workspace_bytes),
     ]
     over = [most is not None and m > 0 and u + m > most + 1e-6 for most, u, m in pairs]
     refusal = refused(limits, used, more)
@@ -91,6 +68,15 @@ def test_quotas_take_parts_of_cores_as_they_are_meant() -> None:
     check_quota(limits, Usage(cpus=0.1 + 0.1), Usage(cpus=0.1))
     with pytest.raises(RateLimitedError, match=r"max_cpus of this key is 0\.3"):
         check_quota(limits, Usage(cpus=0.3), Usage(cpus=0.05))
+
+
+def test_a_refusal_says_which_workspace_can_be_purged() -> None:
+    limits = KeyLimits(max_workspaces=1, max_workspace_bytes=10**12)
+    with pytest.raises(RateLimitedError, match="`paddock sessions close old-1 --purge`") as caught:
+        check_quota(limits, Usage(workspaces=1), Usage(workspaces=1), "old-1")
+    assert caught.value.fields["limit"] == "max_workspaces"
+    with pytest.raises(RateLimitedError, match=r"is 1000000000000, .*close a session and purge"):
+        check_quota(limits, Usage(), Usage(workspace_bytes=10**12 + 1))
 
 
 def test_what_shrinks_is_admitted_even_over_the_limit() -> None:

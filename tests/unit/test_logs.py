@@ -103,7 +103,7 @@ def test_whatever_is_said_is_one_line(text: str) -> None:
 
 def test_a_context_of_a_session_has_no_request() -> None:
     with bound_contextvars(request_id="abc"):
-        line = session_context("s-1").run(formatted, "json", record("m"))
+        line = session_context("s-1", str).run(formatted, "json", record("m"))
     assert json.loads(line)["session_id"] == "s-1"
     assert "request_id" not in json.loads(line)
 

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from orchestrator.admin_key import rotate_admin_key
 from orchestrator.audit import query
 from orchestrator.audit.events import SYSTEM_KEY
 from orchestrator.audit.ledger import Ledger
 from orchestrator.config import ConfigError, Settings
-from orchestrator.keys import Role
+from orchestrator.keys import Principal, Role
 from orchestrator.keys_file import add_key, remove_key
 from orchestrator.metrics import Metrics
 from orchestrator.policy import levels
@@ -149,7 +150,7 @@ async def test_keys_come_and_go(
 ) -> None:
     changes: list[str] = []
     policy.keys.on_change(lambda: changes.append("changed"))
-    secret = add_key(settings.keys_path, "ci", Role.OPERATOR)
+    secret = add_key(settings.keys_path, Principal("ci", Role.OPERATOR))
     await event(ledger, database, 1)
     principal = policy.keys.authenticate(secret)
     assert principal is not None
@@ -161,10 +162,61 @@ async def test_keys_come_and_go(
     assert changes == ["changed", "changed"]
 
 
+@pytest.fixture
+def file_settings(settings: Settings) -> Settings:
+    """With the admin key in its file."""
+    return settings.model_copy(update={"admin_key": None})
+
+
+async def test_the_admin_key_is_replaced_in_its_file(
+    file_settings: Settings, ledger: Ledger, database: Database
+) -> None:
+    path = file_settings.state_dir / "admin.key"
+    policy = Policy(file_settings)
+    policy.watch(Recorder(ledger, Metrics()))
+    try:
+        first = path.read_text().strip()
+        second = rotate_admin_key(path)
+        found = await event(ledger, database, 1)
+        assert (found["args"], found["result"]) == (
+            {"file": str(path), "sha256": None},
+            {"ok": True},
+        )
+        assert policy.keys.authenticate(first) is None
+        assert policy.keys.authenticate(second) == Principal("admin", Role.ADMIN)
+        assert path.stat().st_mode & 0o777 == 0o600
+        # By hand as well; what can't be a key changes nothing.
+        path.write_text("short\n")
+        await event(ledger, database, 2)
+        await policy.look()
+        assert policy.keys.authenticate(second) is not None
+        assert "at least 16" in policy.problems[path]
+        path.write_text("the-third-admin-key\n")
+        await event(ledger, database, 3)
+        assert policy.keys.authenticate(second) is None
+        assert policy.keys.authenticate("the-third-admin-key") is not None
+        # Without a file there is a new key, in a new file.
+        path.unlink()
+        await event(ledger, database, 4)
+        await policy.look()
+        assert policy.keys.authenticate("the-third-admin-key") is None
+        assert policy.keys.authenticate(path.read_text().strip()) is not None
+        events = await query.events(database, SYSTEM_KEY)
+        assert "admin-key" not in str(events)
+    finally:
+        await policy.close()
+
+
+async def test_the_first_start_is_no_change(file_settings: Settings, database: Database) -> None:
+    policy = Policy(file_settings)
+    await policy.look()
+    assert await query.events(database, SYSTEM_KEY) == []
+
+
 async def test_broken_keys_change_nothing(
     policy: Policy, settings: Settings, ledger: Ledger, database: Database
 ) -> None:
-    secret = add_key(settings.keys_path, "ci", Role.OPERATOR)
+    secret = add_key(settings.keys_path, Principal("ci", Role.OPERATOR))
     await event(ledger, database, 1)
     with settings.keys_path.open("a") as file:
         file.write("[[keys]]\nname = 1\n")
@@ -254,7 +306,7 @@ async def test_the_same_content_is_no_change(
 async def test_without_a_ledger_keys_go_and_levels_stay(
     settings: Settings, ledger: Ledger, database: Database
 ) -> None:
-    secret = add_key(settings.keys_path, "ci", Role.OPERATOR)
+    secret = add_key(settings.keys_path, Principal("ci", Role.OPERATOR))
     policy = Policy(settings)
     policy._recorder = Recorder(ledger, Metrics())  # it looks when it is told to
     await ledger.close()

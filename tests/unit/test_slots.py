@@ -1,5 +1,6 @@
 """Who owns a workspace, and its directories."""
 
+import json
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from orchestrator.workspace.slots import (
     claim,
     find,
     hide,
+    holdings,
     kept,
     make_data,
     make_slot,
@@ -189,3 +191,29 @@ def test_what_is_not_ours_stays(tmp_path: Path, kind: str) -> None:
         show(root, "build", data, tmp_path / "slots")
     hide(root, "build", tmp_path / "slots")
     assert os.path.lexists(root / "build")
+
+
+def test_workspaces_of_earlier_versions_count_with_their_size() -> None:
+    """As their latest session was held to, which may have asked for less than its level's."""
+    level = json.dumps({"limits": {"workspace_bytes": 1000}})
+    sessions = [("a", "{}", "2025"), ("b", "{}", "2025"), ("b", '{"workspace_bytes": 300}', "2026")]
+    with closing(sqlite3.connect(":memory:")) as conn:
+        for script in sorted(MIGRATIONS.glob("*.sql")):
+            if script.stem.endswith("workspace_size"):
+                for number, name in enumerate("abc"):
+                    conn.execute(
+                        "INSERT INTO workspaces (id, owner, uid, slot, created_at)"
+                        " VALUES (?, 'ci', ?, ?, '')",
+                        (name, number, name),
+                    )
+                for number, (name, limits, created_at) in enumerate(sessions):
+                    conn.execute(
+                        "INSERT INTO sessions (key, id, owner, status, permission_level, level,"
+                        " image, limits, idle_timeout, created_at)"
+                        " VALUES (?, ?, 'ci', 'completed', 'low', ?, '', ?, 1, ?)",
+                        (str(number), name, level, limits, created_at),
+                    )
+            conn.executescript(script.read_text(encoding="utf-8"))
+        found = dict(conn.execute("SELECT id, size FROM workspaces"))
+        assert found == {"a": 1000, "b": 300, "c": 0}
+        assert holdings(conn, "ci") == (3, 1300)

@@ -14,6 +14,7 @@ PURE_AGENT = {
     "sandbox_agent.baseline",
     "sandbox_agent.commands",
     "sandbox_agent.pty.sanitize",
+    "sandbox_agent.redaction",
 }
 # aiohttp's URLs are yarl's; typing_extensions is for type checkers.
 CLIENT_NEEDS = {"aiohttp", "yarl", "typing_extensions"}

@@ -1,0 +1,85 @@
+"""What the sessions of one API key may be: their level, image and tools. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestrator.errors import PermissionDeniedError
+from orchestrator.policy.levels import DEFAULT_LEVEL, Level
+
+# The rules that refuse, and what to do instead.
+MAX_LEVEL, IMAGES, TOOLS = "key-max-level", "key-images", "key-tools"
+_OTHER_KEY = "or a key whose entry in the keys file allows it."
+REMEDIES = {
+    MAX_LEVEL: f"Use a level that is not higher than the key's `max_level`, {_OTHER_KEY}",
+    IMAGES: f"Use one of the key's `images`, {_OTHER_KEY}",
+    TOOLS: f"Use one of the key's `tools`, {_OTHER_KEY}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBounds:
+    """Bounds of a key's sessions; None: whatever the operator's other settings allow."""
+
+    max_level: str | None = None
+    images: tuple[str, ...] | None = None
+    tools: tuple[str, ...] | None = None
+
+    def check_level(self, level: Level, levels: Mapping[str, Level]) -> None:
+        """Raises: PermissionDeniedError where the level is too high, or nobody can tell."""
+        if self.max_level is None:
+            return
+        highest = levels.get(self.max_level)
+        if highest is None:
+            raise PermissionDeniedError(
+                f"the max_level of this key, {self.max_level}, is no level any more: the operator "
+                "must mend the keys file",
+                rule=MAX_LEVEL,
+            )
+        if level.rank > highest.rank:
+            raise PermissionDeniedError(
+                f"the max_level of this key is {self.max_level}: {level.name} is higher",
+                rule=MAX_LEVEL,
+            )
+
+    def default_level(self, levels: Mapping[str, Level]) -> str:
+        """The level of a session that names none: the highest allowed, up to the usual one."""
+        highest = None if self.max_level is None else levels.get(self.max_level)
+        usual = levels[DEFAULT_LEVEL]
+        return usual.name if highest is None or highest.rank >= usual.rank else highest.name
+
+    def image(self, asked: str | None, usual: str) -> str:
+        """The image of a session that asks for that one (None: for none).
+
+        Raises: PermissionDeniedError.
+        """
+        if self.images is None:
+            return asked or usual
+        if asked is None:
+            return usual if usual in self.images else self.images[0]
+        if asked not in self.images:
+            raise PermissionDeniedError(
+                f"this key may not use the image {asked}: its images are {', '.join(self.images)}",
+                rule=IMAGES,
+            )
+        return asked
+
+    def tools_of_session(self, asked: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        """The tools of a session that asks for those (None: for any).
+
+        Raises: PermissionDeniedError.
+        """
+        if self.tools is None:
+            return asked
+        if asked is None:
+            return self.tools
+        for tool in asked:
+            refused = self.refuses_tool(tool)
+            if refused is not None:
+                raise PermissionDeniedError(refused[1], rule=refused[0])
+        return asked
+
+    def refuses_tool(self, tool: str) -> tuple[str, str] | None:
+        """The rule and a message where the tool may not be opened."""
+        if self.tools is None or tool in self.tools:
+            return None
+        return TOOLS, f"this key may not open the tool {tool}"

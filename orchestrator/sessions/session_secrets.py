@@ -1,0 +1,150 @@
+"""A session's secrets on the host: in memory only, and cut out of all that is recorded or told.
+
+After a restart they come back from the session's agent. It is trusted with them, but not with
+what is a secret: it could have parts of the record cut out. So each value has a seal, made with
+a key that is stored with the session and never given to the agent.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from orchestrator.agent_messages import HeldSecrets
+from orchestrator.errors import ConflictError, ValidationError
+from sandbox_agent.protocol import Message
+from sandbox_agent.redaction import Redactor
+
+# What one session may be given in all: every text that is recorded is searched for each of them.
+MOST_VALUES = 64
+MOST_BYTES = 64 * 1024
+
+
+class Stored(NamedTuple):
+    """What is on disk of a live session's secrets: their names, and the key of the seals."""
+
+    names: tuple[str, ...] = ()
+    key: bytes = b""
+
+    @classmethod
+    def new(cls, names: Iterable[str]) -> "Stored":
+        """For a new session."""
+        return cls(tuple(sorted(names)), secrets.token_bytes(32))
+
+
+class SessionSecrets:
+    """The values that the session's commands get as variables, and those of single commands."""
+
+    def __init__(self, stored: Stored, variables: Mapping[str, str] | None = None) -> None:
+        """`variables` None: they are to be learned from the agent.
+
+        Raises: ValidationError where they are too large together.
+        """
+        self.stored = stored
+        self._variables = dict(variables or {})
+        self._known = variables is not None
+        # Values that single commands were given; a dictionary for its order.
+        self._given: dict[str, None] = {}
+        self.redactor = Redactor(self._variables.values())
+        _check_size(self._variables.values())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the variables that every command gets."""
+        return self.stored.names
+
+    @property
+    def lost(self) -> bool:
+        """Whether nobody has the values any more."""
+        return set(self.stored.names) != self._variables.keys()
+
+    def check(self) -> None:
+        """Raises: ConflictError where commands could not be given what they have to be."""
+        if self.lost:
+            raise ConflictError(
+                f"the session's secrets ({', '.join(self.names)}) were lost when it was "
+                "interrupted: close it, and create it again with the same id and its secrets",
+                reason="secrets_lost",
+            )
+
+    def give(self, values: Mapping[str, str]) -> Message:
+        """Those of one command, as they travel; they are cut out of everything from now on.
+
+        Raises: ConflictError, ValidationError where there are too many.
+        """
+        more = [value for value in values.values() if value not in self._known_values()]
+        if more:
+            every = [*self._known_values(), *more]
+            if len(every) > MOST_VALUES:
+                raise ConflictError(
+                    f"the session was given {MOST_VALUES} different secrets, which is as many as "
+                    "it may have: create another one",
+                    reason="too_many_secrets",
+                )
+            _check_size(every)
+            self._given |= dict.fromkeys(more)
+            self._rebuild()
+        return self._sealed(values)
+
+    def message(self) -> Message | None:
+        """All of them, as a new agent is told; None where there are none."""
+        if not self._known_values():
+            return None
+        return {
+            "variables": self._sealed(self._variables),
+            "given": [[value, self._seal(value)] for value in self._given],
+        }
+
+    def learn(self, held: HeldSecrets) -> None:
+        """Takes up what the agent of an earlier control plane's session holds, once."""
+        if self._known:
+            return
+        self._known = True
+        self._variables = {
+            name: value
+            for name, (value, seal) in held.variables.items()
+            if name in self.stored.names and self._is_ours(value, seal)
+        }
+        given = (value for value, seal in held.given if self._is_ours(value, seal))
+        self._given = dict.fromkeys(given)
+        self._rebuild()
+
+    def cut(self, text: str) -> str:
+        """The text without any of them."""
+        return self.redactor.text(text)
+
+    def cut_value(self, value: Any) -> Any:
+        """A JSON value without any of them."""
+        return self.redactor.value(value)
+
+    def _known_values(self) -> set[str]:
+        return {*self._variables.values(), *self._given}
+
+    def _rebuild(self) -> None:
+        self.redactor = Redactor(self._known_values())
+
+    def _sealed(self, values: Mapping[str, str]) -> Message:
+        return {name: [value, self._seal(value)] for name, value in values.items()}
+
+    def _seal(self, value: str) -> str:
+        return hmac.new(self.stored.key, value.encode(), hashlib.sha256).hexdigest()
+
+    def _is_ours(self, value: str, seal: str) -> bool:
+        return hmac.compare_digest(self._seal(value), seal)
+
+
+def check_not_stored(redactor: Redactor, members: Mapping[str, Any]) -> None:
+    """Raises: ValidationError where one of them, which is stored, has a secret in it."""
+    for name, member in members.items():
+        if redactor.value(member) != member:
+            raise ValidationError(
+                f"{name} has the value of a secret in it, and would be stored", field=name
+            )
+
+
+def _check_size(values: Iterable[str]) -> None:
+    if sum(len(value.encode()) for value in values) > MOST_BYTES:
+        raise ValidationError(
+            f"the secrets of a session may have {MOST_BYTES} bytes in all", field="secrets"
+        )

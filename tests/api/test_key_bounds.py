@@ -1,0 +1,187 @@
+"""What the sessions of a key may be: its highest level, its images and tools, and its end."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientConnectionError
+from pydantic import SecretStr
+
+from orchestrator.config import Settings
+from orchestrator.engine.base import LABEL_PROTOCOL, Image
+from orchestrator.engine.fake import FakeEngine
+from sandbox_agent.protocol import PROTOCOL_VERSION
+from tests.api.conftest import ADMIN_KEY, IMAGE, OPERATOR_KEY, OTHER_KEY, Api
+from tests.api.test_inspection import ended
+from tests.support.fake_agent import Agents, Play
+from tests.support.keys import entry
+
+TOOLS = Path(__file__).parents[1] / "fixtures" / "governed"
+MINE: dict[str, Any] = {"key": OPERATOR_KEY}
+
+
+@pytest.fixture
+def bounds(request: pytest.FixtureRequest) -> str:
+    """Further fields of the operator's entry in the keys file."""
+    return getattr(request, "param", "")
+
+
+@pytest.fixture
+def settings(settings: Settings, bounds: str) -> Settings:
+    assert settings.keys_file is not None
+    settings.keys_file.write_text(
+        entry("operator", OPERATOR_KEY, more=bounds) + entry("other", OTHER_KEY)
+    )
+    members = settings.model_dump(exclude={"admin_key"})
+    return Settings(
+        **{**members, "tools_dir": TOOLS, "images": ("other/image:1", "third:1")},
+        admin_key=SecretStr(ADMIN_KEY),
+    )
+
+
+@pytest.fixture
+def engine(agents: Agents) -> FakeEngine:
+    """With two images."""
+    image = Image("sha256:1", {LABEL_PROTOCOL: str(PROTOCOL_VERSION)})
+    images = {IMAGE: image, "other/image:1": image}
+    return FakeEngine(images=images, on_start=agents.start, on_stop=agents.stop)
+
+
+async def denied(api: Api, rule: str, method: str, path: str, **arguments: Any) -> None:
+    body = await api.problem(403, "permission_denied", method, path, **MINE, **arguments)
+    assert body["rule"] == rule
+
+
+async def change(api: Api, bounds: str) -> None:
+    """The operator's entry says something else from now on."""
+    path = api.plane.settings.keys_path
+    path.write_text(entry("operator", OPERATOR_KEY, more=bounds) + entry("other", OTHER_KEY))
+    await api.plane.policy.look()
+
+
+@pytest.mark.parametrize("bounds", ['max_level = "low"'], indirect=True)
+async def test_no_session_is_higher_than_its_keys_level(api: Api) -> None:
+    for level in ("medium", "high"):
+        body = {"permission_level": level}
+        await denied(api, "key-max-level", "POST", "/api/sessions", json=body)
+        await denied(api, "key-max-level", "PUT", "/api/sessions/box", json=body)
+    assert (await api.json("GET", "/api/sessions", **MINE))["items"] == []
+    # Where it says nothing, it gets what it may have.
+    session = await api.session(**MINE, id="box")
+    assert session["permission_level"] == "low"
+    path = "/api/sessions/box"
+    for level in ("medium", "high"):
+        wanted = {"settings": {"permission_level": level}}
+        await denied(api, "key-max-level", "PUT", f"{path}/settings", json=wanted)
+        run = {"command": "ls", "permission_level": level}
+        await denied(api, "key-max-level", "POST", f"{path}/exec", json=run)
+    shown = await api.json("GET", path)
+    assert shown["permission_level"] == "low"
+    refusals = [(each["operation"], each["rule"]) for each in shown["denials"]]
+    assert refusals == [("session.settings", "key-max-level")] * 4
+    # Other keys have no such bound, and an admin may do it for this one.
+    await api.session(key=OTHER_KEY, permission_level="high")
+    high = {"settings": {"permission_level": "high"}}
+    await api.json("PUT", f"{path}/settings", json=high)
+    # It stays above what its owner may set; the owner can lower it, and to nothing higher.
+    await denied(api, "key-max-level", "PUT", f"{path}/settings", json=high)
+    medium, low = ({"settings": {"permission_level": level}} for level in ("medium", "low"))
+    await api.json("PUT", f"{path}/settings", json=low, **MINE)
+    await denied(api, "key-max-level", "PUT", f"{path}/settings", json=medium)
+
+
+@pytest.mark.parametrize("bounds", ['max_level = "gone"'], indirect=True)
+async def test_a_level_that_is_none_allows_none(api: Api) -> None:
+    await denied(api, "key-max-level", "POST", "/api/sessions", json={"permission_level": "low"})
+    await denied(api, "key-max-level", "POST", "/api/sessions", json={})
+
+
+@pytest.mark.parametrize("bounds", ['images = ["other/image:1"]'], indirect=True)
+async def test_a_key_uses_its_own_images(api: Api) -> None:
+    for image in (IMAGE, "third:1"):
+        await denied(api, "key-images", "POST", "/api/sessions", json={"image": image})
+    assert (await api.session(**MINE))["sandbox"]["image"] == "other/image:1"
+    named = await api.session(**MINE, image="other/image:1")
+    assert named["sandbox"]["image"] == "other/image:1"
+    assert (await api.session(key=OTHER_KEY))["sandbox"]["image"] == IMAGE
+
+
+@pytest.mark.parametrize("bounds", ['images = ["not/listed:1"]'], indirect=True)
+async def test_a_keys_images_add_none_to_the_operators_list(api: Api) -> None:
+    await api.problem(400, "validation_error", "POST", "/api/sessions", json={}, **MINE)
+
+
+@pytest.mark.parametrize("bounds", ['tools = ["other"]'], indirect=True)
+async def test_a_key_opens_its_own_tools(api: Api) -> None:
+    body = {"tools": ["fake", "other"]}
+    await denied(api, "key-tools", "POST", "/api/sessions", json=body)
+    session = await api.session(**MINE)
+    assert session["tools"] == ["other"]
+    path = f"/api/sessions/{session['id']}"
+    for key in (OPERATOR_KEY, session["handle"]):
+        asked = {"json": {"tool": "fake"}, "key": key}
+        refused = await api.problem(403, "permission_denied", "POST", f"{path}/ptys", **asked)
+        assert refused["rule"] == "key-tools"
+        listed = (await api.json("GET", f"{path}/tools", key=key))["items"]
+        assert {item["rule"] for item in listed if item["tool"] == "fake"} == {"key-tools"}
+    assert api.agent.terminals.all == {}
+    events = (await api.json("GET", f"{path}/audit?operation=pty.open"))["items"]
+    assert [(event["decision"], event["rule"]) for event in events] == [("deny", "key-tools")] * 2
+
+
+async def test_a_change_of_the_entry_holds_for_sessions_that_are_there(api: Api) -> None:
+    session = await api.session(**MINE, permission_level="high")
+    path = f"/api/sessions/{session['id']}"
+    open_fake = {"json": {"tool": "fake"}, "key": session["handle"]}
+    await api.json("POST", f"{path}/ptys", status=201, **open_fake)
+    await change(api, 'tools = []\nmax_level = "medium"')
+    body = await api.problem(403, "permission_denied", "POST", f"{path}/ptys", **open_fake)
+    assert body["rule"] == "key-tools"
+    wanted = {"settings": {"permission_level": "high"}}
+    await denied(api, "key-max-level", "PUT", f"{path}/settings", json=wanted)
+
+
+# Expiry
+
+
+async def test_a_key_ends_when_it_says_and_its_streams_with_it(api: Api) -> None:
+    session = await api.session(**MINE)
+    path = f"/api/sessions/{session['id']}"
+    followed = [
+        await api.call("GET", f"{path}/events", **MINE),
+        await api.call("GET", "/api/events", **MINE),
+    ]
+    admins = await api.call("GET", f"{path}/events")
+    moment = datetime.now(UTC) + timedelta(seconds=2)
+    await change(api, f"expires_at = {moment.isoformat()}")
+    await api.json("GET", path, **MINE)
+    async with asyncio.timeout(10):
+        for stream in followed:
+            await ended(stream)
+    assert datetime.now(UTC) >= moment
+    body = await api.problem(401, "unauthorized", "GET", path, **MINE)
+    assert "has expired" in body["detail"]
+    # What it made goes on, and so do others' streams.
+    await api.json("GET", path, key=session["handle"])
+    assert (await admins.content.readline()).startswith(b"id: 1")
+    admins.close()
+    # A later end brings it back.
+    await change(api, "expires_at = 2999-01-01T00:00:00Z")
+    await api.json("GET", path, **MINE)
+
+
+async def test_what_is_being_answered_ends_with_the_key(api: Api) -> None:
+    """Also a request that is no stream: its answer would come after the key's end."""
+    session = await api.session(**MINE)
+    api.agent.plays["cat"] = Play(holds=True)
+    path = f"/api/sessions/{session['id']}/exec"
+    waiting = asyncio.create_task(api.call("POST", path, json={"command": "cat"}, **MINE))
+    await api.agent.asked("exec")
+    await change(api, "expires_at = 2020-01-01T00:00:00Z")
+    with pytest.raises(ClientConnectionError):
+        async with asyncio.timeout(5):
+            await waiting
+    # Nobody waits for the command any more, so it ends.
+    assert (await api.agent.asked("cancel"))["reason"] == "client_gone"

@@ -1,0 +1,178 @@
+"""What each role may do: the whole table of operations, tried with every kind of credential."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from api.auth import ROLES, Access
+from api.operations import OPERATIONS
+from api.operations.base import Operation
+from orchestrator.config import Settings
+from orchestrator.keys import Role
+from orchestrator.store.database import Database
+from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
+from tests.api.test_exec import read_event
+from tests.api.test_inspection import ended
+from tests.support.fake_agent import Play
+from tests.support.keys import entry
+
+VIEWER = "pdk_viewer-of-the-operators-sessions"
+VIEWER_OF_ALL = "pdk_viewer-of-all-the-sessions"
+METRICS = "pdk_key-of-the-monitoring"
+
+# Every operation is here on purpose: a new one has to be put somewhere.
+DECLARED = {
+    Access.OPEN: "healthz readyz",
+    Access.READ: "inspect_session show_budget show_settings list_processes read_process list_tools "
+    "list_terminals read_terminal read_transcript follow_session search_audit count_audit "
+    "export_audit verify_audit explain_policy",
+    Access.READ_ALL: "list_sessions list_policies list_approvals follow_all",
+    Access.WORK: "exec feed_process signal_process read_file write_file delete_file list_files "
+    "make_directory move_file open_terminal interact close_terminal interrupt_session",
+    Access.MANAGE: "create_session ensure_session close_session pause_session resume_session "
+    "complete_session abort_session rotate_handle change_settings decide_approval",
+    Access.METRICS: "metrics",
+}
+_STREAMS = {"follow_session", "follow_all"}
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    assert settings.keys_file is not None
+    settings.keys_file.write_text(
+        entry("operator", OPERATOR_KEY)
+        + entry("other", OTHER_KEY)
+        + entry("dash", VIEWER, "viewer", 'owner = "operator"')
+        + entry("board", VIEWER_OF_ALL, "viewer", 'scope = "all"')
+        + entry("prometheus", METRICS, "metrics")
+    )
+    return settings
+
+
+def test_every_operation_is_declared() -> None:
+    declared = {name: access for access, names in DECLARED.items() for name in names.split()}
+    assert {operation.id: operation.access for operation in OPERATIONS} == declared
+
+
+def test_viewers_and_metrics_change_nothing() -> None:
+    """What changes something takes other methods; a question is asked by POST."""
+    for operation in OPERATIONS:
+        if Role.VIEWER in ROLES[operation.access] and operation.access is not Access.OPEN:
+            assert operation.method == "GET" or operation.id == "explain_policy"
+        if Role.METRICS in ROLES[operation.access] and operation.access is not Access.OPEN:
+            assert operation.path == "/metrics"
+
+
+def _request(operation: Operation, command_id: str) -> tuple[str, dict[str, Any]]:
+    path = operation.path.replace("{session_id}", "box").replace("{command_id}", command_id)
+    path = path.replace("{terminal_id}", "pty-0000000000000000")
+    path = path.replace("{approval_id}", "apr-0000000000000000")
+    if operation.id in ("read_file", "write_file", "delete_file"):
+        path += "?path=a.txt"
+    if operation.upload:
+        return path, {"data": b"x"}
+    if operation.body is None:
+        return path, {}
+    examples = dict(operation.examples)
+    body: Any = examples.get("path") or next(iter(examples.values()), {})
+    return path, {"json": body}
+
+
+async def _recorded(database: Database) -> int:
+    """How many events there are, of whatever session."""
+    return await database.read(
+        lambda conn: int(conn.execute("SELECT count(*) FROM events").fetchone()[0])
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "role"),
+    [(VIEWER, Role.VIEWER), (VIEWER_OF_ALL, Role.VIEWER), (METRICS, Role.METRICS)],
+)
+async def test_who_only_reads_changes_nothing(api: Api, key: str, role: Role) -> None:
+    await api.session(id="box", key=OPERATOR_KEY)
+    api.agent.plays["cat"] = Play(stdout=b"said", holds=True)
+    command = await api.json(
+        "POST",
+        "/api/sessions/box/exec",
+        status=202,
+        json={"argv": ["cat"], "background": True},
+    )
+    shown = await api.json("GET", "/api/sessions/box")
+    recorded, asked = await _recorded(api.plane.database), len(api.agent.requests)
+    for operation in OPERATIONS:
+        if operation.id in _STREAMS and role in ROLES[operation.access]:
+            continue
+        path, arguments = _request(operation, command["command_id"])
+        if operation.access is Access.OPEN or role in ROLES[operation.access]:
+            response = await api.call(operation.method, path, key=key, **arguments)
+            wanted = {404} if "0000" in path else {200}
+            assert response.status in wanted, operation.id
+        else:
+            where = (operation.method, path)
+            await api.problem(403, "permission_denied", *where, key=key, **arguments)
+    # The agent is told that nobody has read the output whom it is kept for.
+    since = api.agent.requests[asked:]
+    assert [method for method, _ in since] == ["output"] * (role is Role.VIEWER)
+    assert all(params["looks"] for _, params in since)
+    assert await _recorded(api.plane.database) == recorded
+    now = await api.json("GET", "/api/sessions/box")
+    volatile = {"budget": None, "usage": None, "processes": None}
+    assert now | volatile == shown | volatile
+    # The handle that its creator was given is still the one.
+    await api.json("DELETE", "/api/sessions/box")
+
+
+async def test_a_viewer_sees_the_sessions_of_its_owner(api: Api) -> None:
+    mine = await api.session(key=OPERATOR_KEY, id="mine")
+    await api.session(key=OTHER_KEY, id="theirs")
+    for key, names in ((VIEWER, ["mine"]), (VIEWER_OF_ALL, ["theirs", "mine"])):
+        listed = await api.json("GET", "/api/sessions", key=key)
+        assert [session["id"] for session in listed["items"]] == names
+        assert (await api.json("GET", "/api/sessions/mine", key=key))["id"] == "mine"
+    for rest in ("", "/audit", "/audit/export", "/events", "/processes", "/ptys", "/settings"):
+        await api.problem(404, "not_found", "GET", f"/api/sessions/theirs{rest}", key=VIEWER)
+    body = {"session": "theirs", "command": "ls"}
+    await api.problem(404, "not_found", "POST", "/api/policies/explain", key=VIEWER, json=body)
+    assert "handle" not in str(await api.json("GET", "/api/sessions/mine", key=VIEWER_OF_ALL))
+    # What has ended is found by the same right.
+    for name in ("mine", "theirs"):
+        await api.json("DELETE", f"/api/sessions/{name}")
+    for key, status in ((VIEWER, 404), (VIEWER_OF_ALL, 200), (OTHER_KEY, 200)):
+        response = await api.call("GET", "/api/sessions/theirs/audit", key=key)
+        assert response.status == status
+    await api.problem(401, "unauthorized", "GET", "/api/sessions/mine", key=mine["handle"])
+
+
+async def test_a_viewers_stream_has_its_owners_events(api: Api) -> None:
+    headers = {"Authorization": f"Bearer {VIEWER}"}
+    async with asyncio.timeout(10), api.client.get("/api/events", headers=headers) as response:
+        await api.session(key=OTHER_KEY, id="theirs")
+        await api.session(key=OPERATOR_KEY, id="mine")
+        _, event, _ = await read_event(response)
+    assert event["session_id"] == "mine"
+
+
+async def test_a_key_that_becomes_a_viewers_works_no_more(api: Api, settings: Settings) -> None:
+    session = await api.session(key=OPERATOR_KEY)
+    api.agent.plays["cat"] = Play(holds=True)
+    path = f"/api/sessions/{session['id']}/exec"
+    headers = {"Authorization": f"Bearer {OPERATOR_KEY}", "Accept": "text/event-stream"}
+    async with api.client.post(path, json={"argv": ["cat"]}, headers=headers) as response:
+        await read_event(response)
+        assert settings.keys_file is not None
+        entries = entry("operator", OPERATOR_KEY, "viewer", 'owner = "operator"')
+        settings.keys_file.write_text(entries)
+        await api.plane.policy.look()
+        async with asyncio.timeout(5):
+            await ended(response)
+    await api.problem(403, "permission_denied", "POST", path, json={}, key=OPERATOR_KEY)
+    await api.json("GET", f"/api/sessions/{session['id']}", key=OPERATOR_KEY)
+
+
+async def test_metrics_are_read_by_any_key(api: Api) -> None:
+    handle = (await api.session())["handle"]
+    for key in (ADMIN_KEY, OPERATOR_KEY, VIEWER, METRICS):
+        assert (await api.call("GET", "/metrics", key=key)).status == 200
+    await api.problem(403, "permission_denied", "GET", "/metrics", key=handle)

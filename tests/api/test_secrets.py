@@ -1,0 +1,509 @@
+"""Secrets over HTTP: what commands get, and that the values are in nothing else."""
+
+import asyncio
+import base64
+import json
+import logging
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from api.client import Paddock
+from api.logs import make_formatter
+from orchestrator.config import Settings
+from orchestrator.control_plane import ControlPlane
+from orchestrator.engine.fake import FakeEngine
+from orchestrator.errors import ConflictError
+from orchestrator.keys import Principal, Role
+from orchestrator.sessions.processes import Measured, Process, Usage
+from orchestrator.sessions.requests import ExecRequest, NewSession
+from sandbox_agent.redaction import MARK
+from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
+from tests.support.cli import run_beside
+from tests.support.fake_agent import Agents, Play
+from tests.support.until import until
+
+ADMIN = Principal("admin", Role.ADMIN)
+TOOLS = Path(__file__).parents[1] / "fixtures" / "governed"
+TOKEN = "tok/2b1f9c+07d4=e8 é"
+ONCE = "a secret of one command"
+SECRETS = {"SECRET_TOKEN": TOKEN}
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return settings.model_copy(update={"tools_dir": TOOLS})
+
+
+def forms(value: str) -> list[str]:
+    """The value as it could stand somewhere."""
+    data = value.encode()
+    return [
+        value,
+        json.dumps(value)[1:-1],
+        quote(value, safe=""),
+        data.hex(),
+        base64.b64encode(data).decode().rstrip("="),
+    ]
+
+
+def leaked(text: str, *values: str) -> list[str]:
+    return [form for value in values for form in forms(value) if form in text]
+
+
+def stored(state_dir: Path) -> str:
+    """Everything in the files of a state directory but for workspaces, as text."""
+    return "".join(
+        file.read_bytes().decode("utf-8", "replace")
+        for file in sorted(state_dir.rglob("*"))
+        if file.is_file() and "slots" not in file.parts
+    )
+
+
+async def recorded(api: Api, session_id: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = (await api.json("GET", f"/api/sessions/{session_id}/audit"))[
+        "items"
+    ]
+    return items
+
+
+@pytest.fixture
+async def session(api: Api) -> dict[str, Any]:
+    return await api.session(id="box", permission_level="high", secrets=SECRETS)
+
+
+# What is given
+
+
+async def test_a_session_shows_the_names_alone(api: Api, session: dict[str, Any]) -> None:
+    assert session["secrets"] == ["SECRET_TOKEN"]
+    ensured = await api.json("PUT", "/api/sessions/box", json={})
+    listed = await api.json("GET", "/api/sessions")
+    for shown in (session, ensured, listed, await api.json("GET", "/api/sessions/box")):
+        assert leaked(json.dumps(shown), TOKEN) == []
+    (created,) = await recorded(api, "box")
+    assert created["args"]["secrets"] == ["SECRET_TOKEN"]
+    assert api.agent.secrets["variables"]["SECRET_TOKEN"][0] == TOKEN
+
+
+async def test_a_command_gets_its_own_besides(api: Api, session: dict[str, Any]) -> None:
+    body = {"command": "deploy", "env": {"A": "b"}, "secrets": {"ONCE": ONCE}}
+    await api.json("POST", "/api/sessions/box/exec", json=body, key=session["handle"])
+    params = await api.agent.asked("exec")
+    assert params["env"] == {"A": "b"}
+    assert {name: value for name, (value, _) in params["secrets"].items()} == {"ONCE": ONCE}
+    (start,) = [e for e in await recorded(api, "box") if e["operation"] == "command.start"]
+    assert (start["args"]["env"], start["args"]["secrets"]) == (["A"], ["ONCE"])
+    # Its value is cut out from then on, whatever names it.
+    await api.json("POST", "/api/sessions/box/exec", json={"argv": ["echo", ONCE]})
+    assert leaked(json.dumps(await recorded(api, "box")), ONCE) == []
+
+
+@pytest.mark.parametrize(
+    ("secrets", "field"),
+    [
+        ({"A": "1234567"}, "secrets.A"),
+        ({"A": ""}, "secrets.A"),
+        ({"A": 12345678}, "secrets.A"),
+        ({"A": None}, "secrets.A"),
+        ({"A": "x" * 32_769}, "secrets.A"),
+        ({"A": "é" * 16_385}, "secrets.A"),
+        ({"A": "12345678\0"}, "secrets.A"),
+        ({"A": "12345678\ud800"}, "secrets.A"),
+        ({"A-B": "12345678"}, "secrets.A-B"),
+        ({"1A": "12345678"}, "secrets.1A"),
+        ({f"A{n}": "12345678" for n in range(17)}, "secrets"),
+        ({"A": "a" * 32_768, "B": "b" * 32_768, "C": "c" * 8}, "secrets"),
+        ([], "secrets"),
+        ("12345678", "secrets"),
+    ],
+)
+async def test_what_can_be_no_secret(api: Api, secrets: Any, field: str) -> None:
+    body = {"permission_level": "high", "secrets": secrets}
+    problem = await api.problem(400, "validation_error", "POST", "/api/sessions", json=body)
+    assert problem["field"] == field
+    await api.session(id="box", permission_level="high")
+    where = ("POST", "/api/sessions/box/exec")
+    problem = await api.problem(
+        400, "validation_error", *where, json={"command": "ls", "secrets": secrets}
+    )
+    assert problem["field"] == field
+    assert [method for method, _ in api.agent.requests] == []
+
+
+async def test_a_name_is_a_variable_or_a_secret(api: Api, session: dict[str, Any]) -> None:
+    both = {"env": {"A": "x"}, "secrets": {"A": "12345678"}}
+    problem = await api.problem(400, "validation_error", "POST", "/api/sessions", json=both)
+    assert "A is in env and in secrets" in problem["detail"]
+    body = {"command": "ls", **both}
+    await api.problem(400, "validation_error", "POST", "/api/sessions/box/exec", json=body)
+
+
+@pytest.mark.parametrize("level", ["low", "medium"])
+async def test_names_where_the_level_lists_variables(api: Api, level: str) -> None:
+    body = {"permission_level": level, "secrets": {"LD_PRELOAD": "/workspace/own.so"}}
+    problem = await api.problem(400, "validation_error", "POST", "/api/sessions", json=body)
+    assert "begin its name with SECRET_" in problem["detail"]
+    assert leaked(json.dumps(problem), "/workspace/own.so") == []
+    await api.session(id="box", permission_level=level, secrets=SECRETS)
+    run = {"command": "ls", "secrets": {"LD_PRELOAD": "/workspace/own.so"}}
+    where = ("POST", "/api/sessions/box/exec")
+    problem = await api.problem(403, "permission_denied", *where, json=run)
+    assert problem["rule"] == "environment-allowlist"
+    await api.json(
+        *where, json={"command": "ls", "secrets": {"SECRET_B": ONCE, "LANG": "C.UTF-8 x"}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("labels", {"team": f"x{TOKEN}"}),
+        ("env", {"OTHER": TOKEN}),
+        ("env", {"OTHER": base64.b64encode(TOKEN.encode()).decode()}),
+        ("role", TOKEN),
+        ("id", "abcdefgh-1"),
+    ],
+)
+async def test_what_is_stored_may_not_have_one_in_it(api: Api, member: str, value: Any) -> None:
+    secrets = {**SECRETS, "OF_ID": "abcdefgh-1"}
+    body = {"permission_level": "high", "secrets": secrets, member: value}
+    problem = await api.problem(400, "validation_error", "POST", "/api/sessions", json=body)
+    assert problem["field"] == member
+    assert leaked(stored(api.plane.settings.state_dir), TOKEN) == []
+
+
+# What is not told
+
+
+async def test_words_of_commands(
+    api: Api, session: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.agent.plays["curl"] = Play(stdout=f"token {TOKEN}".encode(), holds=True)
+    argv = ["curl", "-H", f"Authorization: {TOKEN}", f"http://x/?t={quote(TOKEN, safe='')}"]
+    body = {"argv": argv, "background": True}
+    shown = await api.json("POST", "/api/sessions/box/exec", json=body, status=202)
+    assert shown["argv"] == ["curl", "-H", f"Authorization: {MARK}", f"http://x/?t={MARK}"]
+    assert (await api.agent.asked("exec"))["argv"] == argv
+    processes = [Process(1, 4000, "curl", argv, "sleeping", 0.5, 0.0, 9000)]
+    measured = Measured(processes, Usage(1.5, 2.5, 9000, 3))
+    monkeypatch.setattr("orchestrator.sessions.inspect.measure", lambda *_: measured)
+    path = f"/api/sessions/box/processes/{shown['command_id']}"
+    inspected = await api.json("GET", "/api/sessions/box")
+    assert inspected["processes"][0]["argv"] == shown["argv"]
+    assert leaked(json.dumps(inspected), TOKEN) == []
+    assert leaked(json.dumps(await api.json("GET", "/api/sessions/box/processes")), TOKEN) == []
+    # What a command prints is its caller's.
+    assert (await api.json("GET", path))["output"][0]["text"] == f"token {TOKEN}"
+    assert leaked(json.dumps(await recorded(api, "box")), TOKEN) == []
+
+
+@pytest.mark.parametrize("size", [20, 79, 200])
+async def test_refusals(api: Api, size: int) -> None:
+    """Also where a message shows the beginning of a word only."""
+    secret = ("0123456789abcdefghijklmnopqrstuvwxyz" * 10)[:size]
+    session = await api.session(id="box", permission_level="low", secrets={"SECRET_A": secret})
+    for argv in (
+        [secret],
+        [f"/usr/bin/{secret}"],
+        ["cat", f"/{secret}"],
+        ["ls", f"--{secret}"],
+        ["cat", f"../{quote(secret)}"],
+    ):
+        where = ("POST", "/api/sessions/box/exec")
+        problem = await api.problem(
+            403, "permission_denied", *where, json={"argv": argv}, key=session["handle"]
+        )
+        assert secret[:8] not in json.dumps(problem), argv
+    problem = await api.problem(
+        403, "permission_denied", "GET", f"/api/sessions/box/files?path=../{secret}"
+    )
+    assert secret[:8] not in json.dumps(problem)
+    assert secret[:8] not in json.dumps(await recorded(api, "box"))
+    assert secret[:8] not in stored(api.plane.settings.state_dir)
+
+
+async def test_what_an_agent_reports_and_refuses(api: Api, session: dict[str, Any]) -> None:
+    """The host cuts as well: a taken-over agent could leave it."""
+    reported = {"path": f"/workspace/{TOKEN}", "argv": ["sh", "-c", f"x {TOKEN}"]}
+    api.agent.emit("command.exec", args=reported, error=f"cannot run {TOKEN}")
+    api.agent.overrides["exec"] = _refuse
+    where = ("POST", "/api/sessions/box/exec")
+    problem = await api.problem(409, "conflict", *where, json={"command": "ls"})
+    assert MARK in problem["detail"]
+    assert leaked(json.dumps(problem), TOKEN) == []
+    events = await recorded(api, "box")
+    assert {"command.exec", "command.exit"} <= {event["operation"] for event in events}
+    assert leaked(json.dumps(events), TOKEN) == []
+    assert leaked(stored(api.plane.settings.state_dir), TOKEN) == []
+
+
+def _refuse(_params: Any) -> Any:
+    from tests.support.fake_agent import AgentRefusalError
+
+    raise AgentRefusalError("conflict", f"it can't be: {TOKEN}")
+
+
+async def test_terminals_and_approvals(api: Api, session: dict[str, Any]) -> None:
+    path = "/api/sessions/box/ptys"
+    opened = await api.json("POST", path, json={"tool": "fake"}, status=201)
+    secret = "abcdefghijklmnop"
+    run = {"command": "ls", "secrets": {"SAID": secret}}
+    await api.json("POST", "/api/sessions/box/exec", json=run)
+    line = {"tool": "fake.say", "command": f"say {secret}"}
+    answer = await api.json("POST", f"{path}/{opened['id']}/interactions", json=line)
+    assert answer["results"]["output"] == f"you said say {secret}"
+    asked = {"tool": "fake.reset", "command": f"reset {secret}"}
+    pending = await api.json("POST", f"{path}/{opened['id']}/interactions", json=asked, status=202)
+    assert pending["approval"]["command"] == f"reset {MARK}"
+    # It is for the very line that was sent, though another is shown in the same way.
+    other = {"tool": "fake.reset", "command": f"reset {secret[:8]}"}
+    again = await api.json("POST", f"{path}/{opened['id']}/interactions", json=other, status=202)
+    assert again["approval"]["id"] != pending["approval"]["id"]
+    decision = {"decision": "approve", "reason": f"as {secret} is"}
+    approval = await api.json("POST", f"/api/approvals/{pending['approval']['id']}", json=decision)
+    assert approval["reason"] == f"as {MARK} is"
+    done = await api.json("POST", f"{path}/{opened['id']}/interactions", json=asked)
+    assert done["status"] == "success"
+    await api.json("DELETE", f"{path}/{opened['id']}")
+    transcript = await (await api.call("GET", f"{path}/{opened['id']}/transcript")).text()
+    assert f'"say {MARK}"' in transcript
+    for text in (
+        transcript,
+        json.dumps(await api.json("GET", "/api/approvals")),
+        json.dumps(await api.json("GET", path)),
+        json.dumps(await recorded(api, "box")),
+        stored(api.plane.settings.state_dir),
+    ):
+        assert secret not in text
+    raw = api.plane.settings.state_dir / "evidence"
+    (said,) = [file.read_bytes() for file in raw.rglob("raw")]
+    assert f"you said say {MARK}".encode() in said
+
+
+async def test_the_log(api: Api, session: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    formatter = make_formatter("json")
+    lines: list[str] = []
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(formatter.format(record))
+
+    handler = Lines()
+    logging.getLogger().addHandler(handler)
+    try:
+        # An unexpected failure is logged with its traceback, and the words of its error.
+        monkeypatch.setattr(api.plane.executions, "start", broken_with(TOKEN))
+        where = ("POST", "/api/sessions/box/exec")
+        problem = await api.problem(500, "internal_error", *where, json={"command": "ls"})
+        assert leaked(json.dumps(problem), TOKEN) == []
+        body = {"id": "new", "permission_level": "high", "secrets": {"A": ONCE}}
+        monkeypatch.setattr(api.plane.sessions, "create", broken_with(ONCE))
+        await api.problem(500, "internal_error", "POST", "/api/sessions", json=body)
+    finally:
+        logging.getLogger().removeHandler(handler)
+    told = "\n".join(lines)
+    assert "it fell over [redacted]" in told
+    assert leaked(told, TOKEN, ONCE) == []
+
+
+def broken_with(value: str) -> Any:
+    async def broken(*_: Any) -> Any:
+        raise RuntimeError(f"it fell over {value}")
+
+    return broken
+
+
+# Where they stay
+
+
+async def test_another_level_is_given_them(api: Api, session: dict[str, Any]) -> None:
+    run = {"command": "ls", "secrets": {"ONCE": ONCE}}
+    await api.json("POST", "/api/sessions/box/exec", json=run)
+    first = api.agent
+    lowered = {"settings": {"permission_level": "medium"}}
+    await api.json("PUT", "/api/sessions/box/settings", json=lowered)
+    assert api.agent is not first
+    assert api.agent.secrets["variables"]["SECRET_TOKEN"][0] == TOKEN
+    assert [value for value, _ in api.agent.secrets["given"]] == [ONCE]
+
+
+@asynccontextmanager
+async def restarted(
+    settings: Settings, engine: FakeEngine, agents: Agents
+) -> AsyncIterator[ControlPlane]:
+    """A control plane that takes up what another left; the agents dial again, as real ones do."""
+    for agent in agents.by_run_dir.values():
+        await agent.close()
+    opening = asyncio.create_task(ControlPlane.open(settings, engine))
+    for run_dir, agent in agents.by_run_dir.items():
+        await until(partial(_done_or_listens, opening, Path(run_dir)))
+        if not opening.done():
+            await agent.dial(Path(run_dir))
+    plane = await opening
+    try:
+        yield plane
+        for session in plane.sessions.list(ADMIN):
+            await plane.sessions.close(ADMIN, session, purge=False)
+    finally:
+        await plane.close()
+
+
+def _done_or_listens(opening: asyncio.Task[ControlPlane], run_dir: Path) -> bool:
+    """Whether a control plane waits there for its agent, or for none."""
+    if opening.done():
+        return True
+    with socket.socket(socket.AF_UNIX) as probe, temporary_link(run_dir) as short:
+        try:
+            probe.connect(str(short / "control.sock"))
+        except OSError:
+            return False
+    return True
+
+
+@contextmanager
+def temporary_link(target: Path) -> Iterator[Path]:
+    """A short name for a directory: a socket's path may have 107 bytes."""
+    with tempfile.TemporaryDirectory() as directory:
+        link = Path(directory) / "l"
+        link.symlink_to(target)
+        yield link
+
+
+async def started(settings: Settings, engine: FakeEngine) -> None:
+    """A control plane with one session that has secrets, which has ended again."""
+    plane = await ControlPlane.open(settings, engine)
+    session, _ = await plane.sessions.create(
+        ADMIN, NewSession(id="box", permission_level="high", secrets=SECRETS)
+    )
+    request = ExecRequest(argv=["echo", ONCE], secrets={"ONCE": ONCE})
+    await plane.executions.wait(session, await plane.executions.start(ADMIN, session, request))
+    await plane.close()
+
+
+async def test_a_restart_gets_them_back_from_the_agent(
+    settings: Settings, engine: FakeEngine, agents: Agents
+) -> None:
+    await started(settings, engine)
+    assert leaked(stored(settings.state_dir), TOKEN, ONCE) == []
+    async with restarted(settings, engine, agents) as plane:
+        (session,) = plane.sessions.list(ADMIN)
+        request = ExecRequest(argv=["echo", TOKEN, ONCE])
+        command = await plane.executions.start(ADMIN, session, request)
+        assert command.argv == ["echo", MARK, MARK]
+        assert leaked(stored(settings.state_dir), TOKEN, ONCE) == []
+
+
+async def test_what_is_lost_is_said(settings: Settings, engine: FakeEngine, agents: Agents) -> None:
+    await started(settings, engine)
+    agents.latest.secrets = {"variables": {}, "given": []}
+    asked = len(agents.latest.requests)
+    async with restarted(settings, engine, agents) as plane:
+        (session,) = plane.sessions.list(ADMIN)
+        for work in (
+            plane.executions.start(ADMIN, session, ExecRequest(command="ls")),
+            plane.tools.open(ADMIN, session, "fake"),
+        ):
+            with pytest.raises(ConflictError, match="SECRET_TOKEN") as caught:
+                await work
+            assert caught.value.fields["reason"] == "secrets_lost"
+        assert "exec" not in [method for method, _ in agents.latest.requests[asked:]]
+
+
+# Variables that are no secrets
+
+
+async def test_values_of_variables_go_with_their_session(api: Api) -> None:
+    state_dir = api.plane.settings.state_dir
+    value = "a value that is only a variable's"
+    for way in ("DELETE", "abort", "failed"):
+        body = {"id": way, "permission_level": "high", "env": {"A": value}}
+        if way == "failed":
+            api.engine.fail_next("create")
+            await api.problem(503, "engine_unavailable", "POST", "/api/sessions", json=body)
+        else:
+            await api.session(**body)
+            assert value in stored(state_dir)
+            rest = ("DELETE", "") if way == "DELETE" else ("POST", f"/{way}")
+            await api.json(rest[0], f"/api/sessions/{way}{rest[1]}")
+        async with asyncio.timeout(10):
+            await until(lambda: value not in stored(state_dir))
+    names = [event["args"].get("env") for event in await recorded(api, "abort")]
+    assert names[0] == ["A"]
+
+
+async def test_values_that_an_earlier_version_left_are_removed(
+    settings: Settings, engine: FakeEngine
+) -> None:
+    plane = await ControlPlane.open(settings, engine)
+    value = "a value that was left by mistake"
+    await plane.database.write(
+        lambda connection: connection.execute(
+            "INSERT INTO sessions (key, id, owner, status, permission_level, level, image, env,"
+            " idle_timeout, created_at)"
+            " VALUES ('k', 'i', 'o', 'completed', 'low', '{}', '', ?, 1, '')",
+            (value,),
+        )
+    )
+    await plane.database.write(
+        lambda connection: connection.execute("UPDATE sessions SET env = '{}' WHERE key = 'k'")
+    )
+    await plane.close()
+    plane = await ControlPlane.open(settings, engine)
+    try:
+        async with asyncio.timeout(10):
+            await until(lambda: value not in stored(settings.state_dir))
+    finally:
+        await plane.close()
+
+
+# By the client and at the command line
+
+
+async def test_the_client(api: Api) -> None:
+    async with Paddock(str(api.server.make_url("/")), OPERATOR_KEY) as paddock:
+        session = await paddock.sessions.create(permission_level="high", secrets=SECRETS)
+        assert session.info.secrets == ("SECRET_TOKEN",)
+        await session.exec(argv=["echo", ONCE], secrets={"ONCE": ONCE})
+        await session.processes.start(argv=["echo", TOKEN], secrets={"MORE": "12345678 more"})
+        same = await paddock.sessions.ensure(session.id, secrets={"NEW": "not given, it is there"})
+        assert same.info.secrets == ("SECRET_TOKEN",)
+        assert leaked(repr(vars(session)), TOKEN) == []
+    assert leaked(json.dumps(await recorded(api, session.id)), TOKEN, ONCE) == []
+
+
+async def test_the_command_line(api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PADDOCK_URL", str(api.server.make_url("/")))
+    monkeypatch.setenv("PADDOCK_KEY", ADMIN_KEY)
+    monkeypatch.setenv("SECRET_TOKEN", TOKEN)
+    file = tmp_path / "token"
+    file.write_text(f"{ONCE}\n")
+    named = ("--secret", "SECRET_TOKEN", "--secret", f"SECRET_B=@{file}")
+    made = await run_beside("sessions", "create", "--id", "box", *named, "--json")
+    assert json.loads(made.out)["secrets"] == ["SECRET_B", "SECRET_TOKEN"]
+    values = {name: value for name, (value, _) in api.agent.secrets["variables"].items()}
+    assert values == {"SECRET_TOKEN": TOKEN, "SECRET_B": ONCE}
+    monkeypatch.setenv("SECRET_C", "another secret")
+    ran = await run_beside("exec", "--secret", "SECRET_C", "box", "--", "ls")
+    assert ran.status == 0, ran.err
+    assert "SECRET_C" in (await api.agent.asked("exec"))["secrets"]
+    ran = await run_beside("run", "--secret", "SECRET_C", "--", "ls")
+    assert ran.status == 0, ran.err
+
+
+@pytest.mark.parametrize(
+    "given", ["SECRET_NONE", "SECRET_A=value on the line", "SECRET_A=", "=@x", "SECRET_A=@none", ""]
+)
+async def test_values_on_the_command_line(api: Api, given: str) -> None:
+    connection = ("--url", str(api.server.make_url("/")), "--key", ADMIN_KEY)
+    ended = await run_beside("sessions", "create", "--secret", given, *connection)
+    assert (ended.status, "--secret" in ended.line) == (2, True)
+    assert "value on the line" not in ended.err
+    assert (await api.json("GET", "/api/sessions"))["items"] == []

@@ -24,17 +24,19 @@ async def of_session(call: Call, query: EventsQuery) -> web.StreamResponse:
 async def _follow_session(call: Call, session: Session, after: int) -> web.StreamResponse:
     stream = await _begin(call)
     while True:
-        over = not session.live
-        if over:
-            # Until it has been released, its sandbox hands over its last events.
-            async with session.lock:
-                pass
+        over = session.over.done()
         page = await audit.events(call.plane.database, session.key, after_seq=after, limit=_PAGE)
         for event in page:
             await stream.send(event["operation"], event, event["seq"])
             after = event["seq"]
-        if not page and (over or not await _wait(call, stream, session.key, after)):
+        if not page and (over or not await _wait_in(call, stream, session, after)):
             return await stream.end()
+
+
+async def _wait_in(call: Call, stream: EventStream, session: Session, after: int) -> bool:
+    """As `_wait`, until the session is over: with its own handle, too, it is read to its end."""
+    allowed = await _wait(call, stream, session.key, after, session.over)
+    return allowed or not session.live
 
 
 async def of_all(call: Call, query: EventsQuery) -> web.StreamResponse:
@@ -66,11 +68,17 @@ async def _begin(call: Call) -> EventStream:
     return stream
 
 
-async def _wait(call: Call, stream: EventStream, session_key: str | None, after: int) -> bool:
+async def _wait(
+    call: Call,
+    stream: EventStream,
+    session_key: str | None,
+    after: int,
+    over: asyncio.Future[None] | None = None,
+) -> bool:
     """Waits for a newer event or a heartbeat's time; False when the caller's right is gone."""
     try:
         async with asyncio.timeout(HEARTBEAT_SECONDS):
-            await call.plane.ledger.wait(session_key, after)
+            await call.plane.ledger.wait(session_key, after, over)
     except TimeoutError:
         await stream.beat()
     return call.allowed()

@@ -103,19 +103,23 @@ class Ledger:
 
         return await self._read(read)
 
-    async def wait(self, session_key: str | None, after: int) -> int:
-        """Waits for an event after that position, and returns where the end is now.
+    async def wait(
+        self, session_key: str | None, after: int, over: asyncio.Future[None] | None = None
+    ) -> int:
+        """Waits for an event after that position, or until `over` is done.
 
-        Positions are `seq` of the session's chain, or `id` when `session_key` is None.
-        Raises: AuditUnavailableError when the database can't be read.
+        Returns where the end is now. Positions are `seq` of the session's chain, or `id`
+        when `session_key` is None. Raises: AuditUnavailableError when the database can't be
+        read.
         """
         while True:
             # Listening before looking: a commit meanwhile is not missed.
             with self._listening(session_key) as changed:
                 position = await self._position(session_key)
-                if position > after:
+                if position > after or (over is not None and over.done()):
                     return position
-                await changed
+                waited = [changed] if over is None else [changed, over]
+                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
 
     def lag(self) -> Lag:
         """How far the ledger is behind."""

@@ -81,11 +81,14 @@ class Ending:
             session.status, session.termination, session.sandbox = status, termination, None
             self._registry.end(session)
             self._deadlines.forget(session)
-            if session.env:
-                session.env = {}
-                self._scrub()
-            await self._release(sandbox, rationale, was_paused)
-            await self._close_gap(session)
+            try:
+                if session.env:
+                    session.env = {}
+                    self._scrub()
+                await self._release(sandbox, rationale, was_paused)
+                await self._close_gap(session)
+            finally:
+                session.over.set_result(None)
 
     async def _release(
         self, sandbox: Sandbox | None, rationale: Rationale, was_paused: bool

@@ -106,6 +106,14 @@ class Session:
     gate: str | None = None
     # How many clients follow or transfer something, by STREAM_KINDS.
     streams: Counter[str] = field(default_factory=Counter)
+    # Done once it has ended, its sandbox is released, and nothing more will be on record of it.
+    over: asyncio.Future[None] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+    def __post_init__(self) -> None:
+        if not self.live:
+            self.over.set_result(None)
 
     @property
     def live(self) -> bool:

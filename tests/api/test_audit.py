@@ -2,10 +2,14 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
+from api.sse import HEARTBEAT_SECONDS
+from orchestrator.audit.events import Recorded
 from orchestrator.audit.verify import verify_chain
+from orchestrator.sessions.recorder import Recorder
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_exec import read_event, read_events
 
@@ -63,6 +67,35 @@ async def test_session_events_resume_and_end(api: Api, path: str) -> None:
     assert names[-1] == "session.terminated"
     over = await api.call("GET", path + "/events?after=9")
     assert [name for name, _, _ in await read_events(over)] == names[1:]
+
+
+@pytest.mark.parametrize("by_handle", [False, True])
+async def test_session_events_end_at_once(
+    api: Api, monkeypatch: pytest.MonkeyPatch, by_handle: bool
+) -> None:
+    session = await api.session()
+    path = f"/api/sessions/{session['id']}"
+    stream = await api.call(
+        "GET", path + "/events", key=session["handle"] if by_handle else ADMIN_KEY
+    )
+    told = asyncio.Event()
+    record = Recorder.record
+
+    async def record_and_be_slow(self: Recorder, *args: Any, **more: Any) -> Recorded:
+        recorded = await record(self, *args, **more)
+        if args[1] == "session.terminated":
+            await told.wait()
+        return recorded
+
+    # The stream sends the last event, and waits again, before the session is seen to have ended.
+    monkeypatch.setattr(Recorder, "record", record_and_be_slow)
+    ending = asyncio.create_task(api.json("DELETE", path))
+    while (await read_event(stream))[0] != "session.terminated":
+        pass
+    told.set()
+    async with asyncio.timeout(HEARTBEAT_SECONDS / 2):
+        await ending
+        await read_events(stream)
 
 
 async def test_all_events_are_the_callers(api: Api, path: str) -> None:

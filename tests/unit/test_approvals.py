@@ -14,6 +14,7 @@ from orchestrator.errors import AuditUnavailableError, BusyError, ConflictError,
 from orchestrator.keys import Principal, Role
 from orchestrator.metrics import Metrics
 from orchestrator.policy.levels import load_levels
+from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.session_secrets import SessionSecrets, Stored
@@ -33,7 +34,11 @@ def make_session(key: str = "k1", owner: str = "ci") -> Session:
     members: dict[str, Any] = dict.fromkeys(Session.__dataclass_fields__)
     level = load_levels()["high"]
     members |= {"key": key, "id": f"s-{key}", "owner": owner, "level": level, "root_dir": "/w"}
-    members |= {"last_activity_at": "", "secrets": SessionSecrets(Stored(), {})}
+    members |= {
+        "status": Status.ACTIVE,
+        "last_activity_at": "",
+        "secrets": SessionSecrets(Stored(), {}),
+    }
     return Session(**members)
 
 

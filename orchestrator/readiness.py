@@ -86,7 +86,7 @@ def policy_check(problems: dict[Path, str]) -> Check:
     names = ", ".join(sorted(path.name for path in problems))
     return warning(
         POLICY,
-        f"the latest edit is not in force: {names}",
+        f"not in force, as they can't be used: {names}",
         "see the log or `paddock doctor`, and mend the file",
     )
 

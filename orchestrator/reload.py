@@ -19,7 +19,8 @@ from orchestrator.errors import PaddockError
 from orchestrator.key_entries import load_keys
 from orchestrator.policy.levels import Levels, level_files, load_levels
 from orchestrator.sessions.recorder import Recorder
-from orchestrator.tools.rules import ToolRules
+from orchestrator.tools.last_good import LastGood
+from orchestrator.tools.rules import RuleFiles, ToolRules
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,7 @@ class _Source:
 
     def changes(self) -> dict[Path, str]:
         """The files that are not as they were read last, as they are now."""
-        current = dict.fromkeys(self.seen, "") | _fingerprints(self.files())
+        current = _fingerprints({*self.seen, *self.files()})
         return {file: sha256 for file, sha256 in current.items() if self.seen.get(file) != sha256}
 
 
@@ -62,7 +63,7 @@ class Policy:
     """
 
     def __init__(self, settings: Settings) -> None:
-        """Reads the files. Raises: ConfigError naming the file."""
+        """Reads the files. Raises: ConfigError naming the file, where keys or levels are broken."""
         self.problems: dict[Path, str] = {}
         directory = settings.levels_dir
         # Before they are read, so that an edit meanwhile is seen as one.
@@ -95,18 +96,33 @@ class Policy:
             self._sources.append(
                 _Source(directory, lambda: level_files(directory), read_levels, False, levels_seen)
             )
-        self.tools = ToolRules(settings)
-        for rules in self.tools.files():
-            rules_seen = _fingerprints(rules.files())
-            rules.read()()
-            self._sources.append(
-                _Source(rules.directory, rules.files, rules.read, False, rules_seen)
-            )
+        self.tools = ToolRules(settings, LastGood(settings.state_dir / "last-good"))
+        self._sources += [self._first_reading(rules) for rules in self.tools.files()]
         self._looking = asyncio.Lock()
         self._recorder: Recorder | None = None
         self._task: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
+
+    def _first_reading(self, rules: RuleFiles) -> _Source:
+        """Puts rules of tools in force. What is broken keeps nobody from starting.
+
+        The first look reads a broken file again, and puts on record that it is broken.
+        """
+        seen = _fingerprints(rules.files())
+        problems: dict[Path, str] = {}
+        try:
+            rules.read()()
+        except BrokenFilesError as error:
+            error.replace()
+            problems = error.problems
+        except ConfigError as error:
+            problems = dict.fromkeys(seen or [rules.directory], str(error))
+        for problem in dict.fromkeys(problems.values()):
+            log.error("not in force, what was read in an earlier run stays: %s", problem)
+        self.problems |= problems
+        seen |= dict.fromkeys(problems, _UNRECORDED)
+        return _Source(rules.directory, rules.files, rules.read, False, seen)
 
     def watch(self, recorder: Recorder) -> None:
         """Begins to watch, and to put what changes on record."""
@@ -226,8 +242,10 @@ def _fingerprints(files: Iterable[Path]) -> dict[Path, str]:
 
 
 def _fingerprint(file: Path) -> str:
-    """The sha256 of the file; empty where there is none."""
+    """The sha256 of the file, or of nothing for a directory; empty where there is neither."""
     try:
+        if file.is_dir():
+            return hashlib.sha256().hexdigest()
         return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
     except OSError:
         return ""

@@ -116,8 +116,6 @@ def check_policy(settings: Settings) -> Check:
         keys: dict[str, Principal] = {}
         if settings.keys_file is not None or settings.keys_path.exists():
             add_entries(settings.keys_path, read_toml(settings.keys_path), keys)
-        for rules in ToolRules(settings).files():
-            rules.read()
     except ConfigError as error:
         return failure(
             POLICY, str(error), "mend the file; a running control plane keeps what it read before"
@@ -130,14 +128,32 @@ def check_policy(settings: Settings) -> Check:
     if loose:
         listed = " ".join(str(path) for path in loose)
         return failure(POLICY, f"others can write {listed}", f"chmod go-w {listed}")
+    if problems := _rule_problems(settings):
+        # Sessions work without them: nothing that a broken file would govern is allowed.
+        return warning(
+            POLICY,
+            "; ".join(problems),
+            "mend the file; until then what was read of it last holds, else nothing that it allows",
+        )
     return ok(POLICY, "levels, keys and rules of tools can be read")
+
+
+def _rule_problems(settings: Settings) -> list[str]:
+    """Why rules of tools can't be used."""
+    problems = []
+    for rules in ToolRules(settings).files():
+        try:
+            rules.read()
+        except ConfigError as error:
+            problems.append(str(error))
+    return problems
 
 
 def _policy_files(settings: Settings) -> list[Path]:
     directory = settings.levels_dir
     files = [] if directory is None else [directory, *sorted(directory.glob("*.toml"))]
     for rules in ToolRules(settings).files():
-        files += [rules.directory, *rules.files()]
+        files += [path for path in (rules.directory, *rules.files()) if path.exists()]
     return [*files, settings.keys_path] if settings.keys_path.exists() else files
 
 

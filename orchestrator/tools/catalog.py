@@ -1,11 +1,19 @@
 """The tools that there are: those that are shipped, and those of the operator's folder."""
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.config import ConfigError
-from orchestrator.tools.loader import SUFFIX, ManifestError, load_manifest
+from orchestrator.tools.last_good import files_in
+from orchestrator.tools.loader import (
+    SUFFIX,
+    ManifestError,
+    claimed_name,
+    load_manifest,
+    parse_manifest,
+)
 from orchestrator.tools.manifest import Manifest
 
 PACKAGED = Path(__file__).with_name("manifests")
@@ -32,6 +40,11 @@ class Catalog(Mapping[str, Manifest]):
         """What was read last of a file."""
         return self._by_file.get(path)
 
+    def texts(self) -> dict[str, str]:
+        """The operator's manifests, by file, as they are in force."""
+        operators = (item for item in self._by_file.items() if item[0].parent != PACKAGED)
+        return {str(path): manifest.source for path, manifest in operators}
+
 
 class Reading(NamedTuple):
     """A catalog, and by file why its present content is not in it."""
@@ -42,22 +55,38 @@ class Reading(NamedTuple):
 
 def manifest_files(directory: Path) -> list[Path]:
     """The manifests of a folder."""
-    return sorted(path for path in directory.glob(f"*{SUFFIX}") if path.is_file())
+    return files_in(directory, SUFFIX)
+
+
+def kept_catalog(texts: Mapping[str, str]) -> Catalog:
+    """The operator's manifests from copies of their files, without the shipped ones."""
+    found = {}
+    for name, text in texts.items():
+        try:
+            found[Path(name)] = parse_manifest(text.encode(), name)
+        except ManifestError:  # this version reads manifests more strictly
+            continue
+    return Catalog(found)
 
 
 def read_catalog(directory: Path | None, before: Catalog | None = None) -> Reading:
     """The shipped tools and those of the folder, which replace shipped ones of their name.
 
-    For a file that is broken now, what was read of it `before` stays.
-    Raises: ConfigError when the folder can't be read.
+    For a file that is broken now, what was read of it `before` stays. Of one that was never
+    read, the shipped tool that it may replace is not offered unless it was before: it may be
+    looser than what the operator has written. Raises: ConfigError when the folder can't be read.
     """
+    before = before or Catalog({})
     found: dict[Path, Manifest] = {}
     problems: dict[Path, str] = {}
+    unknown: list[Path] = []
     if directory is not None:
-        if not directory.is_dir():
+        if not os.path.isdir(directory):
             raise ConfigError(f"{directory}: is not a directory")
         for path in manifest_files(directory):
             manifest, problem = _read(path, before)
+            if manifest is None:
+                unknown.append(path)
             if manifest is not None and (other := _taken(manifest, found)) is not None:
                 problem = f"{path}: tool.name: {manifest.name} is the tool of {other} already"
                 manifest = None
@@ -66,17 +95,27 @@ def read_catalog(directory: Path | None, before: Catalog | None = None) -> Readi
             if manifest is not None:
                 found[path] = manifest
     names = {manifest.name for manifest in found.values()}
-    shipped = {path: load_manifest(path) for path in manifest_files(PACKAGED)}
-    kept = {path: each for path, each in shipped.items() if each.name not in names}
-    return Reading(Catalog(kept | found), problems)
+    claimed = [claimed_name(path) for path in unknown]
+    shipped = {
+        path: manifest
+        for path in manifest_files(PACKAGED)
+        if (manifest := load_manifest(path)).name not in names
+        and (before.of_file(path) is not None or not _may_be(manifest.name, claimed))
+    }
+    return Reading(Catalog(shipped | found), problems)
 
 
-def _read(path: Path, before: Catalog | None) -> tuple[Manifest | None, str | None]:
+def _read(path: Path, before: Catalog) -> tuple[Manifest | None, str | None]:
     """What is to be in force of a file, and why that is not its present content."""
     try:
         return load_manifest(path), None
     except ManifestError as error:
-        return None if before is None else before.of_file(path), str(error)
+        return before.of_file(path), str(error)
+
+
+def _may_be(name: str, claimed: Collection[str | None]) -> bool:
+    """Whether a file that can't be used may be this tool's."""
+    return name in claimed or None in claimed
 
 
 def _taken(manifest: Manifest, found: Mapping[Path, Manifest]) -> Path | None:

@@ -1,6 +1,8 @@
 """Cedar policies of the operator: they may only narrow what the manifests and levels allow."""
 
 import json
+import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +11,16 @@ from typing import Any, NamedTuple
 import cedarpy
 
 from orchestrator.config import ConfigError
+from orchestrator.tools.last_good import files_in
 from orchestrator.tools.manifest import CedarNames
 
 SUFFIX = ".cedar"
 MAX_BYTES = 1024 * 1024
+# The parser recurses: far beyond these it would end the whole process.
+_MAX_DEPTH = 100
+_MAX_POLICY = 8192
+_STRING_OR_COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*', re.DOTALL)
+_SPACING = re.compile(r"[\s,]+")
 # What policies can ask of the resource.
 ATTRIBUTES = ("tool_name", "session_state", "interaction_count", "risk_tier", "permission_level")
 
@@ -30,12 +38,19 @@ class Facts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The policies of a folder. What none permits, or one forbids, is denied."""
+    """The policies of a folder. What none permits, or one forbids, is denied.
+
+    `document` is their JSON; `problem` says why there are none, and denies everything.
+    """
 
     policies: cedarpy.PolicySet
+    document: str = ""
+    problem: str | None = None
 
     def refusal(self, tool: str, names: CedarNames | None, facts: Facts) -> str | None:
         """Why the policies deny; None where they allow. Whatever goes wrong denies."""
+        if self.problem is not None:
+            return self.problem
         if names is None:
             return "policies are in force, and the manifest has no [tool.cedar]"
         try:
@@ -53,21 +68,33 @@ class Policies:
 
 def load_policies(directory: Path) -> Policies:
     """The policies of every `*.cedar` file of a folder. Raises: ConfigError."""
-    if not directory.is_dir():
+    if not os.path.isdir(directory):
         raise ConfigError(f"{directory}: is not a directory")
     found: dict[str, Any] = {}
     for path in policy_files(directory):
         found.update(_read(path))
-    document = {"templates": {}, "staticPolicies": found, "templateLinks": []}
+    document = json.dumps({"templates": {}, "staticPolicies": found, "templateLinks": []})
     try:
-        return Policies(cedarpy.PolicySet.from_json_str(json.dumps(document)))
+        return Policies(cedarpy.PolicySet.from_json_str(document), document)
     except ValueError as error:
         raise ConfigError(f"{directory}: {error}") from None
 
 
+def kept_policies(document: str | None) -> Policies:
+    """The policies of a kept `document`; without a usable one, everything is denied."""
+    if document is not None:
+        try:
+            return Policies(cedarpy.PolicySet.from_json_str(document), document)
+        except ValueError:
+            pass  # this version reads policies more strictly
+    return Policies(
+        cedarpy.PolicySet.from_str(""), problem="the policies can't be read: nothing is allowed"
+    )
+
+
 def policy_files(directory: Path) -> list[Path]:
     """The files of policies in a folder."""
-    return sorted(path for path in directory.glob(f"*{SUFFIX}") if path.is_file())
+    return files_in(directory, SUFFIX)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -77,7 +104,9 @@ def _read(path: Path) -> dict[str, Any]:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise ConfigError(f"{path}: has more than {MAX_BYTES} bytes")
-        document = json.loads(cedarpy.policies_to_json_str(data.decode()))
+        text = data.decode()
+        _check_nesting(path, text)
+        document = json.loads(cedarpy.policies_to_json_str(text))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
@@ -89,6 +118,21 @@ def _read(path: Path) -> dict[str, Any]:
         _check_attributes(path, number, policy)
         policies[f"{path.name}, policy {number}"] = policy
     return policies
+
+
+def _check_nesting(path: Path, text: str) -> None:
+    """Raises: ConfigError for a policy whose parsing could need more stack than there is."""
+    bare = _SPACING.sub("", _STRING_OR_COMMENT.sub("", text))
+    for number, policy in enumerate(bare.split(";"), 1):
+        depth = deepest = 0
+        for character in policy:
+            depth += (character in "([{") - (character in ")]}")
+            deepest = max(deepest, depth)
+        if deepest > _MAX_DEPTH:
+            raise ConfigError(f"{path}: policy {number}: more than {_MAX_DEPTH} brackets deep")
+        if len(policy) > _MAX_POLICY:
+            reason = f"has more than {_MAX_POLICY} characters besides its strings"
+            raise ConfigError(f"{path}: policy {number}: {reason}")
 
 
 def _check_attributes(path: Path, number: int, policy: dict[str, Any]) -> None:

@@ -44,12 +44,16 @@ class _FieldError(ValueError):
 
 def load_manifest(path: Path) -> Manifest:
     """A manifest's file. Raises: ManifestError."""
+    return parse_manifest(_read(path), str(path))
+
+
+def claimed_name(path: Path) -> str | None:
+    """The `tool.name` of a file that may be broken elsewhere; None where it can't be told."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ManifestError(f"{path}: {error.strerror}") from None
-    return parse_manifest(data, str(path))
+        name = tomllib.loads(_read(path).decode())["tool"]["name"]
+    except (ManifestError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return name if isinstance(name, str) else None
 
 
 def parse_manifest(data: bytes, name: str) -> Manifest:
@@ -63,12 +67,22 @@ def parse_manifest(data: bytes, name: str) -> Manifest:
     try:
         _check_kind(values)
         table = ManifestTable.model_validate(values)
-        return _build(table, hashlib.sha256(data).hexdigest())
+        return _build(table, data)
     except TableError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise ManifestError(f"{name}: {_described(first['loc'], first['msg'])}") from None
     except _FieldError as error:
         raise ManifestError(f"{name}: {error}") from None
+    except RecursionError:
+        raise ManifestError(f"{name}: is nested too deeply") from None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ManifestError(f"{path}: {error.strerror}") from None
 
 
 def _check_kind(values: Mapping[str, Any]) -> None:
@@ -88,7 +102,7 @@ def _check_kind(values: Mapping[str, Any]) -> None:
         raise _FieldError("output", "is missing: a manifest has a table [output]")
 
 
-def _build(table: ManifestTable, sha256: str) -> Manifest:
+def _build(table: ManifestTable, data: bytes) -> Manifest:
     tool, session = table.tool, table.session
     schema = table.output.schema_
     _check_schema(schema)
@@ -122,7 +136,8 @@ def _build(table: ManifestTable, sha256: str) -> Manifest:
         read=_paths("read", session.confinement.read),
         execute=_paths("execute", session.confinement.execute),
         writable_code=session.confinement.writable_code,
-        sha256=sha256,
+        sha256=hashlib.sha256(data).hexdigest(),
+        source=data.decode(),
     )
 
 

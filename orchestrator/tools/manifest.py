@@ -1,7 +1,7 @@
 """Tools as their manifests have them: what starts, and every line that may be sent."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.tools.arguments import Argument
@@ -63,6 +63,7 @@ class Manifest:
     execute: tuple[str, ...]
     writable_code: bool  # memory that is written and executed
     sha256: str  # of the file: terminals are pinned to it
+    source: str = field(repr=False)  # the file's text
 
     @property
     def declared_states(self) -> tuple[str, ...] | None:

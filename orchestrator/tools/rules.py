@@ -1,13 +1,17 @@
 """What the operator's files say of tools now: manifests, scope and Cedar policies."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.config import BrokenFilesError, Settings
-from orchestrator.tools.catalog import Catalog, manifest_files, read_catalog
-from orchestrator.tools.cedar import Policies, load_policies, policy_files
-from orchestrator.tools.scope import NO_SCOPE, Scope, load_scope
+from orchestrator.tools.catalog import kept_catalog, manifest_files, read_catalog
+from orchestrator.tools.cedar import Policies, kept_policies, load_policies, policy_files
+from orchestrator.tools.last_good import LastGood
+from orchestrator.tools.scope import NO_SCOPE, load_scope
+
+_MANIFESTS = "manifests"
+_POLICIES = "policies"
 
 
 class RuleFiles(NamedTuple):
@@ -24,12 +28,21 @@ class ToolRules:
     `policies` are None where no folder of them is configured.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        """Reads nothing of the operator's yet: that is for each of `files`."""
+    def __init__(self, settings: Settings, last_good: LastGood | None = None) -> None:
+        """Reads nothing of the operator's files yet: that is for each of `files`.
+
+        Until then, and where they can't be read, there is what `last_good` has of them, else
+        nothing: no tools and no targets, and policies that deny everything.
+        """
         self._settings = settings
-        self.catalog: Catalog = read_catalog(None).catalog
-        self.scope: Scope = NO_SCOPE
+        self._last_good = last_good
+        self.catalog = read_catalog(None).catalog
+        self.scope = NO_SCOPE
         self.policies: Policies | None = None
+        if settings.tools_dir is not None:
+            self.catalog = kept_catalog(self._kept(_MANIFESTS))
+        if settings.cedar_dir is not None:
+            self.policies = kept_policies(self._kept(_POLICIES).get(str(settings.cedar_dir)))
 
     def files(self) -> Iterator[RuleFiles]:
         """What is configured, and how it is read."""
@@ -44,6 +57,7 @@ class ToolRules:
     def _manifests(self, directory: Path) -> Callable[[], None]:
         """A broken manifest leaves the others, and what was read last of it, in force."""
         catalog, problems = read_catalog(directory, self.catalog)
+        self._keep(_MANIFESTS, catalog.texts())
 
         def replace() -> None:
             self.catalog = catalog
@@ -66,8 +80,16 @@ class ToolRules:
     def _policies(self, directory: Path) -> Callable[[], None]:
         """Policies work together: a broken file leaves all as they were."""
         policies = load_policies(directory)
+        self._keep(_POLICIES, {str(directory): policies.document})
 
         def replace() -> None:
             self.policies = policies
 
         return replace
+
+    def _kept(self, kind: str) -> dict[str, str]:
+        return {} if self._last_good is None else self._last_good.load(kind)
+
+    def _keep(self, kind: str, texts: Mapping[str, str]) -> None:
+        if self._last_good is not None:
+            self._last_good.save(kind, texts)

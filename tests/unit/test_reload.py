@@ -16,16 +16,22 @@ from orchestrator.admin_key import rotate_admin_key
 from orchestrator.audit import query
 from orchestrator.audit.events import SYSTEM_KEY
 from orchestrator.audit.ledger import Ledger
+from orchestrator.checks.state import check_policy
 from orchestrator.config import ConfigError, Settings
 from orchestrator.keys import Principal, Role
 from orchestrator.keys_file import add_key, remove_key
 from orchestrator.metrics import Metrics
 from orchestrator.policy import levels
+from orchestrator.readiness import policy_check
 from orchestrator.reload import Policy
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.store.database import Database
+from orchestrator.tools.cedar import Facts
+from orchestrator.tools.manifest import CedarNames
 from tests.support.manifests import MINIMAL, PSQL
 
+NAMES = CedarNames("Data::Database", "query", None)
+FACTS = Facts("psql.add", "ready", 0, "low", "low", "agent")
 PACKAGED = Path(levels.__file__).with_name("levels")
 
 
@@ -281,17 +287,116 @@ async def test_a_broken_scope_file_denies_all_at_once(
         ("tools_dir", "x.clad.toml", "= 1"),
         ("cedar_dir", "x.cedar", "permit ("),
         ("scope_file", "scope.toml", "= 1"),
+        ("scope_file", "scope.toml", "a = " + "[" * 20_000),
+        ("tools_dir", "x.clad.toml", f"{MINIMAL}schema{'.a' * 20_000} = 1"),
     ],
+    ids=["manifest", "policies", "scope", "deep scope", "deep manifest"],
 )
-def test_a_start_with_broken_rules_of_tools_is_refused(
-    settings: Settings, tmp_path: Path, setting: str, name: str, text: str
+async def test_a_start_with_broken_rules_of_tools_says_so(
+    settings: Settings,
+    tmp_path: Path,
+    ledger: Ledger,
+    database: Database,
+    setting: str,
+    name: str,
+    text: str,
 ) -> None:
     path = tmp_path / "rules" / name
     path.parent.mkdir()
     path.write_text(text)
     given = path if setting == "scope_file" else path.parent
-    with pytest.raises(ConfigError, match=name):
-        Policy(settings.model_copy(update={setting: given}))
+    settings = settings.model_copy(update={setting: given})
+    policy = Policy(settings)
+    assert name in policy.problems[path]
+    check = policy_check(policy.problems)
+    assert (str(check.status), name in check.detail) == ("warning", True)
+    check = check_policy(settings)
+    assert (str(check.status), name in check.detail) == ("warning", True)
+    policy.watch(Recorder(ledger, Metrics()))
+    try:
+        found = await event(ledger, database, 1)
+        assert (found["args"]["file"], found["result"]) == (str(path), {"ok": False})
+        assert name in found["error"]
+    finally:
+        await policy.close()
+
+
+def test_a_start_with_broken_rules_allows_nothing_by_them(
+    settings: Settings, tmp_path: Path
+) -> None:
+    rules = write_rules(tmp_path, manifest="= 1", scope="= 1", policies="permit (")
+    tools = Policy(settings.model_copy(update=rules)).tools
+    assert list(tools.catalog) == []  # whose file it is can't be told
+    assert "can't be used" in (tools.scope.refusal("10.0.0.1") or "")
+    assert tools.policies is not None
+    assert "can't be read" in (tools.policies.refusal("psql", NAMES, FACTS) or "")
+
+
+def test_a_broken_manifest_does_not_bring_back_the_shipped_tool(
+    settings: Settings, tmp_path: Path
+) -> None:
+    broken = MINIMAL.replace('"calc"', '"psql"').replace('"^> $"', '".*"')
+    rules = write_rules(tmp_path, manifest=broken)
+    tools = Policy(settings.model_copy(update=rules)).tools
+    assert "psql" not in tools.catalog
+    assert "redis-cli" in tools.catalog
+
+
+def test_a_start_with_broken_rules_uses_what_was_read_last(
+    settings: Settings, tmp_path: Path
+) -> None:
+    ours = settings.model_copy(
+        update=write_rules(
+            tmp_path,
+            manifest=MINIMAL.replace('"calc"', '"psql"'),
+            scope="[scope]\ntargets = ['10.0.0.0/8']",
+            policies="permit (principal, action, resource);",
+        )
+    )
+    assert Policy(ours).problems == {}
+    write_rules(tmp_path, manifest="= 1", scope="= 1", policies="permit (")
+    policy = Policy(ours)
+    assert len(policy.problems) == 3
+    assert list(policy.tools.catalog["psql"].commands) == ["add"]
+    assert "redis-cli" in policy.tools.catalog
+    assert policy.tools.policies is not None
+    assert policy.tools.policies.refusal("psql", NAMES, FACTS) is None
+    # What may be pointed at is never kept longer than its file holds.
+    assert policy.tools.scope.refusal("10.0.0.1") is not None
+
+
+async def test_folders_that_are_missing_at_the_start(
+    settings: Settings, tmp_path: Path, ledger: Ledger
+) -> None:
+    missing = {"tools_dir": tmp_path / "tools", "cedar_dir": tmp_path / "cedar"}
+    policy = Policy(settings.model_copy(update=missing))
+    assert sorted(policy.problems) == sorted(missing.values())
+    assert list(policy.tools.catalog) == []
+    assert policy.tools.policies is not None
+    assert policy.tools.policies.refusal("psql", NAMES, FACTS) is not None
+    for directory in missing.values():
+        directory.mkdir()
+    policy._recorder = Recorder(ledger, Metrics())
+    await policy.look()
+    assert policy.problems == {}
+    assert "psql" in policy.tools.catalog
+
+
+def write_rules(directory: Path, **texts: str) -> dict[str, Path]:
+    """Writes rules of tools, and returns the settings that name them."""
+    files = {
+        "manifest": ("tools_dir", "tools/mine.clad.toml"),
+        "scope": ("scope_file", "scope/scope.toml"),
+        "policies": ("cedar_dir", "cedar/mine.cedar"),
+    }
+    settings = {}
+    for kind, text in texts.items():
+        setting, name = files[kind]
+        path = directory / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        settings[setting] = path if setting == "scope_file" else path.parent
+    return settings
 
 
 async def test_the_same_content_is_no_change(

@@ -70,6 +70,27 @@ def test_forbid_wins_across_files(tmp_path: Path) -> None:
     assert load_policies(tmp_path).refusal("t", DATA, facts()) == "forbidden by b.cedar, policy 1"
 
 
+@pytest.mark.parametrize(
+    "condition",
+    ["(" * 20_000 + "true" + ")" * 20_000, "1" + " + 1" * 20_000 + " == 1", "[" * 5000],
+    ids=["brackets", "a chain", "left open"],
+)
+def test_nothing_is_parsed_that_would_end_the_process(tmp_path: Path, condition: str) -> None:
+    path = tmp_path / "deep.cedar"
+    path.write_text(f"permit (principal, action, resource) when {{ {condition} }};")
+    with pytest.raises(ConfigError, match=r"deep\.cedar: policy 1: "):
+        load_policies(tmp_path)
+
+
+def test_a_long_list_of_names_is_no_deep_policy(tmp_path: Path) -> None:
+    names = ", ".join(f'"tool_{number}.run;([{{"' for number in range(5000))
+    condition = f"[{names}].contains(resource.tool_name) // ((("
+    (tmp_path / "long.cedar").write_text(
+        f"permit (principal, action, resource) when {{ {condition}\n }};"
+    )
+    assert load_policies(tmp_path).refusal("t", DATA, facts("tool_7.run;([{")) is None
+
+
 def test_a_tool_without_names_is_denied(tmp_path: Path) -> None:
     (tmp_path / "a.cedar").write_text(PERMIT_ALL)
     refused = load_policies(tmp_path).refusal("t", None, facts())

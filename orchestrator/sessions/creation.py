@@ -82,7 +82,7 @@ class Creation:
         try:
             await self._start(principal, session)
         except BaseException:
-            self._registry.unreserve(session.id)
+            self._registry.unreserve(session)
             raise
         self._registry.add(session)
         return session, handle

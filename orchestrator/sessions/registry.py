@@ -44,9 +44,9 @@ class Registry:
             raise ConflictError(f"a session with the id {session.id} exists", field="id")
         self._reserved[name] = session
 
-    def unreserve(self, session_id: str) -> None:
-        """Gives a reserved id back."""
-        self._reserved.pop(session_id.casefold(), None)
+    def unreserve(self, session: Session) -> None:
+        """Gives the id back that was reserved for the session."""
+        _drop(self._reserved, session.id.casefold(), session)
 
     @contextmanager
     def changing(self, session: Session, limits: SessionLimits) -> Iterator[None]:
@@ -72,21 +72,26 @@ class Registry:
 
     def add(self, session: Session) -> None:
         """A session that exists from now on."""
-        self.unreserve(session.id)
+        self.unreserve(session)
         self._live[session.id.casefold()] = session
         self._by_handle[session.handle_sha256] = session
 
     def end(self, session: Session) -> None:
-        """Moves a session that has ended; its handle is worth nothing any more."""
-        self._live.pop(session.id.casefold(), None)
-        self._by_handle.pop(session.handle_sha256, None)
-        self._ended.pop(session.id, None)
-        self._ended[session.id] = session
+        """Moves a session that has ended; its handle is worth nothing any more.
+
+        Another session of its id, live or ended later, stays what it is.
+        """
+        _drop(self._live, session.id.casefold(), session)
+        _drop(self._by_handle, session.handle_sha256, session)
+        other = self._ended.get(session.id)
+        if other is None or _ended_at(other) <= _ended_at(session):
+            self._ended.pop(session.id, None)
+            self._ended[session.id] = session
         self._forget_old()
 
     def rehandle(self, session: Session, handle_sha256: str) -> None:
         """Replaces a session's handle."""
-        self._by_handle.pop(session.handle_sha256, None)
+        _drop(self._by_handle, session.handle_sha256, session)
         session.handle_sha256 = handle_sha256
         self._by_handle[handle_sha256] = session
 
@@ -116,10 +121,19 @@ class Registry:
     def _forget_old(self) -> None:
         oldest = _format(datetime.now(UTC) - self._ttl)
         for session_id, session in list(self._ended.items()):
-            ended_at = session.termination.terminated_at if session.termination else ""
-            if ended_at > oldest and len(self._ended) <= _MOST_ENDED:
+            if _ended_at(session) > oldest and len(self._ended) <= _MOST_ENDED:
                 break
             del self._ended[session_id]
+
+
+def _drop(sessions: dict[str, Session], name: str, session: Session) -> None:
+    """Takes the session out, where it and no other has that name."""
+    if sessions.get(name) is session:
+        del sessions[name]
+
+
+def _ended_at(session: Session) -> str:
+    return session.termination.terminated_at if session.termination else ""
 
 
 def _format(moment: datetime) -> str:

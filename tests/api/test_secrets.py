@@ -4,11 +4,8 @@ import asyncio
 import base64
 import json
 import logging
-import socket
-import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from functools import partial
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -28,6 +25,7 @@ from sandbox_agent.redaction import MARK
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Agents, Play
+from tests.support.restart import reopened
 from tests.support.until import until
 
 ADMIN = Principal("admin", Role.ADMIN)
@@ -340,41 +338,13 @@ async def restarted(
     settings: Settings, engine: FakeEngine, agents: Agents
 ) -> AsyncIterator[ControlPlane]:
     """A control plane that takes up what another left; the agents dial again, as real ones do."""
-    for agent in agents.by_run_dir.values():
-        await agent.close()
-    opening = asyncio.create_task(ControlPlane.open(settings, engine))
-    for run_dir, agent in agents.by_run_dir.items():
-        await until(partial(_done_or_listens, opening, Path(run_dir)))
-        if not opening.done():
-            await agent.dial(Path(run_dir))
-    plane = await opening
+    plane = await reopened(settings, engine, agents)
     try:
         yield plane
         for session in plane.sessions.list(ADMIN):
             await plane.sessions.close(ADMIN, session, purge=False)
     finally:
         await plane.close()
-
-
-def _done_or_listens(opening: asyncio.Task[ControlPlane], run_dir: Path) -> bool:
-    """Whether a control plane waits there for its agent, or for none."""
-    if opening.done():
-        return True
-    with socket.socket(socket.AF_UNIX) as probe, temporary_link(run_dir) as short:
-        try:
-            probe.connect(str(short / "control.sock"))
-        except OSError:
-            return False
-    return True
-
-
-@contextmanager
-def temporary_link(target: Path) -> Iterator[Path]:
-    """A short name for a directory: a socket's path may have 107 bytes."""
-    with tempfile.TemporaryDirectory() as directory:
-        link = Path(directory) / "l"
-        link.symlink_to(target)
-        yield link
 
 
 async def started(settings: Settings, engine: FakeEngine) -> None:

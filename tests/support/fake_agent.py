@@ -359,12 +359,12 @@ class Agents:
 
     async def start(self, spec: SandboxSpec) -> None:
         agent = FakeAgent(self.plays, self.files, self.said)
-        run_dir = _run_dir(spec)
+        run_dir = run_dir_of(spec)
         self.by_run_dir[run_dir] = agent
         await agent.dial(Path(run_dir))
 
     async def stop(self, spec: SandboxSpec) -> None:
-        agent = self.by_run_dir.get(_run_dir(spec))
+        agent = self.by_run_dir.get(run_dir_of(spec))
         if agent is not None:
             await agent.close()
 
@@ -373,5 +373,6 @@ class Agents:
             await agent.close()
 
 
-def _run_dir(spec: SandboxSpec) -> str:
+def run_dir_of(spec: SandboxSpec) -> str:
+    """The directory of a sandbox's socket, on the host."""
     return next(bind.source for bind in spec.binds if bind.target == RUN_DIR)

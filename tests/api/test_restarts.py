@@ -1,0 +1,356 @@
+"""Whatever happens to sessions, a restart changes nothing that anybody was told of them."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Awaitable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as how
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from pydantic import SecretStr
+
+from orchestrator.config import Settings
+from orchestrator.control_plane import ControlPlane
+from orchestrator.engine.base import LABEL_PROTOCOL, ContainerState, Image
+from orchestrator.engine.fake import FakeEngine
+from orchestrator.errors import ConflictError, EngineUnavailableError, PaddockError
+from orchestrator.keys import Principal, Role, digest
+from orchestrator.sessions.lifecycle import Status
+from orchestrator.sessions.requests import ExecRequest, NewSession
+from orchestrator.sessions.session import Session
+from orchestrator.store.database import StoreError
+from orchestrator.workspace import mounts
+from sandbox_agent.protocol import PROTOCOL_VERSION
+from tests.api.conftest import IMAGE
+from tests.support.fake_agent import Agents
+from tests.support.restart import reopened
+from tests.support.until import until
+
+ADMIN = Principal("admin", Role.ADMIN)
+IDS = ("a", "b", "other")
+LEVELS = ("low", "medium", "high")
+
+T = TypeVar("T")
+
+
+@dataclass
+class Known:
+    """What somebody was told of a session."""
+
+    key: str
+    handle: str
+    level: str
+    status: Status = Status.ACTIVE
+    # Whether its sandbox is lost, and it waits for its level to be set again.
+    closed: bool = False
+
+
+class MortalEngine(FakeEngine):
+    """An engine that a control plane that is about to die does not reach any more."""
+
+    dead = False
+
+    async def _enter(self, method: str) -> None:
+        if self.dead:
+            raise EngineUnavailableError("it is out of reach")
+        await super()._enter(method)
+
+
+class Restarts(RuleBasedStateMachine):
+    """Sessions of a few ids, over control planes one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.directory = Path(tempfile.mkdtemp(prefix="pdk-"))
+        self.agents = Agents()
+        self.engine = MortalEngine(
+            images={IMAGE: Image("sha256:1", {LABEL_PROTOCOL: str(PROTOCOL_VERSION)})},
+            on_start=self.agents.start,
+            on_stop=self.agents.stop,
+        )
+        self.settings = Settings(
+            state_dir=self.directory / "state",
+            admin_key=SecretStr("pdk_admin-key-of-the-tests"),
+            min_free_memory_bytes=0,
+            min_free_disk_bytes=0,
+            hello_timeout=5,
+            workspace_quota="none",
+        )
+        # The latest session of each id.
+        self.known: dict[str, Known] = {}
+
+    def run(self, work: Awaitable[T]) -> T:
+        async def wait() -> T:
+            async with asyncio.timeout(20):
+                return await work
+
+        return self.runner.run(wait())
+
+    @initialize()
+    def start(self) -> None:
+        self.plane = self.run(ControlPlane.open(self.settings, self.engine))
+
+    def session(self, name: str) -> Session:
+        found = self.plane.sessions.registry.get(name)
+        assert found is not None
+        return found
+
+    def live(self, name: str) -> Known | None:
+        known = self.known.get(name)
+        return known if known and known.status in (Status.ACTIVE, Status.PAUSED) else None
+
+    @rule(name=st.sampled_from(IDS), level=st.sampled_from(LEVELS))
+    def create(self, name: str, level: str) -> None:
+        request = NewSession(id=name, permission_level=level)
+        if self.live(name):
+            with pytest.raises(ConflictError):
+                self.run(self.plane.sessions.create(ADMIN, request))
+            return
+        session, handle = self.run(self.plane.sessions.create(ADMIN, request))
+        self.known[name] = Known(session.key, handle, level)
+
+    @rule(name=st.sampled_from(IDS), purge=st.booleans())
+    def close(self, name: str, purge: bool) -> None:
+        known = self.live(name)
+        if known:
+            self.run(self.plane.sessions.close(ADMIN, self.session(name), purge=purge))
+            known.status = Status.COMPLETED
+
+    @rule(name=st.sampled_from(IDS))
+    def abort(self, name: str) -> None:
+        known = self.live(name)
+        if known:
+            self.run(self.plane.sessions.abort(ADMIN, self.session(name)))
+            known.status = Status.ABORTED
+
+    @rule(name=st.sampled_from(IDS))
+    def pause_or_resume(self, name: str) -> None:
+        known = self.live(name)
+        if known is None or known.closed:
+            return
+        session, sessions = self.session(name), self.plane.sessions
+        if known.status is Status.PAUSED:
+            self.run(sessions.resume(ADMIN, session))
+            known.status = Status.ACTIVE
+        else:
+            self.run(sessions.pause(ADMIN, session))
+            known.status = Status.PAUSED
+
+    @rule(name=st.sampled_from(IDS), level=st.sampled_from(LEVELS), fails=st.booleans())
+    def change_level(self, name: str, level: str, fails: bool) -> None:
+        known = self.live(name)
+        if known is None or known.status is Status.PAUSED:
+            return
+        session = self.session(name)
+        changing = self.plane.sessions.change_settings(ADMIN, session, level, {})
+        if fails and (known.closed or level != known.level):
+            self.engine.fail_next("create")
+            with pytest.raises(PaddockError):
+                self.run(changing)
+            known.closed = True
+            known.level = min(level, known.level, key=LEVELS.index)
+        else:
+            self.run(changing)
+            known.closed, known.level = False, level
+
+    @rule(name=st.sampled_from(IDS))
+    def rotate_handle(self, name: str) -> None:
+        known = self.live(name)
+        if known:
+            known.handle = self.run(self.plane.sessions.rotate_handle(ADMIN, self.session(name)))
+
+    @rule(name=st.sampled_from(IDS))
+    def kill_the_sandbox(self, name: str) -> None:
+        known = self.live(name)
+        if known is None or known.closed:
+            return
+        session = self.session(name)
+
+        async def die() -> None:
+            assert session.sandbox is not None
+            await self.engine.die(session.sandbox.container_id)
+            await until(lambda: not session.live)
+            async with session.lock:
+                pass
+
+        self.run(die())
+        known.status = Status.ABORTED
+
+    @rule(kills=st.sets(st.sampled_from(IDS)))
+    def restart(self, kills: set[str]) -> None:
+        """Some sandboxes die while no control plane is there."""
+        containers = {name: self.container(name) for name in kills}
+        self.run(self.plane.close())
+        for name, container in containers.items():
+            if container is not None:
+                self.run(self.engine.die(container))
+                self.known[name].status = Status.ABORTED
+        self.plane = self.run(reopened(self.settings, self.engine, self.agents))
+
+    def container(self, name: str) -> str | None:
+        known = self.live(name)
+        sandbox = self.session(name).sandbox if known else None
+        return None if sandbox is None else sandbox.container_id
+
+    @precondition(lambda self: self.known)
+    @rule(
+        name=st.sampled_from(IDS),
+        what=st.sampled_from(("create", "close", "level")),
+        level=st.sampled_from(LEVELS),
+        writes=st.integers(0, 6),
+    )
+    def die_while(self, name: str, what: str, level: str, writes: int) -> None:
+        """The control plane is killed after so many writes: nobody was told what came of it."""
+        live = self.live(name)
+        if (live is None) is not (what == "create"):
+            return
+        if live and live.status is Status.PAUSED and what == "level":
+            return
+        sessions = self.plane.sessions
+        work: Awaitable[Any]
+        if what == "create":
+            work = sessions.create(ADMIN, NewSession(id=name, permission_level=level))
+        elif what == "close":
+            work = sessions.close(ADMIN, self.session(name), purge=False)
+        else:
+            work = sessions.change_settings(ADMIN, self.session(name), level, {})
+        self.run(self.killed(work, writes))
+        self.plane = self.run(reopened(self.settings, self.engine, self.agents))
+        self.check_after_death(name, what, level)
+
+    async def killed(self, work: Awaitable[Any], writes: int) -> None:
+        database, write = self.plane.database, self.plane.database.write
+
+        async def count(function: Any) -> Any:
+            nonlocal writes
+            if writes == 0:
+                self.engine.dead = True
+                raise StoreError("killed")
+            writes -= 1
+            return await write(function)
+
+        database.write = count  # type: ignore[method-assign]
+        with suppress(PaddockError, StoreError):
+            await work
+        writes, self.engine.dead = 0, True
+        await self.plane.close()
+        self.engine.dead = False
+
+    def check_after_death(self, name: str, what: str, level: str) -> None:
+        """It is what it was before, or what it was to become."""
+        before = self.known.get(name)
+        found = self.plane.sessions.registry.get(name)
+        if what == "create":
+            if found is not None and (before is None or found.key != before.key):
+                assert found.live
+                self.known[name] = Known(found.key, "", level)
+            return
+        assert before is not None
+        assert found is not None
+        assert found.key == before.key
+        if what == "close":
+            before.status = found.status
+            before.closed = found.live and found.sandbox is None
+        else:
+            lower = min(level, before.level, key=LEVELS.index)
+            assert found.level.name in {level, before.level}
+            assert not found.live or found.sandbox or found.level.name == lower
+            before.status, before.level = found.status, found.level.name
+            before.closed = found.live and found.sandbox is None
+
+    @invariant()
+    def nobody_is_lost(self) -> None:
+        if not hasattr(self, "plane"):
+            return
+        registry = self.plane.sessions.registry
+        live = {name: known for name in IDS if (known := self.live(name))}
+        assert {session.key for session in registry.live} == {known.key for known in live.values()}
+        for name, known in self.known.items():
+            session = self.session(name)
+            assert (session.key, session.status) == (known.key, known.status), name
+            if known.handle:
+                assert registry.by_handle(digest(known.handle)) is (
+                    session if name in live else None
+                )
+        for name, known in live.items():
+            session = self.session(name)
+            assert session.level.name == known.level
+            assert (session.sandbox is None) == known.closed
+            if known.status is Status.ACTIVE and not known.closed:
+                session.check_open()
+
+    @invariant()
+    def nothing_else_runs(self) -> None:
+        if not hasattr(self, "plane"):
+            return
+        used = [self.container(name) for name in IDS if self.live(name)]
+        wanted = sorted(container for container in used if container is not None)
+        assert sorted(self.engine.containers) == wanted
+        for name in IDS:
+            container = self.container(name)
+            if container is not None:
+                paused = self.engine.containers[container].state is ContainerState.PAUSED
+                assert paused == (self.session(name).status is Status.PAUSED)
+
+    def teardown(self) -> None:
+        if hasattr(self, "plane"):
+            self.run(self.plane.close())
+        self.run(self.agents.close())
+        self.runner.close()
+        for point in reversed(mounts.mounts_under(str(self.directory))):
+            mounts.unmount(point)
+        shutil.rmtree(self.directory)
+
+
+async def test_a_session_outlives_a_restart_although_its_id_was_used_before(
+    settings: Settings, engine: FakeEngine, agents: Agents
+) -> None:
+    plane = await ControlPlane.open(settings, engine)
+    request = NewSession(id="again", permission_level="high")
+    first, _ = await plane.sessions.create(ADMIN, request)
+    await plane.sessions.close(ADMIN, first, purge=False)
+    second, handle = await plane.sessions.create(ADMIN, request)
+    await plane.close()
+    plane = await reopened(settings, engine, agents)
+    try:
+        found = plane.sessions.by_handle(digest(handle))
+        assert found is plane.sessions.registry.get("again")
+        assert found is not None
+        assert found.key == second.key
+        with pytest.raises(ConflictError):
+            await plane.sessions.create(ADMIN, request)
+        command = await plane.executions.start(ADMIN, found, ExecRequest(argv=["true"]))
+        assert (await plane.executions.wait(found, command))["exit_code"] == 0
+        await plane.sessions.close(ADMIN, found, purge=False)
+        assert engine.containers == {}
+    finally:
+        await plane.close()
+
+
+def test_a_restart_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PADDOCK_CONFIG_FILE", "PADDOCK_WORKSPACES_DIR", "SESSION_WORKSPACES_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    run_state_machine_as_test(
+        Restarts,
+        settings=how(
+            max_examples=40,
+            stateful_step_count=20,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

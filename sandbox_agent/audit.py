@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from sandbox_agent import excerpts
 from sandbox_agent.protocol import Message, notification
 
 # New work is refused beyond this; the ends of what runs already always fit on top.
@@ -18,7 +19,7 @@ class EventBuffer:
 
     `send` transmits one message and drops it while there is no connection; after a
     reconnect `replay` sends what the control plane has not committed. `cut` takes secrets out
-    of what is told.
+    of what is told; what is long is told by its beginning, size and digest.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class EventBuffer:
             "operation": operation,
             "time": time.time(),
             **fields,
-            **{name: self._cut(fields[name]) for name in _TELLING if name in fields},
+            **{name: _short(self._cut(fields[name])) for name in _TELLING if name in fields},
         }
         message = notification("event", event)
         self._pending.append((self._seq, message))
@@ -88,3 +89,9 @@ class EventBuffer:
     def when_room(self, callback: Callable[[], None]) -> None:
         """Calls back once the buffer is not full any more."""
         self._on_room.append(callback)
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, str):
+        return excerpts.text(value)
+    return excerpts.excerpts(value) if isinstance(value, dict) else value

@@ -87,6 +87,7 @@ class ExecRecorder:
                 "path": execution.path,
                 "real_path": execution.real_path,
                 "argv": execution.argv,
+                **({} if execution.whole else {"argv_partly": True}),
             },
             result=None,
             error=f"the kernel refuses to execute {execution.path}" if refused else None,

@@ -58,7 +58,11 @@ class AuditEvent(Model):
     rule: str | None = Field(description="The rule that refused.")
     permission_level: str | None
     workspace_root: str | None
-    args: dict[str, Any]
+    args: dict[str, Any] = Field(
+        description="What was asked for. A long text `name` is its beginning, with the size and "
+        "digest of the whole in `name_bytes` and `name_sha256`; so are the words of a command, as "
+        "with a NUL after each. Secrets are cut out before.",
+    )
     result: dict[str, Any] | None
     error: str | None
     duration_ms: Count | None

@@ -9,6 +9,7 @@ from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.writer import Effect
 from orchestrator.metrics import Metrics
 from orchestrator.sessions.session import Session
+from sandbox_agent import excerpts
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,8 @@ class Recorder:
     ) -> Recorded:
         """Records one event; `effect` commits with it or neither does.
 
-        The session's secrets are cut out of what went wrong, was asked for and came of it.
+        The session's secrets are cut out of what went wrong, was asked for and came of it; what
+        is long then is recorded by its beginning, size and digest.
         Raises: AuditUnavailableError; EventError for values that can't be recorded.
         """
         cut = session.secrets.cut_value
@@ -56,9 +58,9 @@ class Recorder:
             rule=rule,
             permission_level=session.level.name,
             workspace_root=session.root_dir,
-            args=cut(args or {}),
-            result=cut(result),
-            error=cut(error),
+            args=excerpts.excerpts(cut(args or {})),
+            result=None if result is None else excerpts.excerpts(cut(result)),
+            error=None if error is None else excerpts.text(cut(error)),
             duration_ms=duration_ms,
             command_id=command_id,
             agent=agent,

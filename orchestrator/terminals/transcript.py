@@ -7,6 +7,8 @@ nobody can forge a line.
 
 from collections.abc import Sequence
 
+from sandbox_agent import excerpts
+
 _EVENT_COLUMNS = 9
 _DECISIONS = {"allow": "ALLOW", "deny": "DENY", "pending": "PENDING_APPROVAL"}
 _NONE = "-"
@@ -31,7 +33,11 @@ def shown(prompt: str, state: str) -> str:
 
 
 def asked(text: str, decision: str, scope: str | None, command: str) -> list[str]:
-    """A line that a client wanted to send, and what was decided; `command` may be none."""
+    """A line that a client wanted to send, and what was decided; `command` may be none.
+
+    Of one that is refused only the beginning, where it is long: refusals are free.
+    """
+    text = excerpts.text(text) if decision == "deny" else text
     scoped = [] if scope is None else [f"scope={escaped(scope)}"]
     return [
         quoted(text),

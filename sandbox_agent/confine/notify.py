@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from sandbox_agent.confine.syscalls import borrow_file_identity
+from sandbox_agent.excerpts import MOST_WORDS
 
 _RECEIVE = 0xC0502100
 _SEND = 0xC0182101
@@ -22,8 +23,12 @@ _CONTINUE = 1
 _NOTICE = struct.Struct("<QII iIQ 6Q")
 _RESPONSE = struct.Struct("<QqiI")
 _POINTER_BYTES = 8
-_MOST_WORDS = 64
-_LONGEST_WORD = 1024
+# What the kernel takes of one word, and what is read of all of them: a digest is of so much.
+_LONGEST_WORD = 128 * 1024
+_MOST_WORDS = 8192
+_MOST_BYTES = 256 * 1024
+# Most words are short: no more is read at first.
+_SHORT_WORD = 256
 _LONGEST_PATH = 4096
 _ONESELF = b"/proc/self/"
 
@@ -40,12 +45,14 @@ class Notice(NamedTuple):
 class Execution(NamedTuple):
     """What a process is about to execute: the path as it gave it, and as the kernel sees it.
 
-    Both are empty where its memory can't be read: it has asked the kernel to hide it.
+    Both are empty where its memory can't be read: it has asked the kernel to hide it. `whole`:
+    these are all of its words.
     """
 
     path: str
     real_path: str
     argv: list[str]
+    whole: bool
 
 
 def receive(listener: int) -> Notice | None:
@@ -89,15 +96,15 @@ def describe(listener: int, notice: Notice, uid: int) -> Execution:
         try:
             memory = os.open(f"/proc/{notice.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
         except PermissionError:
-            return Execution("", "", [])
+            return Execution("", "", [], True)
         try:
             # The number may have gone to another process before the file was opened.
             fcntl.ioctl(listener, _ID_VALID, struct.pack("<Q", notice.id))
             path = _text(memory, notice.path_at, _LONGEST_PATH)
-            argv = list(_words(memory, notice.argv_at))
+            argv, whole = _words(memory, notice.argv_at)
         finally:
             os.close(memory)
-        return Execution(_shown(path), _shown(_real_path(notice.pid, path)), argv)
+        return Execution(_shown(path), _shown(_real_path(notice.pid, path)), argv, whole)
 
 
 @contextmanager
@@ -121,12 +128,32 @@ def _real_path(pid: int, path: bytes) -> bytes:
         os.close(found)
 
 
-def _words(memory: int, at: int) -> Iterator[str]:
-    table = os.pread(memory, _POINTER_BYTES * _MOST_WORDS, at) if at else b""
-    for (pointer,) in struct.iter_unpack("<Q", table[: len(table) // 8 * 8]):
+def _words(memory: int, at: int) -> tuple[list[str], bool]:
+    """The words of a vector, and whether these are all of them."""
+    words: list[str] = []
+    left = _MOST_BYTES
+    for pointer in _pointers(memory, at):
         if not pointer:
+            return words, True
+        word = _text(memory, pointer, _SHORT_WORD)
+        if len(word) == _SHORT_WORD:
+            word = _text(memory, pointer, _LONGEST_WORD)
+        left -= len(word) + 1
+        if left < 0:
+            return words, False
+        words.append(_shown(word))
+    return words, not at
+
+
+def _pointers(memory: int, at: int) -> Iterator[int]:
+    """Those of a vector, the last one 0 unless there are more than are looked at."""
+    size = _POINTER_BYTES * MOST_WORDS
+    for start in range(0, _POINTER_BYTES * _MOST_WORDS if at else 0, size):
+        table = os.pread(memory, size, at + start)
+        for (pointer,) in struct.iter_unpack("<Q", table[: len(table) // 8 * 8]):
+            yield pointer
+        if len(table) < size:
             return
-        yield _shown(_text(memory, pointer, _LONGEST_WORD))
 
 
 def _text(memory: int, at: int, longest: int) -> bytes:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import hashlib
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -477,3 +478,19 @@ async def test_values_on_the_command_line(api: Api, given: str) -> None:
     assert (ended.status, "--secret" in ended.line) == (2, True)
     assert "value on the line" not in ended.err
     assert (await api.json("GET", "/api/sessions"))["items"] == []
+
+
+@pytest.mark.parametrize("level", ["low", "high"])
+async def test_the_digest_of_long_words_is_of_them_without_secrets(api: Api, level: str) -> None:
+    await api.session(id="box", permission_level=level, secrets=SECRETS)
+    argv = ["deploy", f"--token={TOKEN}", "x" * 60_000]
+    status = 403 if level == "low" else 200
+    await api.json("POST", "/api/sessions/box/exec", json={"argv": argv}, status=status)
+    events = await api.json("GET", "/api/sessions/box/audit?operation=command.start")
+    (event,) = events["items"]
+    args = event["args"]
+    assert args["argv"][:2] == ["deploy", "--token=[redacted]"]
+    assert len(json.dumps(event)) < 8192
+    whole = f"deploy\0--token=[redacted]\0{'x' * 60_000}\0".encode()
+    assert args["argv_sha256"] == hashlib.sha256(whole).hexdigest()
+    assert (args["argv_words"], args["argv_bytes"]) == (3, len(whole))

@@ -1,5 +1,6 @@
 """Every program that a command executes in turn is on record before it starts."""
 
+import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,14 @@ async def test_odd_words_are_recorded_escaped_and_shortened(high: Box) -> None:
     ]
     argv = event["args"]["argv"]
     assert argv[1:4] == ["\\xff\\x80", "é", '""']
-    assert (len(argv), len(argv[4])) == (64, 1024)
+    script_words = [*argv[1:4], "x" * 5000, *(str(number) for number in range(1, 101))]
+    whole = "".join(f"{word}\0" for word in ("/bin/true", *script_words)).encode()
+    assert argv[4].startswith("x" * 900)
+    assert argv[4].endswith(" more bytes]")
+    assert (len(argv), len(argv[4])) == (64, 1001)
+    args = event["args"]
+    assert (args["argv_words"], args["argv_bytes"]) == (105, len(whole))
+    assert args["argv_sha256"] == hashlib.sha256(whole).hexdigest()
 
 
 async def test_a_program_by_descriptor_is_recorded_by_its_path(high: Box) -> None:

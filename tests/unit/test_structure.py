@@ -13,6 +13,7 @@ PURE_AGENT = {
     "sandbox_agent.protocol",
     "sandbox_agent.baseline",
     "sandbox_agent.commands",
+    "sandbox_agent.excerpts",
     "sandbox_agent.pty.sanitize",
     "sandbox_agent.redaction",
 }

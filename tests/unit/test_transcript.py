@@ -103,3 +103,11 @@ def test_a_file_that_was_cut_off_is_ended(tmp_path: Path) -> None:
     assert digests is not None
     assert digests.raw_bytes == 3
     assert finish_abandoned(tmp_path / "nowhere", "x", 0) is None
+
+
+def test_a_refused_line_is_its_beginning() -> None:
+    refused, *_ = transcript.asked("x" * 4000, "deny", None, "")
+    assert refused.endswith(' more bytes]"')
+    assert len(refused) < 1100
+    allowed, *_ = transcript.asked("x" * 4000, "allow", None, "select_query")
+    assert allowed == f'"{"x" * 4000}"'

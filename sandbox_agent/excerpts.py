@@ -1,0 +1,91 @@
+"""Long texts as they are recorded: their beginning, with the size and digest of the whole. Pure.
+
+Control plane and agent use it alike, after secrets were cut out: a digest of them could be
+guessed.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+# Bytes of UTF-8 that are kept of one text, and of all words of a list.
+LONGEST_TEXT = 1024
+LONGEST_WORDS = 4096
+MOST_WORDS = 64
+# Anything else, as JSON.
+_LONGEST_VALUE = 4096
+# Room for what says how much was cut.
+_MARKER_BYTES = 40
+
+
+def excerpts(members: Mapping[str, Any]) -> dict[str, Any]:
+    """The members, those that are too long cut.
+
+    A text `name` that was cut comes with `name_bytes` and `name_sha256`, of the whole in UTF-8.
+    So does a list of words, with `name_words` as well; the whole then is its words with a NUL
+    after each. Any other value that is too long becomes the beginning of its JSON text.
+    """
+    cut: dict[str, Any] = {}
+    for name, value in members.items():
+        cut |= _member(text(name), value)
+    return cut
+
+
+def text(value: str, most: int = LONGEST_TEXT) -> str:
+    """The text itself, or its beginning and how much was cut, in at most `most` bytes."""
+    if len(value) <= most and value.isascii():
+        return value
+    data = _encoded(value)
+    if len(data) <= most:
+        return value
+    kept = data[: most - _MARKER_BYTES].decode("utf-8", "ignore")
+    return f"{kept}[{len(data) - len(kept.encode())} more bytes]"
+
+
+def _member(name: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        kept = text(value)
+        return {name: value} if kept is value else {name: kept, **_whole(name, _encoded(value))}
+    if isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
+        return _words(name, value)
+    if isinstance(value, list | tuple | dict):
+        return _value(name, value)
+    return {name: value}
+
+
+def _words(name: str, words: Sequence[str]) -> dict[str, Any]:
+    kept = list(_kept(words))
+    if kept == list(words):
+        return {name: kept}
+    whole = b"".join(_encoded(word) + b"\0" for word in words)
+    return {name: kept, f"{name}_words": len(words), **_whole(name, whole)}
+
+
+def _kept(words: Sequence[str]) -> Iterator[str]:
+    left = LONGEST_WORDS
+    for word in words[:MOST_WORDS]:
+        kept = text(word)
+        left -= len(_encoded(kept))
+        if left < 0:
+            return
+        yield kept
+
+
+def _value(name: str, value: Any) -> dict[str, Any]:
+    try:
+        whole = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return {name: value}  # no JSON value: whoever records it says so
+    data = _encoded(whole)
+    if len(data) <= _LONGEST_VALUE:
+        return {name: value}
+    return {name: text(whole), **_whole(name, data)}
+
+
+def _whole(name: str, data: bytes) -> dict[str, Any]:
+    return {f"{name}_bytes": len(data), f"{name}_sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _encoded(value: str) -> bytes:
+    return value.encode("utf-8", "backslashreplace")

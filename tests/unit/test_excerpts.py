@@ -1,0 +1,87 @@
+"""What is long is recorded by its beginning, size and digest."""
+
+import hashlib
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.agent_messages import parse_event
+from sandbox_agent.audit import EventBuffer
+from sandbox_agent.excerpts import LONGEST_TEXT, LONGEST_WORDS, MOST_WORDS, excerpts, text
+from sandbox_agent.protocol import Message
+from sandbox_agent.redaction import MARK, Redactor
+
+SECRET = "hunter2-hunter2"
+WORDS = st.lists(st.text(max_size=3000), max_size=100)
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def test_what_is_short_stays_as_it_is() -> None:
+    members = {
+        "path": "é" * 512,
+        "argv": ["a"] * MOST_WORDS,
+        "bytes": 7,
+        "none": None,
+        "labels": {"a": "b"},
+    }
+    assert excerpts(members) == members
+
+
+def test_a_long_text_is_its_beginning_size_and_digest() -> None:
+    whole = "é" * 4000
+    cut = excerpts({"path": whole})
+    assert cut["path"].startswith("é" * 400)
+    assert cut["path"].endswith(" more bytes]")
+    assert len(cut["path"].encode()) <= LONGEST_TEXT
+    assert (cut["path_bytes"], cut["path_sha256"]) == (8000, digest(whole.encode()))
+
+
+def test_long_words_and_many_words_are_cut() -> None:
+    words = ["x" * 60_000, *["y"] * 1000]
+    cut = excerpts({"argv": words})
+    assert 900 < len(cut["argv"][0]) <= LONGEST_TEXT
+    assert len(cut["argv"]) == MOST_WORDS
+    whole = "".join(f"{word}\0" for word in words).encode()
+    assert (cut["argv_words"], cut["argv_bytes"]) == (1001, len(whole))
+    assert cut["argv_sha256"] == digest(whole)
+
+
+def test_a_large_object_is_the_beginning_of_its_text() -> None:
+    labels = {f"k{number}": "v" * 500 for number in range(64)}
+    cut = excerpts({"labels": labels})
+    whole = json.dumps(labels, sort_keys=True, separators=(",", ":")).encode()
+    assert cut["labels"].startswith('{"k0":"vvv')
+    assert (cut["labels_bytes"], cut["labels_sha256"]) == (len(whole), digest(whole))
+
+
+@given(WORDS)
+def test_words_take_a_stated_size(words: list[str]) -> None:
+    cut = excerpts({"argv": words})
+    size = sum(len(word.encode("utf-8", "backslashreplace")) for word in cut["argv"])
+    assert size <= LONGEST_WORDS
+    assert len(cut["argv"]) <= MOST_WORDS
+    assert ("argv_sha256" in cut) == (cut["argv"] != words)
+
+
+@given(st.text())
+def test_cutting_again_changes_nothing(value: str) -> None:
+    cut = text(value * 500)
+    assert text(cut) == cut
+
+
+def test_an_agent_tells_the_digest_of_what_has_no_secret() -> None:
+    sent: list[Message] = []
+    events = EventBuffer("0" * 16, sent.append, Redactor([SECRET]).value)
+    words = ["tool", f"--key={SECRET}", "z" * 2000]
+    members = {"decision": None, "rule": None, "command_id": "c", "duration_ms": 0}
+    events.emit("command.exec", args={"argv": words}, result=None, error="e" * 9000, **members)
+    told = parse_event(sent[0]["params"])
+    whole = f"tool\0--key={MARK}\0{'z' * 2000}\0".encode()
+    assert told.args["argv"][:2] == ["tool", f"--key={MARK}"]
+    assert (told.args["argv_bytes"], told.args["argv_sha256"]) == (len(whole), digest(whole))
+    assert told.error is not None
+    assert len(told.error) <= LONGEST_TEXT

@@ -5,7 +5,7 @@ import os
 import queue
 import re
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -33,14 +33,21 @@ _CONTROL = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *rang
 
 
 @contextmanager
-def logging_to_stdout(settings: Settings, descriptor: int = STDOUT) -> Iterator[None]:
-    """Every record of this process goes there while the block runs."""
+def logging_to_stdout(
+    settings: Settings, descriptor: int = STDOUT
+) -> Iterator[Callable[[str], None]]:
+    """Every record of this process goes there while the block runs.
+
+    It gives what says a line to whoever started the program, whatever the log's level: where
+    the log is JSON, as a line of JSON.
+    """
     tty = os.isatty(descriptor)
+    kind = settings.log_format or ("console" if tty else "json")
     secret = settings.admin_key.get_secret_value() if settings.admin_key is not None else None
     handler = LogWriter(descriptor)
     handler.setFormatter(
         make_formatter(
-            settings.log_format or ("console" if tty else "json"),
+            kind,
             colours=tty and "NO_COLOR" not in os.environ,
             secrets=() if secret is None else (secret,),
         )
@@ -50,7 +57,7 @@ def logging_to_stdout(settings: Settings, descriptor: int = STDOUT) -> Iterator[
     root.addHandler(handler)
     root.setLevel(settings.log_level.upper())
     try:
-        yield
+        yield handler.say_as_record if kind == "json" else handler.say
     finally:
         root.removeHandler(handler)
         root.setLevel(level)
@@ -148,6 +155,15 @@ class LogWriter(logging.Handler):
             self._dropped += 1
         except Exception:  # noqa: BLE001 - as every handler does: logging fails nobody
             self.handleError(record)
+
+    def say(self, text: str) -> None:
+        """Writes a line as it is, in its turn."""
+        with suppress(queue.Full):
+            self._lines.put_nowait(text.encode("utf-8", "backslashreplace") + b"\n")
+
+    def say_as_record(self, text: str) -> None:
+        """Writes a line as the record of it, whatever the log's level."""
+        self.emit(logging.LogRecord("paddock", logging.INFO, __file__, 0, text, (), None))
 
     def close(self) -> None:
         """Writes what waits, for a moment."""

@@ -3,11 +3,14 @@
 import asyncio
 import errno
 import signal
+from collections.abc import Callable
+from typing import Any
 
 from aiohttp import web
 
 from api.app import create_app
 from api.logs import logging_to_stdout
+from api.server_log import ServerLog
 from orchestrator.config import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import PaddockError
@@ -27,11 +30,21 @@ async def serve(settings: Settings) -> None:
     Raises: ConfigError, StoreError, PaddockError when it can't start.
     """
     keep_memory_private()
-    with logging_to_stdout(settings):
-        await _serve(settings)
+    with logging_to_stdout(settings) as say:
+        await _serve(settings, say)
 
 
-async def _serve(settings: Settings) -> None:
+def http_options(plane: ControlPlane) -> dict[str, Any]:
+    """How the application is served, wherever it is."""
+    return {
+        # What is uploaded is stored as it was sent, and its size is what was sent.
+        "auto_decompress": False,
+        "max_line_size": MAX_LINE_BYTES,
+        "logger": ServerLog(plane.metrics.not_http),
+    }
+
+
+async def _serve(settings: Settings, say: Callable[[str], None]) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -42,16 +55,14 @@ async def _serve(settings: Settings) -> None:
             create_app(plane),
             access_log=None,
             handler_cancellation=True,
-            # What is uploaded is stored as it was sent, and its size is what was sent.
-            auto_decompress=False,
-            max_line_size=MAX_LINE_BYTES,
             keepalive_timeout=KEEPALIVE_SECONDS,
             shutdown_timeout=SHUTDOWN_SECONDS,
+            **http_options(plane),
         )
         await runner.setup()
         try:
             await _listen(runner, settings)
-            _announce(runner, plane)
+            _announce(runner, plane, say)
             await stopping.wait()
         finally:
             await runner.cleanup()
@@ -71,8 +82,8 @@ async def _listen(runner: web.AppRunner, settings: Settings) -> None:
         ) from None
 
 
-def _announce(runner: web.AppRunner, plane: ControlPlane) -> None:
+def _announce(runner: web.AppRunner, plane: ControlPlane, say: Callable[[str], None]) -> None:
     for host, port, *_ in runner.addresses:
-        print(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
+        say(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}")
     if plane.keys.admin_key_file is not None:
-        print(f"admin key in {plane.keys.admin_key_file}", flush=True)
+        say(f"admin key in {plane.keys.admin_key_file}")

@@ -56,6 +56,11 @@ class Metrics:
             buckets=_REQUEST_BUCKETS,
             registry=registry,
         )
+        self._not_http = Counter(
+            "paddock_http_malformed",
+            "Connections closed because what they sent is not HTTP.",
+            registry=registry,
+        )
         rate_limited = Counter(
             "paddock_rate_limited",
             "Requests refused because an API key used as much as it may, by limit.",
@@ -156,6 +161,10 @@ class Metrics:
                 histogram = self._request_seconds.labels(method, route)
                 self._known_routes[method, route] = histogram
             histogram.observe(seconds)
+
+    def not_http(self) -> None:
+        """A client sent what is not HTTP."""
+        self._not_http.inc()
 
     def rate_limited(self, limit: str) -> None:
         """A request was refused by that limit."""

@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from pydantic import SecretStr
 
 from api.app import create_app
-from api.server import MAX_LINE_BYTES
+from api.server import http_options
 from orchestrator.config import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import LABEL_PROTOCOL, Image
@@ -147,8 +147,6 @@ async def plane(settings: Settings, engine: FakeEngine) -> AsyncIterator[Control
 async def api(plane: ControlPlane, engine: FakeEngine, agents: Agents) -> AsyncIterator[Api]:
     server = TestServer(create_app(plane))
     # As it is served, but for the time that requests under way are given at the end.
-    await server.start_server(
-        auto_decompress=False, max_line_size=MAX_LINE_BYTES, shutdown_timeout=0.1
-    )
+    await server.start_server(**http_options(plane), shutdown_timeout=0.1)
     async with TestClient(server) as client:
         yield Api(client, server, plane, engine, agents)

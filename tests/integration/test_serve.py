@@ -1,6 +1,7 @@
 """`python -m api serve` as a program: what it says, and how it ends."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -38,9 +39,14 @@ async def served(state_dir: Path, **variables: str) -> AsyncIterator[asyncio.sub
         await process.communicate()
 
 
-async def line(process: asyncio.subprocess.Process) -> str:
+async def said(process: asyncio.subprocess.Process, beginning: str) -> str:
+    """The rest of the line of its log that begins so; every line is JSON."""
     assert process.stdout is not None
-    return (await process.stdout.readline()).decode().strip()
+    while line := await process.stdout.readline():
+        event: str = json.loads(line)["event"]
+        if event.startswith(beginning):
+            return event.removeprefix(beginning)
+    raise EOFError(beginning)
 
 
 def read_key(path: str) -> str:
@@ -57,8 +63,8 @@ async def refusal(state_dir: Path, **variables: str) -> tuple[int | None, list[s
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_serves_until_told_to_stop(tmp_path: Path, number: signal.Signals) -> None:
     async with served(tmp_path) as process:
-        url = (await line(process)).removeprefix("listening on ")
-        key = read_key((await line(process)).removeprefix("admin key in "))
+        url = await said(process, "listening on ")
+        key = read_key(await said(process, "admin key in "))
         async with ClientSession(headers={"Authorization": f"Bearer {key}"}) as client:
             async with client.get(f"{url}/api/sessions") as response:
                 assert (await response.json())["items"] == []
@@ -69,9 +75,22 @@ async def test_serves_until_told_to_stop(tmp_path: Path, number: signal.Signals)
                 assert await process.wait() == 0
 
 
+async def test_as_json_standard_output_is_json_only(tmp_path: Path) -> None:
+    # Also where the log's level is above what is said.
+    async with served(tmp_path, PADDOCK_LOG_FORMAT="json", PADDOCK_LOG_LEVEL="error") as process:
+        url = await said(process, "listening on ")
+        async with ClientSession() as client, client.get(f"{url}/healthz") as response:
+            assert response.status == 200
+        process.send_signal(signal.SIGTERM)
+        output, complaints = await process.communicate()
+    for line in output.splitlines():
+        assert {"event", "level", "time"} <= json.loads(line).keys()
+    assert not complaints
+
+
 async def test_one_line_says_why_it_does_not_start(tmp_path: Path) -> None:
     async with served(tmp_path / "a") as process:
-        address = (await line(process)).removeprefix("listening on http://")
+        address = await said(process, "listening on http://")
         status, lines = await refusal(tmp_path / "a")
         assert (status, len(lines)) == (2, 1)
         assert "another control plane" in lines[0]

@@ -9,7 +9,7 @@ help: ## list these commands
 
 run: image ## set everything up, start the control plane, show it at work
 	@$(python) -m scripts.service start
-	@$(python) examples/governed_package.py
+	@env -u PADDOCK_URL $(python) examples/governed_package.py
 	@$(python) -m scripts.service where
 
 compose: image ## run the control plane as a container instead: docs/deployment.md

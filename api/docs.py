@@ -32,6 +32,17 @@ _HEADERS = {
 # Redoc shows its maker's logo from a host of theirs: an empty picture in its place.
 _LOGO = b"https://cdn.redoc.ly/redoc/logo-mini.svg"
 _NO_LOGO = b"data:image/gif;base64,R0lGODlhAQABAAAAACw="
+# What somebody sees who opens the address in a browser.
+_ROOT = json.dumps(
+    {
+        "name": "paddock",
+        "description": "Governed sandboxes for AI agents: the HTTP API of a control plane.",
+        "documentation": "/api/docs",
+        "openapi": "/api/openapi.json",
+        "health": "/readyz",
+    },
+    indent=2,
+).encode()
 
 
 class Docs:
@@ -43,11 +54,15 @@ class Docs:
 
     def add_to(self, app: web.Application) -> None:
         """Adds the routes, which need no credential."""
+        app.router.add_get("/", self._show_root, allow_head=False)
         app.router.add_get("/api/openapi.json", self._show_document, allow_head=False)
         app.router.add_get("/api/docs", self._show_page, allow_head=False)
         app.router.add_get("/api/docs/docs.js", self._show_script, allow_head=False)
         app.router.add_get("/api/docs/docs.css", self._show_style, allow_head=False)
         app.router.add_get("/api/docs/redoc.standalone.js", self._show_redoc, allow_head=False)
+
+    async def _show_root(self, _: web.Request) -> web.Response:
+        return _response(_ROOT, "application/json")
 
     async def _show_document(self, _: web.Request) -> web.Response:
         if self._document is None:

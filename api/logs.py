@@ -7,12 +7,14 @@ import re
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from orchestrator.config import Settings
+from api.log_file import LogFile
+from orchestrator.config import ConfigError, Settings
 from orchestrator.log_context import cut_known
 
 REDACTED = "[redacted]"
@@ -36,15 +38,16 @@ _CONTROL = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *rang
 def logging_to_stdout(
     settings: Settings, descriptor: int = STDOUT
 ) -> Iterator[Callable[[str], None]]:
-    """Every record of this process goes there while the block runs.
+    """Every record of this process goes there, or to the settings' file, while the block runs.
 
     It gives what says a line to whoever started the program, whatever the log's level: where
-    the log is JSON, as a line of JSON.
+    the log is JSON, as a line of JSON. Raises: ConfigError where the file can't be written.
     """
-    tty = os.isatty(descriptor)
+    file = None if settings.log_file is None else _open(settings.log_file)
+    tty = file is None and os.isatty(descriptor)
     kind = settings.log_format or ("console" if tty else "json")
     secret = settings.admin_key.get_secret_value() if settings.admin_key is not None else None
-    handler = LogWriter(descriptor)
+    handler = LogWriter(descriptor if file is None else file.descriptor, file=file)
     handler.setFormatter(
         make_formatter(
             kind,
@@ -62,6 +65,15 @@ def logging_to_stdout(
         root.removeHandler(handler)
         root.setLevel(level)
         handler.close()
+        if file is not None:
+            file.close()
+
+
+def _open(path: Path) -> LogFile:
+    try:
+        return LogFile(path)
+    except OSError as error:
+        raise ConfigError(f"PADDOCK_LOG_FILE: {path}: {error.strerror}") from None
 
 
 def make_formatter(
@@ -138,9 +150,13 @@ def _shown(text: str, *, keep_lines: bool) -> str:
 class LogWriter(logging.Handler):
     """Writes lines in a thread of its own: whoever does not read the log holds up nothing."""
 
-    def __init__(self, descriptor: int, most_waiting: int = _MOST_WAITING) -> None:
+    def __init__(
+        self, descriptor: int, most_waiting: int = _MOST_WAITING, file: LogFile | None = None
+    ) -> None:
+        """`file` is the one that the descriptor is of, where it is to be kept in bounds."""
         super().__init__()
         self._descriptor = descriptor
+        self._file = file
         self._lines: queue.Queue[bytes | None] = queue.Queue(most_waiting)
         self._dropped = 0
         self._closed = False
@@ -179,6 +195,8 @@ class LogWriter(logging.Handler):
             # Where nobody reads any more, lines are for nobody.
             with suppress(OSError):
                 self._write(line)
+                if self._file is not None:
+                    self._file.turn()
                 if self._dropped:
                     dropped, self._dropped = self._dropped, 0
                     self._write(self._encoded(_dropped_record(dropped)))

@@ -20,7 +20,10 @@ from support.report import AUDIT_HEADER, LIMITS_HEADER, audit_rows, limits_row, 
 from support.sources import Source, SourceError, installed, published_source
 from support.terminal import GREEN, RED, Terminal
 
+from orchestrator.admin_key import ADMIN_KEY_FILE
 from orchestrator.audit.verify import verify_chain
+from orchestrator.config import ConfigError, load_settings
+from orchestrator.endpoint import find_url
 
 PACKAGE = "click==8.1.8"
 TEST_NEEDS = ("pytest==8.3.5",)
@@ -184,18 +187,18 @@ def expect(condition: object, message: str) -> None:
 
 def parse_arguments() -> argparse.Namespace:
     """The command line; its defaults fit a control plane that `make run` started."""
-    state = os.environ.get("PADDOCK_STATE_DIR") or Path(__file__).parents[1] / "data"
+    settings = load_settings()
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0] if __doc__ else None)
     parser.add_argument(
         "--url",
         type=http_url,
-        default=os.environ.get("PADDOCK_URL") or "http://127.0.0.1:8700",
+        default=os.environ.get("PADDOCK_URL") or find_url(settings),
         help="of the control plane (PADDOCK_URL; default: %(default)s)",
     )
     parser.add_argument(
         "--key-file",
         type=Path,
-        default=Path(state) / "admin.key",
+        default=settings.state_dir / ADMIN_KEY_FILE,
         help="holds the API key, unless PADDOCK_KEY does (default: %(default)s)",
     )
     parser.add_argument(
@@ -224,15 +227,19 @@ def http_url(text: str) -> str:
 
 def read_key(key_file: Path) -> str:
     """The API key of the environment, or of the file. Raises: UnreachableError."""
+    given = os.environ.get("PADDOCK_KEY") or os.environ.get("PADDOCK_ADMIN_KEY")
     try:
-        return (os.environ.get("PADDOCK_KEY") or key_file.read_text()).strip()
+        return (given or key_file.read_text()).strip()
     except OSError as error:
         raise UnreachableError(f"no API key: {key_file}: {error.strerror}") from None
 
 
 def run_program() -> int:
     """Runs the example as the command line says; returns the exit status."""
-    arguments = parse_arguments()
+    try:
+        arguments = parse_arguments()
+    except ConfigError as error:
+        return complain(str(error))
     try:
         key = read_key(arguments.key_file)
         asyncio.run(main(arguments.url, key, arguments.package, arguments.needs))

@@ -281,6 +281,12 @@ class Settings(BaseSettings):
         default="info", description="The least that is logged."
     )
 
+    log_file: Path | None = Field(
+        default=None,
+        description="Where log lines go instead of standard output. At 16 MiB the file is put "
+        "aside as `FILE.1`; three of those are kept.",
+    )
+
     @property
     def key_limits(self) -> KeyLimits:
         """What a key may use when its entry says nothing."""
@@ -324,6 +330,7 @@ class Settings(BaseSettings):
         "tools_dir",
         "scope_file",
         "cedar_dir",
+        "log_file",
     )
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:

@@ -6,15 +6,16 @@ A broken edit changes nothing: what was read last stays in force until it is men
 import asyncio
 import hashlib
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from watchfiles import Change, watch
+from watchfiles import watch
 
 from orchestrator.admin_key import ADMIN_KEY_FILE
-from orchestrator.config import BrokenFilesError, ConfigError, Settings
+from orchestrator.config import BrokenFilesError, ConfigError, Settings, ensure_state_dir
 from orchestrator.errors import PaddockError
 from orchestrator.key_entries import load_keys
 from orchestrator.policy.levels import Levels, level_files, load_levels
@@ -26,19 +27,19 @@ log = logging.getLogger(__name__)
 
 _STEP_MS = 50
 _DEBOUNCE_MS = 400
-# Some file systems tell nobody of their changes, and a directory may be replaced: the files
-# are looked at so often without being told.
+# Some file systems tell nobody of their changes, a directory may be replaced, and a file may be
+# missing yet: they are looked at so often without being told.
 _LOOK_SECONDS = 5.0
-# Beside the default keys file our own database changes all the time.
-_NOISE = ("paddock.db", "lock")
 _UNRECORDED = "not on record"
 
 
 @dataclass(slots=True)
 class _Source:
-    """Files of one directory that are read together."""
+    """Files that are read together."""
 
-    directory: Path
+    # Where files come and go. None: they are watched themselves, for others beside them change
+    # all the time.
+    directory: Path | None
     # Those that are there, or have to be.
     files: Callable[[], Iterable[Path]]
     # Reads them, and returns what puts them in force. Raises: ConfigError.
@@ -49,6 +50,11 @@ class _Source:
     seen: dict[Path, str]
     # A key is in the file itself: not even its hash is put on record.
     secret: bool = False
+
+    def watched(self) -> Iterable[Path]:
+        """What there is to watch."""
+        found = self.files() if self.directory is None else (self.directory,)
+        return (path for path in found if path.exists())
 
     def changes(self) -> dict[Path, str]:
         """The files that are not as they were read last, as they are now."""
@@ -66,6 +72,9 @@ class Policy:
         """Reads the files. Raises: ConfigError naming the file, where keys or levels are broken."""
         self.problems: dict[Path, str] = {}
         directory = settings.levels_dir
+        if settings.keys_file is None:
+            # What is to be watched has to be there.
+            _ensure_file(settings.keys_path)
         # Before they are read, so that an edit meanwhile is seen as one.
         keys_seen = _fingerprints([settings.keys_path])
         admin_key_file = settings.state_dir / ADMIN_KEY_FILE
@@ -83,14 +92,12 @@ class Policy:
             return lambda: self.levels.replace(levels)
 
         keys_path = settings.keys_path
-        self._sources = [_Source(keys_path.parent, lambda: [keys_path], read_keys, True, keys_seen)]
+        self._sources = [_Source(None, lambda: [keys_path], read_keys, True, keys_seen)]
         if self.keys.admin_key_file is not None:
             # Where there was none, it has just been made.
             seen = {file: sha256 or _fingerprint(file) for file, sha256 in admin_key_seen.items()}
             self._sources.append(
-                _Source(
-                    settings.state_dir, lambda: [admin_key_file], read_keys, True, seen, secret=True
-                )
+                _Source(None, lambda: [admin_key_file], read_keys, True, seen, secret=True)
             )
         if directory is not None:
             self._sources.append(
@@ -153,23 +160,28 @@ class Policy:
 
     def _watch(self, tell: Callable[[], None]) -> None:
         """The thread: tells of every change, and now and then without one."""
-        directories = {source.directory for source in self._sources}
         while not self._stop.is_set():
             tell()  # of what has changed while nobody watched
+            paths = {path for source in self._sources for path in source.watched()}
+            if not paths:
+                self._stop.wait(_LOOK_SECONDS)
+                continue
             try:
-                for _ in watch(
-                    *(directory for directory in directories if directory.is_dir()),
-                    watch_filter=_may_be_policy,
+                changes = watch(
+                    *paths,
+                    watch_filter=None,
                     debounce=_DEBOUNCE_MS,
                     step=_STEP_MS,
                     stop_event=self._stop,
                     rust_timeout=int(_LOOK_SECONDS * 1000),
                     yield_on_timeout=True,
                     recursive=False,
-                ):
-                    tell()
+                )
+                # Once: a file that was replaced is another one, which is watched anew.
+                next(changes, None)
+                changes.close()
             except (OSError, RuntimeError) as error:
-                # A directory is gone, or the kernel has no more watches to give.
+                # Something is gone, or the kernel has no more watches to give.
                 log.warning("policy files can't be watched, only looked at: %s", error)
                 self._stop.wait(_LOOK_SECONDS)
 
@@ -237,6 +249,15 @@ class Policy:
             log.error("not in force, what was read before stays: %s", problem)
 
 
+def _ensure_file(path: Path) -> None:
+    """Makes an empty one, for its owner only, where there is none. Raises: ConfigError."""
+    ensure_state_dir(path.parent)
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+
+
 def _fingerprints(files: Iterable[Path]) -> dict[Path, str]:
     return {file: _fingerprint(file) for file in files}
 
@@ -249,7 +270,3 @@ def _fingerprint(file: Path) -> str:
         return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
     except OSError:
         return ""
-
-
-def _may_be_policy(change: Change, path: str) -> bool:
-    return not Path(path).name.startswith(_NOISE)

@@ -43,7 +43,7 @@ class Transfers:
         if self._events.full:
             raise AgentError("audit_unavailable", "audit events wait for the control plane")
         if len(self._helpers) >= _MOST_HELPERS:
-            raise AgentError("busy", f"{_MOST_HELPERS} file operations run already")
+            raise AgentError("busy", f"{_MOST_HELPERS} file operations run already: try again")
         try:
             helper = FileHelper(self._loop, self._uid, WORKSPACE_DIR, self._on_helper_end)
         except OSError as error:

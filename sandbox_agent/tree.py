@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from sandbox_agent import oom
 from sandbox_agent.guard import Guard
 from sandbox_agent.guard_process import Pipes, Plan
 from sandbox_agent.loop import READ, Loop, Timer
@@ -56,6 +57,8 @@ class Tree:
         self._on_left = on_left
         self._on_gone = on_gone
         self._started = time.monotonic()
+        self._oom_kills = oom.kills()
+        self._out_of_memory = False
         self._usage: Usage | None = None
         self._reason: str | None = None
         self._leftovers = 0
@@ -136,6 +139,9 @@ class Tree:
 
     def _on_first_ended(self, status: int, cpu_us: int, max_rss_bytes: int, left: int) -> None:
         self._usage = Usage(status, cpu_us, max_rss_bytes)
+        # A shell tells a child's end by a signal as its own exit status.
+        killed = _exit_status(status)[0] == 128 + signal.SIGKILL
+        self._out_of_memory = killed and oom.kills() > self._oom_kills
         if left:
             self._on_left()
         else:
@@ -157,7 +163,7 @@ class Tree:
         return {
             "exit_code": self._failure_code if self.failure is not None else exit_code,
             "signal": signal_name,
-            "reason": self._reason,
+            "reason": self._reason or ("oom" if self._out_of_memory else None),
             "leftover_killed": self._leftovers,
             "duration_us": int((time.monotonic() - self._started) * 1_000_000),
             "cpu_us": usage.cpu_us,

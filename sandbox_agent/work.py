@@ -51,7 +51,10 @@ class Work:
         if work_id in self._seen:
             raise AgentError("conflict", f"{work_id} was started before")
         if len(self._running) >= self._most:
-            raise AgentError("busy", f"{self._most} commands and terminals run already")
+            raise AgentError(
+                "busy",
+                f"{self._most} commands and terminals run already: wait for one to end, or end one",
+            )
         if not self._budget.admit():
             raise AgentError("budget_exceeded", "the session's budget is used up")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from images.progress import detail, failure, step
+from orchestrator import endpoint
 from orchestrator.config import ConfigError, Settings, ensure_state_dir, load_settings
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.errors import PaddockError
@@ -31,7 +32,7 @@ def start(settings: Settings) -> None:
     Sandboxes live on through a restart. Raises: ServiceError.
     """
     stop(settings)
-    host, port = _reachable(settings)
+    host, port = endpoint.reachable(*settings.address)
     if _listens(host, port):
         raise ServiceError(f"another program listens on {settings.listen}: set PADDOCK_LISTEN")
     ensure_state_dir(settings.state_dir)
@@ -43,6 +44,7 @@ def start(settings: Settings) -> None:
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            env=os.environ | {"PADDOCK_LOG_FILE": str(_log(settings))},
         )
     _pid_file(settings).write_text(f"{process.pid}\n")
     for _ in range(READY_SECONDS * 10):
@@ -98,8 +100,7 @@ def connect(settings: Settings, instance: str) -> DockerEngine:
 
 
 def _print_where(settings: Settings) -> None:
-    host, port = _reachable(settings)
-    step(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}")
+    step(f"listening on {endpoint.find_url(settings)}")
     if settings.admin_key is None and settings.keys_file is None:
         step(f"admin key in {_shown(settings.state_dir / 'admin.key')}")
     step(f"log in {_shown(_log(settings))}; `make stop` stops it")
@@ -132,12 +133,6 @@ def _running(settings: Settings) -> psutil.Process | None:
         return None
 
 
-def _reachable(settings: Settings) -> tuple[str, int]:
-    """Where a client on this machine reaches it."""
-    host, port = settings.address
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port  # noqa: S104
-
-
 def _listens(host: str, port: int) -> bool:
     try:
         with socket.create_connection((host, port), timeout=2):
@@ -159,7 +154,8 @@ def _is_ready(host: str, port: int) -> bool:
 
 def _show_log(settings: Settings, start_at: int) -> None:
     with _log(settings).open("rb") as log:
-        log.seek(start_at)
+        # Unless it was put aside for a new one.
+        log.seek(min(start_at, log.seek(0, os.SEEK_END)))
         lines = log.read().decode(errors="replace").splitlines()
     detail("\n".join(lines[-20:]))
 
@@ -169,7 +165,7 @@ def _pid_file(settings: Settings) -> Path:
 
 
 def _log(settings: Settings) -> Path:
-    return settings.state_dir / "paddock.log"
+    return settings.log_file or settings.state_dir / "paddock.log"
 
 
 def _shown(path: Path) -> str:

@@ -31,7 +31,6 @@ _REMEDIES: Mapping[str, str] = {
     "unauthorized": "set PADDOCK_KEY, or give --key-file FILE",
     "session_terminated": "its record is kept for a while: `paddock sessions show`",
     "budget_exceeded": "create a session with a larger budget: with the same id it gets the files",
-    "busy": "wait until a command ends: `paddock ps SESSION`",
     "invalid_transition": "`paddock sessions show SESSION` tells its status",
     "sandbox_unavailable": "try again; if it stays so, close the session",
     "capacity_exhausted": "close a session that is not needed: `paddock sessions list`",
@@ -78,7 +77,8 @@ def _refused(error: client.PaddockAPIError) -> Failure:
         return Failure(f"refused by rule {error.rule}: {what}", remedy, status)
     if error.code == "rate_limited" and error.retry_after is not None:
         return Failure(what, f"try again in {error.retry_after:g} s", status)
-    remedy = _REMEDIES.get(error.code)
+    # What names a command to run says already what to do.
+    remedy = None if "`" in what else _REMEDIES.get(error.code)
     if error.code == "not_found" and what.startswith("no session"):
         remedy = "`paddock sessions list` shows what there is"
     if error.code == "internal_error" and error.request_id is not None:

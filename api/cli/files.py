@@ -1,5 +1,6 @@
 """Files of a session's workspace: list, show, put, get and remove them."""
 
+import codecs
 import secrets
 import stat
 import sys
@@ -11,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from api.cli.exits import Failure, Status
-from api.cli.options import AsJson, SessionId, example, group
+from api.cli.options import AsJson, Raw, SessionId, example, group
 from api.cli.remote import remote
-from api.cli.terminal import note, print_json, print_table, size, working
+from api.cli.terminal import note, print_foreign, print_json, print_table, size, working
 
 if TYPE_CHECKING:
     from api.client import Async, Paddock, Transfer
@@ -55,12 +56,16 @@ async def ls(
 
 @app.command(epilog=example("paddock files cat web-1 report.txt"))
 @remote
-async def cat(paddock: "Paddock", session: SessionId, path: _Path) -> None:
-    """Write a file's bytes to standard output."""
+async def cat(paddock: "Paddock", session: SessionId, path: _Path, raw: Raw = False) -> None:
+    """Write a file's bytes to standard output; to a terminal its text."""
     found = await paddock.sessions.get(session)
+    text = codecs.getincrementaldecoder("utf-8")("replace")
     async with aclosing(found.files.read_stream(path)) as pieces:
         async for piece in pieces:
-            sys.stdout.buffer.write(piece)
+            if raw or not sys.stdout.isatty():
+                sys.stdout.buffer.write(piece)
+            else:
+                print_foreign(text.decode(piece), sys.stdout)
     sys.stdout.buffer.flush()
 
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 
 from api.cli.exits import Failure
-from api.cli.remote import DEFAULT_URL, Connection
+from api.cli.remote import Connection
 
 PACKAGED = ("low", "medium", "high")
 # Somebody waits at a prompt.
@@ -20,7 +20,7 @@ def _names() -> tuple[str, ...]:
     from api.client import PaddockError
     from orchestrator.config import ConfigError
 
-    connection = Connection(os.environ.get("PADDOCK_URL") or DEFAULT_URL, None, None)
+    connection = Connection(os.environ.get("PADDOCK_URL"), None, None)
     try:
         return asyncio.run(_ask(connection))
     except (ConfigError, Failure, PaddockError, TimeoutError):

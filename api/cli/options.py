@@ -32,6 +32,9 @@ TAKES_COMMAND = {"help_option_names": ["-h", "--help"], "allow_interspersed_args
 
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Raw = Annotated[
+    bool, typer.Option("--raw", help="Pass escape sequences on to a terminal as they come.")
+]
 Words = Annotated[
     list[str], typer.Argument(metavar="COMMAND", help="The command and its arguments, after --.")
 ]

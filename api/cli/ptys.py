@@ -1,13 +1,14 @@
 """Terminals: open a session's tools, send them lines, read what was said."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from api.cli.exits import Failure, Status
-from api.cli.options import AsJson, SessionId, example, group
+from api.cli.options import AsJson, Raw, SessionId, example, group
 from api.cli.remote import remote
-from api.cli.terminal import age, note, print_json, print_table
+from api.cli.terminal import age, note, print_foreign, print_json, print_table
 
 if TYPE_CHECKING:
     from api.client import Interaction, Paddock, Terminal
@@ -71,6 +72,7 @@ async def send(
         float,
         typer.Option(min=0, max=600, metavar="SECONDS", help="How long to wait for an approval."),
     ] = 0,
+    raw: Raw = False,
     as_json: AsJson = False,
 ) -> None:
     """Send a line to a tool, and print what it says.
@@ -83,15 +85,16 @@ async def send(
     if as_json:
         print_json(answer.raw)
     elif answer.output:
-        print(answer.output)
+        print_foreign(f"{answer.output}\n", sys.stdout, raw=raw)
     _check(answer)
 
 
 @app.command(epilog=example('paddock ptys transcript web-1 "$pty"'))
 @remote
-async def transcript(paddock: "Paddock", session: SessionId, pty: _Pty) -> None:
+async def transcript(paddock: "Paddock", session: SessionId, pty: _Pty, raw: Raw = False) -> None:
     """Print what happened in a terminal, also after its end."""
-    print(await (await _terminal(paddock, session, pty)).transcript(), end="")
+    text = await (await _terminal(paddock, session, pty)).transcript()
+    print_foreign(text, sys.stdout, raw=raw)
 
 
 @app.command(epilog=example('paddock ptys close web-1 "$pty"'))

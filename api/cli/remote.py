@@ -17,14 +17,19 @@ from api.cli.exits import SIGNALLED, Failure, Status
 if TYPE_CHECKING:
     from api.client import Paddock
 
-DEFAULT_URL = "http://127.0.0.1:8700"
 KEY_VARIABLE = "PADDOCK_KEY"
 _MAX_KEY_BYTES = 4096
 _PANEL = "Connection"
 
 _Url = Annotated[
-    str,
-    typer.Option("--url", envvar="PADDOCK_URL", help="The control plane.", rich_help_panel=_PANEL),
+    str | None,
+    typer.Option(
+        "--url",
+        envvar="PADDOCK_URL",
+        metavar="URL",
+        help="The control plane, by default the one whose state directory it is.",
+        rich_help_panel=_PANEL,
+    ),
 ]
 _Key = Annotated[
     str | None,
@@ -50,9 +55,9 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where the control plane is, and what was said about the key."""
+    """What was said about where the control plane is, and about the key."""
 
-    url: str
+    url: str | None
     key: str | None
     key_file: Path | None
 
@@ -61,7 +66,7 @@ class Connection:
         from api.client import Paddock
 
         try:
-            return Paddock(self.url, find_key(self.key, self.key_file))
+            return Paddock(find_url(self.url), find_key(self.key, self.key_file))
         except ValueError as error:
             raise Failure(str(error), status=Status.USAGE) from None
 
@@ -91,7 +96,7 @@ def perhaps_remote(
 def _command(
     run: Callable[..., Awaitable[int | None]], like: Callable[..., Any]
 ) -> Callable[..., None]:
-    def command(url: str, key: str | None, key_file: Path | None, **arguments: Any) -> None:
+    def command(url: str | None, key: str | None, key_file: Path | None, **arguments: Any) -> None:
         work = run(Connection(url, key, key_file), **arguments)
         if status := asyncio.run(_interruptible(work)):
             raise typer.Exit(status)
@@ -100,8 +105,23 @@ def _command(
     return command
 
 
+def find_url(url: str | None) -> str:
+    """The option's or the environment's, or where the state directory's control plane is.
+
+    Raises: ConfigError.
+    """
+    if url is not None:
+        return url
+    from orchestrator import endpoint
+    from orchestrator.config import load_settings
+
+    return endpoint.find_url(load_settings())
+
+
 def find_key(key: str | None, key_file: Path | None) -> str:
     """The option, the option's file, the environment, or the state directory's admin key.
+
+    The last one is in its file, unless PADDOCK_ADMIN_KEY says it.
 
     Raises: Failure; ConfigError.
     """
@@ -110,7 +130,13 @@ def find_key(key: str | None, key_file: Path | None) -> str:
     if key_file is None:
         if from_environment := os.environ.get(KEY_VARIABLE):
             return from_environment
-        key_file = _admin_key_file()
+        from orchestrator.admin_key import ADMIN_KEY_FILE
+        from orchestrator.config import load_settings
+
+        settings = load_settings()
+        if settings.admin_key is not None:
+            return settings.admin_key.get_secret_value()
+        key_file = settings.state_dir / ADMIN_KEY_FILE
     try:
         with key_file.open("rb") as file:
             text = file.read(_MAX_KEY_BYTES).decode("ascii", "replace").strip()
@@ -123,13 +149,6 @@ def find_key(key: str | None, key_file: Path | None) -> str:
     if not text:
         raise Failure(f"no key: {key_file} is empty", status=Status.USAGE)
     return text
-
-
-def _admin_key_file() -> Path:
-    from orchestrator.admin_key import ADMIN_KEY_FILE
-    from orchestrator.config import load_settings
-
-    return load_settings().state_dir / ADMIN_KEY_FILE
 
 
 async def _interruptible(work: Awaitable[int | None]) -> int | None:
@@ -157,7 +176,7 @@ def _describe(command: Callable[..., None], action: Callable[..., Any]) -> None:
     """Gives the command the action's name, text and parameters, and those of the connection."""
     _client, *own = inspect.signature(action).parameters.values()
     keyword = inspect.Parameter.KEYWORD_ONLY
-    connection = (("url", _Url, DEFAULT_URL), ("key", _Key, None), ("key_file", _KeyFile, None))
+    connection = (("url", _Url, None), ("key", _Key, None), ("key_file", _KeyFile, None))
     parameters = [parameter.replace(kind=keyword) for parameter in own] + [
         inspect.Parameter(name, keyword, default=default, annotation=annotation)
         for name, annotation, default in connection

@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import aclosing
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from api.cli.options import (
     TAKES_COMMAND,
     AsJson,
     OptionalLevel,
+    Raw,
     SecretNames,
     SessionId,
     TimeLimit,
@@ -25,10 +27,19 @@ from api.cli.options import (
     secret_values,
 )
 from api.cli.remote import remote
-from api.cli.terminal import age, complain, note, print_json, print_table, seconds, working
+from api.cli.terminal import (
+    age,
+    complain,
+    note,
+    print_foreign,
+    print_json,
+    print_table,
+    seconds,
+    working,
+)
 
 if TYPE_CHECKING:
-    from api.client import Exit, Output, Paddock, Session
+    from api.client import Exit, Paddock, Session
 
 
 def add_to(app: typer.Typer) -> None:
@@ -60,6 +71,7 @@ async def run(
     env: Variables = None,
     secret: SecretNames = None,
     timeout: TimeLimit = None,
+    raw: Raw = False,
     as_json: AsJson = False,
 ) -> int:
     """Run one command in a sandbox of its own, and show its output as it comes.
@@ -79,7 +91,7 @@ async def run(
             if sent.skipped:
                 note(f"not uploaded, for they are no files: {', '.join(sent.skipped)}")
         request = {"argv": words, "cwd": cwd, "env": variables, "secrets": secrets or None}
-        return await _attend(session, {**request, "timeout": timeout}, as_json)
+        return await _attend(session, {**request, "timeout": timeout}, _shown(as_json, raw))
     finally:
         if keep:
             note(f"session {session.id} is kept; `paddock sessions close {session.id}` ends it")
@@ -96,6 +108,7 @@ async def execute(
     env: Variables = None,
     secret: SecretNames = None,
     timeout: TimeLimit = None,
+    raw: Raw = False,
     as_json: AsJson = False,
 ) -> int:
     """Run a command in a session, and show its output as it comes.
@@ -106,7 +119,7 @@ async def execute(
     secrets = secret_values(secret)
     found = await paddock.sessions.get(session)
     request = {"argv": argv, "cwd": cwd, "env": variables, "secrets": secrets or None}
-    return await _attend(found, {**request, "timeout": timeout}, as_json)
+    return await _attend(found, {**request, "timeout": timeout}, _shown(as_json, raw))
 
 
 @remote
@@ -131,9 +144,21 @@ async def ps(paddock: "Paddock", session: SessionId, as_json: AsJson = False) ->
     print_table(columns, rows, nothing=f"no command has run in {session} lately")
 
 
-async def _attend(session: "Session", request: dict[str, Any], as_json: bool) -> int:
+class Shown(Enum):
+    """How a command's output is shown."""
+
+    TEXT = "text"
+    RAW = "raw"
+    JSON = "json"
+
+
+def _shown(as_json: bool, raw: bool) -> Shown:
+    return Shown.JSON if as_json else Shown.RAW if raw else Shown.TEXT
+
+
+async def _attend(session: "Session", request: dict[str, Any], shown: Shown) -> int:
     """Runs a command to its end and returns the exit status that it gives us."""
-    if as_json:
+    if shown is Shown.JSON:
         result = await session.exec(**request)
         print_json({"session": session.id, **result.raw})
         return _status(result, request)
@@ -143,17 +168,12 @@ async def _attend(session: "Session", request: dict[str, Any], as_json: bool) ->
     async with aclosing(session.exec_stream(**request, resume=False)) as events:
         async for event in events:
             if isinstance(event, Output):
-                _write(event)
+                stream = sys.stdout if event.stream == "stdout" else sys.stderr
+                print_foreign(event.text, stream, raw=shown is Shown.RAW)
             elif isinstance(event, Exit):
                 _flush()
                 return _status(event, request)
     raise Failure("the command's output ended before the command did", status=Status.UNREACHABLE)
-
-
-def _write(piece: "Output") -> None:
-    stream = sys.stdout if piece.stream == "stdout" else sys.stderr
-    stream.write(piece.text)
-    stream.flush()
 
 
 def _flush() -> None:
@@ -167,6 +187,8 @@ def _status(end: "Exit", request: dict[str, Any]) -> int:
         raise Failure(f"{request['argv'][0]}: {end.error or end.reason or 'its end is unknown'}")
     if end.timed_out:
         complain("the command was ended at its time limit; --timeout SECONDS gives it more")
+    elif end.reason == "oom":
+        complain("the command was ended: the sandbox's memory was used up")
     elif end.reason:
         complain(f"the command was ended: {end.reason}")
     elif end.error:

@@ -44,10 +44,10 @@ Cell = str | int | float | None
 
 
 def print_json(value: Any) -> None:
-    """JSON over several lines; in colour on a terminal."""
-    text = json.dumps(value, indent=2, ensure_ascii=not _is_unicode(sys.stdout))
+    """JSON over several lines, in ASCII; in colour on a terminal."""
+    text = json.dumps(value, indent=2)
     if sys.stdout.isatty():
-        console(sys.stdout).print_json(text, indent=2)
+        console(sys.stdout).print_json(text, indent=2, ensure_ascii=True)
     else:
         print(text)
 
@@ -132,6 +132,20 @@ def working(text: str) -> Iterator[None]:
         yield
 
 
+def print_foreign(text: str, stream: TextIO, *, raw: bool = False) -> None:
+    """What a sandbox printed, at once: as it is, but harmless where it goes to a terminal.
+
+    Escape sequences could write elsewhere on the screen, or type for the person before it.
+    """
+    stream.write(text if raw or not stream.isatty() else _harmless(text))
+    stream.flush()
+
+
+def _harmless(text: str) -> str:
+    """The text with its lines as they are, and other control characters as escapes."""
+    return "".join(char if char in "\n\r\t" else plain(char) for char in text)
+
+
 def plain(text: str) -> str:
     """Text of any origin, harmless on a terminal: control characters as escapes."""
     if text.isprintable():
@@ -207,7 +221,3 @@ def _cell(value: Any) -> Any:
         return Text("-", style="dim")
     text = plain(str(value))
     return Text(text, style=STYLES.get(text, ""))
-
-
-def _is_unicode(stream: TextIO) -> bool:
-    return (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"

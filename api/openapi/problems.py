@@ -34,7 +34,11 @@ _EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
     "not_found": ("no session sess-4f1c0a9be27d3586", {}),
     "conflict": ("a session with the id build exists", {"field": "id"}),
     "invalid_transition": ("the session is paused: resume it first", {}),
-    "busy": ("16 commands and terminals run in this session already", {}),
+    "busy": (
+        "16 commands and terminals run in this session already: wait for one of them to end, or "
+        "end one",
+        {},
+    ),
     "session_terminated": (
         "the session has ended (completed)",
         {"session_status": "completed", "rationale": "normal"},

@@ -153,7 +153,10 @@ def _policy_files(settings: Settings) -> list[Path]:
     directory = settings.levels_dir
     files = [] if directory is None else [directory, *sorted(directory.glob("*.toml"))]
     for rules in ToolRules(settings).files():
-        files += [path for path in (rules.directory, *rules.files()) if path.exists()]
+        found = rules.files()
+        directories = {file.parent for file in found}
+        named = [*(directories if rules.directory is None else [rules.directory]), *found]
+        files += [path for path in named if path.exists()]
     return [*files, settings.keys_path] if settings.keys_path.exists() else files
 
 

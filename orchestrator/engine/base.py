@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from orchestrator.errors import EngineUnavailableError
+
 LABEL_INSTANCE = "paddock.instance"
 LABEL_SESSION = "paddock.session"
 LABEL_PROTOCOL = "paddock.protocol"
@@ -118,6 +120,14 @@ class EngineEvent:
     container_id: str
     labels: dict[str, str]
     exit_code: int | None = None
+
+
+def missing_image(name: str) -> EngineUnavailableError:
+    """What to say when the engine does not have the image."""
+    return EngineUnavailableError(
+        f"image {name} is not on this engine: build or pull it there (`paddock images list` tells "
+        "which ones `paddock images build` makes)"
+    )
 
 
 class Engine(ABC):

@@ -28,12 +28,12 @@ from orchestrator.engine.base import (
     Image,
     SandboxKernel,
     SandboxSpec,
+    missing_image,
 )
 from orchestrator.engine.docker_events import EventStream
 from orchestrator.engine.docker_network import OpenNetwork
 from orchestrator.engine.docker_spec import (
     container_config,
-    missing_image,
     refuse_dropped_limits,
     unknown_runtime,
 )

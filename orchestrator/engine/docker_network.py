@@ -12,8 +12,8 @@ from typing import Any
 import docker
 from docker.errors import APIError, ImageNotFound, NotFound
 
-from orchestrator.engine.base import LABEL_INSTANCE
-from orchestrator.engine.docker_spec import log_config, missing_image
+from orchestrator.engine.base import LABEL_INSTANCE, missing_image
+from orchestrator.engine.docker_spec import log_config
 from orchestrator.errors import EngineUnavailableError
 
 # Rules that were seen in place are trusted for so long: somebody may flush the firewall.

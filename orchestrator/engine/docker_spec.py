@@ -58,13 +58,6 @@ def refuse_dropped_limits(warnings: list[str] | None) -> None:
         )
 
 
-def missing_image(name: str) -> EngineUnavailableError:
-    """What to say when the engine does not have the image."""
-    return EngineUnavailableError(
-        f"image {name} is not on this engine; run `python -m images build`"
-    )
-
-
 def unknown_runtime(runtime: str | None, explanation: str | None) -> EngineUnavailableError | None:
     """What to say when that is why the engine refuses the container."""
     if runtime is None or not _UNKNOWN_RUNTIME.search(explanation or ""):

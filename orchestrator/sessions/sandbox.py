@@ -19,6 +19,7 @@ from orchestrator.engine.base import (
     ContainerState,
     Engine,
     SandboxSpec,
+    missing_image,
 )
 from orchestrator.errors import (
     EngineUnavailableError,
@@ -243,9 +244,7 @@ class Sandboxes:
         if image not in self._checked_images:
             found = await self._engine.image(image)
             if found is None:
-                raise EngineUnavailableError(
-                    f"image {image} is not on this engine: build it with `python -m images build`"
-                )
+                raise missing_image(image)
             protocol = found.labels.get(LABEL_PROTOCOL)
             if protocol != str(PROTOCOL_VERSION):
                 raise ValidationError(

@@ -160,7 +160,10 @@ class Session:
     def check_room(self) -> None:
         """Raises: BusyError where as many commands and terminals run as may."""
         if len(self.running) + len(self.terminals) >= MAX_RUNNING:
-            raise BusyError(f"{MAX_RUNNING} commands and terminals run in this session already")
+            raise BusyError(
+                f"{MAX_RUNNING} commands and terminals run in this session already: wait for one "
+                "of them to end, or end one"
+            )
 
     def check_live(self) -> None:
         """Raises: SessionTerminatedError with the rationale when the session has ended.

@@ -15,9 +15,12 @@ _POLICIES = "policies"
 
 
 class RuleFiles(NamedTuple):
-    """Files of one directory; `read` returns what puts them in force. Raises: ConfigError."""
+    """Files that are read together; `read` returns what puts them in force. Raises: ConfigError.
 
-    directory: Path
+    `directory` is where they come and go; None: it is one file, which stays.
+    """
+
+    directory: Path | None
     files: Callable[[], list[Path]]
     read: Callable[[], Callable[[], None]]
 
@@ -50,7 +53,7 @@ class ToolRules:
         if (tools := settings.tools_dir) is not None:
             yield RuleFiles(tools, lambda: manifest_files(tools), lambda: self._manifests(tools))
         if (scope := settings.scope_file) is not None:
-            yield RuleFiles(scope.parent, lambda: [scope], lambda: self._scope(scope))
+            yield RuleFiles(None, lambda: [scope], lambda: self._scope(scope))
         if (cedar := settings.cedar_dir) is not None:
             yield RuleFiles(cedar, lambda: policy_files(cedar), lambda: self._policies(cedar))
 

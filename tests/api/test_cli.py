@@ -73,6 +73,18 @@ async def test_run_shows_output_and_gives_the_exit_status(api: Api) -> None:
     assert not exists(view["workspace"]["root_dir"])
 
 
+async def test_escape_sequences_reach_no_terminal(api: Api) -> None:
+    api.agents.plays["evil"] = Play(b"\x1b[2J", b"\x1b]0;x\x07")
+    plain = await run_beside("run", "--level", "high", "--", "evil", terminal=True)
+    assert "\x1b[2J" not in plain.out
+    assert "\\x1b[2J" in plain.out
+    assert "\x1b]0;" not in plain.err
+    raw = await run_beside("run", "--level", "high", "--raw", "--", "evil", terminal=True)
+    assert "\x1b[2J" in raw.out
+    piped = await run_beside("run", "--level", "high", "--", "evil")
+    assert piped.out == "\x1b[2J"
+
+
 async def test_run_needs_no_dashes(api: Api) -> None:
     api.agents.plays["ls"] = Play(b"a\n")
     assert await run_beside("run", "ls", "-l", "-a") == Ended(0, "a\n", "")

@@ -1,6 +1,5 @@
 """What the command line makes of values and events: text for people, harmless on a terminal."""
 
-import io
 import sys
 from datetime import UTC, datetime
 
@@ -178,11 +177,29 @@ def test_a_complaint_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "paddock: two\\nlines and \\x1b]0;title\\x07\n"
 
 
-def test_json_is_ascii_where_the_stream_is_not_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_json_is_ascii(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream(terminal=is_terminal)
     monkeypatch.setattr(sys, "stdout", stream)
-    terminal.print_json({"name": "é"})
-    assert b"\\u00e9" in stream.buffer.getvalue()
+    terminal.print_json({"name": "é\x9b"})
+    assert "\\u00e9\\u009b" in stream.text()
+    assert stream.text().isascii()
+
+
+_HOSTILE = "\x1b]0;title\x07 \x1b[2J\x9b5n\u202eé\ta\r\n"
+
+
+def test_what_a_sandbox_prints_is_harmless_on_a_terminal() -> None:
+    stream = Stream(terminal=True)
+    terminal.print_foreign(_HOSTILE, stream)
+    assert stream.text() == "\\x1b]0;title\\x07 \\x1b[2J\\x9b5n\\u202eé\ta\r\n"
+
+
+@pytest.mark.parametrize(("is_terminal", "raw"), [(False, False), (False, True), (True, True)])
+def test_what_a_sandbox_prints_is_passed_on_elsewhere(is_terminal: bool, raw: bool) -> None:
+    stream = Stream(terminal=is_terminal)
+    terminal.print_foreign(_HOSTILE, stream, raw=raw)
+    assert stream.text() == _HOSTILE
 
 
 def test_a_help_page_on_a_terminal() -> None:

@@ -14,6 +14,15 @@ REDOC_SHA256 = "dcaf76612bc4a3fbcc923a8966dee2f6146a5f32e5ce1b6f02dd60cbbf89500b
 PAGE = "/api/docs"
 
 
+async def test_the_root_says_what_this_is(api: Api) -> None:
+    response = await api.call("GET", "/", key=None)
+    assert (response.status, response.content_type) == (200, "application/json")
+    said = await response.json()
+    assert said["name"] == "paddock"
+    for link in ("documentation", "openapi", "health"):
+        assert (await api.call("GET", said[link], key=None)).status == 200
+
+
 async def test_document(api: Api) -> None:
     response = await api.call("GET", "/api/openapi.json", key=None)
     assert response.status == 200

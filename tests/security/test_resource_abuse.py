@@ -107,6 +107,11 @@ async def test_a_memory_hog_ends_and_its_session_goes_on(new_box: BoxFactory) ->
     bystander = await box.start(argv=["cat"], background=True, stdin_open=True)
     done = await box.python("print('start', flush=True); x = bytearray(1 << 30); print('got it')")
     assert (done.exit["signal"], done.stdout) == ("SIGKILL", "start\n")
+    assert done.exit["reason"] == "oom"
+    # So does a shell whose child it was; what kills itself does not.
+    done = await box.bash("python3 -c 'bytearray(1 << 30)'; exit $?")
+    assert (done.exit_code, done.exit["signal"], done.exit["reason"]) == (137, None, "oom")
+    assert (await box.bash("kill -9 $$")).exit["reason"] is None
     event = await box.event("command.oom")
     assert event["source"] == "engine"
     assert bystander.id in event["args"]["commands"]

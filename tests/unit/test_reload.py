@@ -399,6 +399,33 @@ def write_rules(directory: Path, **texts: str) -> dict[str, Path]:
     return settings
 
 
+async def test_nothing_that_changes_all_the_time_is_watched(
+    file_settings: Settings, tmp_path: Path
+) -> None:
+    scope = file_settings.state_dir / "scope.toml"
+    scope.write_text("[scope]\ntargets = []\n")
+    policy = Policy(file_settings.model_copy(update={"scope_file": scope}))
+    state = file_settings.state_dir
+    watched = {path for source in policy._sources for path in source.watched()}
+    assert watched == {
+        state / "admin.key",
+        state / "keys.toml",
+        scope,
+        tmp_path / "levels",
+    }
+    # It is there to be watched from the first start on.
+    assert (state / "keys.toml").stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_file_that_is_replaced_again_and_again(
+    policy: Policy, settings: Settings, ledger: Ledger, database: Database
+) -> None:
+    for number in range(3):
+        secret = add_key(settings.keys_path, Principal(f"ci-{number}", Role.OPERATOR))
+        await event(ledger, database, number + 1)
+        assert policy.keys.authenticate(secret) is not None
+
+
 async def test_the_same_content_is_no_change(
     policy: Policy, settings: Settings, database: Database
 ) -> None:

@@ -1,0 +1,57 @@
+"""One place says where the instance of a state directory is."""
+
+from pathlib import Path
+
+import pytest
+
+from api.cli.exits import Failure
+from api.cli.remote import find_key, find_url
+from orchestrator.config import Settings
+from orchestrator.endpoint import announce, url_of, withdraw
+from orchestrator.endpoint import find_url as url_by_settings
+
+
+@pytest.fixture(autouse=True)
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PADDOCK_URL", "PADDOCK_KEY", "PADDOCK_CONFIG_FILE", "PADDOCK_ADMIN_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PADDOCK_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("PADDOCK_LISTEN", "0.0.0.0:9123")
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8700"),
+        ("0.0.0.0", "http://127.0.0.1:8700"),
+        ("::", "http://[::1]:8700"),
+        ("paddock.example.org", "http://paddock.example.org:8700"),
+    ],
+)
+def test_the_url_of_a_listener(host: str, url: str) -> None:
+    assert url_of(host, 8700) == url
+
+
+def test_commands_find_the_instance_that_listens(tmp_path: Path) -> None:
+    assert find_url(None) == "http://127.0.0.1:9123"
+    # It was started with another address than the settings have now.
+    announce(tmp_path, "http://127.0.0.1:4321")
+    assert find_url(None) == "http://127.0.0.1:4321"
+    assert find_url("http://elsewhere:1") == "http://elsewhere:1"
+    assert [path.name for path in tmp_path.iterdir()] == ["url"]
+    withdraw(tmp_path)
+    assert find_url(None) == "http://127.0.0.1:9123"
+
+
+def test_what_is_no_url_is_not_taken_for_one(tmp_path: Path) -> None:
+    (tmp_path / "url").write_text("\x00not a url")
+    assert url_by_settings(Settings()) == "http://127.0.0.1:9123"
+
+
+def test_the_key_goes_with_the_instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Failure, match=r"admin\.key"):
+        find_key(None, None)
+    (tmp_path / "admin.key").write_text("the-key-of-the-file\n")
+    assert find_key(None, None) == "the-key-of-the-file"
+    monkeypatch.setenv("PADDOCK_ADMIN_KEY", "the-key-of-settings")
+    assert find_key(None, None) == "the-key-of-settings"

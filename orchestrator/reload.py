@@ -124,7 +124,8 @@ class Policy:
             error.replace()
             problems = error.problems
         except ConfigError as error:
-            problems = dict.fromkeys(seen or [rules.directory], str(error))
+            named = seen or ([] if rules.directory is None else [rules.directory])
+            problems = dict.fromkeys(named, str(error))
         for problem in dict.fromkeys(problems.values()):
             log.error("not in force, what was read in an earlier run stays: %s", problem)
         self.problems |= problems

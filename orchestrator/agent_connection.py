@@ -2,18 +2,12 @@
 
 import asyncio
 import logging
+import time
 from typing import Any, Protocol
 
-from orchestrator.agent_messages import AgentEvent, parse_event
+from orchestrator.agent_messages import AgentEvent, parse_event, parse_frame
 from orchestrator.errors import SandboxUnavailableError
-from sandbox_agent.protocol import (
-    FrameDecoder,
-    FrameError,
-    Message,
-    encode,
-    notification,
-    request,
-)
+from sandbox_agent.protocol import FrameDecoder, Message, encode, notification, request
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +17,13 @@ _MOST_UNSENT_BYTES = 16 * 1024 * 1024
 # each one on its own would wake the agent for nothing else.
 _ACK_SECONDS = 0.02
 _MOST_UNACKNOWLEDGED = 64
+# Beyond either, whatever else the loop has to do comes first.
+_FRAMES_A_TURN = 32
+_TURN_SECONDS = 0.002
+# What to put an event on record costs later, beside what is measured here.
+_EVENT_SECONDS = 0.00025
+# Requests that nobody waits for any more, and that the agent has not answered yet.
+_MOST_GIVEN_UP = 1024
 
 
 class Link(Protocol):
@@ -34,15 +35,27 @@ class Link(Protocol):
     def start_greeting(self, connection: "Connection", message: Message) -> None:
         """An agent said hello."""
 
-    def start_recording(self, connection: "Connection", event: AgentEvent) -> None:
-        """An agent reported an event."""
+    def start_recording(self, connection: "Connection", event: AgentEvent, size: int) -> None:
+        """An agent reported an event, in so many bytes."""
+
+    def spend(self, seconds: float) -> float:
+        """So much of the loop's time was used; returns how long nothing more may be."""
+
+    def violated(self, connection: "Connection", reason: str) -> None:
+        """An agent said what no agent of ours says; it is not heard any more."""
+
+    def failed(self, connection: "Connection") -> None:
+        """Something went wrong here that nobody has thought of; the agent is not heard any more."""
 
     def lost(self, connection: "Connection") -> None:
         """It has ended."""
 
 
 class Connection(asyncio.Protocol):
-    """Speaks frames with one agent; what is not a frame, or out of order, ends it."""
+    """Speaks frames with one agent; what is not a frame, not asked for, or out of order, ends it.
+
+    What arrives is taken up in turns, and nothing is read while some of it waits for one.
+    """
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -57,6 +70,9 @@ class Connection(asyncio.Protocol):
         self._ack_timer: asyncio.TimerHandle | None = None
         self._next_id = 1
         self._waiting: dict[int, asyncio.Future[Message]] = {}
+        self._given_up: set[int] = set()
+        self._turn: asyncio.TimerHandle | None = None
+        self._paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """An agent has dialled."""
@@ -65,28 +81,69 @@ class Connection(asyncio.Protocol):
         self._link.opened(self)
 
     def pause(self) -> None:
-        """Reads nothing for now."""
+        """Takes up nothing for now."""
+        self._paused = True
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Reads again, where it was paused."""
-        if self._transport is not None:
-            self._transport.resume_reading()
+        """Goes on, where it was paused."""
+        if self._paused:
+            self._paused = False
+            if self._turn is None:
+                self._take_turn()
 
     def data_received(self, data: bytes) -> None:
-        """Takes up every frame that `data` completes."""
+        """Takes up the frames that `data` completes, all or the first of them."""
+        self._decoder.add(data)
+        if self._turn is None and not self._paused:
+            self._take_turn()
+
+    def _take_turn(self) -> None:
+        """Takes up some frames; those that are left, and whoever used much time, wait."""
+        self._turn = None
+        began = time.perf_counter()
         try:
-            for message in self._decoder.feed(data):
-                self._receive(message)
-        except (FrameError, ValueError) as error:
-            self.drop(str(error))
+            taken, events = self._take_up(began + _TURN_SECONDS)
+        except ValueError as error:
+            self._link.violated(self, str(error))
+            return
+        except Exception:
+            log.exception("a message of a sandbox agent was not handled")
+            self._link.failed(self)
+            return
+        wait = self._link.spend(time.perf_counter() - began + events * _EVENT_SECONDS)
+        if self._transport is None or self.closing or self._paused:
+            return
+        if wait or taken:
+            self._transport.pause_reading()
+            self._turn = asyncio.get_running_loop().call_later(wait, self._take_turn)
+        else:
+            self._transport.resume_reading()
+
+    def _take_up(self, until: float) -> tuple[bool, int]:
+        """Whether more frames may be there, and how many of those taken up were events.
+
+        Raises: FrameError, ValueError for what an agent may not say.
+        """
+        events = 0
+        for _ in range(_FRAMES_A_TURN):
+            body = None if self.closing or self._paused else self._decoder.take()
+            if body is None:
+                return False, events
+            message = parse_frame(body)
+            self._receive(message, len(body))
+            events += "method" in message
+            if time.perf_counter() >= until:
+                break
+        return True, events
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Whoever waits for an answer gets none."""
         self._transport = None
-        if self._ack_timer is not None:
-            self._ack_timer.cancel()
+        for timer in (self._ack_timer, self._turn):
+            if timer is not None:
+                timer.cancel()
         self._link.lost(self)
         for waiting in self._waiting.values():
             if not waiting.done():
@@ -106,19 +163,30 @@ class Connection(asyncio.Protocol):
     async def request(self, method: str, params: Message) -> Message:
         """Sends a request and waits for its answer. Raises: SandboxUnavailableError, FrameError."""
         request_id, self._next_id = self._next_id, self._next_id + 1
+        frame = encode(request(request_id, method, params))
         waiting: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = waiting
         try:
-            self.send(request(request_id, method, params))
+            self._write(frame)
             return await waiting
         finally:
-            self._waiting.pop(request_id, None)
+            if self._waiting.pop(request_id, None) is not None:
+                self._give_up(request_id)
+
+    def _give_up(self, request_id: int) -> None:
+        """Its answer may still come, once."""
+        self._given_up.add(request_id)
+        if len(self._given_up) > _MOST_GIVEN_UP:
+            self.drop("the agent does not answer")
 
     def send(self, message: Message) -> None:
         """Sends one frame. Raises: FrameError when it is too large."""
+        self._write(encode(message))
+
+    def _write(self, frame: bytes) -> None:
         if self._transport is None or self.closing:
             return
-        self._transport.write(self._due_acknowledgement() + encode(message))
+        self._transport.write(self._due_acknowledgement() + frame)
         if self._transport.get_write_buffer_size() > _MOST_UNSENT_BYTES:
             self.drop("the agent does not read")
 
@@ -159,29 +227,37 @@ class Connection(asyncio.Protocol):
             else:
                 self._transport.abort()
 
-    def _receive(self, message: Message) -> None:
+    def _receive(self, message: Message, size: int) -> None:
         if not self._accepted:
             if self._greeted or message.get("method") != "hello":
                 raise ValueError("expected one hello first")
             self._greeted = True
             self._link.start_greeting(self, message)
         elif message.get("method") == "event":
-            self._receive_event(message.get("params"))
+            self._receive_event(message.get("params"), size)
         elif "method" in message:
             raise ValueError("an agent may only send hello and events")
         else:
-            request_id = message.get("id")
-            waiting = self._waiting.get(request_id) if isinstance(request_id, int) else None
-            if waiting is not None and not waiting.done():
-                waiting.set_result(message)
+            self._receive_answer(message)
 
-    def _receive_event(self, params: Any) -> None:
+    def _receive_answer(self, message: Message) -> None:
+        request_id = message.get("id")
+        # A bool would be found as a number, too.
+        if type(request_id) is int and request_id in self._waiting:
+            waiting = self._waiting.pop(request_id)
+            if not waiting.done():
+                waiting.set_result(message)
+        elif type(request_id) is int and request_id in self._given_up:
+            self._given_up.remove(request_id)
+        else:
+            raise ValueError("an answer that nobody has asked for")
+
+    def _receive_event(self, params: Any, size: int) -> None:
         event = parse_event(params)
         if event.boot_id != self._boot_id:
             raise ValueError("event of another boot id")
-        if event.seq <= self._last_seq:
-            return  # a repetition of what is on its way to the ledger already
+        # What was not committed is repeated on the next connection only.
         if event.seq != self._last_seq + 1:
             raise ValueError(f"event {event.seq} after event {self._last_seq}")
         self._last_seq = event.seq
-        self._link.start_recording(self, event)
+        self._link.start_recording(self, event, size)

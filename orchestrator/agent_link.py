@@ -6,14 +6,13 @@ the agent shares a kernel with hostile commands.
 """
 
 import asyncio
-import contextlib
-import os
-import socket
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from orchestrator.agent_connection import Connection
+from orchestrator.agent_listener import Listener
 from orchestrator.agent_messages import AgentEvent, Hello, domain_error, parse_hello
 from orchestrator.errors import (
     AuditUnavailableError,
@@ -21,28 +20,39 @@ from orchestrator.errors import (
     SandboxUnavailableError,
     TooLargeError,
 )
+from orchestrator.fair_share import FairShare
 from sandbox_agent.protocol import (
     PROTOCOL_VERSION,
-    SOCKET_NAME,
     FrameError,
     Message,
     failure,
     result,
 )
 
+log = logging.getLogger(__name__)
+
 # An agent whose connection broke dials again within a second; a request waits this long for it.
 _RECONNECT_SECONDS = 5.0
 _REQUEST_SECONDS = 40.0
-# More than an agent has unacknowledged at any time; beyond it nothing more is read from it.
+# More than an agent of ours has unacknowledged at any time, so that its answers never wait behind
+# events; beyond either nothing more is read from it.
 _MOST_RECORDING = 2048
+_MOST_RECORDING_BYTES = 16 * 1024 * 1024
+# Of those, so many are in the ledger's queue, which is everybody's.
+_MOST_IN_LEDGER = 128
 _MOST_CONNECTIONS = 8
+# Ours never breaks the protocol. Whatever does is recorded so often, and then not heard again.
+_MOST_VIOLATIONS = 16
+_LONGEST_REASON = 500
 
 
 class AgentLink:
     """Listens for one sandbox's agent and talks to it.
 
     `committed` gives the last committed event number of a boot id; `on_event` makes an
-    event durable, in order; `on_hello` is told of every connection that was accepted.
+    event durable, in order; `on_hello` is told of every connection that was accepted;
+    `on_violation` puts on record that the agent broke the protocol, and how. Links that are
+    given the same `share` divide the event loop's time between them.
     """
 
     def __init__(
@@ -51,12 +61,16 @@ class AgentLink:
         committed: Callable[[str], Awaitable[int]],
         on_event: Callable[[AgentEvent], Awaitable[None]],
         on_hello: Callable[[Hello], None],
+        on_violation: Callable[[str], Awaitable[None]],
+        share: FairShare,
     ) -> None:
-        self._run_dir = run_dir
+        self._listener = Listener(run_dir, lambda: Connection(self))
         self._committed = committed
         self._on_event = on_event
         self._on_hello = on_hello
-        self._server: asyncio.Server | None = None
+        self._on_violation = on_violation
+        self._share = share
+        self._violations = 0
         self._current: Connection | None = None
         self._open: dict[Connection, None] = {}
         self._connected = asyncio.Event()
@@ -65,25 +79,13 @@ class AgentLink:
         self.hello: Hello | None = None
         self._greeting: set[asyncio.Task[None]] = set()
         self._recording: set[asyncio.Task[bool]] = set()
+        self._recording_bytes = 0
+        self._in_ledger = asyncio.Semaphore(_MOST_IN_LEDGER)
+        self._reporting: set[asyncio.Task[None]] = set()
 
     async def listen(self) -> None:
         """Opens the socket, replacing one that an earlier control plane left. Raises: OSError."""
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        directory = os.open(self._run_dir, os.O_PATH | os.O_DIRECTORY)
-        try:
-            # By descriptor, because a socket's path may have only 107 bytes.
-            path = f"/proc/self/fd/{directory}/{SOCKET_NAME}"
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-            listener.bind(path)
-            os.chmod(path, 0o600)
-        except BaseException:
-            listener.close()
-            raise
-        finally:
-            os.close(directory)
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: Connection(self), sock=listener)
+        self._listener.open()
 
     @property
     def connected(self) -> bool:
@@ -140,16 +142,21 @@ class AgentLink:
 
     async def close(self) -> None:
         """Stops listening, drops the connection, and finishes what is being recorded."""
-        if self._server is not None:
-            self._server.close()
-        # Whoever waits for the agent need not wait any longer.
-        self._refusal = "the sandbox has ended"
-        self._connected.set()
-        if self._current is not None:
-            self._current.drop("closed")
+        self._hang_up("the sandbox has ended")
         for task in self._greeting:
             task.cancel()
-        await asyncio.gather(*self._greeting, *self._recording, return_exceptions=True)
+        under_way = (*self._greeting, *self._recording, *self._reporting)
+        await asyncio.gather(self._listener.close(), *under_way, return_exceptions=True)
+        self._share.forget(self)
+
+    def _hang_up(self, reason: str) -> None:
+        """From here on nobody is listened to; `reason` is what requests are told."""
+        self._listener.stop()
+        # Whoever waits for the agent need not wait any longer.
+        self._refusal = reason
+        self._connected.set()
+        for connection in list(self._open):
+            connection.drop(reason)
 
     # Called by connections
 
@@ -160,27 +167,70 @@ class AgentLink:
             oldest = next(known for known in self._open if known is not self._current)
             oldest.drop("too many connections")
 
+    def spend(self, seconds: float) -> float:
+        """So much of the loop's time was used; returns how long the agent has to wait."""
+        return self._share.spend(self, seconds)
+
+    def violated(self, connection: Connection, reason: str) -> None:
+        """Drops an agent that broke the protocol, and puts it on record."""
+        connection.drop(reason)
+        self._listener.delay()
+        self._violations += 1
+        if self._violations > _MOST_VIOLATIONS:
+            return
+        task = asyncio.create_task(self._report(reason[:_LONGEST_REASON]))
+        self._reporting.add(task)
+        task.add_done_callback(self._reporting.discard)
+        if self._violations == _MOST_VIOLATIONS:
+            self._hang_up("the sandbox agent broke the protocol too often")
+
+    def failed(self, connection: Connection) -> None:
+        """Drops an agent for what went wrong here: what it said is not acknowledged."""
+        connection.drop("an internal error")
+        self._listener.delay()
+
+    async def _report(self, reason: str) -> None:
+        try:
+            await self._on_violation(reason)
+        except PaddockError as error:
+            log.warning("a sandbox agent broke the protocol, unrecorded: %s", error.detail)
+        except Exception:
+            log.exception("a sandbox agent broke the protocol, unrecorded")
+
     def start_greeting(self, connection: Connection, message: Message) -> None:
         """Checks and answers a hello."""
         task = asyncio.create_task(self._greet(connection, message))
         self._greeting.add(task)
         task.add_done_callback(self._greeting.discard)
 
-    def start_recording(self, connection: Connection, event: AgentEvent) -> None:
-        """Makes an event durable; events are handed on in the order of these calls."""
+    def start_recording(self, connection: Connection, event: AgentEvent, size: int) -> None:
+        """Makes an event of so many bytes durable; they are handed on in the order of the calls."""
         task = asyncio.create_task(self._record(connection, event))
         self._recording.add(task)
-        task.add_done_callback(self._recorded)
-        if len(self._recording) >= _MOST_RECORDING:
+        self._recording_bytes += size
+        task.add_done_callback(lambda task: self._recorded(task, size))
+        if self._full:
             connection.pause()
 
-    def _recorded(self, task: asyncio.Task[bool]) -> None:
+    def _recorded(self, task: asyncio.Task[bool], size: int) -> None:
         self._recording.discard(task)
-        if len(self._recording) < _MOST_RECORDING and self._current is not None:
+        self._recording_bytes -= size
+        if self._current is not None and not self._full:
             self._current.resume()
 
+    @property
+    def _full(self) -> bool:
+        many = len(self._recording) >= _MOST_RECORDING
+        return many or self._recording_bytes >= _MOST_RECORDING_BYTES
+
     async def _greet(self, connection: Connection, message: Message) -> None:
-        """Answers an agent's hello; a connection that says anything else first is dropped."""
+        try:
+            await self._answer_hello(connection, message)
+        except Exception:
+            log.exception("the hello of a sandbox agent was not handled")
+            self.failed(connection)
+
+    async def _answer_hello(self, connection: Connection, message: Message) -> None:
         request_id = message.get("id")
         params = message.get("params")
         version = params.get("protocol") if isinstance(params, dict) else None
@@ -190,8 +240,11 @@ class AgentLink:
         try:
             hello = parse_hello(params)
             committed = await self._committed(hello.boot_id)
-        except (ValueError, AuditUnavailableError) as error:
-            connection.drop(f"bad hello: {error}")
+        except ValueError as error:
+            self.violated(connection, f"bad hello: {error}")
+            return
+        except AuditUnavailableError as error:
+            connection.drop(f"hello not answered: {error.detail}")
             return
         if connection.closing:
             return
@@ -216,9 +269,14 @@ class AgentLink:
     async def _record(self, connection: Connection, event: AgentEvent) -> bool:
         """Makes an event durable, then acknowledges it; on failure the agent sends it again."""
         try:
-            await self._on_event(event)
+            async with self._in_ledger:
+                await self._on_event(event)
         except PaddockError as error:
             connection.drop(f"event {event.seq} not recorded: {error.detail}")
+            return False
+        except Exception:
+            log.exception("event %d of a sandbox agent was not handled", event.seq)
+            self.failed(connection)
             return False
         connection.acknowledge(event.seq)
         return True

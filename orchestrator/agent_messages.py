@@ -17,7 +17,14 @@ from orchestrator.errors import (
     TooLargeError,
     ValidationError,
 )
-from sandbox_agent.protocol import AGENT_OPERATIONS, CPU_BUDGET, OUTPUT_BUDGET, Message
+from sandbox_agent.protocol import (
+    AGENT_OPERATIONS,
+    CPU_BUDGET,
+    OUTPUT_BUDGET,
+    FrameError,
+    Message,
+    parse,
+)
 from sandbox_agent.redaction import MOST_BYTES
 
 _BOOT_ID = re.compile(r"[0-9a-f]{16}")
@@ -28,6 +35,11 @@ _MOST_LISTED = 256
 _MOST_MEMBERS = 32
 _LONGEST_TEXT = 16 * 1024
 _MOST_WORDS = 64
+# Values of one frame: the longest list of files has 60,000. To read so many takes some 20 ms, in
+# which no other thread would run either; to read a long text takes next to nothing.
+_MOST_VALUES = 64 * 1024
+# To its end, or where it has none to that of the frame: one pass, whatever the bytes are.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _ERRORS: dict[str, type[PaddockError]] = {
     error.code: error
     for error in (
@@ -86,6 +98,22 @@ class AgentEvent:
     result: dict[str, Any] | None
     error: str | None
     duration_ms: int | None
+
+
+def parse_frame(body: bytes) -> Message:
+    """The message of one frame. Raises: FrameError, also where it would take long to read."""
+    if (
+        len(body) > _MOST_VALUES
+        and _values(body) > _MOST_VALUES
+        and _values(_STRING.sub(b"", body)) > _MOST_VALUES
+    ):
+        raise FrameError(f"frame of over {_MOST_VALUES} values")
+    return parse(body)
+
+
+def _values(body: bytes) -> int:
+    """No fewer than the values in JSON of these bytes; what strings have is counted, too."""
+    return body.count(b",") + body.count(b"[") + body.count(b"{")
 
 
 def domain_error(error: Any) -> PaddockError:

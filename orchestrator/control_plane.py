@@ -134,7 +134,7 @@ class ControlPlane:
         self.tools = GovernedTerminals(
             self.policy.tools, self.keys, self.terminals, self.approvals, recorder
         )
-        hooks = self._hooks()
+        hooks = self._hooks(recorder)
         workspaces = Workspaces(settings, self.database, storage)
         sandboxes = Sandboxes(settings, self.engine, host, self.ledger, workspaces, hooks)
         self.sessions = Sessions(
@@ -175,7 +175,7 @@ class ControlPlane:
         self.policy.watch(recorder)
         self._resources.push_async_callback(self.policy.close)
 
-    def _hooks(self) -> AgentHooks:
+    def _hooks(self, recorder: Recorder) -> AgentHooks:
         """Who hears of what agents say: an event is on record before anybody acts on it."""
 
         async def on_event(session: Session, event: AgentEvent) -> None:
@@ -187,7 +187,11 @@ class ControlPlane:
             self.executions.on_hello(session, hello)
             self.terminals.on_hello(session, hello)
 
-        return AgentHooks(on_event, on_hello, self.terminals.on_gone)
+        async def on_violation(session: Session, reason: str) -> None:
+            self.metrics.agent_violation()
+            await recorder.record(session, "agent.violation", actor="system", error=reason)
+
+        return AgentHooks(on_event, on_hello, on_violation, self.terminals.on_gone)
 
     async def _expire_approvals(self, session: Session, terminal_id: str, reason: str) -> None:
         """Nothing of a terminal that has ended can be approved any more."""

@@ -119,6 +119,11 @@ class Metrics:
             "Sandbox agents that connected again.",
             registry=registry,
         )
+        self._violations = Counter(
+            "paddock_agent_violations",
+            "Connections of sandbox agents that were dropped for breaking the protocol.",
+            registry=registry,
+        )
         engine_seconds = Histogram(
             "paddock_engine_call_seconds",
             "Time of a call of the container engine, failed ones included.",
@@ -200,6 +205,10 @@ class Metrics:
     def agent_reconnected(self) -> None:
         """The agent of a running sandbox has connected again."""
         self._reconnects.inc()
+
+    def agent_violation(self) -> None:
+        """A sandbox agent broke the protocol."""
+        self._violations.inc()
 
     @contextmanager
     def engine_call(self, operation: str) -> Iterator[None]:

@@ -173,23 +173,33 @@ class FrameDecoder:
 
     def feed(self, data: bytes) -> list[Message]:
         """The messages completed by `data`. Raises: FrameError; the connection is then useless."""
-        self._buffer += data
+        self.add(data)
         messages: list[Message] = []
-        start = 0
-        while len(self._buffer) - start >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._buffer, start)
-            if length > MAX_FRAME_BYTES:
-                raise FrameError(f"frame of {length} bytes is over {MAX_FRAME_BYTES}")
-            end = start + _LENGTH.size + length
-            if len(self._buffer) < end:
-                break
-            messages.append(_parse(bytes(self._buffer[start + _LENGTH.size : end])))
-            start = end
-        del self._buffer[:start]
+        while (body := self.take()) is not None:
+            messages.append(parse(body))
         return messages
 
+    def add(self, data: bytes) -> None:
+        """Keeps what has arrived, for `take`."""
+        self._buffer += data
 
-def _parse(body: bytes) -> Message:
+    def take(self) -> bytes | None:
+        """The next frame's body, once all of it is there. Raises: FrameError."""
+        if len(self._buffer) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(self._buffer)
+        if length > MAX_FRAME_BYTES:
+            raise FrameError(f"frame of {length} bytes is over {MAX_FRAME_BYTES}")
+        end = _LENGTH.size + length
+        if len(self._buffer) < end:
+            return None
+        body = bytes(self._buffer[_LENGTH.size : end])
+        del self._buffer[:end]
+        return body
+
+
+def parse(body: bytes) -> Message:
+    """The message of one frame. Raises: FrameError."""
     try:
         message = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -39,6 +39,7 @@ OPERATIONS = frozenset(
         "approval.decision",
         "policy.reloaded",
         "recovery",
+        "agent.violation",
         "audit.gap",
     }
 )

@@ -27,6 +27,7 @@ from orchestrator.errors import (
     SandboxUnavailableError,
     ValidationError,
 )
+from orchestrator.fair_share import FairShare
 from orchestrator.host import Host
 from orchestrator.log_context import session_context
 from orchestrator.mount_list import Mount, chosen, real_source
@@ -70,6 +71,8 @@ class AgentHooks:
 
     on_event: Callable[[Session, AgentEvent], Awaitable[None]]
     on_hello: Callable[[Session, Hello], None]
+    # It broke the protocol, and how: it has been taken over, or is not ours.
+    on_violation: Callable[[Session, str], Awaitable[None]]
     # A sandbox is about to be released; nothing runs in it any more.
     on_gone: Callable[[Sandbox], Awaitable[None]]
 
@@ -92,6 +95,7 @@ class Sandboxes:
         self._workspaces = workspaces
         self._ledger = ledger
         self._hooks = hooks
+        self._share = FairShare()
         self._checked_images: set[str] = set()
         self._engine_checked = False
 
@@ -230,6 +234,8 @@ class Sandboxes:
             lambda boot_id: self._ledger.agent_head(session.key, boot_id),
             lambda event: self._hooks.on_event(session, event),
             lambda hello: self._hooks.on_hello(session, hello),
+            lambda reason: self._hooks.on_violation(session, reason),
+            self._share,
         )
 
     async def _check(self, image: str) -> None:

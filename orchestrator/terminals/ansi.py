@@ -12,15 +12,14 @@ ERASE_TO_END, ERASE_LINE = "\x0b", "\x0c"
 
 _ESCAPE = "\x1b"
 _KEPT_CONTROLS = "\t\n\r\b"
-_TEXT = re.compile(r"[^\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]+")
+_TEXT = re.compile(r"[^\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]+")
 _PARAMETERS = re.compile(r"[\x20-\x3f]+")
-_STRING = re.compile(r"[^\x07\x18\x1a\x1b\x9c\udc9c]+")
-_CSI = 0x9B
+_STRING = re.compile(r"[^\n\x07\x18\x1a\x1b\x9c]+")
+_CSI = "\x9b"
 # Device control, start of string, system command, privacy message, application command.
-_STRINGS = frozenset({0x90, 0x98, 0x9D, 0x9E, 0x9F})
+_STRINGS = "\x90\x98\x9d\x9e\x9f"
 _STRING_OPENERS = "PX]^_"
 _CANCEL = "\x18\x1a"
-_REPLACEMENT = "\ufffd"
 # Of a sequence's parameters only short ones mean anything here.
 _MOST_PARAMETERS = 16
 
@@ -37,16 +36,15 @@ class _State(Enum):
 class Cleaner:
     """An incremental decoder: the same bytes give the same text, whatever their pieces.
 
-    UTF-8 that is broken becomes U+FFFD, one for each lost character. A byte 0x9B that is no
-    part of a character begins a control sequence, as ESC [ does.
+    UTF-8 is decoded first: what is broken becomes U+FFFD, so that no byte of a character that
+    was cut is taken for a control. A string for the terminal ends with its line, if it does not
+    before: one that nobody ends swallows no more than that.
     """
 
     def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._state = _State.GROUND
         self._parameters = ""
-        # Bytes that a broken character may still have.
-        self._continuing = 0
 
     def feed(self, data: bytes) -> str:
         """The text that `data` adds."""
@@ -62,17 +60,15 @@ class Cleaner:
         if self._state is _State.GROUND:
             found = _TEXT.match(text, position)
             if found:
-                self._continuing = 0
                 out.append(found[0])
                 return found.end()
-            self._control(text[position], out)
+            self._control(text[position])
             return position + 1
         if self._state is _State.STRING:
             found = _STRING.match(text, position)
             if found:
                 return found.end()
-            self._end_string(text[position])
-            return position + 1
+            return position + self._end_string(text[position])
         if self._state is _State.CSI:
             found = _PARAMETERS.match(text, position)
             if found:
@@ -80,39 +76,26 @@ class Cleaner:
                 return found.end()
         return position + self._in_sequence(text[position], out)
 
-    def _control(self, character: str, out: list[str]) -> None:
+    def _control(self, character: str) -> None:
         """A character that is not plain text, outside of any sequence."""
-        code = _byte(character)
-        if 0xDC80 <= ord(character) <= 0xDCFF and self._is_broken(code, out):
-            return
-        self._continuing = 0
         if character == _ESCAPE:
             self._state = _State.ESCAPE
-        elif code == _CSI:
+        elif character == _CSI:
             self._open_csi()
-        elif code in _STRINGS:
+        elif character in _STRINGS:
             self._state = _State.STRING
         # Everything else has no meaning for what a line reads.
-
-    def _is_broken(self, code: int, out: list[str]) -> bool:
-        """Whether a stray byte is of a character that got lost, which then is replaced."""
-        if self._continuing and code < 0xC0:
-            self._continuing -= 1
-            return True
-        if code < 0xA0:
-            return False
-        out.append(_REPLACEMENT)
-        self._continuing = 0 if code < 0xC2 else 1 if code < 0xE0 else 2 if code < 0xF0 else 3
-        return True
 
     def _open_csi(self) -> None:
         self._state, self._parameters = _State.CSI, ""
 
-    def _end_string(self, character: str) -> None:
+    def _end_string(self, character: str) -> bool:
+        """Whether the character is a part of the string: a newline is not."""
         if character == _ESCAPE:
             self._state = _State.STRING_ESCAPE
-        else:  # BEL, the 8-bit terminator, or cancelled
+        else:  # BEL, the 8-bit terminator, cancelled, or the end of the line
             self._state = _State.GROUND
+        return character != NEWLINE
 
     def _in_sequence(self, character: str, out: list[str]) -> int:
         """One character after ESC or of a control sequence; 0 when it is none of it."""
@@ -154,9 +137,3 @@ class Cleaner:
             self._state = _State.STRING
         else:
             self._state = _State.GROUND
-
-
-def _byte(character: str) -> int:
-    """The code of a character, or of the stray byte that it stands for."""
-    code = ord(character)
-    return code - 0xDC00 if 0xDC80 <= code <= 0xDCFF else code

@@ -9,13 +9,12 @@ prompt as far as anybody can tell (`42appdb=> ` could be data), and its interact
 from typing import NamedTuple, Protocol
 
 from orchestrator.terminals.screen import Screen
+from sandbox_agent.pty.sanitize import MAX_TEXT
 
-# What readline puts first on a line of which it shows only the end.
-_SCROLLED = "<"
 # In characters; what is longer is no prompt.
 _LONGEST_PROMPT = 4096
 # Room on a line for a prompt and an echo, besides output.
-_LONGEST_ECHO = 3 * _LONGEST_PROMPT
+_LONGEST_ECHO = _LONGEST_PROMPT + MAX_TEXT
 
 
 class Pattern(Protocol):
@@ -35,13 +34,12 @@ class Output(NamedTuple):
 class Framing:
     """One terminal's output. `limit` bounds the output that is kept of one interaction, in bytes.
 
-    `columns` is the terminal's width: where an echo can have been wrapped.
+    The terminal is wide enough for any echo: none is wrapped or shown in part.
     """
 
-    def __init__(self, ready: Pattern, limit: int, columns: int) -> None:
+    def __init__(self, ready: Pattern, limit: int) -> None:
         self._ready = ready
         self._limit = limit
-        self._columns = columns
         self._screen = Screen(limit + _LONGEST_ECHO)
         self._begin("", None)
 
@@ -52,9 +50,8 @@ class Framing:
     def _begin(self, shown: str, sent: str | None) -> None:
         self._shown = shown
         self._sent = sent
-        # What is still expected of the echo, and which lines were taken for a part of it.
+        # What the first line reads, if the tool echoes; None once that is over.
         self._echo = None if sent is None else shown + sent
-        self._echoed: list[str] = []
         self._ended_lines = 0
         self._kept: list[str] = []
         self._room = self._limit
@@ -64,10 +61,11 @@ class Framing:
         """The tool said more."""
         for line in self._screen.feed(data):
             self._ended_lines += 1
-            if self._echo is None:
+            echo, self._echo = self._echo, None
+            if echo is None:
                 self._keep(line)
-            else:
-                self._match_echo(line, self._echo)
+            elif line != echo:  # the tool does not echo
+                self._keep(line.removeprefix(self._shown))
 
     @property
     def prompt(self) -> str | None:
@@ -96,33 +94,6 @@ class Framing:
             return line
         rest = line.removeprefix(self._shown)
         return None if self._sent.startswith(rest) else rest
-
-    # The echo
-
-    def _match_echo(self, line: str, expected: str) -> None:
-        if line == expected or self._is_scrolled(line, expected):
-            self._echo = None
-        elif self._is_wrapped(line, expected):
-            self._echoed.append(line)
-            self._echo = expected[len(line) :]
-        else:  # it was none: the tool does not echo
-            self._echo = None
-            first, *rest = [*self._echoed, line]
-            for said in (first.removeprefix(self._shown), *rest):
-                self._keep(said)
-
-    def _is_wrapped(self, line: str, expected: str) -> bool:
-        """Whether it is a piece that fills the terminal's width."""
-        return abs(len(line) - self._columns) <= 1 and expected.startswith(line)
-
-    def _is_scrolled(self, line: str, expected: str) -> bool:
-        """Whether it is the end of an echo that is longer than the terminal is wide."""
-        return (
-            len(expected) > self._columns - len(_SCROLLED)
-            and line.startswith(_SCROLLED)
-            and len(line) > len(_SCROLLED)
-            and expected.endswith(line[len(_SCROLLED) :].rstrip(" "))
-        )
 
     def _keep(self, line: str) -> None:
         """Keeps a line, or what there is room for; after one that was cut nothing more."""

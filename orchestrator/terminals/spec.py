@@ -6,6 +6,13 @@ from typing import Any, NamedTuple, Protocol
 from orchestrator.terminals.framing import Pattern
 from orchestrator.tools.manifest import Manifest
 
+# Line editors scroll or wrap a line that reaches the terminal's end, so no line of ours does:
+# not the longest one with a prompt of 4,095 bytes, even where bytes are counted as columns.
+# Programs keep a terminal's size in 16 bits with a sign.
+COLUMNS = 32_767
+# Every line of 8,192 characters of up to three bytes.
+MOST_LINE_BYTES = 28 * 1024
+
 
 class Shown(NamedTuple):
     """A prompt, untrimmed, and the state that the tool was in at it."""
@@ -56,7 +63,7 @@ class TerminalSpec(NamedTuple):
     # What decides on its lines; None where whoever opened it does.
     manifest: Manifest | None = None
     rows: int = 24
-    columns: int = 200
+    columns: int = COLUMNS
     needs: Needs = Needs()
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from orchestrator.errors import NotFoundError, PaddockError, SandboxUnavailableError
 from orchestrator.terminals.framing import Framing, Output
-from orchestrator.terminals.spec import Shown, TerminalSpec
+from orchestrator.terminals.spec import MOST_LINE_BYTES, Shown, TerminalSpec
 from sandbox_agent.protocol import Message
 from sandbox_agent.redaction import RedactedStream, Redactor
 
@@ -29,8 +29,6 @@ _MOST_LAST_READS = 64
 # A single call of the agent waits at most this long.
 _POLL_MS = 20_000
 _GRACE_SECONDS = 20.0
-# A UTF-8 character has up to four bytes, a line up to 8,192 characters.
-_MOST_LINE_BYTES = 4 * 8192
 
 
 class Status(StrEnum):
@@ -107,7 +105,7 @@ class Terminal:
         self._command: str | None = None
         self._agent = agent
         self._on_raw = on_raw
-        self._framing = Framing(spec.ready, spec.output_max_bytes, spec.columns)
+        self._framing = Framing(spec.ready, spec.output_max_bytes)
         # How many bytes of what it said are read.
         self.position = 0
         self._kept = RedactedStream(redactor)
@@ -129,7 +127,7 @@ class Terminal:
             "terminator": spec.line_terminator,
             "sanitize": list(spec.sanitize),
             "commands": list(spec.commands),
-            "max_line_bytes": _MOST_LINE_BYTES,
+            "max_line_bytes": MOST_LINE_BYTES,
             "lifetime_ms": spec.session_timeout_seconds * 1000,
             "idle_ms": spec.idle_timeout_seconds * 1000,
         }

@@ -9,8 +9,8 @@ import os
 import struct
 import termios
 
-# The kernel cuts longer lines where it does the line editing (4,096 bytes with their end).
-MOST_COOKED_BYTES = 4094
+# With its end. The kernel cuts longer lines where it does the line editing.
+MOST_COOKED_BYTES = 4095
 _LOCAL_FLAGS = 3
 
 

@@ -55,7 +55,7 @@ async def test_the_program_has_a_terminal_of_its_own(high: Box) -> None:
     expected = {
         "tty": "True",
         "leader": "True",
-        "size": "24x200",
+        "size": "24x32767",
         "TERM": "dumb",
         "PAGER": "cat",
         "HISTFILE": "/dev/null",
@@ -148,10 +148,10 @@ async def test_a_long_line_is_sent_whole_and_its_echo_removed(high: Box) -> None
 
 async def test_a_line_that_the_kernel_would_cut_is_refused(high: Box) -> None:
     tool = await Tool.open(high)
-    with pytest.raises(PermissionDeniedError, match="lines may have 4093") as refusal:
-        await tool.do("say " + "x" * 4090)
+    with pytest.raises(PermissionDeniedError, match="lines may have 4094") as refusal:
+        await tool.do("say " + "x" * 4091)
     assert refusal.value.fields["rule"] == "too-long"
-    assert await tool.output("say " + "x" * 4089) == "x" * 4089
+    assert await tool.output("say " + "x" * 4090) == "x" * 4090
     await tool.close()
 
 

@@ -18,7 +18,7 @@ from images.builder import build
 from images.recipes import SANDBOX
 
 # Servers and clients: one image does for both.
-PACKAGES = ("gdb", "nodejs", "postgresql", "redis-server")
+PACKAGES = ("gdb", "nodejs", "postgresql", "redis-server", "sqlite3")
 DATABASE = "appdb"
 USER = "agent_user"
 _READY_SECONDS = 60

@@ -1,5 +1,6 @@
 """Terminals of shipped manifests on the real programs, opened and used as clients do."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,20 @@ def loose(name: str) -> str:
     text = text.replace(f'name = "{name}"', f'name = "loose-{name}"')
     text = text.replace('input_sanitize = ["injection"]\n', "")
     text = text.replace('line_terminator = ";\\n"\n', "")
+    text = re.sub("max_interactions = [0-9]+", "max_interactions = 1_000_000", text)
     commands, output = text.index("[session.commands."), text.index("[output]")
     return text[:commands] + _ANY + text[output:]
+
+
+def edited() -> dict[str, str]:
+    """Loose manifests of programs that edit lines with readline, besides the shipped ones."""
+    python = loose("python3").replace('"loose-python3"', '"readline-python3"')
+    sqlite = python.replace('"readline-python3"', '"loose-sqlite3"')
+    sqlite = sqlite.replace('"python3"', '"sqlite3"').replace("python3 -I -S -q", "sqlite3")
+    return {
+        "readline-python3": python.replace("python3 -I -S -q", "python3 -q"),
+        "loose-sqlite3": sqlite.replace("^>>> $", "^sqlite> $"),
+    }
 
 
 def manifest(name: str) -> str:

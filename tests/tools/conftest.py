@@ -11,9 +11,9 @@ from orchestrator.mount_list import Mount
 from orchestrator.policy import levels
 from tests.support.plane import opened
 from tests.support.programs import postgresql, programs_image, redis
-from tests.support.real_tool import loose, manifest
+from tests.support.real_tool import edited, loose, manifest
 
-LOOSE = ("gdb", "node", "psql", "python3")
+LOOSE = ("gdb", "node", "psql", "python3", "redis-cli")
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +39,8 @@ async def plane(
     (tools / "psql.clad.toml").write_text(manifest("psql"))
     for name in LOOSE:
         (tools / f"loose-{name}.clad.toml").write_text(loose(name))
+    for name, text in edited().items():
+        (tools / f"{name}.clad.toml").write_text(text)
     high = (Path(levels.__file__).with_name("levels") / "high.toml").read_text()
     debug = high.replace("rank = 300", "rank = 310")
     debug = debug.replace("[confinement]", "[confinement]\nptrace = true")

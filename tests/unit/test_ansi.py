@@ -23,10 +23,12 @@ def clean(*pieces: bytes) -> str:
         (b"\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
         (b"\x1bPq\x1b\\x\x1b_app\x1b\\y\x1b^pm\x1b\\z\x1bXsos\x1b\\", "xyz"),
         (b"\x1b(Bx\x1b)0y\x1b=z\x1b>\x1b7\x1b8\x1bM", "xyz"),
-        # 8-bit controls, as stray bytes and as characters.
-        (b"\x9b31mred\x9b0m", "red"),
+        # 8-bit controls, as characters; stray bytes are broken characters and nothing else.
         (b"\xc2\x9b31mred", "red"),
-        (b"\x9d0;title\x9cx", "x"),
+        (b"\xc2\x9d0;title\xc2\x9cx", "x"),
+        (b"\x9b31mred\x9b0m", "\ufffd31mred\ufffd0m"),
+        (b"\x9d0;title\x9cx", "\ufffd0;title\ufffdx"),
+        (b"\x98\xf0\x9f\x90\x98';\r\nout", "\ufffd🐘';\r\nout"),
         # The same byte within a character is none: U+069B, U+26DB.
         (b"\xda\x9b31m", "\u069b31m"),
         ("⛛".encode(), "⛛"),
@@ -34,7 +36,10 @@ def clean(*pieces: bytes) -> str:
         (b"a\xffb\xc3(c", "a\ufffdb\ufffd(c"),
         (b"\xe2\x9bx", "\ufffdx"),
         (b"\xf0\x9f\x98", ""),
-        (b"\xc0\x80x", "\ufffdx"),
+        (b"\xc0\x80x", "\ufffd\ufffdx"),
+        # A string that nobody ends is over with its line.
+        (b"a\x1b]0;title\nb", "a\nb"),
+        (b"a\xc2\x90b\r\nc", "a\nc"),
         # Controls within a sequence are carried out, and it can be cancelled.
         (b"\x1b[3\n1mx", "\nx"),
         (b"\x1b[31\x18x\x1b\x1ay", "xy"),

@@ -1,5 +1,6 @@
 """Parts of requests that are checked in the same way wherever they stand."""
 
+import base64
 import re
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -165,6 +166,30 @@ _SecretValue = Annotated[
 Secrets = Annotated[
     dict[_Variable, _SecretValue],
     Field(max_length=16, repr=False, examples=[{"SECRET_TOKEN": "a value of 8 bytes or more"}]),
+]
+
+
+def _bytes_of(value: Any) -> Any:
+    """Base64 as it is in JSON. Raises: ValueError."""
+    if not isinstance(value, str):
+        raise ValueError("must be a string")
+    try:
+        return base64.b64decode(value, validate=True)
+    except ValueError:
+        raise ValueError("must be base64") from None
+
+
+def _input_size(value: bytes) -> bytes:
+    if len(value) > MIB:
+        raise ValueError(f"must have at most {MIB} bytes")
+    return value
+
+
+Base64 = Annotated[
+    bytes,
+    BeforeValidator(_bytes_of),
+    AfterValidator(_input_size),
+    WithJsonSchema({"type": "string", "contentEncoding": "base64", "examples": ["AAH/"]}),
 ]
 CommandLine = Annotated[str, Field(min_length=1), MaxBytes(64 * KIB)]
 _Argument = Annotated[str, MaxBytes(128 * KIB)]

@@ -17,6 +17,7 @@ from api.fields import (
     LEVEL_SCHEMA,
     MIB,
     Argv,
+    Base64,
     CommandLine,
     Directory,
     Environment,
@@ -67,6 +68,11 @@ def _check_one(value: BaseModel, *names: str) -> None:
     if len(given) != 1:
         *most, last = names
         raise sentence(f"exactly one of {', '.join(most)} and {last} must be given")
+
+
+def _check_not_both(value: BaseModel, text: str, data: str) -> None:
+    if getattr(value, text) is not None and getattr(value, data) is not None:
+        raise sentence(f"one of {text} and {data} can be given, not both")
 
 
 def _check_names(env: Mapping[str, str], secrets: Mapping[str, str]) -> None:
@@ -249,6 +255,9 @@ class ExecBody(Body):
     stdin: Annotated[str, MaxBytes(MIB)] | None = Field(
         default=None, description="What its standard input begins with."
     )
+    stdin_base64: Base64 | None = Field(
+        default=None, description="The same as bytes, in its place."
+    )
     stdin_open: bool = Field(
         default=False, description="Its standard input stays open, to be fed later."
     )
@@ -269,6 +278,7 @@ class ExecBody(Body):
     def _one_command(self) -> Self:
         _check_one(self, "command", "argv")
         _check_names(self.env, self.secrets)
+        _check_not_both(self, "stdin", "stdin_base64")
         return self
 
     def request(self) -> ExecRequest:
@@ -279,7 +289,7 @@ class ExecBody(Body):
             cwd=self.cwd,
             env=self.env,
             secrets=self.secrets,
-            stdin=self.stdin,
+            stdin=self.stdin_base64 if self.stdin is None else self.stdin.encode(),
             stdin_open=self.stdin_open,
             timeout=self.timeout,
             background=self.background,
@@ -287,10 +297,21 @@ class ExecBody(Body):
 
 
 class StdinBody(Body):
-    """Text for a command's standard input; `close` ends it."""
+    """Text, or bytes, for a command's standard input; `close` ends it."""
 
-    data: Annotated[str, MaxBytes(MIB)] = ""
+    data: Annotated[str, MaxBytes(MIB)] | None = None
+    data_base64: Base64 | None = None
     close: bool = False
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        _check_not_both(self, "data", "data_base64")
+        return self
+
+    @property
+    def input(self) -> bytes:
+        """What is to be fed."""
+        return self.data_base64 or (self.data or "").encode()
 
 
 class SignalBody(Body):

@@ -189,6 +189,12 @@ class Executor:
             duration_ms=result["duration_us"] // 1000,
         )
 
+    def forget_callers(self) -> None:
+        """The connection was lost: nobody waits for an answer any more."""
+        self.outputs.forget_callers()
+        for command in self._running.values():
+            command.forget_caller()
+
     # Input and ending
 
     def _running_command(self, params: Message) -> Command:
@@ -198,11 +204,10 @@ class Executor:
         return command
 
     def stdin(self, params: Message, reply: Reply) -> None:
-        """Feeds a command's standard input. Raises: AgentError conflict where it is closed."""
+        """Feeds a command's standard input; answers when there was room for it."""
+        data, close = base64.b64decode(params["data"]), bool(params["close"])
         command = self._running_command(params)
-        if not command.write_stdin(base64.b64decode(params["data"]), bool(params["close"])):
-            raise AgentError("conflict", "the command's standard input is closed or full")
-        reply({})
+        command.feed(data, close, lambda error: reply({} if error is None else error))
 
     def signal(self, params: Message, reply: Reply) -> None:
         """Signals a command's process group. Raises: AgentError busy where too many wait."""

@@ -5,17 +5,17 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from sandbox_agent.errors import AgentError
+from sandbox_agent.feed import Done, Feed
 from sandbox_agent.guard import Guard
 from sandbox_agent.guard_process import Pipes, Plan
-from sandbox_agent.loop import READ, WRITE, Loop
+from sandbox_agent.loop import READ, Loop
 from sandbox_agent.output import STDERR, STDOUT, Output
 from sandbox_agent.tree import Tree
 
 # What a command left in its pipes, or leftovers still write, is read for at most this long.
 DRAIN_SECONDS = 0.1
 _READ_BYTES = 65536
-# Input that the command does not read is held up to here, then refused.
-_MOST_STDIN_BYTES = 1024 * 1024
 
 
 class Request(NamedTuple):
@@ -54,21 +54,20 @@ class Command:
         self._on_progress = on_progress
         self._on_end = on_end
         self._streams: dict[int, str] = {}
-        self._stdin = bytearray(request.stdin or b"")
-        self._stdin_fd: int | None = None
-        self._stdin_closing = not request.stdin_open
+        self._feed: Feed | None = None
         self.tree = self._start(guard, request)
         if request.timeout_ms is not None:
             self.tree.after(request.timeout_ms / 1000, lambda: self.cancel("timeout"))
 
     def _start(self, guard: Guard, request: Request) -> Tree:
         pipes: list[int] = []
+        stdin_write: int | None = None
         try:
             if request.stdin is None and not request.stdin_open:
                 stdin = os.open(os.devnull, os.O_RDONLY)
             else:
-                stdin, self._stdin_fd = os.pipe2(os.O_CLOEXEC)
-                pipes.append(self._stdin_fd)
+                stdin, stdin_write = os.pipe2(os.O_CLOEXEC)
+                pipes.append(stdin_write)
             pipes.append(stdin)
             out_read, out_write = os.pipe2(os.O_CLOEXEC)
             pipes += [out_read, out_write]
@@ -91,9 +90,9 @@ class Command:
         for fd in self._streams:
             os.set_blocking(fd, False)
             self._loop.watch(fd, READ, functools.partial(self._on_output, fd))
-        if self._stdin_fd is not None:
-            os.set_blocking(self._stdin_fd, False)
-            self._write_stdin()
+        if stdin_write is not None:
+            data, stays_open = request.stdin or b"", request.stdin_open
+            self._feed = Feed(self._loop, stdin_write, data, stays_open=stays_open)
         return tree
 
     # Streams
@@ -125,39 +124,17 @@ class Command:
         os.close(fd)
         del self._streams[fd]
 
-    def write_stdin(self, data: bytes, close: bool) -> bool:
-        """Queues input; False when the command's standard input is closed or its queue is full."""
-        if self._stdin_fd is None or self._stdin_closing:
-            return False
-        if len(self._stdin) + len(data) > _MOST_STDIN_BYTES:
-            return False
-        self._stdin += data
-        self._stdin_closing = close
-        self._write_stdin()
-        return True
+    def feed(self, data: bytes, close: bool, done: Done) -> None:
+        """More for its standard input, as `Feed.write` takes it."""
+        if self._feed is None:
+            done(AgentError("conflict", "the command has no standard input"))
+        else:
+            self._feed.write(data, close, done)
 
-    def _write_stdin(self) -> None:
-        if self._stdin_fd is None:
-            return
-        try:
-            while self._stdin:
-                written = os.write(self._stdin_fd, self._stdin[:_READ_BYTES])
-                del self._stdin[:written]
-        except BlockingIOError:
-            self._loop.watch(self._stdin_fd, WRITE, lambda _events: self._write_stdin())
-            return
-        except BrokenPipeError:
-            self._stdin_closing = True
-        self._loop.unwatch(self._stdin_fd)
-        if self._stdin_closing:
-            self._close_stdin()
-
-    def _close_stdin(self) -> None:
-        if self._stdin_fd is not None:
-            self._loop.unwatch(self._stdin_fd)
-            os.close(self._stdin_fd)
-            self._stdin_fd = None
-            self._stdin.clear()
+    def forget_caller(self) -> None:
+        """Nobody waits for what was fed any more."""
+        if self._feed is not None:
+            self._feed.forget_caller()
 
     # Ending
 
@@ -188,7 +165,8 @@ class Command:
                 self._read(fd, rounds=16)
                 if fd in self._streams and self.output.total == before:
                     self._close_stream(fd)
-        self._close_stdin()
+        if self._feed is not None:
+            self._feed.close()
         if self.tree.failure is not None:
             self.output.add(STDERR, f"{self.tree.failure}\n".encode())
         self.ended = True

@@ -9,7 +9,7 @@ Host → agent, requests
               answered when the command has started; it ends with a `command.exit` event
     output    {command_id, after, limit, wait_ms, looks} → {chunks: [[stream, offset, data]], next,
               ended}  `looks`: somebody else than the command's caller, for whom it is kept
-    stdin     {command_id, data, close} → {}
+    stdin     {command_id, data, close} → {}         answered when there is room for it
     signal    {command_id, signal} → {}
     cancel    {command_id, reason} → {}              TERM, then KILL after 2 s
     pty.open  {terminal_id, argv, env, needs: {execute, read, write, writable_code, ptrace}, rows,

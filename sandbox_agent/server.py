@@ -128,7 +128,7 @@ class Agent:
 
     def _on_close(self) -> None:
         self._greeted = False
-        self._executor.outputs.forget_callers()
+        self._executor.forget_callers()
         self._terminals.forget_callers()
         self._transfers.close_all()
 

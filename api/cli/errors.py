@@ -38,6 +38,12 @@ _REMEDIES: Mapping[str, str] = {
     "engine_unavailable": "run `paddock doctor` where the control plane runs",
     "internal_error": "run `paddock doctor` where the control plane runs, and read its log",
 }
+# What is not there, by how its message begins.
+_MISSING: Mapping[str, str] = {
+    "no session": "`paddock sessions list` shows what there is",
+    "this session has no terminal": "`paddock ptys list SESSION` shows what there is",
+    "this session has no command": "`paddock ps SESSION` shows what there is",
+}
 _SYSTEM_REMEDIES: Mapping[int, str] = {
     errno.ENOSPC: "the disk is full: free some space",
     errno.EDQUOT: "the disk quota is used up: free some space",
@@ -79,8 +85,8 @@ def _refused(error: client.PaddockAPIError) -> Failure:
         return Failure(what, f"try again in {error.retry_after:g} s", status)
     # What names a command to run says already what to do.
     remedy = None if "`" in what else _REMEDIES.get(error.code)
-    if error.code == "not_found" and what.startswith("no session"):
-        remedy = "`paddock sessions list` shows what there is"
+    if error.code == "not_found":
+        remedy = next((way for begin, way in _MISSING.items() if what.startswith(begin)), None)
     if error.code == "internal_error" and error.request_id is not None:
         remedy = f"the control plane's log has more under request {error.request_id}"
     return Failure(what, remedy, status)

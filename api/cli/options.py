@@ -35,6 +35,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 Raw = Annotated[
     bool, typer.Option("--raw", help="Pass escape sequences on to a terminal as they come.")
 ]
+NoStdin = Annotated[
+    bool, typer.Option("--no-stdin", "-n", help="Leave what is piped in to others.")
+]
 Words = Annotated[
     list[str], typer.Argument(metavar="COMMAND", help="The command and its arguments, after --.")
 ]

@@ -1,7 +1,7 @@
 """Running commands: `run` in a session made for it, `exec` in one that is there, `ps`."""
 
 import sys
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,7 @@ from api.cli.exits import Failure, Status
 from api.cli.options import (
     TAKES_COMMAND,
     AsJson,
+    NoStdin,
     OptionalLevel,
     Raw,
     SecretNames,
@@ -26,6 +27,7 @@ from api.cli.options import (
     pairs,
     secret_values,
 )
+from api.cli.piped import fed, piped_input, read_whole
 from api.cli.remote import remote
 from api.cli.terminal import (
     age,
@@ -71,14 +73,17 @@ async def run(
     env: Variables = None,
     secret: SecretNames = None,
     timeout: TimeLimit = None,
+    no_stdin: NoStdin = False,
     raw: Raw = False,
     as_json: AsJson = False,
 ) -> int:
     """Run one command in a sandbox of its own, and show its output as it comes.
 
     The session is closed and its files are removed at the end. Ctrl-C ends the command
-    and closes the session, too. The exit status is the command's own.
+    and closes the session, too. What is piped in is sent to the command. The exit status is the
+    command's own.
     """
+    stdin = None if no_stdin else piped_input()
     variables, secrets = pairs(env, "--env"), secret_values(secret)
     if upload is not None and not upload.is_dir():
         raise Failure(f"{upload} is not a directory", status=Status.USAGE)
@@ -91,7 +96,7 @@ async def run(
             if sent.skipped:
                 note(f"not uploaded, for they are no files: {', '.join(sent.skipped)}")
         request = {"argv": words, "cwd": cwd, "env": variables, "secrets": secrets or None}
-        return await _attend(session, {**request, "timeout": timeout}, _shown(as_json, raw))
+        return await _attend(session, {**request, "timeout": timeout}, _shown(as_json, raw), stdin)
     finally:
         if keep:
             note(f"session {session.id} is kept; `paddock sessions close {session.id}` ends it")
@@ -108,18 +113,21 @@ async def execute(
     env: Variables = None,
     secret: SecretNames = None,
     timeout: TimeLimit = None,
+    no_stdin: NoStdin = False,
     raw: Raw = False,
     as_json: AsJson = False,
 ) -> int:
     """Run a command in a session, and show its output as it comes.
 
-    Ctrl-C ends the command; the session goes on. The exit status is the command's own.
+    Ctrl-C ends the command; the session goes on. What is piped in is sent to the command. The
+    exit status is the command's own.
     """
+    stdin = None if no_stdin else piped_input()
     argv, variables = command_words(words), pairs(env, "--env")
     secrets = secret_values(secret)
     found = await paddock.sessions.get(session)
     request = {"argv": argv, "cwd": cwd, "env": variables, "secrets": secrets or None}
-    return await _attend(found, {**request, "timeout": timeout}, _shown(as_json, raw))
+    return await _attend(found, {**request, "timeout": timeout}, _shown(as_json, raw), stdin)
 
 
 @remote
@@ -156,20 +164,30 @@ def _shown(as_json: bool, raw: bool) -> Shown:
     return Shown.JSON if as_json else Shown.RAW if raw else Shown.TEXT
 
 
-async def _attend(session: "Session", request: dict[str, Any], shown: Shown) -> int:
-    """Runs a command to its end and returns the exit status that it gives us."""
+async def _attend(
+    session: "Session", request: dict[str, Any], shown: Shown, stdin: int | None
+) -> int:
+    """Runs a command to its end and returns the exit status that it gives us.
+
+    `stdin` is the descriptor of what is piped into it.
+    """
     if shown is Shown.JSON:
+        if stdin is not None:
+            request = {**request, "stdin": await read_whole(stdin)}
         result = await session.exec(**request)
         print_json({"session": session.id, **result.raw})
         return _status(result, request)
-    from api.client import Exit, Output
+    from api.client import Exit, Output, Start
 
-    # Without a connection nobody attends the command: it ends, as with Ctrl-C.
-    async with aclosing(session.exec_stream(**request, resume=False)) as events:
-        async for event in events:
-            if isinstance(event, Output):
-                stream = sys.stdout if event.stream == "stdout" else sys.stderr
-                print_foreign(event.text, stream, raw=shown is Shown.RAW)
+    async with AsyncExitStack() as stack:
+        stream = session.exec_stream(**request, stdin_open=stdin is not None, resume=False)
+        # Without a connection nobody attends the command: it ends, as with Ctrl-C.
+        async for event in await stack.enter_async_context(aclosing(stream)):
+            if isinstance(event, Start) and stdin is not None:
+                await stack.enter_async_context(fed(session, event.command_id, stdin))
+            elif isinstance(event, Output):
+                out = sys.stdout if event.stream == "stdout" else sys.stderr
+                print_foreign(event.text, out, raw=shown is Shown.RAW)
             elif isinstance(event, Exit):
                 _flush()
                 return _status(event, request)

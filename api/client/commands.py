@@ -1,5 +1,6 @@
 """Commands of a session: run, followed to their end, fed and signalled."""
 
+import base64
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -43,7 +44,15 @@ def exec_body(
         "secrets": None if secrets is None else dict(secrets),
         **members,
     }
+    body |= input_members("stdin", body.pop("stdin", None))
     return {name: value for name, value in body.items() if value is not None}
+
+
+def input_members(name: str, data: str | bytes | None) -> dict[str, str | None]:
+    """Text as it is, bytes in base64."""
+    if isinstance(data, str | None):
+        return {name: data}
+    return {f"{name}_base64": base64.b64encode(data).decode("ascii")}
 
 
 async def run_to_end(api: Transport, path: str, body: dict[str, Any]) -> ExecResult:
@@ -146,7 +155,7 @@ class Processes(Face[F]):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         secrets: Mapping[str, str] | None = None,
-        stdin: str | None = None,
+        stdin: str | bytes | None = None,
         stdin_open: bool = False,
         timeout: int | None = None,
     ) -> Command:
@@ -196,9 +205,13 @@ class Processes(Face[F]):
         raise NotPaddockError("the stream of the command has no end")
 
     @method
-    async def stdin(self, command_id: str, data: str = "", *, close: bool = False) -> None:
-        """Feeds a command that was started with `stdin_open`; `close` ends its input."""
-        body = {"data": data, "close": close}
+    async def stdin(self, command_id: str, data: str | bytes = "", *, close: bool = False) -> None:
+        """Feeds a command that was started with `stdin_open`; `close` ends its input.
+
+        At most 1 MiB at once. Waits while the command reads what it was fed before; raises
+        BusyError when it does not, ConflictError when its input is closed.
+        """
+        body = {**input_members("data", data), "close": close}
         await self._api.json("POST", f"{self._path}/{segment(command_id)}/stdin", body=body)
 
     @method

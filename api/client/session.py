@@ -67,7 +67,7 @@ class Session(Face[F]):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         secrets: Mapping[str, str] | None = None,
-        stdin: str | None = None,
+        stdin: str | bytes | None = None,
         timeout: int | None = None,
         permission_level: str | None = None,
     ) -> ExecResult:
@@ -80,7 +80,7 @@ class Session(Face[F]):
             env: further variables.
             secrets: further variables, of 8 bytes or more, that are cut out of whatever is
                 recorded; where the level lists variables, their names begin with `SECRET_`.
-            stdin: text for its standard input.
+            stdin: for its standard input, at most 1 MiB.
             timeout: seconds until it is ended; None: the level's default. For more than an
                 hour it must be given.
             permission_level: changes the session's level first.
@@ -110,7 +110,8 @@ class Session(Face[F]):
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         secrets: Mapping[str, str] | None = None,
-        stdin: str | None = None,
+        stdin: str | bytes | None = None,
+        stdin_open: bool = False,
         timeout: int | None = None,
         permission_level: str | None = None,
         resume: bool = True,
@@ -123,7 +124,8 @@ class Session(Face[F]):
         command and raises ConnectionLostError; `timeout` None is the level's default.
 
         To leave early at a known moment: `async with contextlib.aclosing(s.exec_stream(…))`.
-        Other arguments and what it raises are as of `exec`.
+        With `stdin_open` it is fed by `processes.stdin`, with the id that `Start` has. Other
+        arguments and what it raises are as of `exec`.
         """
         body = exec_body(
             command,
@@ -132,6 +134,7 @@ class Session(Face[F]):
             secrets,
             cwd=cwd,
             stdin=stdin,
+            stdin_open=stdin_open or None,
             timeout=timeout,
             permission_level=permission_level,
         )

@@ -45,9 +45,12 @@ async def watch(call: Call, session: Session, command: Command, after: int) -> w
 
 
 async def feed(call: Call, body: StdinBody) -> web.Response:
-    """Feeds a command's standard input."""
+    """Feeds a command's standard input; waits while the command reads what came before.
+
+    A command that does not read it for 20 s: 409 `busy`.
+    """
     session, command = _find(call)
-    data = body.data.encode()
+    data = body.input
     await call.work.complete(call.plane.executions.stdin(session, command, data, body.close))
     return reply({"command_id": command.id, "bytes": len(data), "closed": body.close})
 

@@ -112,7 +112,7 @@ class Executions:
             "cwd": cwd,
             "env": _environment(session, request),
             "secrets": given,
-            "stdin": None if request.stdin is None else _encoded(request.stdin.encode()),
+            "stdin": None if request.stdin is None else _encoded(request.stdin),
             "stdin_open": request.stdin_open,
             "timeout_ms": None if timeout is None else timeout * 1000,
             "background": request.background,
@@ -307,7 +307,10 @@ class Executions:
             raise SandboxUnavailableError("the sandbox agent answered with garbage") from None
 
     async def stdin(self, session: Session, command: Command, data: bytes, close: bool) -> None:
-        """Feeds a command's standard input. Raises: ConflictError where it is closed."""
+        """Feeds a command's standard input, as soon as there is room for it.
+
+        Raises: ConflictError where it is closed, BusyError when the command does not read.
+        """
         sandbox = session.check_open()
         params = {"command_id": command.id, "data": _encoded(data), "close": close}
         await sandbox.link.request("stdin", params)
@@ -382,7 +385,7 @@ def _described(
         "cwd": cwd,
         "env": sorted(request.env),
         "secrets": sorted(request.secrets),
-        "stdin_bytes": None if request.stdin is None else len(request.stdin.encode()),
+        "stdin_bytes": None if request.stdin is None else len(request.stdin),
         "timeout": timeout,
         "background": request.background,
     }

@@ -40,7 +40,7 @@ class ExecRequest:
     cwd: str | None = None
     env: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
-    stdin: str | None = None
+    stdin: bytes | None = None
     stdin_open: bool = False
     timeout: int | None = None
     background: bool = False

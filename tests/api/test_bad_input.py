@@ -117,6 +117,11 @@ async def test_sessions_that_can_not_be(api: Api, body: dict[str, Any], field: s
         ({"argv": ["ls"], "timeout": 10**6}, "timeout"),
         ({"argv": ["ls"], "stdin": "x" * 1_100_000}, "stdin"),
         ({"argv": ["ls"], "stdin": 1}, "stdin"),
+        ({"argv": ["ls"], "stdin_base64": "no base64!"}, "stdin_base64"),
+        ({"argv": ["ls"], "stdin_base64": "eA"}, "stdin_base64"),
+        ({"argv": ["ls"], "stdin_base64": 1}, "stdin_base64"),
+        ({"argv": ["ls"], "stdin_base64": "AAAA" * 400_000}, "stdin_base64"),
+        ({"argv": ["ls"], "stdin": "", "stdin_base64": ""}, None),
         ({"argv": ["ls"], "background": "yes"}, "background"),
         ({"argv": ["ls"], "shell": True}, "shell"),
     ],
@@ -182,7 +187,7 @@ async def test_queries_of_others(api: Api) -> None:
 
 async def test_unknown_paths_and_methods(api: Api) -> None:
     session = (await api.session())["id"]
-    for path in ("/", "/api", "/api/sessions/", f"{SESSIONS}/{session}/nothing", "/%ff"):
+    for path in ("/nothing", "/api", "/api/sessions/", f"{SESSIONS}/{session}/nothing", "/%ff"):
         await api.problem(404, "not_found", "GET", path)
     for method, path in [("PATCH", SESSIONS), ("POST", "/healthz"), ("TRACE", SESSIONS)]:
         problem = await api.problem(405, "method_not_allowed", method, path)

@@ -1,6 +1,7 @@
 """The Python client against the application: calls, results, errors, and both faces."""
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator, Iterator
 from typing import assert_type
 
@@ -141,6 +142,12 @@ async def test_pages_of_sessions(paddock: Paddock, monkeypatch: pytest.MonkeyPat
     assert [session.id for session in await paddock.sessions.list()] == made[::-1]
 
 
+async def test_input_may_be_bytes(api: Api, session: Session) -> None:
+    await session.exec("cat", stdin=b"\x00\xff")
+    params = await api.agent.asked("exec")
+    assert base64.b64decode(params["stdin"]) == b"\x00\xff"
+
+
 async def test_exec(api: Api, session: Session) -> None:
     api.agents.plays["make"] = Play(b"out \xff\n", b"err\n", exit_code=2)
     result = await session.exec(
@@ -209,7 +216,8 @@ async def test_background_commands(api: Api, session: Session) -> None:
     assert [piece.text for piece in page.output] == ["ready é"]
     assert (await session.processes.get(command.command_id, after=page.next)).output == ()
     await session.processes.stdin(command.command_id, "hello")
-    assert api.agent.stdin == {command.command_id: b"hello"}
+    await session.processes.stdin(command.command_id, b" \xff")
+    assert api.agent.stdin == {command.command_id: b"hello \xff"}
     waiting = asyncio.create_task(session.processes.wait(command.command_id))
     await session.processes.signal(command.command_id, "SIGINT")
     assert (await waiting).exit_code == 130

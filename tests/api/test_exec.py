@@ -183,6 +183,12 @@ async def test_background(api: Api, path: str) -> None:
 
     await api.json("POST", process + "/stdin", json={"data": "é"})
     assert api.agent.stdin[started["command_id"]] == "é".encode()
+    taken = await api.json("POST", process + "/stdin", json={"data_base64": "AP8="})
+    assert taken["bytes"] == 2
+    assert api.agent.stdin[started["command_id"]] == "é".encode() + b"\x00\xff"
+    for wrong in ({"data": "x", "data_base64": "eA=="}, {"data_base64": "?"}):
+        await api.problem(400, "validation_error", "POST", process + "/stdin", json=wrong)
+    assert api.agent.stdin[started["command_id"]] == "é".encode() + b"\x00\xff"
     assert (await api.json("POST", process + "/signal", json={"signal": "SIGTERM"}))["signal"] == 15
     assert (await read_event(resumed))[1]["exit_code"] == 143
     ended = await api.json("GET", process)

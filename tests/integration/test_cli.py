@@ -1,6 +1,8 @@
 """The command line as a program, over real sandboxes."""
 
 import asyncio
+import hashlib
+import json
 import os
 import signal
 import sys
@@ -30,18 +32,19 @@ async def server(sandbox_image: str) -> AsyncIterator[Server]:
 
 
 @asynccontextmanager
-async def paddock(server: Server, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """One command, which finds the key where the server's state is."""
+async def paddock(
+    server: Server, *arguments: str, piped: bool = False
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """One command, which finds the server and the key where the server's state is."""
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("PADDOCK_")},
-        "PADDOCK_URL": server.url,
         "PADDOCK_STATE_DIR": str(server.state_dir),
     }
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "api", *arguments),
         cwd=ROOT,
         env=environment,
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.PIPE if piped else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -103,3 +106,38 @@ async def test_a_session_with_files_and_audit(server: Server, tmp_path: Path) ->
     status, out, _ = await ended(server, "audit", "verify", "--file", file)
     assert (status, "whole" in out) == (0, True)
     assert (await ended(server, "sessions", "close", "cli", "--purge"))[0] == 0
+
+
+async def sent(server: Server, data: bytes, *arguments: str) -> tuple[int | None, bytes, str]:
+    """Exit status and outputs of a command that the data was piped into."""
+    async with paddock(server, *arguments, piped=True) as process:
+        out, err = await process.communicate(data)
+    return process.returncode, out, err.decode()
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_is_piped_in_is_sent(server: Server) -> None:
+    run = ("run", "--level", "high")
+    assert await sent(server, b"one\n", *run, "--", "cat") == (0, b"one\n", "")
+    # Bytes, more than one request carries, to a command that takes its time.
+    data = bytes(range(256)) * 12_000
+    digest = hashlib.sha256(data).hexdigest().encode()
+    script = "sleep 0.3; sha256sum"
+    status, out, _ = await sent(server, data, *run, "--", "sh", "-c", script)
+    assert (status, out.split()[0]) == (0, digest)
+    # A command that reads some of it, or none, ends as it would.
+    assert await sent(server, data, *run, "--", "head", "-c", "1") == (0, b"\x00", "")
+    assert await sent(server, data, *run, "--", "true") == (0, b"", "")
+    assert await sent(server, b"x", *run, "-n", "--", "cat") == (0, b"", "")
+    status, out, _ = await sent(server, b"\xff", *run, "--json", "--", "wc", "-c")
+    assert (status, json.loads(out)["stdout"]) == (0, "1\n")
+    status, _, err = await sent(server, data, *run, "--json", "--", "cat")
+    assert (status, "more than 1048576 bytes" in err) == (2, True)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_pipe_that_stays_open_holds_up_nothing(server: Server) -> None:
+    async with paddock(server, "run", "--", "echo", "done", piped=True) as process:
+        assert process.stdout is not None
+        assert await process.stdout.read() == b"done\n"
+        assert await process.wait() == 0

@@ -111,13 +111,27 @@ async def test_closed_input_takes_no_more(high: Box) -> None:
     await high.cancel(command)
 
 
-async def test_input_that_is_not_read_is_refused_in_the_end(high: Box) -> None:
-    command = await high.start(argv=["sleep", "1000"], stdin_open=True)
-    with pytest.raises(ConflictError, match="full"):  # noqa: PT012 - the last of many
-        for _ in range(20):
-            await high.feed(command, bytes(128 * 1024))
+async def test_input_is_bytes(low: Box) -> None:
+    done = await low.run("wc -c", stdin=bytes(range(256)) * 4)
+    assert done.stdout.split() == ["1024"]
+
+
+async def test_input_that_is_not_read_waits(high: Box) -> None:
+    script = (
+        "import signal, sys; signal.sigwait({signal.SIGUSR1})\n"
+        "print(len(sys.stdin.buffer.read()), flush=True)"
+    )
+    source = f"import signal; signal.pthread_sigmask(0, {{signal.SIGUSR1}}); {script}"
+    command = await high.start(argv=["python3", "-c", source], stdin_open=True)
+    # More than is held for a command, and than its pipe takes.
+    await high.feed(command, bytes(2**20))
+    last = asyncio.create_task(high.feed(command, bytes(2**20), close=True))
+    # Others are served meanwhile.
     assert (await high.run(argv=["true"])).exit_code == 0
-    await high.cancel(command)
+    assert not last.done()
+    await high.signal(command, signal.SIGUSR1)
+    await last
+    assert (await high.finish(command)).stdout == f"{2**21}\n"
 
 
 async def test_input_to_a_command_that_closed_it_does_no_harm(high: Box) -> None:

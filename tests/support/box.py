@@ -69,6 +69,8 @@ class Box:
         self, command: str | None = None, *, argv: list[str] | None = None, **more: Any
     ) -> Command:
         """Starts a command."""
+        if isinstance(more.get("stdin"), str):
+            more["stdin"] = more["stdin"].encode()
         request = ExecRequest(command=command, argv=argv, **more)
         return await self.plane.executions.start(TESTER, self.session, request)
 

@@ -61,7 +61,7 @@ def main() -> None:
         chunks, _ = command.output.read(0, 4096)
         if b"all" in b"".join(bytes(chunk.data) for chunk in chunks) and not report:
             report["daemons_before"] = len(processes()) - 2
-            command.write_stdin(b"", close=True)
+            command.feed(b"", True, lambda _error: None)
 
     def on_end(command: Command) -> None:
         report["result"] = command.result()

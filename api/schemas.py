@@ -126,6 +126,10 @@ class BudgetBody(Body):
     output_bytes: _Count | None = Field(
         default=None, description="What commands and tools print, kept or not."
     )
+    audit_bytes: Annotated[int, Field(ge=65_536, le=MOST)] | None = Field(
+        default=None,
+        description="What is on record of it, at most what its level says; that, where not given.",
+    )
     tokens: _Count | None = Field(default=None, description="Tokens of language models.")
     cost: _Amount | None = Field(default=None, description="Dollars.")
     egress_bytes: _Count | None = Field(

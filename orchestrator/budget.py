@@ -17,6 +17,7 @@ class Kind(StrEnum):
     COMMANDS = "commands"
     CPU_SECONDS = "cpu_seconds"
     OUTPUT_BYTES = "output_bytes"
+    AUDIT_BYTES = "audit_bytes"
     TOKENS = "tokens"
     COST = "cost"
     EGRESS_BYTES = "egress_bytes"
@@ -94,6 +95,11 @@ class Budget:
         limit = self.limits.get(kind)
         return None if limit is None else max(0, limit - self.consumed(kind, now))
 
+    def left(self, kind: Kind) -> int | None:
+        """The same for a kind that is consumed. Raises: ValueError for time."""
+        limit = self.limits.get(kind)
+        return None if limit is None else max(0, limit - self.used(kind))
+
     def exhausted(self, now: datetime, kinds: Iterable[Kind] = Kind) -> Kind | None:
         """The first of the kinds of which nothing is left.
 
@@ -141,11 +147,15 @@ class Budget:
         }
 
     def stored(self) -> dict[str, Any]:
-        """What the store keeps; `started_at` is the session's own."""
+        """What the store keeps; `started_at` is the session's own.
+
+        What is on record is counted where it is written.
+        """
         told = self.exceeded
+        consumed = {k: used for k, used in self._consumed.items() if k is not Kind.AUDIT_BYTES}
         return {
             "limits": dict(self.limits),
-            "consumed": dict(self._consumed),
+            "consumed": consumed,
             "exceeded": None if told is None else [told.kind, told.limit, told.consumed],
         }
 

@@ -184,6 +184,12 @@ class Settings(BaseSettings):
         ge=0,
         description="Sizes of a key's workspaces together, kept ones included. Unset: no quota.",
     )
+    key_max_audit_bytes: int | None = Field(
+        default=None,
+        ge=0,
+        description="What a key's sessions may have in the audit ledger together, ended ones "
+        "included until they are archived. Unset: no quota.",
+    )
     key_requests_per_second: float = Field(
         default=1000, gt=0, allow_inf_nan=False, description="Requests of one key."
     )
@@ -210,7 +216,8 @@ class Settings(BaseSettings):
     min_free_disk_bytes: int = Field(
         default=1024 * _MIB,
         ge=0,
-        description="With less space on the state directory's disk no sandbox is started.",
+        description="With less space on the state directory's disk nothing new is done: no "
+        "sandbox, command, terminal or file operation. With a quarter of it commands are ended.",
     )
     # Clear of the ranges that distributions give to users and to subordinate uids.
     uid_base: int = Field(
@@ -298,6 +305,7 @@ class Settings(BaseSettings):
             self.key_max_workspace_bytes,
             self.key_requests_per_second,
             self.key_handle_requests_per_second,
+            self.key_max_audit_bytes,
         )
 
     @property

@@ -29,6 +29,7 @@ from orchestrator.sessions.budgets import Budgets
 from orchestrator.sessions.execution import Executions
 from orchestrator.sessions.files import Files
 from orchestrator.sessions.kept_workspaces import KeptWorkspaces
+from orchestrator.sessions.record_room import RecordRoom, free_bytes
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.recovery import Recovered, Recovery
 from orchestrator.sessions.sandbox import AgentHooks, Sandboxes
@@ -121,7 +122,16 @@ class ControlPlane:
         self.ready = Readiness(
             settings, self.engine, host, self.database, self.policy, storage.choice
         )
-        recorder = Recorder(self.ledger, self.metrics)
+        room = RecordRoom(
+            self.keys,
+            settings.key_limits,
+            settings.min_free_disk_bytes,
+            lambda: free_bytes(settings.state_dir),
+        )
+        await room.load(self.database)
+        recorder = Recorder(
+            self.ledger, self.metrics, room, lambda session: self.executions.on_full(session)
+        )
         # Sessions are made of the others; their ends come only when all are there.
         budgets = Budgets(recorder, self.metrics, lambda session: self.sessions.expire(session))
         self.executions = Executions(recorder, self.metrics, budgets)

@@ -97,7 +97,7 @@ class RateLimitedError(PaddockError):
 
 
 class CapacityExhaustedError(PaddockError):
-    """The host has no room for another sandbox; `retry_after` in seconds."""
+    """The host has no room for another sandbox, or to record new work; `retry_after` in seconds."""
 
     code = "capacity_exhausted"
 

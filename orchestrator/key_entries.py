@@ -59,6 +59,7 @@ class KeyEntry(BaseModel):
     max_workspace_bytes: _Count | None = None
     requests_per_second: _Rate | None = None
     handle_requests_per_second: _Rate | None = None
+    max_audit_bytes: _Count | None = None
     max_level: Annotated[str, Field(pattern=f"^{LEVEL_PATTERN}$")] | None = None
     images: Annotated[list[_Image], Field(min_length=1)] | None = None
     tools: list[_Tool] | None = None

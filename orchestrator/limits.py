@@ -13,6 +13,7 @@ _CPU_DIGITS = 6
 
 REQUESTS = "requests_per_second"
 HANDLE_REQUESTS = "handle_requests_per_second"
+AUDIT_BYTES = "max_audit_bytes"
 WAITING = "waiting_creations"
 
 Ticket = TypeVar("Ticket")
@@ -24,7 +25,7 @@ class KeyLimits:
 
     Sessions that live, their cores and bytes of memory together; workspaces, kept ones included,
     and the bytes that they may grow to; requests with the key, and with the handle of each of
-    its sessions.
+    its sessions; bytes of the ledger, of sessions that ended as well.
     """
 
     max_sessions: int | None = None
@@ -34,6 +35,7 @@ class KeyLimits:
     max_workspace_bytes: int | None = None
     requests_per_second: float | None = None
     handle_requests_per_second: float | None = None
+    max_audit_bytes: int | None = None
 
     def over(self, defaults: "KeyLimits") -> "KeyLimits":
         """These limits, and the defaults' where nothing is said."""

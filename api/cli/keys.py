@@ -109,6 +109,9 @@ def create(
     handle_requests_per_second: Annotated[
         float | None, typer.Option(min=0.001, help="The same for each handle of its sessions.")
     ] = None,
+    max_audit_bytes: Annotated[
+        int | None, typer.Option(min=0, help="What its sessions may have in the audit ledger.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a key, and print it: it is not shown again.
@@ -139,6 +142,7 @@ def create(
             max_workspace_bytes,
             requests_per_second,
             handle_requests_per_second,
+            max_audit_bytes,
         ),
         bounds=KeyBounds(max_level, tuple(image) if image else None, tuple(tool) if tool else None),
         expires_at=None if expires is None else _moment(expires),

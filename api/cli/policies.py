@@ -101,6 +101,7 @@ async def show(
             ("workspace", size(found.limits.workspace_bytes)),
             ("time-out", f"{found.timeout_default} s, at most {found.timeout_max} s"),
             ("output kept", size(found.output_bytes)),
+            ("on record", size(found.audit_bytes)),
             ("sha256", found.sha256),
         )
     )

@@ -144,7 +144,10 @@ class SandboxUnavailableError(PaddockAPIError):
 
 
 class CapacityExhaustedError(PaddockAPIError):
-    """The host has no room for another sandbox; `retry_after` says when to ask again."""
+    """The host has no room for another sandbox, or its disk for new work.
+
+    `retry_after` says when to ask again.
+    """
 
     code = "capacity_exhausted"
 

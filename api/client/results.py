@@ -252,6 +252,7 @@ class Level(Result):
     timeout_default: int
     timeout_max: int
     output_bytes: int
+    audit_bytes: int
     noexec: bool
     environment: tuple[str, ...] | None
     requires: LevelRequirements

@@ -58,7 +58,7 @@ class Budget(Result):
     """What a session may use up, has used and has left, by kind; None: unlimited.
 
     Kinds: `time` and `cpu_seconds` in seconds, `cost` in dollars, `iterations`, `commands`,
-    `output_bytes`, `tokens` and `egress_bytes` as counts.
+    `output_bytes`, `audit_bytes`, `tokens` and `egress_bytes` as counts.
     """
 
     limits: dict[str, float | None]

@@ -57,7 +57,8 @@ class Sessions(Face[F]):
             idle_timeout: seconds without work until it is ended.
             wall_timeout: seconds until it is ended, used or not.
             budget: what it may use up in all: `time` and `cpu_seconds` in seconds, `cost` in
-                dollars, `commands`, `output_bytes`, `iterations`, `tokens`, `egress_bytes`.
+                dollars, `commands`, `output_bytes`, `audit_bytes`, `iterations`, `tokens`,
+                `egress_bytes`.
             mounts: names of the operator's list of mounts, besides the level's.
             role: who Cedar policies take its agent for; None: `agent`.
             tools: those that it may open; None: any that its level permits.

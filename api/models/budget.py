@@ -12,23 +12,30 @@ _NOTHING: dict[str, Any] = {
     "commands": None,
     "cpu_seconds": None,
     "output_bytes": None,
+    "audit_bytes": None,
     "tokens": None,
     "cost": None,
     "egress_bytes": None,
 }
 EXAMPLE: dict[str, Any] = {
-    "limits": {**_NOTHING, "commands": 100, "cpu_seconds": 60},
+    "limits": {**_NOTHING, "commands": 100, "cpu_seconds": 60, "audit_bytes": 67_108_864},
     "consumed": {
         "time": 12.482113,
         "iterations": 0,
         "commands": 3,
         "cpu_seconds": 0.731944,
         "output_bytes": 5120,
+        "audit_bytes": 9216,
         "tokens": 0,
         "cost": 0,
         "egress_bytes": 0,
     },
-    "remaining": {**_NOTHING, "commands": 97, "cpu_seconds": 59.268056},
+    "remaining": {
+        **_NOTHING,
+        "commands": 97,
+        "cpu_seconds": 59.268056,
+        "audit_bytes": 67_099_648,
+    },
 }
 
 
@@ -44,6 +51,7 @@ class BudgetAmounts(Model):
     output_bytes: int | None = Field(
         description="What commands printed, kept or not, as of the last command's end."
     )
+    audit_bytes: int | None = Field(description="What is on record of it, in the audit ledger.")
     tokens: int | None = Field(description="Tokens of language models.")
     cost: float | None = Field(description="Dollars.")
     egress_bytes: int | None = Field(description="Bytes sent to the network and received.")

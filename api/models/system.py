@@ -24,6 +24,7 @@ _LOW = {
     "timeout_default": 20,
     "timeout_max": 120,
     "output_bytes": 1048576,
+    "audit_bytes": 67108864,
     "noexec": True,
     "environment": ["LANG", "LC_*", "TZ"],
     "requires": {"landlock": 3, "seccomp": True, "mounts": True, "quota": False},
@@ -139,6 +140,7 @@ class Level(Model):
     timeout_default: int = Field(description="Seconds.")
     timeout_max: int = Field(description="Seconds.")
     output_bytes: Count = Field(description="How much is kept of a command's output.")
+    audit_bytes: Count = Field(description="What one session may have in the audit ledger.")
     noexec: bool = Field(description="Nothing in the workspace or /tmp can be executed.")
     environment: list[str] | None = Field(
         description="Variables that callers may set, or prefixes ending in `*`; null: any."

@@ -89,6 +89,7 @@ class Operation:
             codes.add("not_found")
         if "session_terminated" in codes:
             codes.add("budget_exceeded")  # what else may have ended it
+            codes.add("capacity_exhausted")  # for want of room to record what is asked for
         return frozenset(codes)
 
     @property

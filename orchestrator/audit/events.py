@@ -93,13 +93,17 @@ class EventDraft:
 
 
 class Recorded(NamedTuple):
-    """An event that is durable; `body` has all of its members, the hashes included."""
+    """An event that is durable; `body` has all of its members, the hashes included.
+
+    `bytes` is what it takes of the ledger; 0 where it was there before.
+    """
 
     id: int
     seq: int
     time: str
     hash: str
     body: Event
+    bytes: int = 0
 
     def event(self) -> Event:
         """The event as the API gives it."""

@@ -202,6 +202,7 @@ class Ledger:
 def _append_all(connection: sqlite3.Connection, heads: Heads, items: list[Item]) -> _Written:
     batch = Batch(connection, heads)
     outcomes = [batch.append(item) for item in items]
+    batch.count()
     return _Written(outcomes, batch.last_id, batch.heads)
 
 

@@ -1,7 +1,7 @@
 """Writes a batch of events into their chains: what the ledger does in the writer's thread."""
 
 import sqlite3
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -35,6 +35,10 @@ _STORAGE_ERRORS = frozenset(
     }
 )
 _MAX_HEADS = 10_000
+# What an event takes besides its text: hashes, columns, entries of indexes.
+_ROW_BYTES = 512
+# A session's row tells what its chain takes.
+_COUNT = "UPDATE sessions SET audit_bytes = audit_bytes + ? WHERE key = ?"
 
 
 def both(first: Effect, second: Effect) -> Effect:
@@ -95,6 +99,7 @@ class Batch:
         self._connection = connection
         self._known = heads
         self.heads: dict[str, Head] = {}
+        self._bytes: Counter[str] = Counter()
         self.last_id = last_id(connection) if heads.last_id is None else heads.last_id
 
     def append(self, item: Item) -> Recorded | Exception:
@@ -103,14 +108,22 @@ class Batch:
         Raises: sqlite3.Error when the file can't be written, and no event can be.
         """
         try:
-            if item.effect is None:
-                return self._insert(item)
-            return self._with_effect(item, item.effect)
+            recorded = self._appended(item)
         except Exception as error:
             # Without its transaction, nothing more may be written in this batch.
             if not self._connection.in_transaction or _is_storage_error(error):
                 raise
             return error
+        self._bytes[item.session_key] += recorded.bytes
+        return recorded
+
+    def count(self) -> None:
+        """Stores what the chains have grown by: the last thing that is done in a transaction."""
+        counts = [(size, key) for key, size in self._bytes.items() if size]
+        self._connection.executemany(_COUNT, counts)
+
+    def _appended(self, item: Item) -> Recorded:
+        return self._insert(item) if item.effect is None else self._with_effect(item, item.effect)
 
     def _with_effect(self, item: Item, effect: Effect) -> Recorded:
         before = self.last_id, self.heads.get(item.session_key)
@@ -148,7 +161,8 @@ class Batch:
         self.last_id = event_id
         self.heads[item.session_key] = Head(seq, event_hash)
         body |= {"prev_hash": head.hash, "hash": event_hash}
-        return Recorded(event_id, seq, body["time"], event_hash, body)
+        size = len(text.encode()) + _ROW_BYTES
+        return Recorded(event_id, seq, body["time"], event_hash, body, size)
 
     def _head(self, session_key: str) -> Head:
         return (

@@ -22,6 +22,9 @@ from orchestrator.policy import toml_lines
 from orchestrator.schema_errors import reason
 
 _MIB = 1024 * 1024
+# What a session may have recorded, where its level says nothing, and the most that one can say.
+DEFAULT_AUDIT_BYTES = 64 * _MIB
+MOST_AUDIT_BYTES = 1024 * 1024 * _MIB
 # Below these a sandbox's own agent, or the engine, would not work.
 MINIMUMS: dict[str, float] = {
     "cpus": 0.05,
@@ -136,6 +139,7 @@ class LevelTable(_Table):
     environment: _Variables
     home: Annotated[str, StringConstraints(pattern=r"^/[^\x00\n:]*$")]
     output_bytes: int = Field(ge=1024, le=64 * _MIB)
+    audit_bytes: int = Field(default=DEFAULT_AUDIT_BYTES, ge=_MIB, le=MOST_AUDIT_BYTES)
     mounts: Annotated[list[MountName], Field(max_length=16)] = []
     requires: RequiresTable
     confinement: ConfinementTable

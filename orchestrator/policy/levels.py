@@ -9,7 +9,13 @@ from typing import Any, Literal
 
 from orchestrator.engine.base import Limits
 from orchestrator.errors import ValidationError
-from orchestrator.policy.level_file import MINIMUMS, LevelError, LevelFile, RiskTier
+from orchestrator.policy.level_file import (
+    DEFAULT_AUDIT_BYTES,
+    MINIMUMS,
+    LevelError,
+    LevelFile,
+    RiskTier,
+)
 from orchestrator.policy.requirements import Requirements
 from sandbox_agent.protocol import Confinement
 
@@ -41,6 +47,7 @@ class Level:
     timeout_default: int  # seconds
     timeout_max: int
     output_bytes: int  # kept per command
+    audit_bytes: int  # of the ledger, for one session
     noexec: bool  # nothing in the workspace or /tmp can be executed
     environment: tuple[str, ...] | None  # names, or prefixes ending in `*`; None: any
     requires: Requirements
@@ -61,6 +68,7 @@ class Level:
             "timeout_default": self.timeout_default,
             "timeout_max": self.timeout_max,
             "output_bytes": self.output_bytes,
+            "audit_bytes": self.audit_bytes,
             "noexec": self.noexec,
             "environment": None if self.environment is None else list(self.environment),
             "requires": asdict(self.requires),
@@ -157,6 +165,7 @@ def _level(name: str, file: LevelFile) -> Level:
         timeout_default=table.timeout.default,
         timeout_max=table.timeout.max,
         output_bytes=table.output_bytes,
+        audit_bytes=table.audit_bytes,
         noexec=table.noexec,
         environment=None if table.environment is None else tuple(table.environment),
         requires=Requirements(**table.requires.model_dump()),
@@ -179,6 +188,7 @@ def restore_level(public: Mapping[str, Any]) -> Level:
             "confinement": Confinement(**public["confinement"]),
             "limits": SessionLimits(**public["limits"]),
             "mounts": tuple(public.get("mounts", ())),
+            "audit_bytes": public.get("audit_bytes", DEFAULT_AUDIT_BYTES),
         }
     )
 

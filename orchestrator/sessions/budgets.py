@@ -34,8 +34,10 @@ class Budgets:
     async def admit(self, principal: Principal, session: Session) -> Effect:
         """Counts one more command; the effect stores that, with the event of its start.
 
-        Raises: BudgetExceededError where nothing is left for it: the session has ended then.
+        Raises: BudgetExceededError where nothing is left for it: the session has ended then;
+        RateLimitedError, CapacityExhaustedError where there is no room to record it.
         """
+        self._recorder.check_room(session)
         kind = session.budget.exhausted(datetime.now(UTC), OF_COMMANDS)
         if kind is not None:
             await self.exceed(session, kind, principal.name)
@@ -106,6 +108,14 @@ class Budgets:
         exceeded = session.budget.exceed(kind, datetime.now(UTC))
         said = exceeded.error().detail
         return replace(event, args=exceeded.recorded(), error=said), registry.with_budget(session)
+
+    async def fill(self, session: Session) -> None:
+        """Ends a session whose record is as large as it may be."""
+        try:
+            await self.exceed(session, Kind.AUDIT_BYTES, "system")
+        except PaddockError as error:
+            log.error("session %s fills the ledger: %s", session.id, error.detail)
+        await self.end(session)
 
     async def end(self, session: Session) -> None:
         """Ends a session whose budget is exceeded; what fails is tried again later."""

@@ -2,18 +2,18 @@
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from orchestrator.audit.events import now
-from orchestrator.budget import Budget, limits_of
+from orchestrator.budget import Budget, Kind, limits_of
 from orchestrator.config import Settings
 from orchestrator.errors import PaddockError, ValidationError
 from orchestrator.fair_queue import Turn
 from orchestrator.keys import Principal, digest, new_handle
 from orchestrator.metrics import Metrics
 from orchestrator.mount_list import chosen
-from orchestrator.policy.levels import Levels, effective_limits
+from orchestrator.policy.levels import Level, Levels, effective_limits
 from orchestrator.sessions import admission
 from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.recorder import Recorder
@@ -77,6 +77,7 @@ class Creation:
         session = self._new_session(principal, request, digest(handle))
         await self._sandboxes.check_level(session.level)
         self._shares.check_new(principal, session.limits)
+        self._recorder.check_room(session)
         self._admit()
         self._registry.reserve(session)
         try:
@@ -128,7 +129,7 @@ class Creation:
             limits=effective_limits(level, request.limits),
             idle_timeout=idle_timeout,
             wall_timeout=wall_timeout,
-            budget=Budget(datetime.fromisoformat(created_at), limits_of(request.budget)),
+            budget=Budget(datetime.fromisoformat(created_at), _budget(request.budget, level)),
             handle_sha256=handle,
             workspace=self._workspaces.unclaimed(session_id, principal.name),
             root_dir=self._workspaces.root_dir(session_id),
@@ -202,6 +203,18 @@ class Creation:
             await self._workspaces.finish_purge(session.workspace)
         except PaddockError as failure:
             log.warning("the next start removes workspace %s: %s", session.id, failure.detail)
+
+
+def _budget(requested: Mapping[str, int | float], level: Level) -> dict[Kind, int]:
+    """The limits of a session's budget. Raises: ValidationError over what its level may record."""
+    limits = limits_of(requested)
+    audit_bytes = limits.setdefault(Kind.AUDIT_BYTES, level.audit_bytes)
+    if audit_bytes > level.audit_bytes:
+        raise ValidationError(
+            f"budget.audit_bytes may be at most {level.audit_bytes} at {level.name}",
+            field="budget.audit_bytes",
+        )
+    return limits
 
 
 def _check_most(name: str, seconds: int | None, most: int | None) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from orchestrator.agent_messages import AgentEvent, Hello
 from orchestrator.audit.events import Recorded
+from orchestrator.budget import Kind
 from orchestrator.errors import (
     BudgetExceededError,
     NotFoundError,
@@ -70,12 +71,14 @@ class Executions:
 
         Raises: PermissionDeniedError with the rule, ValidationError, BusyError and what
         `Session.check_open` raises; BudgetExceededError when the budget has nothing left for
-        it, and ends the session; SandboxUnavailableError when the agent does not answer,
+        it, and ends the session; RateLimitedError, CapacityExhaustedError where there is no room
+        to record it; SandboxUnavailableError when the agent does not answer,
         AuditUnavailableError when nothing can be recorded: then nothing was run.
         """
         received = time.perf_counter()
         sandbox = session.check_open()
         session.secrets.check()
+        self._recorder.check_room(session)
         # First of all: what is refused is recorded without them, too.
         given = session.secrets.give(request.secrets)
         timeout = _timeout(session, request)
@@ -134,11 +137,10 @@ class Executions:
             raise ValidationError(str(error), field=field) from None
         except DeniedError as error:
             words = request.argv if request.argv is not None else [request.command or ""]
-            await self._recorder.record(
+            await self._recorder.refuse(
                 session,
                 "command.start",
                 actor=principal.name,
-                decision="deny",
                 rule=error.rule,
                 args=_described(command_id, words, request.cwd or ".", request, None),
                 error=error.message,
@@ -206,6 +208,13 @@ class Executions:
                     *(event.duration_ms, recorded.seq, recorded.hash),
                 )
             )
+
+    def on_full(self, session: Session) -> None:
+        """The session's record is as large as it may be; or its key's, or the disk is full."""
+        if session.budget.left(Kind.AUDIT_BYTES) == 0:
+            self._spawn(self._budgets.fill(session))
+        elif not all(command.ending for command in session.running):
+            self._spawn(self.cancel_all(session, "no_room"))
 
     def on_hello(self, session: Session, hello: Hello) -> None:
         """An agent is connected; where it is again, commands it does not know never started."""

@@ -54,7 +54,8 @@ class Files:
     Paths are relative to the workspace, or absolute under /workspace. All raise
     ValidationError for a malformed path, PermissionDeniedError for one that leaves the
     workspace, NotFoundError, ConflictError (not a regular file, not empty, …), BusyError,
-    SandboxUnavailableError, AuditUnavailableError, and what `Session.check_open` raises.
+    SandboxUnavailableError, AuditUnavailableError, what `Session.check_open` raises, and
+    RateLimitedError, CapacityExhaustedError where there is no room to record them.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -158,15 +159,15 @@ class Files:
         agent's kernel refuses what only links reveal.
         """
         sandbox = session.check_open()
+        self._recorder.check_room(session)
         check_path(path, name)
         relative = inside_path(path)
         if relative is None:
             detail = escape_message(path)
-            await self._recorder.record(
+            await self._recorder.refuse(
                 session,
                 operation,
                 actor=principal.name,
-                decision="deny",
                 rule=PATH_RULE,
                 args={name: path},
                 error=detail,

@@ -1,28 +1,54 @@
 """Puts what happens in sessions on record."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from orchestrator.agent_messages import AgentEvent
 from orchestrator.audit.events import SYSTEM_KEY, EventDraft, EventError, Recorded
 from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.writer import Effect
+from orchestrator.budget import Kind
 from orchestrator.metrics import Metrics
+from orchestrator.sessions.record_room import RecordRoom
 from orchestrator.sessions.session import Session
 from sandbox_agent import excerpts
 
 log = logging.getLogger(__name__)
 
+# What a program that runs does again and again, and nobody asks for.
+_BY_ITSELF = "command.exec"
 # What counts as use of a session, and puts off its idle deadline.
 _ACTIVITY = ("command.", "file.", "pty.", "session.create", "session.resume", "session.settings")
 
 
 class Recorder:
-    """Writes audit events with their session's identity. Every call returns durable."""
+    """Writes audit events with their session's identity. Every call returns durable.
 
-    def __init__(self, ledger: Ledger, metrics: Metrics) -> None:
+    What they take of the ledger is counted for their session and its key.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        metrics: Metrics,
+        room: RecordRoom | None = None,
+        on_full: Callable[[Session], None] = lambda _: None,
+    ) -> None:
+        """`room` None: there is always some.
+
+        `on_full` is told of a session whose record is as large as it may be, or that goes on to
+        report where there is no room.
+        """
         self._ledger = ledger
         self._metrics = metrics
+        self._room = room
+        self._on_full = on_full
+
+    def check_room(self, session: Session) -> None:
+        """Raises: RateLimitedError, CapacityExhaustedError where nothing new may be recorded."""
+        if self._room is not None:
+            self._room.check(session.owner)
 
     async def record(
         self,
@@ -70,7 +96,45 @@ class Recorder:
             self._metrics.denied(rule)
         if operation.startswith(_ACTIVITY):
             session.last_activity_at = max(session.last_activity_at, recorded.time)
+        self._count(session, recorded.bytes, operation)
         return recorded
+
+    def _count(self, session: Session, size: int, operation: str) -> None:
+        budget = session.budget
+        budget.consume(Kind.AUDIT_BYTES, size)
+        full = budget.exceeded is None and budget.left(Kind.AUDIT_BYTES) == 0
+        if self._room is not None:
+            self._room.add(session.owner, size)
+            full = full or (operation == _BY_ITSELF and self._room.stops(session.owner) is not None)
+        if full and session.live:
+            self._on_full(session)
+
+    async def refuse(
+        self,
+        session: Session,
+        operation: str,
+        *,
+        actor: str,
+        rule: str,
+        args: dict[str, Any],
+        error: str,
+        command_id: str | None = None,
+    ) -> None:
+        """Records that something was refused before anything came of it: refusals are free.
+
+        Raises: what `check_room` does, AuditUnavailableError.
+        """
+        self.check_room(session)
+        await self.record(
+            session,
+            operation,
+            actor=actor,
+            decision="deny",
+            rule=rule,
+            args=args,
+            error=error,
+            command_id=command_id,
+        )
 
     async def record_agent_event(
         self, session: Session, event: AgentEvent, effect: Effect | None = None

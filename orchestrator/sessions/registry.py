@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
-from orchestrator.budget import Budget
+from orchestrator.budget import Budget, Kind
 from orchestrator.errors import ConflictError
 from orchestrator.limits import Usage
 from orchestrator.policy.levels import Level, SessionLimits, restore_level
@@ -222,7 +222,8 @@ def deleting(session_key: str) -> Callable[[sqlite3.Connection], None]:
 
 _COLUMNS = (
     "sessions.key, sessions.id, sessions.owner, status, level, image, labels, env, limits,"
-    " idle_timeout, wall_timeout, budget, mounts, role, tools, handle_sha256, acknowledged,"
+    " idle_timeout, wall_timeout, budget, audit_bytes, mounts, role, tools, handle_sha256,"
+    " acknowledged,"
     " secret_names, seal_key,"
     " sessions.created_at,"
     " termination, sandbox,"
@@ -267,9 +268,7 @@ class Row:
             limits=limits(level, requested),
             idle_timeout=row["idle_timeout"],
             wall_timeout=row["wall_timeout"],
-            budget=Budget.restored(
-                datetime.fromisoformat(row["created_at"]), json.loads(row["budget"])
-            ),
+            budget=_budget(row, level),
             handle_sha256=row["handle_sha256"] or "",
             workspace=workspace,
             root_dir=root_dir(row["id"]),
@@ -300,6 +299,15 @@ def load(connection: sqlite3.Connection, ended_after: str) -> Iterable[sqlite3.R
         " WHERE status IN ('active', 'paused') OR terminated_at > ? ORDER BY terminated_at",
         (ended_after,),
     ).fetchall()
+
+
+def _budget(row: sqlite3.Row, level: Level) -> Budget:
+    """What is stored of it; what was recorded is counted by the ledger."""
+    started_at = datetime.fromisoformat(row["created_at"])
+    budget = Budget.restored(started_at, json.loads(row["budget"]))
+    budget.limits.setdefault(Kind.AUDIT_BYTES, level.audit_bytes)
+    budget.reach(Kind.AUDIT_BYTES, row["audit_bytes"])
+    return budget
 
 
 def ended_after(ttl_seconds: int) -> str:

@@ -310,6 +310,7 @@ class Sessions:
         turn: AbstractContextManager[None] = nullcontext()
         # What lowers a session waits for nobody, and needs nobody's leave.
         if level is not None and level.rank >= session.level.rank:
+            self._recorder.check_room(session)
             await self._check_bounds(principal, session, level)
             if self._level_change.needed(session, level):
                 turn = await self.shares.turn(principal)
@@ -333,11 +334,10 @@ class Sessions:
         try:
             principal.bounds.check_level(level, self._levels)
         except PermissionDeniedError as error:
-            await self._recorder.record(
+            await self._recorder.refuse(
                 session,
                 "session.settings",
                 actor=principal.name,
-                decision="deny",
                 rule=error.fields["rule"],
                 args={"from": session.level.name, "to": level.name},
                 error=error.detail,

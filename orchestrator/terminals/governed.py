@@ -50,11 +50,10 @@ class GovernedTerminals:
         refused = self._keys.bounds(principal).refuses_tool(manifest.name) or refused
         if refused is not None:
             rule, message = refused
-            await self._recorder.record(
+            await self._recorder.refuse(
                 session,
                 "pty.open",
                 actor=principal.name,
-                decision="deny",
                 rule=rule,
                 args={"tool": manifest.name, "manifest_sha256": manifest.sha256},
                 error=message,

@@ -17,7 +17,7 @@ from tests.support.fake_agent import AgentRefusalError, Play
 SESSIONS = "/api/sessions"
 KINDS = {
     *("time", "iterations", "commands", "cpu_seconds", "output_bytes"),
-    *("tokens", "cost", "egress_bytes"),
+    *("audit_bytes", "tokens", "cost", "egress_bytes"),
 }
 MANY_DIGITS = b"9" * 400
 
@@ -116,8 +116,9 @@ async def test_a_budget_is_shown_whole(api: Api) -> None:
     assert {name: set(part) for name, part in shown.items()} == dict.fromkeys(
         ("limits", "consumed", "remaining"), KINDS
     )
-    assert {kind: limit for kind, limit in shown["limits"].items() if limit is not None} == limits
-    assert {kind for kind, left in shown["remaining"].items() if left is not None} == set(limits)
+    told = {kind: limit for kind, limit in shown["limits"].items() if limit is not None}
+    assert told == {**limits, "audit_bytes": 64 * 1024 * 1024}
+    assert {kind for kind, left in shown["remaining"].items() if left is not None} == set(told)
     assert 0 < shown["consumed"]["time"] < 600
     for view in (
         created,
@@ -136,7 +137,7 @@ async def test_without_a_budget_everything_is_counted_all_the_same(api: Api) -> 
         await run(api, path)
     shown = await api.json("GET", path + "/budget")
     assert shown["consumed"]["commands"] == 3
-    assert not any(shown["remaining"].values())
+    assert [kind for kind, left in shown["remaining"].items() if left] == ["audit_bytes"]
     assert boot(api)["cpu_budget_us"] is None
     assert boot(api)["output_budget_bytes"] is None
 
@@ -479,7 +480,7 @@ async def test_what_is_used_is_stored_with_the_event_that_tells_of_it(api: Api) 
     api.agent.end(command, session_cpu_us=10, session_output_bytes=20)
     assert (await call).status == 200
     assert await stored(api, session) == {
-        "limits": {"commands": 7},
+        "limits": {"commands": 7, "audit_bytes": session.level.audit_bytes},
         "consumed": {"commands": 1, "cpu_seconds": 10, "output_bytes": 20},
         "exceeded": None,
     }

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from orchestrator.approvals import MAX_PENDING, Approvals, Line
 from orchestrator.audit import query
 from orchestrator.audit.ledger import Ledger
+from orchestrator.budget import Budget
 from orchestrator.errors import AuditUnavailableError, BusyError, ConflictError, NotFoundError
 from orchestrator.keys import Principal, Role
 from orchestrator.metrics import Metrics
@@ -37,6 +39,7 @@ def make_session(key: str = "k1", owner: str = "ci") -> Session:
     members |= {
         "status": Status.ACTIVE,
         "last_activity_at": "",
+        "budget": Budget(datetime.now(UTC)),
         "secrets": SessionSecrets(Stored(), {}),
     }
     return Session(**members)

@@ -132,7 +132,7 @@ async def test_an_agents_repeated_event_is_the_one_recorded(
         ledger.append(event),
         ledger.append(draft(agent=("boot", 2))),
     )
-    assert again == twice == first
+    assert again == twice == first._replace(bytes=0)
     assert new.seq == 2
     assert await ledger.append(draft(agent=("other-boot", 1))) != first
     assert await ledger.agent_head("k1", "boot") == 2

@@ -147,7 +147,7 @@ def test_lists_of_paths_without_their_rules(tmp_path: Path) -> None:
     with pytest.raises(LevelError, match=r":21: confinement\.execute: has no effect without"):
         load_levels(override(tmp_path, "paths = true ", new))
     (tmp_path / "low.toml").unlink()
-    with pytest.raises(LevelError, match=r":17: confinement\.paths: can be true only where"):
+    with pytest.raises(LevelError, match=r":18: confinement\.paths: can be true only where"):
         load_levels(override(tmp_path, "paths = false", "paths = true", "high"))
 
 

@@ -13,6 +13,7 @@ from orchestrator.tools.gates import APPROVAL, Setting, Verdict, decide, opening
 from orchestrator.tools.manifest import Manifest
 from orchestrator.tools.rules import ToolRules
 from orchestrator.tools.schema import result_problem
+from orchestrator.tools.statements import Reader
 from orchestrator.tools.states import Shown, next_state
 
 
@@ -32,6 +33,7 @@ class GovernedTerminals:
         self._terminals = terminals
         self._approvals = approvals
         self._recorder = recorder
+        self._reader = Reader()
 
     async def open(self, principal: Principal, session: Session, tool: str) -> dict[str, Any]:
         """A terminal of that tool.
@@ -78,10 +80,11 @@ class GovernedTerminals:
         manifest = (await self._terminals.spec(session, terminal_id)).manifest
         if manifest is None:
             raise PermissionDeniedError("this terminal takes no lines", rule="unknown-tool")
+        reading = await self._reader.read(session.key, manifest, text)
         decided: list[Verdict] = []
 
         def gates(situation: specs.Situation) -> Verdict:
-            verdict = decide(manifest, tool, text, self._setting(session, situation))
+            verdict = decide(manifest, tool, text, self._setting(session, situation), reading)
             decided.append(verdict)
             return verdict
 

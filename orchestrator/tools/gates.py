@@ -1,9 +1,9 @@
 """What is decided before a line of input reaches a tool: gates in order, each of which may deny.
 
-Known tool, a text, control characters and sanitising, the declared pattern, scope and typed
-arguments, risk tier, Cedar, approval. A line that was sent as one command and matches others
-too is governed by the strictest of all of them: otherwise a loose command would be a way
-around a strict one.
+Known tool, a text, control characters and sanitising, the declared pattern, what a statement
+does, scope and typed arguments, risk tier, Cedar, approval. A line that was sent as one command
+and matches others too is governed by the strictest of all of them: otherwise a loose command
+would be a way around a strict one.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,6 +13,7 @@ from orchestrator.tools.cedar import Facts, Policies
 from orchestrator.tools.manifest import RISK_TIERS, Command, Manifest
 from orchestrator.tools.patterns import Match
 from orchestrator.tools.scope import Scope
+from orchestrator.tools.statements import Reading, read_line, refusal
 from orchestrator.tools.targets import find_targets
 from sandbox_agent.pty.sanitize import MAX_TEXT, control_characters, injection
 
@@ -24,6 +25,7 @@ REMEDIES = {
     "control-character": "Leave the character out; a line is ended for you.",
     "input-sanitize": "Leave the characters out that the message names.",
     "pattern": "Send a line that the tool's pattern matches, from its beginning to its end.",
+    "statement": "Send one statement that does what its command is for, and is plainly written.",
     "scope": "Name a target of the operator's scope file.",
     "argument": "Give the argument as its type asks for.",
     "risk-tier": "Use a session at a level whose highest risk tier is the command's, or over it.",
@@ -105,14 +107,24 @@ def opening(
     return None
 
 
-def decide(manifest: Manifest, tool: str, text: object, setting: Setting) -> Verdict:
-    """Decides on one line of input, sent as `tool` ("psql_session.select_query")."""
+def decide(
+    manifest: Manifest,
+    tool: str,
+    text: object,
+    setting: Setting,
+    reading: Reading | None = None,
+) -> Verdict:
+    """Decides on one line of input, sent as `tool` ("psql_session.select_query").
+
+    `reading` is what `read_line` has made of it, where that was done before, off the loop.
+    """
     matched: dict[str, Match] = {}
     scope = None
     try:
         declared = _known(manifest, tool)
         line = _text(manifest, text)
         matched.update(_matching(manifest, declared, line))
+        _check_statement(declared, reading or read_line(manifest, line))
         commands = [manifest.commands[name] for name in matched]
         scope = _check_targets(commands, matched, line, setting.scope)
         _check_tier(commands, setting)
@@ -159,6 +171,12 @@ def _matching(manifest: Manifest, declared: Command, text: str) -> dict[str, Mat
         message = f"the text does not match {manifest.tool_name(declared.name)}: {pattern}{hint}"
         raise _DeniedError("pattern", message)
     return found
+
+
+def _check_statement(declared: Command, reading: Reading | None) -> None:
+    """What is declared of a command bounds what it does, whatever its pattern lets through."""
+    if reading is not None and (reason := refusal(reading, declared)) is not None:
+        raise _DeniedError("statement", reason)
 
 
 def _check_targets(

@@ -11,13 +11,20 @@ from pydantic import ValidationError as TableError
 
 from orchestrator.config import ConfigError
 from orchestrator.tools.arguments import Argument
-from orchestrator.tools.manifest import CedarNames, Command, Manifest, declared_states
+from orchestrator.tools.manifest import (
+    UNPARSED,
+    CedarNames,
+    Command,
+    Manifest,
+    declared_states,
+)
 from orchestrator.tools.patterns import Pattern, PatternError, compile_pattern
 from orchestrator.tools.schema import ResultSchemaError, check_result_schema
 from orchestrator.tools.tables import (
     ArgumentTable,
     CedarTable,
     CommandTable,
+    InteractionTable,
     ManifestTable,
     SessionTable,
 )
@@ -106,8 +113,9 @@ def _build(table: ManifestTable, data: bytes) -> Manifest:
     tool, session = table.tool, table.session
     schema = table.output.schema_
     _check_schema(schema)
+    _check_parser(session.interaction)
     commands = {
-        name: _command(name, command, tool.human_approval)
+        name: _command(name, command, tool.human_approval, session.interaction.dialect)
         for name, command in session.commands.items()
     }
     return Manifest(
@@ -127,6 +135,7 @@ def _build(table: ManifestTable, data: bytes) -> Manifest:
         output_max_bytes=session.interaction.output_max_bytes,
         output_wait_ms=session.interaction.output_wait_ms,
         line_terminator=session.interaction.line_terminator,
+        dialect=session.interaction.dialect,
         states=tuple(_states(session, commands, schema)),
         commands=commands,
         output_schema=schema,
@@ -173,8 +182,27 @@ def _ready(text: str) -> Pattern:
     return pattern
 
 
-def _command(name: str, table: CommandTable, human_approval: bool) -> Command:
+def _check_parser(interaction: InteractionTable) -> None:
+    if (interaction.parser is None) != (interaction.dialect is None):
+        field = "dialect" if interaction.dialect is None else "parser"
+        raise _FieldError(
+            f"session.interaction.{field}", "is missing: parser and dialect go together"
+        )
+
+
+def _check_statements(field: str, table: CommandTable, dialect: str | None) -> None:
+    for member, given in (("statements", table.statements), ("functions", table.functions)):
+        if given and dialect is None:
+            raise _FieldError(f"{field}.{member}", "goes with session.interaction.parser")
+    if dialect is not None and not table.statements:
+        raise _FieldError(f"{field}.statements", "is missing: session.interaction.parser needs it")
+    if UNPARSED in table.statements and (len(table.statements) > 1 or table.functions):
+        raise _FieldError(f"{field}.statements", f"{UNPARSED} stands alone")
+
+
+def _command(name: str, table: CommandTable, human_approval: bool, dialect: str | None) -> Command:
     field = f"session.commands.{name}"
+    _check_statements(field, table, dialect)
     pattern = _pattern(f"{field}.pattern", table.pattern)
     return Command(
         name=name,
@@ -188,6 +216,8 @@ def _command(name: str, table: CommandTable, human_approval: bool) -> Command:
             _argument(f"{field}.args.{arg}", arg, argument, pattern)
             for arg, argument in table.args.items()
         ),
+        statements=tuple(table.statements),
+        functions=tuple(table.functions),
     )
 
 

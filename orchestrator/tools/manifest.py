@@ -8,6 +8,8 @@ from orchestrator.tools.arguments import Argument
 from orchestrator.tools.patterns import Pattern
 
 RISK_TIERS = ("low", "medium", "high")  # in order
+# Of a command of a tool whose lines are parsed: its pattern alone says what it is.
+UNPARSED = "unparsed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,9 @@ class Command:
     extract_target: bool
     state: str | None  # the session's state after it
     args: tuple[Argument, ...]
+    # What its statements may do and call, where the tool's lines are parsed.
+    statements: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ class Manifest:
     output_max_bytes: int
     output_wait_ms: int
     line_terminator: str
+    dialect: str | None  # of the SQL that its lines are; None: they are not parsed
     states: tuple[tuple[Pattern, str], ...]  # by prompt; the first match counts
     commands: Mapping[str, Command]
     output_schema: Mapping[str, Any] | None

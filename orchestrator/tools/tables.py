@@ -5,6 +5,21 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 NAME = r"^[A-Za-z0-9_-]{1,64}$"
+Dialect = Literal["postgresql", "mysql", "sqlite"]
+Action = Literal[
+    "select",
+    "insert",
+    "update",
+    "delete",
+    "truncate",
+    "create",
+    "alter",
+    "drop",
+    "transaction",
+    "show",
+    "use",
+    "unparsed",
+]
 RiskTier = Literal["low", "medium", "high"]
 Name = Annotated[str, StringConstraints(pattern=NAME)]
 _Text = Annotated[str, Field(min_length=1, max_length=1024)]
@@ -19,6 +34,7 @@ _Principal = Annotated[
         pattern=r'^[A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)*::"[^"\\\x00-\x1f]{1,128}"$'
     ),
 ]
+_Function = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?$")]
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,255}$")]
 _Path = Annotated[str, StringConstraints(pattern=r"^(/[^/\x00\n]+)+$")]
 _Seconds = Annotated[int, Field(ge=1, le=86_400)]
@@ -83,6 +99,12 @@ class InteractionTable(Table):
     line_terminator: Annotated[str, StringConstraints(pattern=r"^[ -~]{0,7}(\n|\r|\r\n)$")] = Field(
         default="\n", description="What follows each line."
     )
+    parser: Literal["sql"] | None = Field(
+        default=None,
+        description="`sql`: each line must be one statement that is understood, and do what its "
+        "command declares.",
+    )
+    dialect: Dialect | None = Field(default=None, description="For `parser`.")
 
 
 ArgumentType = Literal[
@@ -133,6 +155,16 @@ class CommandTable(Table):
         default=None, description="The session's state after it, while the prompt stays the same."
     )
     args: dict[Name, ArgumentTable] = {}
+    statements: list[Action] = Field(
+        default=[],
+        description="With `parser`: what its statements may do. `unparsed`, alone: the pattern "
+        "says what it is, as for the client's own commands.",
+    )
+    functions: list[_Function] = Field(
+        default=[],
+        description="With `parser`: functions that it may call besides those that are known to "
+        "compute only, as `nextval` or `reports.total`.",
+    )
 
 
 class ConfinementTable(Table):

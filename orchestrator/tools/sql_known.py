@@ -1,0 +1,148 @@
+"""What is known of SQL's syntax trees: which parts only read, and what the others do.
+
+Names are those of sqlglot's classes. What is in none of these tables is refused.
+"""
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# What a statement does, by the node that does it. A part of a statement does it as well.
+ACTIONS = {
+    "Select": "select",
+    "Union": "select",
+    "Intersect": "select",
+    "Except": "select",
+    "Values": "select",
+    "Subquery": "select",
+    "Insert": "insert",
+    "Update": "update",
+    "Delete": "delete",
+    "TruncateTable": "truncate",
+    "Create": "create",
+    "Alter": "alter",
+    "Drop": "drop",
+    "Transaction": "transaction",
+    "Commit": "transaction",
+    "Rollback": "transaction",
+    "Show": "show",
+    "Describe": "show",
+    "Use": "use",
+}
+# The members of those nodes whose meaning is known; another member that is set is refused:
+# INTO, FOR UPDATE, OUTFILE and their like are members.
+_SET_OPERATION = frozenset({"with_", "this", "expression", "distinct", "order", "limit", "offset"})
+MEMBERS = {
+    "Select": frozenset(
+        {"with_", "expressions", "distinct", "from_", "laterals", "joins", "where", "group"}
+        | {"having", "windows", "order", "limit", "offset"}
+    ),
+    "Union": _SET_OPERATION,
+    "Intersect": _SET_OPERATION,
+    "Except": _SET_OPERATION,
+    "Values": frozenset({"expressions", "alias", "order", "limit", "offset"}),
+    "Subquery": frozenset({"this", "alias", "with_", "joins", "order", "limit", "offset"}),
+    "Insert": frozenset({"with_", "this", "expression", "conflict", "returning", "default"}),
+    "Update": frozenset(
+        {"with_", "this", "expressions", "from_", "where", "returning", "order", "limit"}
+    ),
+    "Delete": frozenset({"with_", "this", "using", "where", "returning", "order", "limit"}),
+    "TruncateTable": frozenset({"expressions", "exists", "only"}),
+    "Create": frozenset({"this", "kind", "expression", "exists", "unique"}),
+    "Alter": frozenset({"this", "kind", "actions", "exists", "only"}),
+    "Drop": frozenset({"this", "kind", "tables", "expressions", "exists", "cascade", "restrict"}),
+    "Transaction": frozenset[str](),
+    "Commit": frozenset[str](),
+    "Rollback": frozenset[str](),
+    "Show": frozenset({"this", "target", "db", "full", "like"}),
+    "Describe": frozenset({"this"}),
+    "Use": frozenset({"this"}),
+    "Table": frozenset({"this", "alias", "db", "catalog", "joins", "laterals", "only"}),
+    "With": frozenset({"expressions", "recursive"}),
+    "Returning": frozenset({"expressions"}),
+}
+# What CREATE, ALTER and DROP may be of: a function's body would not be looked at.
+KINDS = frozenset({"TABLE", "VIEW", "INDEX"})
+
+# Syntax that does nothing but combine what stands in it.
+SYNTAX = _names(
+    """
+    From Join Where Group Having Order Ordered Limit Offset Fetch Distinct With CTE Returning
+    Column Identifier Table TableAlias Alias Star Var Schema Lateral Window WindowSpec Filter
+    WithinGroup GroupingSets Cube Rollup OnConflict Dot Literal Boolean Null Tuple Paren
+    Interval IntervalSpan DataType DataTypeParam Bracket Slice JSONPath JSONPathRoot JSONPathKey
+    JSONPathSubscript EQ NEQ GT GTE LT LTE NullSafeEQ NullSafeNEQ Add Sub Mul Div IntDiv Mod
+    DPipe Neg Not Is In Between Like ILike SimilarTo Escape Any All BitwiseAnd BitwiseOr
+    BitwiseXor BitwiseNot BitwiseLeftShift BitwiseRightShift AtTimeZone Overlaps Glob ColumnDef
+    ColumnConstraint PrimaryKey PrimaryKeyColumnConstraint NotNullColumnConstraint
+    UniqueColumnConstraint DefaultColumnConstraint CheckColumnConstraint Constraint ForeignKey
+    Reference AutoIncrementColumnConstraint Index IndexParameters AlterColumn AlterRename
+    RenameColumn
+"""
+)
+
+# Functions, and operators that are functions to sqlglot, that compute their result from their
+# arguments, the time or the session.
+HARMLESS = _names(
+    """
+    And Or Xor Case If Exists Cast TryCast Coalesce Nullif Greatest Least Collate Array Unnest
+    Extract Typeof Uuid Rand Convert Count Sum Avg Min Max ArrayAgg GroupConcat JSONArrayAgg
+    JSONObjectAgg JSONBObjectAgg LogicalAnd LogicalOr Stddev StddevPop StddevSamp Variance
+    VariancePop Corr CovarPop CovarSamp PercentileCont PercentileDisc Mode Median AnyValue
+    Grouping RowNumber Rank DenseRank PercentRank CumeDist Ntile Lag Lead FirstValue LastValue
+    NthValue Abs Ceil Floor Round Trunc Sqrt Cbrt Pow Exp Ln Log Sign Pi Sin Cos Tan Cot Asin
+    Acos Atan Atan2 Degrees Radians WidthBucket Lower Upper Initcap Length BitLength ByteLength
+    Substring SubstringIndex Left Right Trim Pad Concat ConcatWs Repeat Replace Reverse
+    StrPosition SplitPart Ascii Chr Unicode Hex Unhex MD5 SHA SHA2 RegexpLike RegexpILike
+    RegexpReplace RegexpExtract RegexpExtractAll RegexpSplit RegexpSubstr RegexpInstr
+    RegexpCount Translate Overlay StartsWith EndsWith Contains Format Elt Space ToChar ToNumber
+    TimeToStr StrToTime StrToDate StrToUnix TimeToUnix UnixToTime UnixToStr CurrentDate
+    CurrentTime CurrentTimestamp CurrentDatetime Localtime Localtimestamp UtcDate UtcTime
+    UtcTimestamp CurrentUser SessionUser CurrentRole CurrentSchema CurrentDatabase
+    CurrentCatalog CurrentVersion Date DateAdd DateSub DateDiff DateTrunc DateBin Datetime Time
+    Timestamp TimestampAdd TimestampSub TimestampDiff TimestampTrunc TimeAdd TimeSub TimeDiff
+    TimeTrunc TsOrDsToDate TsOrDsToTimestamp TsOrDsToTime TsOrDsAdd TsOrDsDiff LastDay Year
+    Quarter Month Week WeekOfYear Day DayOfWeek DayOfMonth DayOfYear Hour Minute Second
+    Monthname Dayname DateFromParts TimestampFromParts MakeInterval JustifyDays JustifyHours
+    JustifyInterval GenerateSeries ExplodingGenerateSeries ArraySize ArrayContains
+    ArrayContainsAll ArrayContainedBy ArrayOverlaps ArrayPosition ArrayAppend ArrayPrepend
+    ArrayConcat ArrayRemove ArrayToString StringToArray ArrayLast JSONExtract JSONExtractScalar
+    JSONBExtract JSONBExtractScalar JSONBContains JSONObject JSONArray JSONType JSONKeys JSONSet
+    JSONRemove JSONStripNulls ParseJSON
+"""
+)
+# The same, for functions that sqlglot knows by name only.
+HARMLESS_NAMES = {
+    "postgres": _names(
+        """
+        json_agg jsonb_agg json_build_object jsonb_build_object json_build_array
+        jsonb_build_array json_array_length jsonb_array_length jsonb_typeof json_typeof
+        jsonb_array_elements jsonb_array_elements_text json_array_elements
+        json_array_elements_text jsonb_each jsonb_each_text jsonb_object_keys json_object_keys
+        jsonb_pretty to_json to_jsonb row_to_json array_length array_upper array_lower
+        cardinality every date_part age to_timestamp btrim char_length character_length
+        octet_length regexp_match regexp_matches quote_literal quote_ident pg_typeof div
+        clock_timestamp statement_timestamp transaction_timestamp timeofday isfinite make_date
+        make_time make_timestamp make_timestamptz gcd lcm factorial scale to_date to_tsvector
+        to_tsquery plainto_tsquery websearch_to_tsquery ts_rank pg_size_pretty version
+        current_schemas
+    """
+    ),
+    "mysql": _names(
+        """
+        char_length character_length octet_length unix_timestamp from_unixtime field find_in_set
+        instr locate lcase ucase microsecond weekday yearweek makedate maketime period_add
+        period_diff sec_to_time time_to_sec to_days from_days to_seconds truncate crc32 conv bin
+        oct inet_aton inet_ntoa json_valid json_length json_contains json_unquote json_pretty
+        isnull row_count found_rows connection_id last_insert_id rand log2 log10 std
+    """
+    ),
+    "sqlite": _names(
+        """
+        total julianday strftime instr printf typeof changes total_changes last_insert_rowid
+        likely unlikely quote zeroblob unixepoch json json_valid json_array_length json_quote
+        json_each json_tree char hex log2 log10 sqlite_version
+    """
+    ),
+}

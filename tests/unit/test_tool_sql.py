@@ -1,0 +1,294 @@
+"""SQL lines are read by a parser: what they do and call, and that nothing else is understood."""
+
+import logging
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.tools.loader import ManifestError
+from orchestrator.tools.sql import read_statement
+from orchestrator.tools.statements import Reader, SqlError
+from tests.support.manifests import parse
+
+_HEAD = """
+[tool]
+name = "db"
+mode = "session"
+[session]
+startup_command = "psql"
+ready_pattern = "^> $"
+[session.interaction]
+parser = "sql"
+dialect = "postgresql"
+[session.commands.query]
+pattern = "^.+$"
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "actions"),
+    [
+        (
+            "SELECT a.x, count(*) FROM a JOIN b USING (id) WHERE x ~ 'q' GROUP BY 1 LIMIT 3",
+            "select",
+        ),
+        ("select lower(x) as low from (values (1, 'é;--')) as t(a, x)", "select"),
+        ("EXPLAIN SELECT 1", "select"),
+        ("TABLE t", "select"),
+        ("INSERT INTO t (a) VALUES (1) RETURNING a", "insert"),
+        ('INSERT INTO "T" (a) SELECT a FROM u', "insert"),
+        ("INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING", "insert"),
+        ("INSERT INTO t VALUES (1) ON CONFLICT (a) DO UPDATE SET a = 2", "insert update"),
+        ("UPDATE t SET a = 1 FROM u WHERE t.id = u.id", "update"),
+        ("DELETE FROM t USING u WHERE t.id = u.id", "delete"),
+        ("WITH gone AS (DELETE FROM t RETURNING *) SELECT * FROM gone", "delete"),
+        ("WITH new AS (INSERT INTO t VALUES (1) RETURNING *) SELECT * FROM new", "insert"),
+        ("WITH a AS (UPDATE t SET a = 1 RETURNING *) DELETE FROM u", "delete update"),
+        ("CREATE TABLE t AS SELECT 1", "create"),
+        ("CREATE TABLE t (a int PRIMARY KEY, b text NOT NULL DEFAULT 'x')", "create"),
+        ("ALTER TABLE t ADD COLUMN b int", "alter"),
+        ("DROP TABLE a, b CASCADE", "drop"),
+        ("TRUNCATE t", "truncate"),
+        ("COMMIT", "transaction"),
+    ],
+)
+def test_what_postgresql_would_do(text: str, actions: str) -> None:
+    assert read_statement(text, "postgresql") == (frozenset(actions.split()), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "actions"),
+    [
+        ("mysql", "SELECT `a`, ifnull(b, 1) FROM t", "select"),
+        ("mysql", "INSERT INTO t VALUES (1) ON DUPLICATE KEY UPDATE a = 1", "insert update"),
+        ("mysql", "SHOW COLUMNS FROM t", "show"),
+        ("mysql", "USE shop", "use"),
+        ("sqlite", "SELECT strftime('%Y', a), total(b) FROM t", "select"),
+        ("sqlite", "DELETE FROM t WHERE a = 1", "delete"),
+    ],
+)
+def test_what_others_would_do(dialect: str, text: str, actions: str) -> None:
+    assert read_statement(text, dialect) == (frozenset(actions.split()), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "function"),
+    [
+        ("postgresql", "SELECT pg_read_file('/etc/passwd')", "pg_read_file"),
+        ("postgresql", "SELECT pg_catalog.PG_READ_FILE('x')", "pg_catalog.pg_read_file"),
+        ("postgresql", "SELECT * FROM pg_catalog.pg_ls_dir('/')", "pg_catalog.pg_ls_dir"),
+        ("postgresql", "SELECT mine.lower('x')", "mine.lower"),
+        ("postgresql", "SELECT 1 FROM t WHERE a = (SELECT lo_import('x'))", "lo_import"),
+        ("postgresql", "INSERT INTO t VALUES (dblink_exec('x', 'y'))", "dblink_exec"),
+        ("postgresql", "SELECT query_to_xml('DROP TABLE t', true, true, '')", "query_to_xml"),
+        ("postgresql", "SELECT nextval('x')", "nextval"),
+        ("mysql", "SELECT LOAD_FILE('/etc/passwd')", "load_file"),
+        ("mysql", "SELECT sleep(10)", "sleep"),
+        ("sqlite", "SELECT load_extension('x')", "load_extension"),
+        ("sqlite", "SELECT readfile('x')", "readfile"),
+        ("sqlite", "SELECT * FROM pragma_table_info('t')", "pragma_table_info"),
+    ],
+)
+def test_functions_that_may_do_anything_are_named(dialect: str, text: str, function: str) -> None:
+    assert function in read_statement(text, dialect).functions
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [
+        ("postgresql", text)
+        for text in (
+            "SELECT 1 INTO t",
+            "SELECT * FROM t FOR UPDATE",
+            "SELECT 1; DROP TABLE t",
+            "SELECT 1;",
+            "COPY t TO '/tmp/x'",
+            "COPY t TO PROGRAM 'id'",
+            "DO 'BEGIN END'",
+            "DO $$BEGIN END$$",
+            "CALL f()",
+            "MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN UPDATE SET b = 1",
+            "EXPLAIN ANALYZE SELECT 1",
+            "EXPLAIN (ANALYZE) SELECT 1",
+            "EXPLAIN DELETE FROM t",
+            "CREATE FUNCTION f() RETURNS int AS 'x' LANGUAGE sql",
+            "CREATE OR REPLACE VIEW v AS SELECT 1",
+            "DROP FUNCTION f",
+            "DROP SCHEMA s",
+            "SET ROLE postgres",
+            "GRANT ALL ON t TO x",
+            "LOCK t",
+            "PREPARE p AS SELECT 1",
+            "SELECT 1 OPERATOR(evil.+) 1",
+            'SELECT "pg_read_file"(1)',
+            "SELECT U&'!0061' UESCAPE '!'",
+            "SELECT U&\"!0061\"(1) UESCAPE '!'",
+            "SELECT E'x'",
+            "SELECT :'x'",
+            "SELECT :x",
+            "SELECT 1 -- x",
+            "SELECT 1 /* x */",
+            "SELECT {# x #} 1",
+            "SELECT $1",
+            "SELECT '\\'",
+            "\\! id",
+            "\\d t",
+            "SELECT 1 \\g x",
+            "SELECT f\u00a0(1)",
+            "SELECT (1",
+            "SELECT 'x",
+            "help",
+            "",
+            " ",
+        )
+    ]
+    + [
+        ("mysql", text)
+        for text in (
+            "SELECT 1 INTO @x",
+            "SELECT * FROM t INTO OUTFILE '/tmp/x'",
+            "SELECT 1 UNION SELECT 2 INTO DUMPFILE '/tmp/x'",
+            "SELECT 1 /*! INTO OUTFILE '/tmp/x' */",
+            "SELECT 1 # x",
+            "SELECT {x load_file('/etc/passwd')}",
+            "SELECT @a := 1",
+            "SELECT * FROM t LOCK IN SHARE MODE",
+            "REPLACE INTO t VALUES (1)",
+            "HANDLER t OPEN",
+            "LOAD DATA INFILE 'x' INTO TABLE t",
+            "system ls",
+            "source x",
+        )
+    ]
+    + [
+        ("sqlite", text)
+        for text in (
+            "ATTACH 'x' AS y",
+            "PRAGMA writable_schema = 1",
+            "VACUUM INTO 'x'",
+            "INSERT OR REPLACE INTO t VALUES (1)",
+            ".shell id",
+            ".load x",
+            "SELECT [load_extension]('x')",
+        )
+    ],
+)
+def test_what_is_not_understood_is_refused(dialect: str, text: str) -> None:
+    with pytest.raises(SqlError):
+        read_statement(text, dialect)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        # Each level is read in several ways, and those within it in as many again.
+        ("SELECT " + "array[" * 15 + "1" + "]" * 15, "too intricate"),
+        ("SELECT a" + "[1]" * 2000, "brackets"),
+        ("SELECT " + "NOT " * 2000 + "a", "too deeply"),
+        ("SELECT " + "- " * 3000 + "1", "too deeply"),
+        ("SELECT " + "1," * 4090 + "1", "words and signs"),
+    ],
+)
+def test_hostile_nesting_is_refused_after_a_bounded_number_of_steps(text: str, reason: str) -> None:
+    with pytest.raises(SqlError, match=reason):
+        read_statement(text, "postgresql")
+
+
+_WORDS = st.sampled_from(
+    [
+        "SELECT",
+        "INSERT",
+        "INTO",
+        "UPDATE",
+        "SET",
+        "DELETE",
+        "FROM",
+        "WHERE",
+        "WITH",
+        "a",
+        "t",
+        "x",
+        "AS",
+        "(",
+        ")",
+        ",",
+        "*",
+        "1",
+        "'x'",
+        "=",
+        ";",
+        "VALUES",
+        "CASE",
+        "WHEN",
+        "END",
+        "DROP",
+        "TABLE",
+        "ON",
+        "CONFLICT",
+        "DO",
+        "array",
+        "[",
+        "]",
+        "::",
+        "int",
+        "INTERVAL",
+        "COPY",
+        "DO",
+        "EXPLAIN",
+    ]
+)
+
+
+@given(
+    st.one_of(
+        st.lists(_WORDS, max_size=30).map(" ".join),
+        st.text(alphabet=string.printable, max_size=60),
+        st.text(max_size=40),
+    ),
+    st.sampled_from(["postgresql", "mysql", "sqlite"]),
+)
+def test_any_text_is_read_or_refused(text: str, dialect: str) -> None:
+    try:
+        statement = read_statement(text, dialect)
+    except SqlError:
+        return
+    assert statement.actions
+
+
+def test_what_is_sent_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG), pytest.raises(SqlError):
+        read_statement("CALL f('a-secret')", "postgresql")
+    assert "a-secret" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        (_HEAD + "[output]", "session.commands.query.statements: is missing"),
+        (_HEAD.replace('dialect = "postgresql"\n', "") + "[output]", "session.interaction.dialect"),
+        (_HEAD.replace('parser = "sql"\n', "") + "[output]", "session.interaction.parser"),
+        (
+            _HEAD.replace('parser = "sql"\ndialect = "postgresql"\n', "")
+            + 'statements = ["select"]\n[output]',
+            "session.commands.query.statements: goes with",
+        ),
+        (_HEAD + 'statements = ["select", "unparsed"]\n[output]', "unparsed stands alone"),
+        (_HEAD + 'statements = ["read"]\n[output]', "session.commands.query.statements"),
+        (_HEAD + 'statements = ["select"]\nfunctions = ["F()"]\n[output]', "functions"),
+    ],
+)
+def test_manifests_declare_statements_with_the_parser_only(text: str, field: str) -> None:
+    with pytest.raises(ManifestError, match=field.replace(".", r"\.")):
+        parse(text)
+
+
+async def test_lines_are_read_off_the_loop() -> None:
+    manifest = parse(_HEAD + 'statements = ["select"]\n[output]')
+    reading = await Reader().read("session", manifest, "SELECT 1;")
+    assert reading is not None
+    assert reading.statement == (frozenset({"select"}), frozenset())
+    reading = await Reader().read("session", manifest, "SELECT (")
+    assert reading is not None
+    assert reading.statement is None

@@ -45,9 +45,14 @@ class PathQuery(Query):
 
 
 class WriteQuery(PathQuery):
-    """Whether what is sent replaces the file or goes to its end."""
+    """Whether what is sent replaces the file or goes to its end.
+
+    `permissions`, in octal, are those of a file that is replaced or new; by default it keeps
+    its own, or gets 0644.
+    """
 
     mode: Literal["overwrite", "append"] = "overwrite"
+    permissions: Annotated[str, StringConstraints(pattern=r"^0?[0-7]{3}$")] | None = None
 
 
 class ListQuery(Query):

@@ -330,6 +330,13 @@ class PathBody(Body):
     path: FilePath
 
 
+class LinkBody(Body):
+    """A path in the workspace, and where a link there leads, relative to the link."""
+
+    path: FilePath
+    target: FilePath
+
+
 class MoveBody(Body):
     """Two paths in the workspace."""
 

@@ -22,7 +22,6 @@ HEADER = struct.Struct(">cI")
 _File = files.Reader | files.Writer | files.Appender
 _OPEN: dict[str, Callable[[int, str], _File]] = {
     "read": files.Reader,
-    "write": files.Writer,
     "append": files.Appender,
 }
 
@@ -108,7 +107,10 @@ class _Worker:
 
     def _perform(self, method: str, request: dict[str, Any]) -> dict[str, Any]:
         root, path = self._root, request.get("path", "")
-        if method in ("read", "write", "append"):
+        if method == "write":
+            self._open = files.Writer(root, path, request["permissions"])
+            return {"size": 0}
+        if method in _OPEN:
             opened = _OPEN[method](root, path)
             self._open = opened
             return {"size": opened.size}
@@ -128,6 +130,8 @@ class _Worker:
             files.delete(root, path)
         elif method == "move":
             files.move(root, request["source"], request["destination"])
+        elif method == "symlink":
+            files.make_link(root, path, request["target"])
         else:
             raise AgentError("validation_error", f"unknown file operation: {method}")
         return {}

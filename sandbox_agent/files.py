@@ -80,7 +80,7 @@ class _Upload:
 class Writer(_Upload):
     """A new content for a file, which appears whole at `commit` or not at all."""
 
-    def __init__(self, workspace: int, path: str) -> None:
+    def __init__(self, workspace: int, path: str, permissions: int | None = None) -> None:
         self._directory, self._name = open_parent(workspace, path)
         mode = 0o644
         try:
@@ -91,7 +91,7 @@ class Writer(_Upload):
         except FileNotFoundError:
             pass
         super().__init__(self._directory)
-        os.fchmod(self._fd, mode)
+        os.fchmod(self._fd, mode if permissions is None else permissions & 0o777)
 
     def commit(self) -> None:
         """Gives the content its name, in one step."""
@@ -136,7 +136,7 @@ def _write_all(fd: int, data: bytes) -> None:
 def stat_entry(workspace: int, path: str) -> Entry:
     """What `path` is; a symbolic link is described, not followed. Raises: OSError."""
     fd = open_beneath(workspace, path, os.O_PATH | os.O_NOFOLLOW)
-    return _entry(path, os.fstat(fd))
+    return _entry(path, os.fstat(fd), "", fd)
 
 
 def list_entries(workspace: int, path: str, depth: int, limit: int) -> tuple[list[Entry], bool]:
@@ -171,7 +171,7 @@ def _sorted(entries: list[Entry], cut: bool) -> tuple[list[Entry], bool]:
     found = sorted(_printable(entry) for entry in entries)
     size = 0
     for index, entry in enumerate(found):
-        size += _ENTRY_BYTES + len(json.dumps(entry.path))
+        size += _ENTRY_BYTES + len(json.dumps([entry.path, entry.target]))
         if size > _MOST_LISTED_BYTES:
             return found[:index], True
     return found, cut
@@ -184,17 +184,27 @@ def _scan(workspace: int, directory: str) -> Iterator[Entry]:
             for name in names:
                 path = name.name if directory in ("", ".") else f"{directory}/{name.name}"
                 try:
-                    yield _entry(path, name.stat(follow_symlinks=False))
+                    yield _entry(path, name.stat(follow_symlinks=False), name.name, fd)
                 except FileNotFoundError:
                     continue
     finally:
         os.close(fd)
 
 
-def _entry(path: str, status: os.stat_result) -> Entry:
+def _entry(path: str, status: os.stat_result, name: str, directory: int) -> Entry:
+    """An entry; `name` is where it is in the directory, empty where that is the link itself."""
     kind = _TYPES.get(stat.S_IFMT(status.st_mode), "other")
     mode = stat.S_IMODE(status.st_mode)
-    return Entry(path, kind, status.st_size, mode, status.st_mtime)
+    target = _link_target(name, directory) if kind == "symlink" else None
+    return Entry(path, kind, status.st_size, mode, status.st_mtime, target)
+
+
+def _link_target(name: str, directory: int) -> str | None:
+    """None where it is not UTF-8, or something else is there by now."""
+    try:
+        return os.fsencode(os.readlink(name, dir_fd=directory)).decode()
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def _printable(entry: Entry) -> Entry:
@@ -230,6 +240,18 @@ def move(workspace: int, source: str, destination: str) -> None:
     from_directory, from_name = open_parent(workspace, source)
     to_directory, to_name = open_parent(workspace, destination)
     os.rename(from_name, to_name, src_dir_fd=from_directory, dst_dir_fd=to_directory)
+
+
+def make_link(workspace: int, path: str, target: str) -> None:
+    """Makes a symbolic link; a file or link that is there is replaced. Raises: OSError."""
+    directory, name = open_parent(workspace, path)
+    temporary = f".paddock-{os.urandom(8).hex()}"
+    os.symlink(target, temporary, dir_fd=directory)
+    try:
+        os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except OSError:
+        os.unlink(temporary, dir_fd=directory)
+        raise
 
 
 def refusal(error: OSError, path: str) -> AgentError:

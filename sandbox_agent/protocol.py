@@ -25,13 +25,16 @@ Host → agent, requests
               read and the program does nothing
     pty.signal {terminal_id, signal} → {}
     pty.close {terminal_id, reason} → {}             HUP and TERM, then KILL after 2 s
-    file.open {op: read|write|append, path} → {stream, size}
+    file.open {op: read|write|append, path, permissions} → {stream, size}
+              `permissions`: the nine bits that a written file gets; null: as the file that is
+              there, else 0644
     file.pull {stream, limit} → {data, eof}
     file.push {stream, data} → {}
     file.close {stream, commit} → {bytes}
     file.list {path, depth, limit} → {entries: [Entry as object], truncated}
     file.stat {path} → Entry as object
     file.mkdir {path} → {}    file.delete {path} → {}    file.move {source, destination} → {}
+    file.symlink {path, target} → {}
     secrets   {variables: {NAME: [value, seal]}, given: [[value, seal]]} → {}
               replaces what the session's commands get as variables, and what else was ever given
               to one: all of it is cut out of events and errors
@@ -81,6 +84,7 @@ AGENT_OPERATIONS = frozenset(
         "file.delete",
         "file.mkdir",
         "file.move",
+        "file.symlink",
         "pty.exit",
     }
 )
@@ -148,6 +152,7 @@ class Entry(NamedTuple):
 
     `path` is workspace-relative with bytes that are not UTF-8 backslash-escaped;
     `type` is file, directory, symlink or other; `modified` is in seconds since the epoch.
+    `target` is a symbolic link's text, None for all else and where it is not UTF-8.
     """
 
     path: str
@@ -155,6 +160,7 @@ class Entry(NamedTuple):
     size: int
     mode: int
     modified: float
+    target: str | None = None
 
 
 def encode(message: Message) -> bytes:

@@ -90,7 +90,7 @@ class Agent:
             "stats": self._stats,
             "shutdown": self._shut_down,
         }
-        for name in ("list", "stat", "mkdir", "delete", "move"):
+        for name in ("list", "stat", "mkdir", "delete", "move", "symlink"):
             self._methods[f"file.{name}"] = functools.partial(self._transfers.operate, name)
 
     def run(self) -> int:

@@ -60,7 +60,7 @@ class Transfers:
     # Single operations
 
     def operate(self, method: str, params: Message, reply: Reply) -> None:
-        """list, stat, mkdir, delete or move: asked, recorded, answered. Raises: AgentError."""
+        """What is asked, recorded and answered at once: all but streams. Raises: AgentError."""
         request: dict[str, Any] = {"method": method, **params}
         if method == "list":
             request["depth"] = min(int(params["depth"]), _DEEPEST_LIST)
@@ -115,7 +115,10 @@ class Transfers:
             self._touch(number)
             reply({"stream": number, "size": answer["size"]})
 
-        helper.ask({"method": mode, "path": path}, answered)
+        permissions = params.get("permissions")
+        if permissions is not None:
+            permissions = int(permissions)
+        helper.ask({"method": mode, "path": path, "permissions": permissions}, answered)
 
     def _stream(self, params: Message) -> _Stream:
         number = int(params["stream"])

@@ -1,6 +1,7 @@
 """Files of a session's workspace: list, show, put, get and remove them."""
 
 import codecs
+import os
 import secrets
 import stat
 import sys
@@ -17,7 +18,7 @@ from api.cli.remote import remote
 from api.cli.terminal import note, print_foreign, print_json, print_table, size, working
 
 if TYPE_CHECKING:
-    from api.client import Async, Paddock, Transfer
+    from api.client import Async, Entry, Paddock, Transfer
     from api.client.files import Files
 
 app = group("Files of a session's workspace.")
@@ -104,7 +105,7 @@ async def put(
     if parent not in (".", "/"):
         await found.files.mkdir(parent)
     with source.open("rb") as file:
-        await found.files.write(target, file)
+        await found.files.write(target, file, permissions=stat.S_IMODE(kind))
 
 
 @app.command(epilog=example("paddock files get web-1 build ./build"))
@@ -121,7 +122,8 @@ async def get(
     """Copy a file, or a directory with all its files, out of the workspace."""
     files = (await paddock.sessions.get(session)).files
     name = PurePosixPath(path).name
-    if not name or await _is_directory(files, path):
+    entry = await _entry(files, path) if name else None
+    if not name or (entry is not None and entry.type == "directory"):
         place = target or Path(name or ".")
         with working(f"downloading {path}"):
             received = await files.download_dir(path, place)
@@ -130,23 +132,26 @@ async def get(
     place = target or Path(name)
     if place.is_dir():
         place /= name
-    await _download(files, path, place)
+    permissions = entry.permissions if entry is not None and entry.type == "file" else 0o644
+    await _download(files, path, place, permissions)
 
 
-async def _is_directory(files: "Files[Async]", path: str) -> bool:
-    """Whether a path of the workspace is a directory: its parent knows."""
+async def _entry(files: "Files[Async]", path: str) -> "Entry | None":
+    """What a path of the workspace is: its parent knows."""
     parent = str(PurePosixPath(path).parent)
     name = PurePosixPath(path).name
     listing = await files.list(parent)
     found = (each for each in listing.items if PurePosixPath(each.path).name == name)
-    return any(each.type == "directory" for each in found)
+    return next(found, None)
 
 
-async def _download(files: "Files[Async]", path: str, place: Path) -> None:
-    """Copies a file, which appears whole or not at all."""
+async def _download(files: "Files[Async]", path: str, place: Path, permissions: int) -> None:
+    """Copies a file, which appears whole or not at all, with what the umask leaves of its mode."""
     draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
-        with draft.open("xb") as file:
+        with os.fdopen(os.open(draft, flags, permissions), "wb") as file:
             async with aclosing(files.read_stream(path)) as pieces:
                 async for piece in pieces:
                     file.write(piece)
@@ -156,9 +161,10 @@ async def _download(files: "Files[Async]", path: str, place: Path) -> None:
 
 
 def _tell(done: "Transfer", place: str | Path) -> None:
-    note(f"{done.files} files, {size(done.bytes)} to {place}")
+    links = f", {done.links} links" if done.links else ""
+    note(f"{done.files} files{links}, {size(done.bytes)} to {place}")
     if done.skipped:
-        note(f"skipped, for they are no files: {', '.join(done.skipped)}")
+        note(f"skipped, for they are no files that can travel: {', '.join(done.skipped)}")
 
 
 @app.command(epilog=example("paddock files rm web-1 notes.txt"))

@@ -1,14 +1,16 @@
 """Whole directories to and from a workspace. Nothing that either side holds is trusted."""
 
 import asyncio
+import os
 import posixpath
+import stat
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 from api.client.errors import LimitError, NotFoundError
-from api.client.local import Directory, walk
+from api.client.local import Directory, leads_inside, walk
 from api.client.results import Entry, Listing, Transfer
 
 T = TypeVar("T")
@@ -27,8 +29,11 @@ class Remote(Protocol):
     def pieces(self, path: str) -> AsyncGenerator[bytes, None]:
         """A file's content."""
 
-    async def put(self, path: str, content: BinaryIO) -> int:
+    async def put(self, path: str, content: BinaryIO, permissions: int) -> int:
         """Replaces a file; the bytes written."""
+
+    async def link(self, path: str, target: str) -> None:
+        """Makes a symbolic link."""
 
     async def mkdir(self, path: str) -> None:
         """Makes a directory and those above it."""
@@ -38,7 +43,7 @@ class Remote(Protocol):
 
 
 async def upload(remote: Remote, local: Path, path: str) -> Transfer:
-    """Sends the regular files beneath `local`. Raises: OSError, what the remote raises."""
+    """Sends what is beneath `local`: regular files, links last. Raises: OSError, as the remote."""
     names = await asyncio.to_thread(walk, local)
     skipped = list(names.skipped)
 
@@ -53,24 +58,38 @@ async def upload(remote: Remote, local: Path, path: str) -> Transfer:
             skipped.append(name)
             return None
         with content:
-            return await remote.put(posixpath.join(path, name), content)
+            permissions = stat.S_IMODE(os.fstat(content.fileno()).st_mode)
+            return await remote.put(posixpath.join(path, name), content, permissions)
+
+    async def link(named: tuple[str, str]) -> None:
+        name, target = named
+        await remote.link(posixpath.join(path, name), target)
 
     source = await asyncio.to_thread(Directory, local)
     try:
         await _some_at_a_time(make, names.innermost or ["."])
-        return _transfer(await _some_at_a_time(send, names.files), skipped)
+        sizes = await _some_at_a_time(send, names.files)
+        await _some_at_a_time(link, names.links)
+        return _transfer(sizes, skipped, len(names.links))
     finally:
         source.close()
 
 
 async def download(remote: Remote, path: str, local: Path, max_bytes: int) -> Transfer:
-    """Fetches the regular files beneath `path`. Raises: LimitError, OSError, as the remote."""
+    """Fetches what is beneath `path`: regular files, links last.
+
+    Raises: LimitError, OSError, as the remote.
+    """
     base = _relative(path)
     entries, skipped = await _walk_remote(remote, path)
     budget = _Budget(path, max_bytes)
+    links: list[tuple[str, str]] = []
 
     async def fetch(entry: Entry) -> int | None:
         name = _inside(base, entry.path)
+        if name is not None and entry.target is not None and leads_inside(name, entry.target):
+            links.append((name, entry.target))
+            return None
         if name is None or entry.type not in ("file", "directory"):
             skipped.append(entry.path)
             return None
@@ -78,22 +97,27 @@ async def download(remote: Remote, path: str, local: Path, max_bytes: int) -> Tr
             await asyncio.to_thread(target.make, name)
             return None
         try:
-            return await _fetch(remote, entry.path, target, name, budget)
+            return await _fetch(remote, entry, target, name, budget)
         except NotFoundError:  # it has vanished, or its name is only shown so
             skipped.append(entry.path)
             return None
 
     target = await asyncio.to_thread(Directory, local, make=True)
     try:
-        return _transfer(await _some_at_a_time(fetch, entries), skipped)
+        sizes = await _some_at_a_time(fetch, entries)
+        for name, leads_to in links:
+            await asyncio.to_thread(target.link, name, leads_to)
+        return _transfer(sizes, skipped, len(links))
     finally:
         target.close()
 
 
-async def _fetch(remote: Remote, path: str, target: Directory, name: str, budget: "_Budget") -> int:
+async def _fetch(
+    remote: Remote, entry: Entry, target: Directory, name: str, budget: "_Budget"
+) -> int:
     size = 0
-    async with aclosing(remote.pieces(path)) as pieces:
-        with target.replacement(name) as write:
+    async with aclosing(remote.pieces(entry.path)) as pieces:
+        with target.replacement(name, entry.permissions) as write:
             async for piece in pieces:
                 budget.take(len(piece))
                 size += len(piece)
@@ -170,9 +194,10 @@ async def _some_at_a_time(work: Callable[[T], Awaitable[Any]], items: Iterable[T
     return results
 
 
-def _transfer(sizes: list[int | None], skipped: list[str]) -> Transfer:
+def _transfer(sizes: list[int | None], skipped: list[str], links: int) -> Transfer:
     done = [size for size in sizes if size is not None]
-    return Transfer(files=len(done), bytes=sum(done), skipped=tuple(sorted(skipped)))
+    skips = tuple(sorted(skipped))
+    return Transfer(files=len(done), bytes=sum(done), skipped=skips, links=links)
 
 
 def _relative(path: str) -> str:

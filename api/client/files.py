@@ -54,13 +54,14 @@ class Files(Face[F]):
                 yield piece
 
     @method
-    async def write(self, path: str, content: Content) -> int:
+    async def write(self, path: str, content: Content, *, permissions: int | None = None) -> int:
         """Writes a file, whole or not at all; returns its size in bytes.
 
         Text is encoded as UTF-8; a binary file is read, and closed. A file that is there is
-        replaced, and keeps its mode. Directories must be there.
+        replaced, and keeps its mode, where no `permissions` (as 0o755) are given. Directories
+        must be there.
         """
-        return await put(self._api, self._path, path, content, "overwrite")
+        return await put(self._api, self._path, path, content, "overwrite", permissions)
 
     @method
     async def append(self, path: str, content: Content) -> int:
@@ -71,6 +72,14 @@ class Files(Face[F]):
     async def mkdir(self, path: str) -> None:
         """Makes a directory and those above it; one that is there is fine."""
         await make_directory(self._api, self._path, path)
+
+    @method
+    async def symlink(self, path: str, target: str) -> None:
+        """Makes a symbolic link to `target`, which is relative to it and in the workspace.
+
+        A file or link that is there is replaced.
+        """
+        await make_link(self._api, self._path, path, target)
 
     @method
     async def move(self, source: str, destination: str) -> None:
@@ -92,9 +101,10 @@ class Files(Face[F]):
     async def upload_dir(self, local: str | Path, path: str = ".") -> Transfer:
         """Copies a local directory's content into a directory of the workspace.
 
-        Files that are there are replaced, others stay. Symbolic links are not followed: they
-        are skipped, like sockets, devices and names that are not UTF-8. Modes do not travel.
-        Some files are sent at a time; the first failure ends it, what was sent stays.
+        Files that are there are replaced, others stay; each gets its local permissions.
+        Symbolic links are not followed: those that lead to what is in the directory, by a
+        relative path, are made anew, others skipped, like sockets, devices and names that are
+        not UTF-8. Some files are sent at a time; the first failure ends it, what was sent stays.
         Raises: OSError for what can't be read.
         """
         return await directories.upload(_Remote(self._api, self._path), Path(local), path)
@@ -104,8 +114,10 @@ class Files(Face[F]):
         """Copies a directory of the workspace into a local directory, made where it is not.
 
         Nothing is written outside of `local`, whatever the workspace holds and whatever links
-        `local` has in it. Files that are there are replaced, each as a whole; symbolic
-        links are skipped, like what vanishes meanwhile. The first failure ends it.
+        `local` has in it. Files that are there are replaced, each as a whole, and get the
+        permissions that they have there as far as the umask lets them. Symbolic links that lead
+        to what is in the directory, by a relative path, are made anew; others are skipped, like
+        what vanishes meanwhile. The first failure ends it.
         Raises: LimitError for more than `max_bytes` in all; OSError for what can't be written.
         """
         remote = _Remote(self._api, self._path)
@@ -128,9 +140,13 @@ class _Remote:
         """A file's content."""
         return pieces(self._api, self._url, path)
 
-    async def put(self, path: str, content: BinaryIO) -> int:
+    async def put(self, path: str, content: BinaryIO, permissions: int) -> int:
         """Replaces a file."""
-        return await put(self._api, self._url, path, content, "overwrite")
+        return await put(self._api, self._url, path, content, "overwrite", permissions)
+
+    async def link(self, path: str, target: str) -> None:
+        """Makes a symbolic link."""
+        await make_link(self._api, self._url, path, target)
 
     async def mkdir(self, path: str) -> None:
         """Makes a directory and those above it."""
@@ -154,12 +170,20 @@ async def pieces(api: Transport, url: str, path: str) -> AsyncGenerator[bytes, N
             yield piece
 
 
-async def put(api: Transport, url: str, path: str, content: Content, mode: str) -> int:
+async def put(
+    api: Transport,
+    url: str,
+    path: str,
+    content: Content,
+    mode: str,
+    permissions: int | None = None,
+) -> int:
     """Writes a file; returns the bytes that the control plane counted."""
+    octal = None if permissions is None else f"{permissions & 0o777:04o}"
     answer = await api.json(
         "PUT",
         url,
-        params={"path": path, "mode": mode},
+        params={"path": path, "mode": mode, "permissions": octal},
         timeout=_TRANSFER_SECONDS,
         data=content.encode() if isinstance(content, str) else content,
     )
@@ -169,6 +193,11 @@ async def put(api: Transport, url: str, path: str, content: Content, mode: str) 
 async def make_directory(api: Transport, url: str, path: str) -> None:
     """Makes a directory and those above it."""
     await api.json("POST", f"{url}/mkdir", body={"path": path})
+
+
+async def make_link(api: Transport, url: str, path: str, target: str) -> None:
+    """Makes a symbolic link."""
+    await api.json("POST", f"{url}/symlink", body={"path": path, "target": target})
 
 
 async def listing(api: Transport, url: str, path: str, depth: int) -> Listing:

@@ -6,6 +6,7 @@ import secrets
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import dropwhile
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -17,30 +18,56 @@ _NO_FILE = (errno.ELOOP, errno.ENOTDIR, errno.ENOENT, errno.ENXIO)
 class Names(NamedTuple):
     """What a directory holds, by path relative to it with `/`.
 
-    `innermost` are the directories without directories in them; `skipped` is what can't
-    be sent.
+    `innermost` are the directories without directories in them; `links` are symbolic links
+    that stay in the directory, with their targets; `skipped` is what can't be sent.
     """
 
     files: list[str]
     innermost: list[str]
     skipped: list[str]
+    links: list[tuple[str, str]]
 
 
 def walk(root: Path) -> Names:
     """What a directory holds, links not followed. Raises: OSError where it can't be read."""
-    names = Names([], [], [])
+    names = Names([], [], [], [])
     for directory, below, files in os.walk(root, onerror=_raise):
         base = Path(directory).relative_to(root)
         kept = [name for name in below if not (Path(directory) / name).is_symlink()]
         for name in sorted({*below, *files} - set(kept)):
-            whole = Path(directory) / name
-            proper = _is_text(name) and stat.S_ISREG(whole.lstat().st_mode)
-            (names.files if proper else names.skipped).append((base / name).as_posix())
+            _sort_in(names, (base / name).as_posix(), Path(directory) / name)
         names.skipped.extend((base / name).as_posix() for name in kept if not _is_text(name))
         below[:] = sorted(name for name in kept if _is_text(name))
         if not below:
             names.innermost.append(base.as_posix())
     return names
+
+
+def _sort_in(names: Names, name: str, path: Path) -> None:
+    kind = path.lstat().st_mode
+    if _is_text(name) and stat.S_ISREG(kind):
+        names.files.append(name)
+    elif stat.S_ISLNK(kind) and leads_inside(name, target := os.readlink(path)):
+        names.links.append((name, target))
+    else:
+        names.skipped.append(name)
+
+
+def leads_inside(name: str, target: str) -> bool:
+    """Whether a link of that name in a directory leads to what is in the directory.
+
+    It does whatever other such links there are: `..` is taken at the beginning only, as
+    behind another link it would not lead where it seems to.
+    """
+    steps = [step for step in target.split("/") if step not in ("", ".")]
+    down = list(dropwhile(lambda step: step == "..", steps))
+    return (
+        _is_text(name + target)
+        and bool(target)
+        and not target.startswith("/")
+        and ".." not in down
+        and len(steps) - len(down) <= name.count("/")
+    )
 
 
 class Directory:
@@ -78,22 +105,27 @@ class Directory:
         return None
 
     @contextmanager
-    def replacement(self, name: str) -> Iterator[Callable[[bytes], int]]:
-        """Writes a file that takes its place whole at the end, or not at all. Raises: OSError."""
+    def replacement(self, name: str, permissions: int) -> Iterator[Callable[[bytes], int]]:
+        """Writes a file that takes its place whole at the end, or not at all.
+
+        It gets those of the permissions that the umask leaves. Raises: OSError.
+        """
         *above, leaf = name.split("/")
-        temporary = f".paddock-{secrets.token_hex(8)}"
+        temporary = _temporary_name()
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with self._beneath(above, make=True) as parent:
-            descriptor = os.open(temporary, flags, 0o666, dir_fd=parent)
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    yield file.write
-                # A link of that name is replaced, not followed.
-                os.rename(temporary, leaf, src_dir_fd=parent, dst_dir_fd=parent)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(temporary, dir_fd=parent)
-                raise
+            descriptor = os.open(temporary, flags, permissions & 0o777, dir_fd=parent)
+            with _put_in_place(parent, temporary, leaf), os.fdopen(descriptor, "wb") as file:
+                yield file.write
+
+    def link(self, name: str, target: str) -> None:
+        """Makes a symbolic link in place of a file or link of that name. Raises: OSError."""
+        *above, leaf = name.split("/")
+        temporary = _temporary_name()
+        with self._beneath(above, make=True) as parent:
+            os.symlink(target, temporary, dir_fd=parent)
+            with _put_in_place(parent, temporary, leaf):
+                pass
 
     @contextmanager
     def _beneath(self, parts: list[str], *, make: bool = False) -> Iterator[int]:
@@ -110,6 +142,22 @@ class Directory:
             yield current
         finally:
             os.close(current)
+
+
+@contextmanager
+def _put_in_place(directory: int, temporary: str, name: str) -> Iterator[None]:
+    """Gives what the block has made its name, or removes it. A link of that name is replaced."""
+    try:
+        yield
+        os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=directory)
+        raise
+
+
+def _temporary_name() -> str:
+    return f".paddock-{secrets.token_hex(8)}"
 
 
 def _is_text(name: str) -> bool:

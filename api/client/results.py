@@ -1,5 +1,6 @@
 """What the API tells, as frozen dataclasses; times are aware `datetime`s in UTC."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -127,8 +128,8 @@ class Entry(Result):
     """What a directory holds.
 
     `type` is `file`, `directory`, `symlink` or `other`; `size` in bytes; `mode` four octal
-    digits; `modified` in seconds since 1970. Bytes of a name that are not UTF-8 are shown
-    backslash-escaped.
+    digits; `modified` in seconds since 1970; `target` where a symbolic link leads, None where
+    that is not UTF-8. Bytes of a name that are not UTF-8 are shown backslash-escaped.
     """
 
     path: str
@@ -136,6 +137,13 @@ class Entry(Result):
     size: int
     mode: str
     modified: float
+    target: str | None = None
+
+    @property
+    def permissions(self) -> int:
+        """The nine bits of `mode`; 0o644 where it is no octal number."""
+        octal = re.fullmatch(r"[0-7]+", self.mode)
+        return int(self.mode, 8) & 0o777 if octal else 0o644
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,11 +156,12 @@ class Listing(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Transfer:
-    """What a directory's transfer came to; `skipped` names what is no file that can travel."""
+    """What a directory's transfer came to; `skipped` names what can't travel."""
 
     files: int
     bytes: int
     skipped: tuple[str, ...]
+    links: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ _ENTRY = {
     "size": 1204,
     "mode": "0644",
     "modified": 1772616612.48,
+    "target": None,
 }
 
 
@@ -21,10 +22,13 @@ class FileEntry(Model):
     model_config = example(_ENTRY)
 
     path: str
-    type: str = Field(description="`file`, `directory`, `link` or `other`.")
+    type: str = Field(description="`file`, `directory`, `symlink` or `other`.")
     size: Count = Field(description="Bytes.")
     mode: str = Field(pattern=r"^[0-7]{4,}$", description="Permissions, octal.")
     modified: float = Field(description="Seconds since 1970-01-01.")
+    target: str | None = Field(
+        description="Where a symbolic link leads; null for all else, and where it is not UTF-8."
+    )
 
 
 class FileList(Model):
@@ -53,6 +57,15 @@ class FilePath(Model):
     model_config = example({"path": "src"})
 
     path: str
+
+
+class FileLink(Model):
+    """A symbolic link that was made."""
+
+    model_config = example({"path": "bin/tool", "target": "../lib/tool.py"})
+
+    path: str
+    target: str
 
 
 class FileMoved(Model):

@@ -3,11 +3,11 @@
 from http import HTTPStatus
 
 from api.auth import Access
-from api.models.files import FileList, FileMoved, FilePath, FileWritten
+from api.models.files import FileLink, FileList, FileMoved, FilePath, FileWritten
 from api.operations.base import BYTES, SESSION, Operation, Reply, ok
 from api.queries import ListQuery, PathQuery, WriteQuery
 from api.routes import files
-from api.schemas import MoveBody, PathBody
+from api.schemas import LinkBody, MoveBody, PathBody
 
 _TAG = "Files"
 _FILES = SESSION + "/files"
@@ -82,6 +82,19 @@ OPERATIONS = (
         replies={HTTPStatus.CREATED: Reply("The directory is there.", FilePath)},
         errors=_ERRORS,
         examples={"nested": {"path": "src/lib"}},
+    ),
+    Operation(
+        "POST",
+        _FILES + "/symlink",
+        files.make_link,
+        Access.WORK,
+        body=LinkBody,
+        id="make_link",
+        tag=_TAG,
+        summary="Make a symbolic link",
+        replies={HTTPStatus.CREATED: Reply("The link is there.", FileLink)},
+        errors=_ERRORS,
+        examples={"relative": {"path": "bin/tool", "target": "../lib/tool.py"}},
     ),
     Operation(
         "POST",

@@ -10,7 +10,7 @@ from api import stream
 from api.body import IDLE_SECONDS, check_encoding
 from api.call import Call, reply
 from api.queries import ListQuery, PathQuery, WriteQuery
-from api.schemas import MoveBody, PathBody
+from api.schemas import LinkBody, MoveBody, PathBody
 from orchestrator.errors import ValidationError
 from orchestrator.sessions.files import FileDownload
 from orchestrator.sessions.session import Session
@@ -58,10 +58,13 @@ async def _send(request: web.Request, response: web.StreamResponse, download: Fi
 async def write(call: Call, query: WriteQuery) -> web.Response:
     """Writes the body to the file, whole or not at all."""
     check_encoding(call.request)
+    if query.mode == "append" and query.permissions is not None:
+        raise ValidationError("what is appended changes no permissions", field="permissions")
     session = call.session()
+    permissions = None if query.permissions is None else int(query.permissions, 8)
     with session.streaming("uploads"):
         written = await call.plane.files.write(
-            call.principal, session, query.path, query.mode, _chunks(call.request)
+            call.principal, session, query.path, query.mode, _chunks(call.request), permissions
         )
     return reply({"path": query.path, "mode": query.mode, "bytes": written})
 
@@ -99,6 +102,14 @@ async def move(call: Call, body: MoveBody) -> web.Response:
         call.plane.files.move(call.principal, call.session(), body.source, body.destination)
     )
     return reply({"source": body.source, "destination": body.destination})
+
+
+async def make_link(call: Call, body: LinkBody) -> web.Response:
+    """Makes a symbolic link that stays in the workspace; a file or link there is replaced."""
+    await call.work.complete(
+        call.plane.files.symlink(call.principal, call.session(), body.path, body.target)
+    )
+    return reply({"path": body.path, "target": body.target}, HTTPStatus.CREATED)
 
 
 async def delete(call: Call, query: PathQuery) -> web.Response:

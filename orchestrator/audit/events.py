@@ -29,6 +29,7 @@ OPERATIONS = frozenset(
         "file.delete",
         "file.mkdir",
         "file.move",
+        "file.symlink",
         "pty.open",
         "pty.interaction",
         "pty.result",

@@ -16,7 +16,7 @@ from orchestrator.errors import (
 from orchestrator.keys import Principal
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.session import Session
-from orchestrator.workspace.paths import PATH_RULE, escape_message, inside_path
+from orchestrator.workspace.paths import PATH_RULE, escape_message, inside_path, leads_inside
 from sandbox_agent.protocol import CHUNK_BYTES, Message
 
 _MOST_PATH_BYTES = 4096
@@ -74,15 +74,17 @@ class Files:
         path: str,
         mode: str,
         chunks: AsyncIterator[bytes],
+        permissions: int | None = None,
     ) -> int:
         """Writes a file, replacing it (`overwrite`) or at its end (`append`); the bytes written.
 
         It takes effect as a whole after the last chunk: if `chunks` raises, or the call
-        is cancelled, nothing has changed.
+        is cancelled, nothing has changed. `permissions` are the nine bits that a replaced
+        or new file gets; without them a file keeps its own.
         """
         operation = "append" if mode == "append" else "write"
         link, path = await self._prepare(principal, session, "file.write", path)
-        opened = await self._open(link, operation, path)
+        opened = await self._open(link, operation, path, permissions)
         stream = _number(opened, "stream")
         try:
             await self._push_all(link, stream, chunks, session.limits.workspace_bytes)
@@ -119,7 +121,7 @@ class Files:
         return {"items": items, "next": None, "truncated": listed.get("truncated") is True}
 
     async def stat(self, principal: Principal, session: Session, path: str) -> dict[str, Any]:
-        """`{path, type, size, mode, modified}` of one file or directory."""
+        """`{path, type, size, mode, modified, target}` of one file, directory or link."""
         link, path = await self._prepare(principal, session, "file.read", path, whole=True)
         return _entry(await self._ask(link, "file.stat", {"path": path}))
 
@@ -143,6 +145,14 @@ class Files:
         )
         await self._ask(link, "file.move", {"source": source, "destination": destination})
 
+    async def symlink(self, principal: Principal, session: Session, path: str, target: str) -> None:
+        """Makes a symbolic link, whose target is relative to it and stays in the workspace."""
+        link, path = await self._prepare(principal, session, "file.symlink", path)
+        check_path(target, "target")
+        if not leads_inside(path, target):
+            raise await self._escape(principal, session, "file.symlink", "target", target)
+        await self._ask(link, "file.symlink", {"path": path, "target": target})
+
     async def _prepare(
         self,
         principal: Principal,
@@ -163,23 +173,31 @@ class Files:
         check_path(path, name)
         relative = inside_path(path)
         if relative is None:
-            detail = escape_message(path)
-            await self._recorder.refuse(
-                session,
-                operation,
-                actor=principal.name,
-                rule=PATH_RULE,
-                args={name: path},
-                error=detail,
-            )
-            raise PermissionDeniedError(detail, rule=PATH_RULE, field=name)
+            raise await self._escape(principal, session, operation, name, path)
         if relative == "." and not whole:
             raise ValidationError(f"{name} must name something inside the workspace", field=name)
         return sandbox.link, relative
 
-    async def _open(self, link: AgentLink, operation: str, path: str) -> Message:
+    async def _escape(
+        self, principal: Principal, session: Session, operation: str, name: str, path: str
+    ) -> PermissionDeniedError:
+        """The refusal of a path that leaves the workspace, which is on record."""
+        detail = escape_message(path)
+        await self._recorder.refuse(
+            session,
+            operation,
+            actor=principal.name,
+            rule=PATH_RULE,
+            args={name: path},
+            error=detail,
+        )
+        return PermissionDeniedError(detail, rule=PATH_RULE, field=name)
+
+    async def _open(
+        self, link: AgentLink, operation: str, path: str, permissions: int | None = None
+    ) -> Message:
         """Opens a stream; when the caller is cancelled meanwhile, it is closed again."""
-        params = {"op": operation, "path": path}
+        params = {"op": operation, "path": path, "permissions": permissions}
         opening = asyncio.ensure_future(self._ask(link, "file.open", params))
         try:
             return await asyncio.shield(opening)
@@ -239,12 +257,14 @@ def _number(answer: Message, name: str) -> int:
 def _entry(entry: Any) -> dict[str, Any]:
     """An entry of a listing, rebuilt from what the agent said."""
     try:
+        target = entry.get("target")
         return {
             "path": str(entry["path"]),
             "type": str(entry["type"]),
             "size": int(entry["size"]),
             "mode": f"{int(entry['mode']):04o}",
             "modified": float(entry["modified"]),
+            "target": None if target is None else str(target),
         }
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise SandboxUnavailableError("the sandbox agent answered with garbage") from None

@@ -60,6 +60,16 @@ def inside_path(path: str) -> str | None:
     return absolute.removeprefix(WORKSPACE_DIR + "/")
 
 
+def leads_inside(path: str, target: str) -> bool:
+    """Whether a link at `path` to that text stays in the workspace, as its text says.
+
+    `path` is relative to the workspace; the target must be relative, too.
+    """
+    if target.startswith("/"):
+        return False
+    return inside_path(posixpath.join(posixpath.dirname(path), target)) is not None
+
+
 def escape_message(path: str) -> str:
     """What is said of a path that leaves the workspace."""
     return f"path escapes workspace: {path[:256]}"

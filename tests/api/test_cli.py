@@ -272,6 +272,7 @@ async def test_show_has_commands_and_denials(api: Api, session: str) -> None:
 async def test_files_there_and_back(api: Api, session: str, tmp_path: Path) -> None:
     source = tmp_path / "data.bin"
     source.write_bytes(bytes(range(256)))
+    source.chmod(0o755)
     assert (await run_beside("files", "put", session, str(source))).status == 0
     assert (await run_beside("files", "put", session, str(source), "sub/other")).status == 0
     sent = await run_beside("files", "put", session, "-", "typed", stdin=b"from a pipe")
@@ -292,6 +293,7 @@ async def test_files_there_and_back(api: Api, session: str, tmp_path: Path) -> N
     copy = tmp_path / "copy.bin"
     assert (await run_beside("files", "get", session, "data.bin", str(copy))).status == 0
     assert copy.read_bytes() == source.read_bytes()
+    assert copy.stat().st_mode & 0o777 == 0o755
     assert (await run_beside("files", "get", session, "typed", str(tmp_path))).status == 0
     assert (tmp_path / "typed").read_bytes() == b"from a pipe"
     assert (await run_beside("files", "rm", session, "typed")).status == 0

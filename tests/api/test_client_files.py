@@ -2,11 +2,15 @@
 
 import os
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from api.client import (
     ConflictError,
@@ -17,8 +21,12 @@ from api.client import (
     Session,
     Transfer,
 )
+from api.client.local import leads_inside
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.fake_agent import AgentRefusalError
+
+_LINKS = ("a", "b", "d/a", "d/b", "d/e/a", "d/e/b")
+_STEPS = ("..", ".", "", "a", "b", "d", "e")
 
 
 @pytest.fixture
@@ -102,6 +110,65 @@ async def test_there_and_back(api: Api, session: Session, tmp_path: Path) -> Non
     assert tree(target) == tree(source)
 
 
+async def test_permissions_travel(api: Api, session: Session, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    modes = {"run": 0o755, "own": 0o700, "plain": 0o644, "fixed": 0o444}
+    for name, mode in modes.items():
+        (source / name).write_text(name)
+        (source / name).chmod(mode)
+    (source / "run").chmod(0o4755)
+    await session.files.upload_dir(source)
+    assert api.agent.permissions == modes
+    for _ in range(2):  # what is read-only is replaced, too
+        await session.files.download_dir(".", target)
+        assert {path.name: path.stat().st_mode & 0o7777 for path in target.iterdir()} == modes
+    await session.files.write("plain", "x", permissions=0o600)
+    assert api.agent.permissions["plain"] == 0o600
+    # Nothing that a workspace says makes a file that others here may write.
+    holds(api, entry("plain") | {"mode": 0o7777})
+    before = os.umask(0o022)
+    try:
+        await session.files.download_dir(".", target)
+    finally:
+        os.umask(before)
+    assert (target / "plain").stat().st_mode & 0o7777 == 0o755
+
+
+async def test_links_that_stay_inside_travel(api: Api, session: Session, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    (source / "bin").mkdir(parents=True)
+    (source / "lib").mkdir()
+    (source / "lib" / "tool").write_text("tool")
+    inside = {"bin/tool": "../lib/tool", "latest": "lib", "bin/dangling": "./nothing"}
+    outside = {"up": "..", "bin/out": "../../x", "abs": "/etc", "bin/odd": "../latest/../../x"}
+    for name, leads_to in (inside | outside).items():
+        (source / name).symlink_to(leads_to)
+    sent = await session.files.upload_dir(source)
+    assert (sent.files, sent.links, set(sent.skipped)) == (1, 3, set(outside))
+    assert api.agent.links == inside
+    api.agent.links |= outside
+    target.mkdir()
+    (target / "latest").symlink_to("/etc")
+    got = await session.files.download_dir(".", target)
+    assert (got.links, set(got.skipped)) == (3, set(outside))
+    assert {path: text for path, text in tree(target).items() if isinstance(text, str)} == inside
+
+
+@given(st.lists(st.tuples(st.sampled_from(_LINKS), st.lists(st.sampled_from(_STEPS))), max_size=6))
+def test_links_that_seem_to_stay_inside_do(links: list[tuple[str, list[str]]]) -> None:
+    """Whatever links there are together, none leads out."""
+    with TemporaryDirectory() as name:
+        root = Path(name).resolve() / "root"
+        (root / "d" / "e").mkdir(parents=True)
+        for link, steps in links:
+            place, target = root / link, "/".join(steps)
+            if leads_inside(link, target) and not os.path.lexists(place):
+                place.symlink_to(target)
+                with suppress(OSError):  # a loop, or what is not there, leads nowhere
+                    assert Path(os.path.realpath(place, strict=True)).is_relative_to(root)
+
+
 async def test_what_is_no_file_stays(api: Api, session: Session, tmp_path: Path) -> None:
     source, secret = tmp_path / "source", tmp_path / "secret"
     source.mkdir()
@@ -115,9 +182,7 @@ async def test_what_is_no_file_stays(api: Api, session: Session, tmp_path: Path)
     os.mkdir(os.fsencode(source) + b"/\xff")
     (source / "\udcff" / "unseen").write_text("")
     sent = await session.files.upload_dir(source)
-    assert sent == Transfer(
-        files=1, bytes=5, skipped=("dangling", "fifo", "link", "linked", "\udcff")
-    )
+    assert sent == Transfer(files=1, bytes=5, skipped=("fifo", "link", "linked", "\udcff"), links=1)
     assert api.agents.files == {"plain": b"plain"}
     with pytest.raises(FileNotFoundError):
         await session.files.upload_dir(tmp_path / "nothing")

@@ -47,6 +47,26 @@ async def test_list_mkdir_move_delete(api: Api, path: str) -> None:
     assert operations >= {"file.list", "file.mkdir", "file.move", "file.delete", "file.read"}
 
 
+async def test_links(api: Api, path: str) -> None:
+    body = {"path": "/workspace/bin/x", "target": "../lib/x"}
+    assert await api.json("POST", path + "/files/symlink", json=body, status=201) == body
+    assert api.agent.links == {"bin/x": "../lib/x"}
+    (listed,) = (await api.json("GET", path + "/files/list"))["items"]
+    assert (listed["type"], listed["target"]) == ("symlink", "../lib/x")
+
+
+@pytest.mark.parametrize("target", ["..", "../x", "/etc", "/workspace/x", "a/../../x", "../a/.."])
+async def test_links_that_leave_the_workspace(api: Api, path: str, target: str) -> None:
+    body = {"path": "x", "target": target}
+    problem = await api.problem(
+        403, "permission_denied", "POST", path + "/files/symlink", json=body
+    )
+    assert (problem["rule"], problem["field"]) == ("path-outside-workspace", "target")
+    assert api.agent.links == {}
+    (denied,) = (await api.json("GET", path + "/audit?decision=deny"))["items"]
+    assert (denied["operation"], denied["args"]) == ("file.symlink", {"target": target})
+
+
 @pytest.mark.parametrize("name", ["..", "../x", "/etc/passwd", "a/../../b", "%2e%2e/x"])
 async def test_paths_that_leave_the_workspace(api: Api, path: str, name: str) -> None:
     for method in ("GET", "PUT", "DELETE"):
@@ -69,6 +89,10 @@ async def test_paths_that_leave_the_workspace(api: Api, path: str, name: str) ->
         "path=a&x=1",
         "path=a&mode=replace",
         "path=a&mode=overwrite&mode=append",
+        "path=a&permissions=rwx",
+        "path=a&permissions=4755",
+        "path=a&permissions=999",
+        "path=a&permissions=755&mode=append",
     ],
 )
 async def test_bad_parameters(api: Api, path: str, query: str) -> None:

@@ -45,9 +45,14 @@ async def test_directories_and_commands(paddock: Paddock, tmp_path: Path) -> Non
     (source / "src").mkdir(parents=True)
     (source / "src" / "a.txt").write_text("alpha\n")
     (source / "secret").symlink_to("/etc/hostname")
+    (source / "configure").write_text("#!/bin/sh\necho configured\n")
+    (source / "configure").chmod(0o755)
+    (source / "src" / "again").symlink_to("../configure")
     async with await paddock.sessions.create(permission_level="high") as session:
         sent = await session.files.upload_dir(source)
-        assert (sent.files, sent.skipped) == (1, ("secret",))
+        assert (sent.files, sent.links, sent.skipped) == (2, 1, ("secret",))
+        for program in ("./configure", "src/again"):
+            assert (await session.exec(argv=[program])).stdout == "configured\n"
         result = await session.exec("cat src/a.txt")
         assert (result.stdout, result.exit_code) == ("alpha\n", 0)
         assert session.handle is not None
@@ -58,7 +63,9 @@ async def test_directories_and_commands(paddock: Paddock, tmp_path: Path) -> Non
         )
         assert (await own.exec(argv=["sh", "-c", script])).ok
         got = await own.files.download_dir(".", target)
-        assert got.files == 2
+        assert (got.files, got.links) == (3, 1)
+        assert (target / "src" / "again").readlink() == Path("../configure")
+        assert (target / "configure").stat().st_mode & 0o777 == 0o755
         assert set(got.skipped) == {"link", "pipe", "root", "\\xff"}
         assert (target / "src" / "b.txt").read_text() == "beta\n"
         assert (target / "x" / "y").is_dir()

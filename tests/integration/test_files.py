@@ -5,6 +5,7 @@ import hashlib
 import os
 import stat
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +55,31 @@ async def test_overwriting_replaces_all_and_keeps_the_mode(high: Box) -> None:
     assert await high.read("script") == b"#!/bin/sh\necho two\n"
     assert (high.workspace / "script").stat().st_mode == 0o100750
     assert (await high.run(argv=["./script"])).stdout == "two\n"
+
+
+async def test_permissions_that_are_asked_for(high: Box) -> None:
+    await high.write("run", b"#!/bin/sh\necho ran\n", permissions=0o755)
+    assert (await high.bash("./run")).stdout == "ran\n"
+    await high.write("run", b"x", permissions=0o4600)
+    assert (high.workspace / "run").stat().st_mode == 0o100600
+
+
+async def test_links(high: Box) -> None:
+    await high.write("lib", b"one")
+    await high.plane.files.symlink(TESTER, high.session, "link", "./lib")
+    assert await high.read("link") == b"one"
+    (entry,) = [e for e in (await high.listing())["items"] if e["path"] == "link"]
+    assert (entry["type"], entry["target"]) == ("symlink", "./lib")
+    # One that is there is replaced, not followed; a directory stays.
+    await high.plane.files.symlink(TESTER, high.session, "link", "other")
+    assert (high.workspace / "lib").read_bytes() == b"one"
+    assert (high.workspace / "link").readlink() == Path("other")
+    await high.mkdir("directory")
+    with pytest.raises(ConflictError):
+        await high.plane.files.symlink(TESTER, high.session, "directory", "lib")
+    with pytest.raises(PermissionDeniedError):
+        await high.plane.files.symlink(TESTER, high.session, "out", "../etc/passwd")
+    assert not any(name.startswith(".paddock") for name in names(high))
 
 
 async def test_overwriting_is_no_way_to_a_setuid_file(high: Box) -> None:

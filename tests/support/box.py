@@ -140,14 +140,16 @@ class Box:
 
     # Files
 
-    async def write(self, path: str, *chunks: bytes, mode: str = "overwrite") -> int:
+    async def write(
+        self, path: str, *chunks: bytes, mode: str = "overwrite", permissions: int | None = None
+    ) -> int:
         """Writes a file; the number of bytes."""
 
         async def pieces() -> AsyncIterator[bytes]:
             for chunk in chunks:
                 yield chunk
 
-        return await self.plane.files.write(TESTER, self.session, path, mode, pieces())
+        return await self.plane.files.write(TESTER, self.session, path, mode, pieces(), permissions)
 
     async def read(self, path: str) -> bytes:
         """A file's content."""

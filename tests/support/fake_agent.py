@@ -87,6 +87,9 @@ class FakeAgent:
         self._running: dict[str, _Running] = {}
         self.terminals = FakeTerminals(self.emit)
         self._streams: dict[int, tuple[str, str, bytearray]] = {}
+        # By path: permissions of files that got some, and the targets of links.
+        self.permissions: dict[str, int] = {}
+        self.links: dict[str, str] = {}
         self._opened = 0
         self._seq = 0
         self._writer: asyncio.StreamWriter | None = None
@@ -284,6 +287,8 @@ class FakeAgent:
             self.emit("file.read", args={"path": path}, error="not found")
             raise AgentRefusalError("not_found", f"No such file or directory: {path}")
         content = bytearray(self.files[path] if mode == "read" else b"")
+        if params.get("permissions") is not None:
+            self.permissions[path] = params["permissions"]
         self._opened += 1
         number = self._opened
         self._streams[number] = (path, mode, content)
@@ -314,11 +319,22 @@ class FakeAgent:
 
     async def _on_file_list(self, params: Message) -> Message:
         self.emit("file.list", args={"path": params["path"]})
-        entries = [
-            {"path": path, "type": "file", "size": len(data), "mode": 0o644, "modified": 1.5}
+        modes = dict.fromkeys(self.files, 0o644) | self.permissions
+        entries: list[Message] = [
+            {"path": path, "type": "file", "size": len(data), "mode": modes[path], "modified": 1.5}
             for path, data in sorted(self.files.items())
         ]
+        entries += [
+            {"path": path, "type": "symlink", "size": 1, "mode": 0o777, "modified": 1.5}
+            | {"target": target}
+            for path, target in sorted(self.links.items())
+        ]
         return {"entries": entries, "truncated": False}
+
+    async def _on_file_symlink(self, params: Message) -> Message:
+        self.links[params["path"]] = params["target"]
+        self.emit("file.symlink", args=params)
+        return {}
 
     async def _on_file_mkdir(self, params: Message) -> Message:
         self.emit("file.mkdir", args={"path": params["path"]})

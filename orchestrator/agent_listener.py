@@ -76,3 +76,6 @@ class Listener:
                 except OSError as error:  # as when no descriptors are left
                     log.warning("a sandbox agent can't be answered: %s", error)
                     self._dials.count(_BROKEN_LISTENER_DIALS)
+                except Exception:
+                    log.exception("a sandbox agent can't be answered")
+                    self._dials.count(_BROKEN_LISTENER_DIALS)

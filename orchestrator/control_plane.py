@@ -40,6 +40,7 @@ from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.approval_rows import Approval
 from orchestrator.store.database import Database
 from orchestrator.store.scrubber import Scrubber
+from orchestrator.tasks import Tasks
 from orchestrator.terminals.governed import GovernedTerminals
 from orchestrator.terminals.service import Terminals
 from orchestrator.webhook import Webhook
@@ -72,6 +73,7 @@ class ControlPlane:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.metrics = Metrics()
+        self.tasks = Tasks(self.metrics.task_restarted)
         self._resources = AsyncExitStack()
 
     @classmethod
@@ -102,7 +104,7 @@ class ControlPlane:
         expiry.start()
         self.database = await Database.open(settings.state_dir / "paddock.db")
         self._resources.push_async_callback(self.database.close)
-        scrubber = Scrubber(self.database)
+        scrubber = Scrubber(self.database, self.tasks)
         self._resources.push_async_callback(scrubber.close)
         scrubber.start()
         self.ledger = Ledger(self.database)
@@ -120,7 +122,7 @@ class ControlPlane:
         host = Host(settings.state_dir, storage.choice)
         await host.facts()  # looked at now, not by whoever creates the first session
         self.ready = Readiness(
-            settings, self.engine, host, self.database, self.policy, storage.choice
+            settings, self.engine, host, self.database, self.policy, storage.choice, self.tasks
         )
         room = RecordRoom(
             self.keys,
@@ -173,16 +175,16 @@ class ControlPlane:
             self.sessions,
         )
         self.recovered = await recovery.run()
-        kept = KeptWorkspaces(workspaces, settings.workspace_retention)
+        kept = KeptWorkspaces(workspaces, settings.workspace_retention, self.tasks)
         kept.start()
         self._resources.push_async_callback(kept.close)
         await self.terminals.recover(self.sessions.registry.all)
         self._resources.push_async_callback(self.terminals.shut_down)
         await self.approvals.recover()
-        watcher = Watcher(self.engine, recorder, self.sessions)
+        watcher = Watcher(self.engine, recorder, self.sessions, self.tasks)
         watcher.start()
         self._resources.push_async_callback(watcher.close)
-        self.policy.watch(recorder)
+        self.policy.watch(recorder, self.tasks)
         self._resources.push_async_callback(self.policy.close)
 
     def _hooks(self, recorder: Recorder) -> AgentHooks:
@@ -213,7 +215,7 @@ class ControlPlane:
         if url is None or secret is None:
             return lambda approval: None
         webhook = Webhook(url, secret.get_secret_value())
-        webhook.start()
+        webhook.start(self.tasks)
         self._resources.push_async_callback(webhook.close)
         return lambda approval: webhook.send(
             {"type": "approval.requested", "approval": approval.public()}

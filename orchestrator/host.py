@@ -5,7 +5,7 @@ from pathlib import Path
 from orchestrator.checks.kernel import KernelFacts, kernel_facts
 from orchestrator.checks.mounts import check_mounts
 from orchestrator.policy.requirements import Facts
-from orchestrator.threads import bounded
+from orchestrator.threads import Threads
 from orchestrator.workspace.quota import Choice, Quota
 
 # For a mount that is tried: a hung file system must not hang a creation.
@@ -27,6 +27,7 @@ class Host:
         self._state_dir = state_dir
         self._quota = quota.quota is not Quota.NONE
         self._facts: Facts | None = None
+        self._threads = Threads("mounts that are tried", 2)
 
     async def facts(self) -> Facts:
         """What there is now; a look that does not end in time is told as no mounts."""
@@ -36,7 +37,7 @@ class Host:
 
     async def _look(self) -> Facts:
         try:
-            mounts = await bounded(lambda: check_mounts(self._state_dir).ok, _SECONDS)
+            mounts = await self._threads.call(lambda: check_mounts(self._state_dir).ok, _SECONDS)
         except TimeoutError:
             mounts = False
         return facts_of(kernel_facts(), mounts=mounts, quota=self._quota)

@@ -17,6 +17,7 @@ from orchestrator.errors import PaddockError
 from orchestrator.limits import LIMIT_NAMES
 from orchestrator.policy.explain import REMEDIES
 from orchestrator.policy.levels import LEVEL_NAMES
+from orchestrator.tasks import TaskName
 
 # Every Prometheus reads this version; names and labels are plain.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -124,6 +125,13 @@ class Metrics:
             "Connections of sandbox agents that were dropped for breaking the protocol.",
             registry=registry,
         )
+        restarts = Counter(
+            "paddock_task_restarts",
+            "Background tasks that failed and were started again, by task.",
+            ["task"],
+            registry=registry,
+        )
+        self._restarts = {name: restarts.labels(name) for name in TaskName}
         engine_seconds = Histogram(
             "paddock_engine_call_seconds",
             "Time of a call of the container engine, failed ones included.",
@@ -209,6 +217,10 @@ class Metrics:
     def agent_violation(self) -> None:
         """A sandbox agent broke the protocol."""
         self._violations.inc()
+
+    def task_restarted(self, name: TaskName) -> None:
+        """A task in the background failed, and is started again."""
+        self._restarts[name].inc()
 
     @contextmanager
     def engine_call(self, operation: str) -> Iterator[None]:

@@ -15,7 +15,8 @@ from orchestrator.engine.base import Engine
 from orchestrator.host import Host
 from orchestrator.reload import Policy
 from orchestrator.store.database import Database
-from orchestrator.threads import bounded, within
+from orchestrator.tasks import Tasks
+from orchestrator.threads import Threads, within
 from orchestrator.workspace.quota import Choice
 
 AUDIT = "audit"
@@ -34,6 +35,7 @@ class Readiness:
         database: Database,
         policy: Policy,
         quota: Choice,
+        tasks: Tasks,
     ) -> None:
         self.fresh_seconds = 2.0
         self._settings = settings
@@ -42,6 +44,8 @@ class Readiness:
         self._database = database
         self._policy = policy
         self._quota = quota_check(quota, reasons=False)
+        self._tasks = tasks
+        self._threads = Threads("checks of the host", 2)
         self._asking = asyncio.Lock()
         self._asked_at = -float("inf")
         self._checks: list[Check] = []
@@ -64,10 +68,11 @@ class Readiness:
         )
         levels = enforceable(self._policy.levels, await self._host.facts())
         policy = policy_check(self._policy.problems)
-        return [engine, image, audit, *resources, policy, self._quota, *levels]
+        tasks = self._tasks.check()
+        return [engine, image, audit, *resources, policy, tasks, self._quota, *levels]
 
     async def _resources(self) -> list[Check]:
-        return await bounded(
+        return await self._threads.call(
             lambda: check_resources(self._settings, self._settings.state_dir), _SECONDS
         )
 

@@ -20,6 +20,8 @@ from orchestrator.errors import PaddockError
 from orchestrator.key_entries import load_keys
 from orchestrator.policy.levels import Levels, level_files, load_levels
 from orchestrator.sessions.recorder import Recorder
+from orchestrator.tasks import Supervised, TaskName, Tasks
+from orchestrator.threads import Threads
 from orchestrator.tools.last_good import LastGood
 from orchestrator.tools.rules import RuleFiles, ToolRules
 
@@ -107,8 +109,9 @@ class Policy:
         self._sources += [self._first_reading(rules) for rules in self.tools.files()]
         self._looking = asyncio.Lock()
         self._recorder: Recorder | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._thread: threading.Thread | None = None
+        self._tasks: list[Supervised] = []
+        self._threads = Threads("policy files", 1)
+        self._watching: asyncio.Future[None] | None = None
         self._stop = threading.Event()
 
     def _first_reading(self, rules: RuleFiles) -> _Source:
@@ -132,7 +135,7 @@ class Policy:
         seen |= dict.fromkeys(problems, _UNRECORDED)
         return _Source(rules.directory, rules.files, rules.read, False, seen)
 
-    def watch(self, recorder: Recorder) -> None:
+    def watch(self, recorder: Recorder, tasks: Tasks) -> None:
         """Begins to watch, and to put what changes on record."""
         self._recorder = recorder
         changed = asyncio.Event()
@@ -144,20 +147,22 @@ class Policy:
             except RuntimeError:  # the loop has ended
                 self._stop.set()
 
-        self._task = asyncio.create_task(self._follow(changed))
-        self._thread = threading.Thread(
-            target=self._watch, args=(tell,), name="policy-watch", daemon=True
-        )
-        self._thread.start()
+        self._tasks = [
+            tasks.start(TaskName.POLICY, lambda: self._follow(changed)),
+            tasks.start(TaskName.POLICY_WATCH, lambda: self._keep_watch(tell)),
+        ]
 
     async def close(self) -> None:
         """Stops watching; the thread has ended when this returns."""
         self._stop.set()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
+        for task in self._tasks:
+            await task.close()
+        if self._watching is not None:
+            await asyncio.wait([self._watching])
+
+    async def _keep_watch(self, tell: Callable[[], None]) -> None:
+        self._watching = await self._threads.begin(lambda: self._watch(tell), _LOOK_SECONDS)
+        await asyncio.shield(self._watching)
 
     def _watch(self, tell: Callable[[], None]) -> None:
         """The thread: tells of every change, and now and then without one."""
@@ -187,6 +192,7 @@ class Policy:
                 self._stop.wait(_LOOK_SECONDS)
 
     async def _follow(self, changed: asyncio.Event) -> None:
+        changed.set()  # where it was started again, nobody knows what it has missed
         while True:
             await changed.wait()
             changed.clear()
@@ -210,13 +216,18 @@ class Policy:
             replace, problems = error.replace, error.problems
         except ConfigError as error:
             problems = dict.fromkeys(changed, str(error))
+        except Exception:
+            log.exception("a file of policy can't be read")
+            problems = dict.fromkeys(changed, f"{changed[0]}: reading it failed; the log says how")
         if replace is not None and source.at_once:
             replace()
         try:
             await self._record(source, changed, problems)
-        except PaddockError as error:
+        except Exception as error:
             # The next look finds it changed once more.
             source.seen.update(dict.fromkeys(changed, _UNRECORDED))
+            if not isinstance(error, PaddockError):
+                raise
             problems.setdefault(changed[0], f"the change can't be put on record: {error.detail}")
         else:
             if replace is not None and not source.at_once:

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from orchestrator.tasks import Supervised, TaskName, Tasks
+
 log = logging.getLogger(__name__)
 
 # Beyond these the newest are dropped, and said to be in the log: they can still be listed.
@@ -36,11 +38,11 @@ class Webhook:
         self._secret = secret.encode()
         self._first_pause = first_pause
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue(_MOST_WAITING)
-        self._task: asyncio.Task[None] | None = None
+        self._task: Supervised | None = None
 
-    def start(self) -> None:
+    def start(self, tasks: Tasks) -> None:
         """Begins to deliver."""
-        self._task = asyncio.create_task(self._deliver_all())
+        self._task = tasks.start(TaskName.WEBHOOK, self._deliver_all)
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Hands over a message, and returns at once."""
@@ -52,8 +54,7 @@ class Webhook:
     async def close(self) -> None:
         """Stops delivering."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._task.close()
 
     async def _deliver_all(self) -> None:
         while True:

@@ -53,7 +53,7 @@ class EventStream:
 
     async def events(self) -> AsyncGenerator[EngineEvent, None]:
         """Yields events until `stop()`: a `resync` after every connection, the first too."""
-        thread = threading.Thread(target=self._run, name="engine-events", daemon=True)
+        thread = threading.Thread(target=self._read, name="engine-events", daemon=True)
         thread.start()
         try:
             while (event := await self._queue.get()) is not None:
@@ -71,6 +71,13 @@ class EventStream:
                 with suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)
 
+    def _read(self) -> None:
+        """The thread: however it ends, so does the iteration."""
+        try:
+            self._run()
+        finally:
+            self._post(None)
+
     def _run(self) -> None:
         delay, longest = BACK_OFF_SECONDS
         while not self._stopped.is_set():
@@ -83,7 +90,6 @@ class EventStream:
                     _log.info("engine events interrupted: %s", str(error))
             self._stopped.wait(delay)
             delay = min(delay * 2, longest)
-        self._post(None)
 
     def _lines(self) -> Iterator[bytes]:
         """One connection's events; an empty line first, when it stands."""

@@ -98,6 +98,9 @@ class Deadlines:
         except PaddockError as error:
             log.error("session %s is over, but can't be ended: %s", session.id, error.detail)
             self._start(session, _RETRY_SECONDS)
+        except Exception:
+            log.exception("session %s is over, but can't be ended", session.id)
+            self._start(session, _RETRY_SECONDS)
         else:
             if session.live:
                 self.watch(session)  # somebody was quicker

@@ -3,10 +3,12 @@
 import asyncio
 import logging
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from orchestrator.errors import PaddockError
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import StoreError
+from orchestrator.tasks import Supervised, TaskName, Tasks
 
 log = logging.getLogger(__name__)
 
@@ -14,23 +16,25 @@ log = logging.getLogger(__name__)
 class KeptWorkspaces:
     """Works in the background, from `start` to `close`. A failure is logged, and stops nothing."""
 
-    def __init__(self, workspaces: Workspaces, retention_seconds: int | None) -> None:
+    def __init__(self, workspaces: Workspaces, retention_seconds: int | None, tasks: Tasks) -> None:
         self._workspaces = workspaces
         self._retention_seconds = retention_seconds
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = tasks
+        self._started: list[Supervised] = []
 
     def start(self) -> None:
         """Mounts what an earlier control plane left, and begins to purge what expires."""
-        self._tasks.append(asyncio.create_task(self._workspaces.mount_kept()))
+        name = TaskName.KEPT_WORKSPACES
+        self._started.append(self._tasks.start(name, self._workspaces.mount_kept, forever=False))
         if self._retention_seconds is not None:
             retention = timedelta(seconds=self._retention_seconds)
-            self._tasks.append(asyncio.create_task(self._purge_expired(retention)))
+            purge = partial(self._purge_expired, retention)
+            self._started.append(self._tasks.start(name, purge))
 
     async def close(self) -> None:
         """Stops; what is half done is finished by the next start."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for task in self._started:
+            await task.close()
 
     async def _purge_expired(self, retention: timedelta) -> None:
         """Times are absolute, so that a restart moves none.

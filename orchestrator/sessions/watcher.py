@@ -1,44 +1,39 @@
 """Follows the engine's events: a sandbox that ends, or runs out of memory, is noticed at once."""
 
-import asyncio
-import logging
 from contextlib import aclosing
 
 from orchestrator.engine.base import Container, ContainerState, Engine, EngineEvent
-from orchestrator.errors import PaddockError
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.service import Sessions
-
-log = logging.getLogger(__name__)
+from orchestrator.tasks import Supervised, TaskName, Tasks
 
 
 class Watcher:
     """Turns engine events into what they mean for sessions."""
 
-    def __init__(self, engine: Engine, recorder: Recorder, sessions: Sessions) -> None:
+    def __init__(
+        self, engine: Engine, recorder: Recorder, sessions: Sessions, tasks: Tasks
+    ) -> None:
         self._engine = engine
         self._recorder = recorder
         self._sessions = sessions
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = tasks
+        self._task: Supervised | None = None
 
     def start(self) -> None:
         """Begins to follow."""
-        self._task = asyncio.create_task(self._follow())
+        self._task = self._tasks.start(TaskName.ENGINE_EVENTS, self._follow)
 
     async def close(self) -> None:
         """Stops following."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._task.close()
 
     async def _follow(self) -> None:
+        """Whatever fails ends it: started again, it looks at everything first."""
         async with aclosing(self._engine.events()) as events:
             async for event in events:
-                try:
-                    await self._handle(event)
-                except PaddockError as error:
-                    # The next resync looks at everything again.
-                    log.error("engine event %s not handled: %s", event.action, error.detail)
+                await self._handle(event)
 
     async def _handle(self, event: EngineEvent) -> None:
         if event.action == "resync":
@@ -63,12 +58,18 @@ class Watcher:
         # Sandboxes that start while the list is made are in none of both.
         known = [session.sandbox for session in self._sessions.registry.live]
         containers = {container.id: container for container in await self._engine.list()}
+        failed: Exception | None = None
         for sandbox in known:
             if sandbox is None:
                 continue
             container = containers.get(sandbox.container_id) or _gone(sandbox.container_id, None)
             if container.state is ContainerState.EXITED:
-                await self._sessions.crashed(container)
+                try:
+                    await self._sessions.crashed(container)
+                except Exception as error:  # noqa: BLE001 - raised when the others have ended, too
+                    failed = error
+        if failed is not None:
+            raise failed
 
 
 def _gone(container_id: str, exit_code: int | None) -> Container:

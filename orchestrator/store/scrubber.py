@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from orchestrator.store.database import Database, StoreError
+from orchestrator.tasks import Supervised, TaskName, Tasks
 
 log = logging.getLogger(__name__)
 
@@ -14,15 +15,16 @@ _AGAIN_SECONDS = 1.0
 class Scrubber:
     """Works in the background, from `start` to `close`. A failure is logged, and stops nothing."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, tasks: Tasks) -> None:
         self._database = database
+        self._tasks = tasks
         self._wanted = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._task: Supervised | None = None
 
     def start(self) -> None:
         """Begins; what an earlier control plane did not get to is done first."""
         self._wanted.set()
-        self._task = asyncio.create_task(self._run())
+        self._task = self._tasks.start(TaskName.SCRUBBER, self._run)
 
     def want(self) -> None:
         """Something was deleted that may be nowhere any more; returns at once."""
@@ -31,8 +33,7 @@ class Scrubber:
     async def close(self) -> None:
         """Stops."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._task.close()
 
     async def _run(self) -> None:
         while True:
@@ -43,6 +44,9 @@ class Scrubber:
             except StoreError as error:
                 log.warning("deleted values may still be in the database's files: %s", error)
                 continue
+            except BaseException:
+                self._wanted.set()  # for the next start
+                raise
             if not done:
                 await asyncio.sleep(_AGAIN_SECONDS)
                 self._wanted.set()

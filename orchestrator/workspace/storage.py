@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from orchestrator.config import Settings
 from orchestrator.errors import CapacityExhaustedError, PaddockError
-from orchestrator.threads import bounded
+from orchestrator.threads import Threads, ThreadsBusyError, bounded
 from orchestrator.workspace import disk_image, mounts, project_quota
 from orchestrator.workspace.disk_image import DiskImages
 from orchestrator.workspace.paths import slot_path
@@ -31,6 +31,9 @@ _MOUNT_SECONDS = 60.0
 _LONG_SECONDS = 1200.0
 _USAGE_SECONDS = 0.8
 _RETRY_SECONDS = 10
+# More than creations under way; those that hang keep theirs.
+_MOST_THREADS = 32
+_MOST_LOOKS = 8
 
 
 class StorageError(PaddockError):
@@ -51,7 +54,12 @@ class Storage:
             Quota.NONE: PlainDirectories(),
         }
         self.choice = choice
+        self._threads = Threads("workspaces", _MOST_THREADS)
+        self._looks = Threads("the use of workspaces", _MOST_LOOKS)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        # Slots in which a call goes on that nobody waits for any more, as it took too long.
+        self._overdue: set[str] = set()
+        self._looking: dict[str, asyncio.Future[DiskUsage | None]] = {}
         # Sizes of which images are to be made, and the task that does.
         self._wanted: OrderedDict[int, None] = OrderedDict()
         self._refilling: asyncio.Task[None] | None = None
@@ -106,8 +114,17 @@ class Storage:
     async def usage(self, workspace: Workspace) -> DiskUsage | None:
         """How full it is; None where nothing holds it, or nobody can tell in time."""
         driver, slot = self._drivers[workspace.quota], self._slot(workspace)
+        until = asyncio.get_running_loop().time() + _USAGE_SECONDS
         try:
-            return await bounded(lambda: driver.usage(slot, workspace.uid), _USAGE_SECONDS)
+            looking = self._looking.get(workspace.slot)
+            if looking is None:
+                looking = await self._looks.begin(
+                    lambda: driver.usage(slot, workspace.uid), _USAGE_SECONDS
+                )
+                self._looking[workspace.slot] = looking
+                looking.add_done_callback(lambda _: self._looking.pop(workspace.slot, None))
+            async with asyncio.timeout_at(until):
+                return await asyncio.shield(looking)
         except (PaddockError, OSError, TimeoutError):
             return None  # the rest of a session can be shown all the same
 
@@ -131,7 +148,7 @@ class Storage:
                 mounts.unmount(point)
             return len(strays)
 
-        return await bounded(unmount, _MOUNT_SECONDS)
+        return await self._threads.call(unmount, _MOUNT_SECONDS)
 
     async def close(self) -> None:
         """Ends what goes on in the background; workspaces stay as they are."""
@@ -143,19 +160,50 @@ class Storage:
         return slot_path(self._state_dir, workspace.slot)
 
     async def _call(self, workspace: Workspace, function: Callable[[], T], seconds: float) -> T:
-        lock = self._locks.setdefault(workspace.slot, asyncio.Lock())
-        async with lock:
-            try:
-                return await bounded(function, seconds)
-            except TimeoutError as error:
-                raise StorageError("the workspace's disk does not answer in time") from error
-            except OSError as error:
-                if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                    raise CapacityExhaustedError(
-                        "the host is short of disk space for a workspace",
-                        retry_after=_RETRY_SECONDS,
-                    ) from error
-                raise StorageError(f"the workspace can't be used: {error.strerror}") from error
+        """What `function` returns; until it has, also when nobody waits, no other works there.
+
+        Raises: StorageError, CapacityExhaustedError, and what `function` raises.
+        """
+        slot = workspace.slot
+        try:
+            if slot in self._overdue:
+                raise StorageError("the workspace's disk still works on what took too long before")
+            calling = await self._begin(slot, function, seconds)
+            async with asyncio.timeout(seconds):
+                return await asyncio.shield(calling)
+        except ThreadsBusyError as error:
+            raise StorageError(f"workspaces can't be changed: {error}") from error
+        except TimeoutError as error:
+            raise StorageError("the workspace's disk does not answer in time") from error
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise CapacityExhaustedError(
+                    "the host is short of disk space for a workspace",
+                    retry_after=_RETRY_SECONDS,
+                ) from error
+            raise StorageError(f"the workspace can't be used: {error.strerror}") from error
+
+    async def _begin(
+        self, slot: str, function: Callable[[], T], seconds: float
+    ) -> asyncio.Future[T]:
+        """Has the call begun, with the slot's lock held until it has come back."""
+        lock = self._locks.setdefault(slot, asyncio.Lock())
+        async with asyncio.timeout(seconds):
+            await lock.acquire()
+        try:
+            calling = await self._threads.begin(function, seconds)
+        except BaseException:
+            lock.release()
+            raise
+        overdue = asyncio.get_running_loop().call_later(seconds, self._overdue.add, slot)
+
+        def came_back(_: object) -> None:
+            overdue.cancel()
+            self._overdue.discard(slot)
+            lock.release()
+
+        calling.add_done_callback(came_back)
+        return calling
 
     def _refill(self, size: int) -> None:
         """Has images of that size made; those that wait already are made first."""
@@ -168,8 +216,8 @@ class Storage:
             size, _ = self._wanted.popitem(last=False)
             refill = partial(self._prepared.refill, size)
             try:
-                await bounded(refill, _MOUNT_SECONDS)
-            except (PaddockError, OSError, TimeoutError) as error:
+                await self._threads.call(refill, _MOUNT_SECONDS)
+            except Exception as error:  # noqa: BLE001 - whatever it is, others are made
                 log.warning("no workspaces of %d bytes are made ahead: %s", size, error)
 
 

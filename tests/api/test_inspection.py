@@ -1,6 +1,7 @@
 """What an inspection shows, and what ends when a credential does."""
 
 import asyncio
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,12 +14,14 @@ from api.models.inspection import InspectedSession
 from orchestrator.admin_key import rotate_admin_key
 from orchestrator.config import Settings
 from orchestrator.control_plane import ControlPlane
+from orchestrator.engine.base import Container
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.keys import Principal, Role
 from orchestrator.keys_file import add_key, remove_key
 from orchestrator.sessions import processes
 from orchestrator.sessions.processes import Measured, Process, Usage
 from tests.api.conftest import ADMIN_KEY, Api
+from tests.support.until import until
 
 MEASURED = Measured(
     [Process(1, 4000, "python3", ["python3"], "sleeping", 0.5, 0.0, 9000)],
@@ -192,3 +195,34 @@ async def test_readiness_is_asked_for_once_in_a_while(api: Api) -> None:
     answers = await asyncio.gather(*(api.json("GET", "/readyz", key=None) for _ in range(8)))
     assert all(answer["status"] == "ready" for answer in answers)
     assert sorted(api.engine.calls) == ["image", "info"]
+
+
+async def test_a_follower_of_the_engine_that_fails_is_started_again_and_told_of(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash that it could not take in is taken in by the next look at everything."""
+    api.plane.ready.fresh_seconds = 0
+    sessions, failures = [await api.session() for _ in range(3)], iter(range(3))
+    crashed = api.plane.sessions.crashed
+
+    async def failing(container: Container) -> None:
+        if next(failures, None) is not None:
+            raise ZeroDivisionError("nobody thought of it")
+        await crashed(container)
+
+    monkeypatch.setattr(api.plane.sessions, "crashed", failing)
+    for container_id in list(api.engine.containers):
+        await api.engine.die(container_id)
+    for session in sessions:
+        await until(lambda: not api.plane.sessions.registry.live)
+        found = await api.json("GET", f"/api/sessions/{session['id']}")
+        assert found["termination"]["rationale_code"] == "crash"
+    check = (await api.json("GET", "/readyz", key=None))["checks"]["tasks"]
+    assert (check["status"], check["detail"]) == (
+        "warning",
+        "started again after a failure: engine-events",
+    )
+    text = await (await api.call("GET", "/metrics")).text()
+    found_restarts = re.search(r'paddock_task_restarts_total{task="engine-events"} (\d)', text)
+    assert found_restarts is not None
+    assert int(found_restarts[1]) >= 1

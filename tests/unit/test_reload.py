@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import watchfiles
 from pydantic import SecretStr
 
+from orchestrator import reload
 from orchestrator.admin_key import rotate_admin_key
 from orchestrator.audit import query
 from orchestrator.audit.events import SYSTEM_KEY
@@ -26,9 +28,11 @@ from orchestrator.readiness import policy_check
 from orchestrator.reload import Policy
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.store.database import Database
+from orchestrator.tasks import TaskName, Tasks
 from orchestrator.tools.cedar import Facts
 from orchestrator.tools.manifest import CedarNames
 from tests.support.manifests import MINIMAL, PSQL
+from tests.support.until import until
 
 NAMES = CedarNames("Data::Database", "query", None)
 FACTS = Facts("psql.add", "ready", 0, "low", "low", "agent")
@@ -63,7 +67,7 @@ async def ledger(database: Database) -> AsyncIterator[Ledger]:
 @pytest.fixture
 async def policy(settings: Settings, ledger: Ledger) -> AsyncIterator[Policy]:
     policy = Policy(settings)
-    policy.watch(Recorder(ledger, Metrics()))
+    policy.watch(Recorder(ledger, Metrics()), Tasks())
     yield policy
     await policy.close()
     assert not [t for t in threading.enumerate() if t.name == "policy-watch"]
@@ -179,7 +183,7 @@ async def test_the_admin_key_is_replaced_in_its_file(
 ) -> None:
     path = file_settings.state_dir / "admin.key"
     policy = Policy(file_settings)
-    policy.watch(Recorder(ledger, Metrics()))
+    policy.watch(Recorder(ledger, Metrics()), Tasks())
     try:
         first = path.read_text().strip()
         second = rotate_admin_key(path)
@@ -240,7 +244,7 @@ async def test_manifests_of_tools_follow_their_files(
     tools.mkdir()
     shutil.copy(PSQL, tools)
     policy = Policy(settings.model_copy(update={"tools_dir": tools}))
-    policy.watch(Recorder(ledger, Metrics()))
+    policy.watch(Recorder(ledger, Metrics()), Tasks())
     try:
         held = policy.tools.catalog["psql_session"]
         broken = tools / PSQL.name
@@ -288,7 +292,7 @@ async def test_a_broken_scope_file_denies_all_at_once(
         ("cedar_dir", "x.cedar", "permit ("),
         ("scope_file", "scope.toml", "= 1"),
         ("scope_file", "scope.toml", "a = " + "[" * 20_000),
-        ("tools_dir", "x.clad.toml", f"{MINIMAL}schema{'.a' * 20_000} = 1"),
+        ("tools_dir", "x.clad.toml", f"{MINIMAL}schema{'.a' * 2_000} = 1"),
     ],
     ids=["manifest", "policies", "scope", "deep scope", "deep manifest"],
 )
@@ -312,7 +316,7 @@ async def test_a_start_with_broken_rules_of_tools_says_so(
     assert (str(check.status), name in check.detail) == ("warning", True)
     check = check_policy(settings)
     assert (str(check.status), name in check.detail) == ("warning", True)
-    policy.watch(Recorder(ledger, Metrics()))
+    policy.watch(Recorder(ledger, Metrics()), Tasks())
     try:
         found = await event(ledger, database, 1)
         assert (found["args"]["file"], found["result"]) == (str(path), {"ok": False})
@@ -471,7 +475,7 @@ async def test_an_edit_before_the_watch_is_seen(
 ) -> None:
     policy = Policy(settings)
     edit(settings, "low", "cpus = 0.5", "cpus = 0.25")
-    policy.watch(Recorder(ledger, Metrics()))
+    policy.watch(Recorder(ledger, Metrics()), Tasks())
     try:
         assert (await event(ledger, database, 1))["result"] == {"ok": True}
     finally:
@@ -482,3 +486,66 @@ def test_a_named_keys_file_must_exist(settings: Settings, tmp_path: Path) -> Non
     Policy(settings)
     with pytest.raises(ConfigError, match=r"named\.toml: No such file"):
         Policy(settings.model_copy(update={"keys_file": tmp_path / "named.toml"}))
+
+
+async def test_a_failure_of_the_follower_loses_no_edit(
+    settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is started again, and finds what has changed meanwhile."""
+    policy, counted = Policy(settings), list[TaskName]()
+    look, failures = policy.look, iter(range(2))
+
+    async def failing() -> None:
+        if next(failures, None) is not None:
+            raise ZeroDivisionError("nobody thought of it")
+        await look()
+
+    monkeypatch.setattr(policy, "look", failing)
+    policy.watch(Recorder(ledger, Metrics()), Tasks(counted.append))
+    try:
+        add_key(settings.keys_path, Principal("new", Role.OPERATOR))
+        await until(lambda: policy.keys.named("new") is not None)
+    finally:
+        await policy.close()
+    assert counted == [TaskName.POLICY] * 2
+
+
+async def test_a_failure_of_the_watching_thread_loses_no_edit(
+    settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, counted = Policy(settings), list[TaskName]()
+    failures = iter(range(2))
+
+    def failing(*paths: Any, **options: Any) -> Any:
+        if next(failures, None) is not None:
+            raise ZeroDivisionError("nobody thought of it")
+        return watchfiles.watch(*paths, **options)
+
+    monkeypatch.setattr(reload, "watch", failing)
+    policy.watch(Recorder(ledger, Metrics()), Tasks(counted.append))
+    try:
+        await until(lambda: len(counted) == 2)
+        add_key(settings.keys_path, Principal("new", Role.OPERATOR))
+        await until(lambda: policy.keys.named("new") is not None)
+    finally:
+        await policy.close()
+    assert counted == [TaskName.POLICY_WATCH] * 2
+
+
+async def test_a_file_that_breaks_its_reader_is_a_broken_file(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = Policy(settings)
+
+    def broken(_settings: Settings) -> Any:
+        raise ZeroDivisionError("nobody thought of it")
+
+    monkeypatch.setattr(reload, "load_keys", broken)
+    add_key(settings.keys_path, Principal("new", Role.OPERATOR))
+    await policy.look()
+    assert policy.keys.named("new") is None
+    assert "reading it failed" in policy.problems[settings.keys_path]
+    monkeypatch.undo()
+    add_key(settings.keys_path, Principal("another", Role.OPERATOR))
+    await policy.look()
+    assert policy.problems == {}

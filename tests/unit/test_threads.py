@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from orchestrator.threads import bounded, within
+from orchestrator.threads import Threads, ThreadsBusyError, bounded, within
 
 
 async def test_results_and_errors_come_back() -> None:
@@ -46,3 +46,44 @@ def test_a_loop_that_ended_is_no_trouble() -> None:
 async def test_within() -> None:
     assert await within(asyncio.sleep(0, "done"), 10, "late") == "done"
     assert await within(asyncio.Event().wait(), 0.01, False) is False
+
+
+async def test_threads_are_no_more_than_they_may_be() -> None:
+    threads, release = Threads("the test", 3), threading.Event()
+    for _ in range(3):
+        with pytest.raises(TimeoutError) as late:
+            await threads.call(release.wait, 0.01)
+        assert not isinstance(late.value, ThreadsBusyError)
+    for _ in range(20):
+        with pytest.raises(ThreadsBusyError, match="all 3 threads for the test are taken"):
+            await threads.call(release.wait, 0.01)
+    assert sum(thread.name == "bounded" for thread in threading.enumerate()) == 3
+    release.set()
+    # They come back, and are free for others.
+    assert await asyncio.gather(*(threads.call(lambda: 5, 10) for _ in range(50))) == [5] * 50
+
+
+async def test_a_thread_whose_caller_left_counts_until_it_comes_back() -> None:
+    threads, release = Threads("the test", 1), threading.Event()
+    calling = asyncio.create_task(threads.call(release.wait, 10))
+    await asyncio.sleep(0)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    with pytest.raises(ThreadsBusyError):
+        await threads.call(lambda: 5, 0.01)
+    release.set()
+    assert await threads.call(lambda: 5, 10) == 5
+
+
+async def test_a_failure_that_nobody_waits_for_gives_its_thread_back() -> None:
+    threads, release = Threads("the test", 1), threading.Event()
+
+    def fail() -> None:
+        release.wait()
+        raise ValueError("late")
+
+    with pytest.raises(TimeoutError):
+        await threads.call(fail, 0.01)
+    release.set()
+    assert await threads.call(lambda: 5, 10) == 5

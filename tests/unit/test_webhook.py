@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from orchestrator import webhook
+from orchestrator.tasks import Tasks
 from orchestrator.webhook import Webhook
 
 SECRET = "the-secret-of-the-tests"
@@ -63,7 +64,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 @pytest.fixture
 async def hook(receiver: Receiver) -> AsyncIterator[Webhook]:
     hook = Webhook(receiver.url, SECRET, first_pause=0)
-    hook.start()
+    hook.start(Tasks())
     yield hook
     await hook.close()
 

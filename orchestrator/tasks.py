@@ -1,0 +1,135 @@
+"""What runs for as long as the control plane: started again when it ends, and never silently."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from enum import StrEnum
+
+from orchestrator.checks.base import Check, failure, ok, warning
+
+log = logging.getLogger(__name__)
+
+TASKS = "tasks"
+_FIRST_PAUSE = 0.1  # doubled after each failure
+_LONGEST_PAUSE = 5.0
+# A task that has run for so long is well again.
+_SETTLED_SECONDS = 60.0
+
+
+class TaskName(StrEnum):
+    """Everything that is supervised."""
+
+    ENGINE_EVENTS = "engine-events"
+    POLICY = "policy"
+    POLICY_WATCH = "policy-watch"
+    SCRUBBER = "scrubber"
+    KEPT_WORKSPACES = "kept-workspaces"
+    WEBHOOK = "webhook"
+
+
+class TaskState(StrEnum):
+    """Runs; runs again after a failure, not for long yet; does not run, for a moment."""
+
+    WELL = "well"
+    AGAIN = "again"
+    DOWN = "down"
+
+
+class Supervised:
+    """One task. It ends with `close` only, or where it is not `forever` when its work is done."""
+
+    def __init__(
+        self,
+        name: TaskName,
+        work: Callable[[], Awaitable[None]],
+        restarted: Callable[[TaskName], None],
+        *,
+        forever: bool,
+        clock: Callable[[], float],
+    ) -> None:
+        """`restarted` is told of each failure."""
+        self.name = name
+        self._work = work
+        self._restarted = restarted
+        self._forever = forever
+        self._clock = clock
+        self._pause = _FIRST_PAUSE
+        self._failed = False
+        self._runs_since: float | None = None
+        self._task = asyncio.create_task(self._run(), name=name)
+
+    @property
+    def state(self) -> TaskState:
+        """How it is now."""
+        if not self._failed:
+            return TaskState.WELL
+        if self._runs_since is None:
+            return TaskState.DOWN
+        return TaskState.WELL if self._settled(self._runs_since) else TaskState.AGAIN
+
+    async def close(self) -> None:
+        """Ends it."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            self._runs_since = began = self._clock()
+            try:
+                await self._work()
+            except Exception:
+                log.exception("the task %s failed; it is started again", self.name)
+            else:
+                if not self._forever:
+                    self._failed = False
+                    return
+                log.error("the task %s ended by itself; it is started again", self.name)
+            self._runs_since, self._failed = None, True
+            if self._settled(began):
+                self._pause = _FIRST_PAUSE
+            self._restarted(self.name)
+            await asyncio.sleep(self._pause)
+            self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+
+    def _settled(self, since: float) -> bool:
+        return self._clock() - since >= _SETTLED_SECONDS
+
+
+class Tasks:
+    """All supervised tasks of a control plane. Whoever starts one closes it."""
+
+    def __init__(
+        self,
+        restarted: Callable[[TaskName], None] = lambda name: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`restarted` is told of each failure, for the metrics."""
+        self._restarted = restarted
+        self._clock = clock
+        self._started: list[Supervised] = []
+
+    def start(
+        self, name: TaskName, work: Callable[[], Awaitable[None]], *, forever: bool = True
+    ) -> Supervised:
+        """Runs what `work` returns, and again after each failure; `forever`: to return is one."""
+        task = Supervised(name, work, self._restarted, forever=forever, clock=self._clock)
+        self._started.append(task)
+        return task
+
+    def check(self) -> Check:
+        """Whether all of them run; the log says why one does not."""
+        down = self._names(TaskState.DOWN)
+        if down:
+            return failure(TASKS, f"stopped by a failure: {_listed(down)}", "see the log")
+        again = self._names(TaskState.AGAIN)
+        if again:
+            return warning(TASKS, f"started again after a failure: {_listed(again)}", "see the log")
+        return ok(TASKS, "what runs in the background does")
+
+    def _names(self, state: TaskState) -> Iterable[TaskName]:
+        return dict.fromkeys(task.name for task in self._started if task.state is state)
+
+
+def _listed(names: Iterable[TaskName]) -> str:
+    return ", ".join(names)

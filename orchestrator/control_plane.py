@@ -134,6 +134,7 @@ class ControlPlane:
         recorder = Recorder(
             self.ledger, self.metrics, room, lambda session: self.executions.on_full(session)
         )
+        self._resources.push_async_callback(recorder.close)
         # Sessions are made of the others; their ends come only when all are there.
         budgets = Budgets(recorder, self.metrics, lambda session: self.sessions.expire(session))
         self.executions = Executions(recorder, self.metrics, budgets)

@@ -1,5 +1,6 @@
 """Events on their way to the ledger: numbered, and kept until they are durable there."""
 
+import hashlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -7,9 +8,12 @@ from typing import Any
 
 from sandbox_agent import excerpts
 from sandbox_agent.protocol import Message, notification
+from sandbox_agent.repeats import Repeats
 
 # New work is refused beyond this; the ends of what runs already always fit on top.
 _MOST_EVENTS = 1024
+# Like events that are recorded one by one: in a second, and at once.
+_RATE, _BURST = 50, 200
 # The members that have words of commands, paths, and what went wrong with them.
 _TELLING = ("args", "result", "error")
 
@@ -32,6 +36,7 @@ class EventBuffer:
         self._send = send
         self._cut = cut
         self._seq = 0
+        self._repeats: Repeats[tuple[str, dict[str, object]]] = Repeats(_RATE, _BURST)
         self._pending: deque[tuple[int, Message]] = deque()
         self._on_empty: list[Callable[[], None]] = []
         self._on_room: list[Callable[[], None]] = []
@@ -46,6 +51,29 @@ class EventBuffer:
 
     def emit(self, operation: str, **fields: object) -> int:
         """Records that `operation` happened; returns the event's number."""
+        self.tell_repeats()
+        return self._emit(operation, fields)
+
+    def emit_often(self, operation: str, **fields: object) -> bool:
+        """The same for what programs may do again and again: above a rate repeats are counted.
+
+        Returns whether it was recorded by itself. If not, `tell_repeats` is to be called soon.
+        """
+        event = operation, fields
+        like = hashlib.sha256(repr(event).encode("utf-8", "backslashreplace")).hexdigest()
+        told = self._repeats.take(like, event, time.monotonic())
+        if told:
+            self._emit(operation, fields)
+        return told
+
+    def tell_repeats(self) -> None:
+        """Records how often it happened again: one event for each, `args.repeats` times."""
+        for (operation, fields), count in self._repeats.drain():
+            args = fields["args"]
+            if isinstance(args, dict):
+                self._emit(operation, {**fields, "args": {**args, "repeats": count}})
+
+    def _emit(self, operation: str, fields: dict[str, object]) -> int:
         self._seq += 1
         event: Message = {
             "boot_id": self._boot_id,

@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.confine import notify
-from sandbox_agent.loop import READ, Loop
+from sandbox_agent.loop import READ, Loop, Timer
 
 # Seen by a command as the failure of its own call; the rule is the parser's for a first word.
 _RULE = "exec-allowlist"
+# What was counted is told after so long, or with whatever else is recorded before.
+_REPEATS_SECONDS = 1.0
 
 
 class Source(NamedTuple):
@@ -33,6 +35,7 @@ class ExecRecorder:
         self._uid = uid
         self._served: dict[int, Source] = {}
         self._waiting: set[int] = set()
+        self._telling: Timer | None = None
 
     def watch(self, listener: int, source: Source) -> None:
         """Answers this listener until `forget`."""
@@ -77,7 +80,7 @@ class ExecRecorder:
         command_id = source.command_id()
         known = bool(execution.path)
         refused = known and not _permits(source.executable, execution.real_path)
-        self._events.emit(
+        told = self._events.emit_often(
             "command.exec",
             decision="deny" if refused else None,
             rule=_RULE if refused else None,
@@ -93,6 +96,12 @@ class ExecRecorder:
             error=f"the kernel refuses to execute {execution.path}" if refused else None,
             duration_ms=0,
         )
+        if not told and self._telling is None:
+            self._telling = self._loop.after(_REPEATS_SECONDS, self._tell)
+
+    def _tell(self) -> None:
+        self._telling = None
+        self._events.tell_repeats()
 
 
 def _permits(executable: frozenset[str] | None, path: str) -> bool:

@@ -11,6 +11,7 @@ from orchestrator.audit.writer import Effect
 from orchestrator.budget import Kind
 from orchestrator.metrics import Metrics
 from orchestrator.sessions.record_room import RecordRoom
+from orchestrator.sessions.refusals import Refusals
 from orchestrator.sessions.session import Session
 from sandbox_agent import excerpts
 
@@ -18,6 +19,7 @@ log = logging.getLogger(__name__)
 
 # What a program that runs does again and again, and nobody asks for.
 _BY_ITSELF = "command.exec"
+_LAST = "session.terminated"
 # What counts as use of a session, and puts off its idle deadline.
 _ACTIVITY = ("command.", "file.", "pty.", "session.create", "session.resume", "session.settings")
 
@@ -44,6 +46,11 @@ class Recorder:
         self._metrics = metrics
         self._room = room
         self._on_full = on_full
+        self._refusals = Refusals(self._record_refusal)
+
+    async def close(self) -> None:
+        """Puts on record what was counted only."""
+        await self._refusals.close()
 
     def check_room(self, session: Session) -> None:
         """Raises: RateLimitedError, CapacityExhaustedError where nothing new may be recorded."""
@@ -73,6 +80,8 @@ class Recorder:
         is long then is recorded by its beginning, size and digest.
         Raises: AuditUnavailableError; EventError for values that can't be recorded.
         """
+        if operation == _LAST:
+            await self._refusals.end(session)
         cut = session.secrets.cut_value
         draft = EventDraft(
             session_key=session.key,
@@ -122,19 +131,15 @@ class Recorder:
     ) -> None:
         """Records that something was refused before anything came of it: refusals are free.
 
-        Raises: what `check_room` does, AuditUnavailableError.
+        Above a rate, like ones of a session are counted, and told a second later by one event
+        with `args.repeats`. Raises: what `check_room` does, AuditUnavailableError.
         """
         self.check_room(session)
-        await self.record(
-            session,
-            operation,
-            actor=actor,
-            decision="deny",
-            rule=rule,
-            args=args,
-            error=error,
-            command_id=command_id,
-        )
+        members = {"actor": actor, "rule": rule, "error": error, "command_id": command_id}
+        await self._refusals.record(session, {"operation": operation, "args": args, **members})
+
+    async def _record_refusal(self, session: Session, members: dict[str, Any]) -> None:
+        await self.record(session, decision="deny", **members)
 
     async def record_agent_event(
         self, session: Session, event: AgentEvent, effect: Effect | None = None

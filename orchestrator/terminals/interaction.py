@@ -136,32 +136,41 @@ class Interaction:
         await self._record(decision, rule, verdict, verdict.message if decision == "deny" else None)
 
     async def _record(self, decision: str, rule: str, verdict: Verdict, error: str | None) -> None:
-        live, situation = self._live, self._live.situation
+        session, actor = self._live.session, self.principal.name
+        args = self._described(verdict)
+        if decision == "deny":
+            members: dict[str, Any] = {"rule": rule, "args": args, "error": error or ""}
+            await self._recorder.refuse(session, "pty.interaction", actor=actor, **members)
+            return
         await self._recorder.record(
-            live.session,
+            session,
             "pty.interaction",
-            actor=self.principal.name,
+            actor=actor,
             decision=decision,
             rule=rule,
-            args={
-                "terminal_id": live.id,
-                "tool": self._tool,
-                "command": self._text,
-                # A long text is cut on record; this is of all of it.
-                "command_sha256": hashlib.sha256(
-                    live.session.secrets.cut(self._text).encode("utf-8", "backslashreplace")
-                ).hexdigest(),
-                "governing": verdict.command,
-                "matched": list(verdict.matched),
-                "scope": verdict.scope,
-                "session_state": situation.session_state,
-                "interaction_count": situation.interaction_count,
-                "approval": self._approval.id if self._approval else None,
-            },
+            args=args,
             error=error,
             # A line that is written was counted.
-            effect=registry.with_budget(live.session) if decision == "allow" else None,
+            effect=registry.with_budget(session) if decision == "allow" else None,
         )
+
+    def _described(self, verdict: Verdict) -> dict[str, Any]:
+        live, situation = self._live, self._live.situation
+        return {
+            "terminal_id": live.id,
+            "tool": self._tool,
+            "command": self._text,
+            # A long text is cut on record; this is of all of it.
+            "command_sha256": hashlib.sha256(
+                live.session.secrets.cut(self._text).encode("utf-8", "backslashreplace")
+            ).hexdigest(),
+            "governing": verdict.command,
+            "matched": list(verdict.matched),
+            "scope": verdict.scope,
+            "session_state": situation.session_state,
+            "interaction_count": situation.interaction_count,
+            "approval": self._approval.id if self._approval else None,
+        }
 
     # Writing and reading
 

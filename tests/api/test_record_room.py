@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from orchestrator.audit import query
 from orchestrator.budget import Kind
 from orchestrator.config import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.fake import FakeEngine
+from orchestrator.sessions import refusals
 from orchestrator.sessions.session import Session
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.fake_agent import Play
@@ -206,3 +208,47 @@ class TestFloor:
         api.agent.emit("command.exec", command_id=command.id, decision=None, args=args)
         async with asyncio.timeout(5):
             await api.agent.asked("cancel")
+
+
+async def denials(api: Api) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
+    page: dict[str, Any] = {"next": 0}
+    while page["next"] is not None:
+        path = f"{SESSIONS}/box/audit?decision=deny&limit=500&after={page['next']}"
+        page = await api.json("GET", path)
+        items += page["items"]
+    return items
+
+
+async def test_the_same_refusal_again_and_again_is_counted(api: Api) -> None:
+    made = await api.session(id="box", permission_level="low", key=OPERATOR_KEY)
+    session = found(api, "box")
+    for _ in range(300):
+        assert await refuse(api, made["handle"], 0) == 403
+    assert await refuse(api, made["handle"], 1) == 403
+    await api.call("DELETE", f"{SESSIONS}/box", key=OPERATOR_KEY)
+    assert not session.live
+    items = await denials(api)
+    told = [item["args"].get("repeats", 1) for item in items]
+    assert sum(told) == 301
+    assert max(told) > 1
+    assert {item["args"]["argv"][1] for item in items} == {"0", "1"}
+
+
+async def test_what_was_counted_is_on_record_when_the_control_plane_stops(
+    api: Api, settings: Settings, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "_BURST", 1)
+    monkeypatch.setattr(refusals, "_RATE", 0)
+    monkeypatch.setattr(refusals, "_SECONDS", 3600)
+    made = await api.session(id="box", permission_level="low")
+    session = found(api, "box")
+    for _ in range(10):
+        await refuse(api, made["handle"], 0)
+    await api.plane.close()
+    again = await ControlPlane.open(settings, engine)
+    try:
+        events = await query.latest_denials(again.database, session.key, 10)
+        assert [event["args"].get("repeats") for event in events] == [9, None]
+    finally:
+        await again.close()

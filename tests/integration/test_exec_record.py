@@ -128,3 +128,15 @@ async def test_it_can_be_switched_off(shells: ControlPlane) -> None:
     assert done.stdout == "/workspace\n"
     assert "Permission denied" in done.stderr
     assert await medium.events("command.exec") == []
+
+
+async def test_the_same_program_again_and_again_is_counted(high: Box) -> None:
+    done = await high.bash("for i in $(seq 1500); do /bin/true; done; /bin/true last", timeout=60)
+    events = [
+        event
+        for event in await executed(high, done.command.id)
+        if event["args"]["path"] == "/bin/true"
+    ]
+    assert sum(event["args"].get("repeats", 1) for event in events) == 1501
+    assert len(events) < 1400
+    assert events[-1]["args"]["argv"] == ["/bin/true", "last"] or "repeats" in events[-1]["args"]

@@ -16,6 +16,7 @@ PURE_AGENT = {
     "sandbox_agent.excerpts",
     "sandbox_agent.pty.sanitize",
     "sandbox_agent.redaction",
+    "sandbox_agent.repeats",
 }
 # aiohttp's URLs are yarl's; typing_extensions is for type checkers.
 CLIENT_NEEDS = {"aiohttp", "yarl", "typing_extensions"}

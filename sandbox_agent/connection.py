@@ -19,8 +19,9 @@ _MOST_UNSENT_BYTES = 32 * 1024 * 1024
 class Connection:
     """Keeps one connection up for as long as the agent lives.
 
-    `on_open` is called after every successful dial, `on_message` for every frame,
-    `on_close` when the connection is lost.
+    `on_open` is called after every successful dial, `on_message` for every frame (it raises
+    FrameError for what makes no sense, which ends the connection), `on_close` when the
+    connection is lost.
     """
 
     def __init__(
@@ -127,7 +128,12 @@ class Connection:
             self.close("closed by the control plane")
             return
         for message in messages:
-            self._on_message(message)
+            if self._socket is not connection:
+                return  # a message before this one has ended it
+            try:
+                self._on_message(message)
+            except FrameError as error:
+                self.close(str(error))
 
     def close(self, reason: str) -> None:
         """Drops the connection and dials again."""

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -72,6 +73,10 @@ class ExecRecorder:
             execution = notify.describe(listener, notice, self._uid)
         except OSError as error:
             notify.refuse(listener, notice, error.errno or errno.EFAULT)
+            return
+        except Exception as error:  # noqa: BLE001 - a call that can't be looked at is that call's end
+            print(f"execve not looked at: {type(error).__name__}", file=sys.stderr, flush=True)
+            notify.refuse(listener, notice, errno.EFAULT)
             return
         self._record(execution, self._served[listener])
         notify.let_go_on(listener, notice)

@@ -1,10 +1,10 @@
 """The commands of one sandbox: started, fed, signalled and ended."""
 
-import base64
 import os
 from typing import Any
 
 from sandbox_agent import builtin, commands
+from sandbox_agent import params as given
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.errors import AgentError
 from sandbox_agent.guard import Guards
@@ -51,19 +51,19 @@ class Executor:
 
     def execute(self, params: Message, reply: Reply) -> None:
         """Starts a command; answers when it has started. Raises: AgentError."""
-        command_id = str(params["command_id"])
-        argv = [str(argument) for argument in params["argv"]]
-        self._work.check(command_id)
         # First of all: what is refused is told without them, too.
-        given = self._secrets.give(params.get("secrets", {}))
-        cwd = self._decide(argv, str(params["cwd"]))
-        env = self._environment(params["env"], given)
+        secrets = self._secrets.give(params.get("secrets", {}))
+        command_id, argv = given.text(params, "command_id"), given.texts(params, "argv")
+        self._work.check(command_id)
+        cwd = self._decide(argv, given.text(params, "cwd"))
+        env = self._environment(given.mapping(params, "env"), secrets)
+        request = _request(params, self._plan(argv, cwd, env))
         self._work.remember(command_id)
         answer = builtin.builtin(argv, self._allowed, self._facts)
         if answer is not None:
             self._end_builtin(command_id, answer)
         else:
-            self._start(params, command_id, argv, cwd, env)
+            self._start(request)
         reply({})
 
     def _decide(self, argv: list[str], cwd: str) -> str:
@@ -74,10 +74,10 @@ class Executor:
             raise AgentError("permission_denied", decision.message, decision.rule)
         return _relative(directory)
 
-    def _environment(self, requested: dict[str, str], given: dict[str, str]) -> dict[str, str]:
-        """The command's variables; `given` are its secrets, besides the session's."""
+    def _environment(self, requested: dict[str, str], secrets: dict[str, str]) -> dict[str, str]:
+        """The command's variables; `secrets` are its own, besides the session's."""
         patterns = self._boot.environment
-        message = commands.refused_variable(requested, given, patterns, self._boot.level)
+        message = commands.refused_variable(requested, secrets, patterns, self._boot.level)
         if message is not None:
             raise AgentError("permission_denied", message, "environment-allowlist")
         base = {
@@ -87,7 +87,7 @@ class Executor:
             "LOGNAME": "sandbox",
             "LANG": "C.UTF-8",
         }
-        return {**base, **self._secrets.variables(patterns), **requested, **given}
+        return {**base, **self._secrets.variables(patterns), **requested, **secrets}
 
     def _program(self, name: str, env: dict[str, str]) -> str:
         """The file behind a bare name, looked up once: the image can't change under us."""
@@ -100,27 +100,17 @@ class Executor:
             self._programs[name] = found
         return self._programs[name]
 
-    def _start(
-        self, params: Message, command_id: str, argv: list[str], cwd: str, env: dict[str, str]
-    ) -> None:
-        inside = commands.paths_to_resolve(argv, self._allowed, cwd=f"{WORKSPACE_DIR}/{cwd}")
-        plan = Plan(
+    def _plan(self, argv: list[str], cwd: str, env: dict[str, str]) -> Plan:
+        return Plan(
             program=self._program(argv[0], env),
             argv=commands.prepare(argv, self._allowed),
             env=env,
             cwd=cwd,
-            inside=inside,
+            inside=commands.paths_to_resolve(argv, self._allowed, cwd=f"{WORKSPACE_DIR}/{cwd}"),
             workspace=WORKSPACE_DIR,
         )
-        stdin = params["stdin"]
-        request = Request(
-            command_id=command_id,
-            plan=plan,
-            stdin=None if stdin is None else base64.b64decode(stdin),
-            stdin_open=bool(params["stdin_open"]),
-            timeout_ms=params["timeout_ms"],
-            background=bool(params["background"]),
-        )
+
+    def _start(self, request: Request) -> None:
         try:
             command = Command(
                 self._loop,
@@ -132,8 +122,8 @@ class Executor:
             )
         except OSError as error:
             raise AgentError("busy", f"no room for another process: {error.strerror}") from None
-        self._running[command_id] = command
-        self.outputs.add(command_id, command.output)
+        self._running[command.id] = command
+        self.outputs.add(command.id, command.output)
         self._work.begin(command)
 
     def _on_progress(self, command: Command) -> None:
@@ -198,29 +188,47 @@ class Executor:
     # Input and ending
 
     def _running_command(self, params: Message) -> Command:
-        command = self._running.get(str(params["command_id"]))
+        command_id = given.text(params, "command_id")
+        command = self._running.get(command_id)
         if command is None:
-            raise AgentError("not_found", f"command {params['command_id']} does not run")
+            raise AgentError("not_found", f"command {command_id} does not run")
         return command
 
     def stdin(self, params: Message, reply: Reply) -> None:
         """Feeds a command's standard input; answers when there was room for it."""
-        data, close = base64.b64decode(params["data"]), bool(params["close"])
+        data, close = given.data(params, "data"), given.flag(params, "close")
         command = self._running_command(params)
         command.feed(data, close, lambda error: reply({} if error is None else error))
 
     def signal(self, params: Message, reply: Reply) -> None:
         """Signals a command's process group. Raises: AgentError busy where too many wait."""
-        if not self._running_command(params).send_signal(int(params["signal"])):
+        number = given.number(params, "signal", 1, given.LAST_SIGNAL)
+        if not self._running_command(params).send_signal(number):
             raise AgentError("busy", "earlier signals to this command wait: try again")
         reply({})
 
     def cancel(self, params: Message, reply: Reply) -> None:
         """Ends a command with its whole tree; one that has ended already is no error."""
-        command = self._running.get(str(params["command_id"]))
+        command = self._running.get(given.text(params, "command_id"))
+        reason = given.text(params, "reason")
         if command is not None:
-            command.cancel(str(params["reason"]))
+            command.cancel(reason)
         reply({})
+
+
+def _request(params: Message, plan: Plan) -> Request:
+    """Raises: AgentError."""
+    stdin, timeout = params.get("stdin"), params.get("timeout_ms")
+    return Request(
+        command_id=given.text(params, "command_id"),
+        plan=plan,
+        stdin=None if stdin is None else given.data(params, "stdin"),
+        stdin_open=given.flag(params, "stdin_open"),
+        timeout_ms=None
+        if timeout is None
+        else given.number(params, "timeout_ms", 0, given.MOST_MS),
+        background=given.flag(params, "background"),
+    )
 
 
 def _relative(path: str) -> str:

@@ -11,11 +11,13 @@ from sandbox_agent import file_worker
 from sandbox_agent.confine import privileges
 from sandbox_agent.file_worker import HEADER
 from sandbox_agent.loop import READ, WRITE, Loop, Timer
-from sandbox_agent.protocol import CHUNK_BYTES
+from sandbox_agent.protocol import CHUNK_BYTES, MAX_FRAME_BYTES
 
 # A helper that has not answered by then is killed, and the request fails.
 ANSWER_SECONDS = 30.0
-_Answer = Callable[[Any, bytes], None]
+# What is looked at of an answer here; the rest is for the control plane to check.
+_FORMS = {"error": dict, "entries": list, "size": int, "bytes": int}
+_Answer = Callable[[dict[str, Any], bytes], None]
 
 
 class FileHelper:
@@ -55,7 +57,7 @@ class FileHelper:
         return self._answer is not None
 
     def ask(self, request: Any, answer: _Answer) -> None:
-        """Sends a JSON request; `answer` gets (JSON value, b"") or (None, bytes)."""
+        """Sends a JSON request; `answer` gets (the answer's members, b"") or ({}, bytes)."""
         self._send(b"J", json.dumps(request).encode(), answer)
 
     def push(self, data: bytes, answer: _Answer) -> None:
@@ -99,17 +101,31 @@ class FileHelper:
         self._received += data
         if len(self._received) >= HEADER.size:
             kind, length = HEADER.unpack_from(self._received)
-            if len(self._received) >= HEADER.size + length:
+            if length > MAX_FRAME_BYTES:
+                self._kill()
+            elif len(self._received) >= HEADER.size + length:
                 payload = bytes(self._received[HEADER.size : HEADER.size + length])
                 self._received.clear()
-                self._deliver(kind, payload)
+                self._take(kind, payload)
 
-    def _deliver(self, kind: bytes, payload: bytes) -> None:
+    def _take(self, kind: bytes, payload: bytes) -> None:
+        """An answer of the process, which shares its user with commands: it may be anything."""
+        if kind == b"D":
+            self._deliver({}, payload)
+            return
+        try:
+            said = parse_answer(payload)
+        except ValueError:
+            self._kill()
+        else:
+            self._deliver(said, b"")
+
+    def _deliver(self, said: dict[str, Any], data: bytes) -> None:
         answer, self._answer = self._answer, None
         if self._timer is not None:
             self._timer.cancel()
         if answer is not None:
-            answer(json.loads(payload), b"") if kind == b"J" else answer(None, payload)
+            answer(said, data)
 
     def _ended(self) -> None:
         """The process is gone, or as good as: a request under way fails."""
@@ -120,9 +136,7 @@ class FileHelper:
         self._socket = None
         if self._answer is not None:
             message = "the file operation did not finish"
-            self._deliver(
-                b"J", json.dumps({"error": {"code": "conflict", "message": message}}).encode()
-            )
+            self._deliver({"error": {"code": "conflict", "message": message}}, b"")
         self._on_end(self)
 
     def close(self) -> None:
@@ -132,3 +146,17 @@ class FileHelper:
     def _kill(self) -> None:
         privileges.signal_as(self._uid, self._pid, signal.SIGKILL)
         self._ended()
+
+
+def parse_answer(payload: bytes) -> dict[str, Any]:
+    """The members of a worker's JSON answer. Raises: ValueError where it is no such answer."""
+    try:
+        said = json.loads(payload)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    if not isinstance(said, dict):
+        raise ValueError("not an object")
+    for name, form in _FORMS.items():
+        if not isinstance(said.get(name, form()), form):
+            raise ValueError(f"{name} is not what a worker says")
+    return said

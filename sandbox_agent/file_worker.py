@@ -74,6 +74,8 @@ class _Worker:
                 self._fail(files.refusal(error, path))
             except AgentError as error:
                 self._fail(error)
+            except (LookupError, TypeError, ValueError):
+                self._fail(AgentError("validation_error", "not a file operation"))
 
     def _receive(self, count: int) -> bytes:
         data = bytearray()

@@ -3,17 +3,6 @@
 It runs as root without CAP_KILL in a Landlock domain of its own, so that one command
 can't signal, trace or read another. It is the reaper of its tree: when `waitpid` says
 that no child is left, nothing of the command is, and the guard is free for the next.
-
-Agent and guard talk over a SOCK_SEQPACKET pair; `N` numbers the guard's commands.
-    agent → guard   pN         the plan, with descriptors: the three pipes and the document
-                    s<number> N  signal the command's process group
-                    t N        TERM to the whole tree
-                    k N        KILL the whole tree, and report
-    guard → agent   L          with a descriptor: where the kernel reports what it executes
-                    X<json>    the command could not be started: {errno, what} or {denied}
-                    E<numbers> the first process ended: wait status, CPU time in microseconds,
-                               peak memory in bytes, and 1 if others of its tree are left
-                    G<number>  nothing is left now; that many processes outlived the first
 """
 
 import contextlib
@@ -23,6 +12,7 @@ import marshal
 import os
 import socket
 
+from sandbox_agent import guard_messages
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.confine import profile
 from sandbox_agent.confine.profile import Profile, Tool
@@ -65,18 +55,19 @@ class Guard:
         document = os.memfd_create("plan", os.MFD_CLOEXEC)
         try:
             os.write(document, marshal.dumps(tuple(plan)))
-            socket.send_fds(self.socket, [b"p%d" % self._number], [*pipes, document])
+            message = guard_messages.plan(self._number)
+            socket.send_fds(self.socket, [message], [*pipes, document])
         finally:
             os.close(document)
 
-    def order(self, order: bytes) -> bool:
+    def order(self, kind: bytes) -> bool:
         """Gives an order for the present command; False when too many wait already.
 
         A command that has ended needs none.
         """
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             try:
-                self.socket.send(b"%s %d" % (order, self._number))
+                self.socket.send(guard_messages.order(kind, self._number))
             except BlockingIOError:
                 return False
         return True
@@ -85,10 +76,11 @@ class Guard:
         """Its next report; empty when it is gone. Raises: BlockingIOError when there is none."""
         while True:
             try:
-                report, descriptors, _, _ = socket.recv_fds(self.socket, 4096, 1)
+                most = guard_messages.MOST_BYTES
+                report, descriptors, _, _ = socket.recv_fds(self.socket, most, 1)
             except ConnectionResetError:  # it died with orders unread
                 return b""
-            if report[:1] != b"L":
+            if report != guard_messages.LISTENER or len(descriptors) != 1:
                 return report
             (self._listener,) = descriptors
             os.set_inheritable(self._listener, False)

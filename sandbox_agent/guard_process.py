@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import fcntl
-import json
 import marshal
 import os
 import select
@@ -11,10 +10,12 @@ import signal
 import socket
 import sys
 import termios
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
+from sandbox_agent import guard_messages
 from sandbox_agent.confine import beneath, privileges, seccomp, syscalls
 from sandbox_agent.confine.profile import Profile
+from sandbox_agent.guard_messages import Denied, Ended, Failed, Gone, Order, Report, Step
 
 _NOT_FOUND = 127
 _FAILED = 70
@@ -93,7 +94,7 @@ def _confine(profile: Profile, agent: socket.socket) -> None:
         syscalls.deny_writable_code()
     listener = seccomp.install(profile.machine, profile.code, listen=profile.cookie is not None)
     if listener is not None:
-        socket.send_fds(agent, [b"L"], [listener])
+        socket.send_fds(agent, [guard_messages.LISTENER], [listener])
         os.close(listener)
 
 
@@ -106,10 +107,10 @@ def _close_others(keep: set[int]) -> None:
     os.closerange(low, os.sysconf("SC_OPEN_MAX"))
 
 
-def _receive_plan(agent: socket.socket) -> tuple[bytes, Plan, Pipes] | None:
+def _receive_plan(agent: socket.socket) -> tuple[int, Plan, Pipes] | None:
     """The next command's number, plan and pipes; None when this guard is not needed any more."""
     while True:
-        message, descriptors, _, _ = socket.recv_fds(agent, 64, 4)
+        message, descriptors, _, _ = socket.recv_fds(agent, guard_messages.MOST_BYTES, 4)
         if not message:
             return None
         if descriptors:
@@ -119,7 +120,7 @@ def _receive_plan(agent: socket.socket) -> tuple[bytes, Plan, Pipes] | None:
     *pipes, document = descriptors
     plan = Plan(*marshal.loads(os.pread(document, os.fstat(document).st_size, 0)))  # noqa: S302
     os.close(document)
-    return message[1:], plan, Pipes(*pipes)
+    return guard_messages.plan_number(message), plan, Pipes(*pipes)
 
 
 class _Guard:
@@ -132,7 +133,7 @@ class _Guard:
         self._uid = setup.uid
         self._profile = setup.profile
         self._preference = preference
-        self._number = b""
+        self._number = 0
         self._first = 0
         self._first_ended = False
         self._left_behind = False
@@ -165,8 +166,8 @@ class _Guard:
                 if self._first == 0:
                     _become_command(plan, pipes, self._uid, self._profile, self._agent)
         except OSError as error:
-            self._send(_failure({"errno": error.errno, "what": "start"}))
-            self._send(b"E0 0 0 0")
+            self._send(Failed(Step.START, error.errno or errno.EAGAIN))
+            self._send(Ended(0, 0, 0, left=False))
             return False
         return True
 
@@ -181,23 +182,25 @@ class _Guard:
                     os.read(self._wake, 4096)
                     if not self._reap(counting=False):
                         if self._left_behind:  # the agent waits for their end
-                            self._send(b"G0")
+                            self._send(Gone(0))
                         return
-                elif not self._obey(self._agent.recv(64)):
+                elif not self._obey(self._agent.recv(guard_messages.MOST_BYTES)):
                     return
 
     def _obey(self, message: bytes) -> bool:
-        """Carries out one order; False when it was the last."""
-        order, _, number = message.partition(b" ")
-        if message and number != self._number:
-            return True  # it was for an earlier command
-        if order[:1] == b"s":
-            self._signal_group(int(order[1:]))
-        elif order == b"t":
+        """Carries out one order; False when it was the last. Without one, the agent is gone."""
+        order = guard_messages.parse_order(message)
+        if not message:
+            order = Order(guard_messages.KILL, None, self._number)
+        if order is None or order.number != self._number:
+            return True  # it is none, or was for an earlier command
+        if order.signal is not None:
+            self._signal_group(order.signal)
+        elif order.kind == guard_messages.TERM:
             self._signal_tree(signal.SIGTERM)
-        else:  # `k`, or the agent is gone
+        else:
             self._kill_tree()
-            self._send(b"G%d" % self._outlived)
+            self._send(Gone(self._outlived))
             return False
         return True
 
@@ -237,9 +240,20 @@ class _Guard:
 
     def _signal_group(self, number: int) -> None:
         if not self._first_ended:
+            self._signal_first(number)
             privileges.signal_as(self._uid, -self._first, number)
 
+    def _signal_first(self, number: int) -> None:
+        """The first process, as long as it is still the guard's user: what it is about to leave.
+
+        Afterwards it is in reach of the session's user only, so one of the two always is right.
+        """
+        with contextlib.suppress(OSError):
+            os.kill(self._first, number)
+
     def _signal_tree(self, number: int) -> None:
+        if not self._first_ended:
+            self._signal_first(number)
         if self._profile.scoped:
             privileges.signal_as(self._uid, -1, number)
             return
@@ -249,12 +263,12 @@ class _Guard:
     def _report_end(self, status: int, usage: Any, left: bool) -> None:
         self._left_behind = left
         cpu_us = int((usage.ru_utime + usage.ru_stime) * 1_000_000)
-        self._send(b"E%d %d %d %d" % (status, cpu_us, usage.ru_maxrss * 1024, left))
+        self._send(Ended(status, cpu_us, usage.ru_maxrss * 1024, left))
 
-    def _send(self, report: bytes) -> None:
+    def _send(self, report: Report) -> None:
         # Without its agent, nobody is left who could want to know.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._agent.send(report)
+            self._agent.send(guard_messages.report(report))
 
 
 def descendants(root: int) -> list[int]:
@@ -280,12 +294,20 @@ def descendants(root: int) -> list[int]:
 
 def _become_command(
     plan: Plan, pipes: Pipes, uid: int, profile: Profile, agent: socket.socket
-) -> None:
-    """The command's process up to its exec; never returns. The order of the steps matters.
+) -> NoReturn:
+    """The command's process up to its exec. Whatever happens, it is never a second guard."""
+    try:
+        agent.send(guard_messages.report(_tried(plan, pipes, uid, profile)))
+    finally:
+        os._exit(_NOT_FOUND)
+
+
+def _tried(plan: Plan, pipes: Pipes, uid: int, profile: Profile) -> Failed | Denied:
+    """Becomes the command, or says why it could not. The order of the steps matters.
 
     Whoever calls waits for this, so all that can be done before is done by `run`.
     """
-    what = "start"
+    step = Step.START
     try:
         os.setsid()
         for target, fd in enumerate(pipes):
@@ -294,22 +316,23 @@ def _become_command(
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         privileges.drop_to(uid)
         workspace = os.open(plan.workspace, os.O_PATH | os.O_DIRECTORY)
-        what = f"enter directory {plan.cwd!r}"
+        step = Step.DIRECTORY
         os.fchdir(beneath.open_path(workspace, plan.cwd))
+        step = Step.PATHS
         escaping = _first_escaping(workspace, plan.inside)
         if escaping is not None:
-            _fail(agent, {"denied": escaping})
+            return Denied(escaping)
         if profile.ruleset is not None and not profile.scoped:
             syscalls.landlock_restrict(profile.ruleset)
-        what = f"run {plan.argv[0]!r}"
+        step = Step.PROGRAM
         _execute(plan, profile)
     except OSError as error:
-        _fail(agent, {"errno": error.errno, "what": what})
-    except BaseException as error:  # noqa: BLE001 - must not fall back into the guard's loop
-        _fail(agent, {"errno": errno.EINVAL, "what": f"{what}: {error!r}"})
+        return Failed(step, error.errno or errno.EINVAL)
+    except Exception:  # noqa: BLE001 - words that are none, as with a NUL, and memory that is used up
+        return Failed(step, errno.EINVAL)
 
 
-def _execute(plan: Plan, profile: Profile) -> None:
+def _execute(plan: Plan, profile: Profile) -> NoReturn:
     """Becomes the plan's program, looked up along the PATH as a shell does. Raises: OSError."""
     if "/" in plan.program:
         candidates = [plan.program]
@@ -326,16 +349,16 @@ def _execute(plan: Plan, profile: Profile) -> None:
     raise refused
 
 
-def _first_escaping(workspace: int, operands: list[tuple[str, bool]]) -> str | None:
+def _first_escaping(workspace: int, operands: list[tuple[str, bool]]) -> int | None:
     """The first operand that a symbolic link leads out of the workspace, or to nothing yet."""
-    for path, follow in operands:
+    for index, (path, follow) in enumerate(operands):
         try:
             os.close(beneath.open_path(workspace, path, follow))
         except OSError as error:
             if error.errno in (errno.EXDEV, errno.ELOOP) or (
                 error.errno == errno.ENOENT and _dangles(workspace, path)
             ):
-                return path
+                return index
     return None
 
 
@@ -360,12 +383,3 @@ def _exists(workspace: int, path: str) -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-def _fail(agent: socket.socket, report: dict[str, Any]) -> None:
-    agent.send(_failure(report))
-    os._exit(_NOT_FOUND)
-
-
-def _failure(report: dict[str, Any]) -> bytes:
-    return b"X" + json.dumps(report).encode()

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
+from sandbox_agent import params as given
 from sandbox_agent.errors import AgentError
 from sandbox_agent.loop import Loop, Timer
 from sandbox_agent.output import Output
@@ -72,14 +73,15 @@ class Outputs:
 
         Raises: AgentError not_found when it is no longer kept.
         """
-        command_id, after = str(params["command_id"]), int(params["after"])
-        limit, looks = min(int(params["limit"]), CHUNK_BYTES), bool(params.get("looks"))
+        command_id, after = given.text(params, "command_id"), given.number(params, "after")
+        limit, looks = min(given.number(params, "limit", 1), CHUNK_BYTES), bool(params.get("looks"))
+        wait_ms = given.number(params, "wait_ms", 0, given.MOST_MS)
         running = self._running.get(command_id)
-        if running is None or running.total > after or not params["wait_ms"]:
+        if running is None or running.total > after or not wait_ms:
             reply(self._page(command_id, after, limit, looks))
             return
         expire = functools.partial(self._answer, command_id)
-        timer = self._loop.after(int(params["wait_ms"]) / 1000, expire)
+        timer = self._loop.after(wait_ms / 1000, expire)
         waiting = _Waiting(after, limit, looks, reply, timer)
         self._waiting.setdefault(command_id, []).append(waiting)
 

@@ -165,7 +165,9 @@ class Entry(NamedTuple):
 
 def encode(message: Message) -> bytes:
     """One frame. Raises: FrameError when the message is over MAX_FRAME_BYTES."""
-    body = json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode()
+    text = json.dumps(message, separators=(",", ":"), ensure_ascii=False)
+    # Half a character can't be UTF-8; its backslash escape is the one that JSON has for it.
+    body = text.encode("utf-8", "backslashreplace")
     if len(body) > MAX_FRAME_BYTES:
         raise FrameError(f"frame of {len(body)} bytes is over {MAX_FRAME_BYTES}")
     return _LENGTH.pack(len(body)) + body

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
+from sandbox_agent import params as given
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.budget import BudgetError
 from sandbox_agent.commands import CommandError
@@ -133,39 +134,51 @@ class Agent:
         self._transfers.close_all()
 
     def _on_message(self, message: Message) -> None:
+        """Raises: FrameError where it is nothing that a control plane says."""
         if message.get("method") == "ack":
-            self._events.acknowledge(int(message["params"]["seq"]))
+            self._events.acknowledge(_number(message.get("params"), "seq"))
         elif "method" in message:
             self._dispatch(message)
         elif message.get("id") == _HELLO_ID:
             self._on_greeting(message)
 
     def _on_greeting(self, message: Message) -> None:
-        if "error" in message:
-            print(f"refused by the control plane: {message['error'].get('message')}", flush=True)
+        if self._greeted:
+            raise FrameError("the hello was answered before")
+        error = message.get("error")
+        if isinstance(error, dict):
+            print(f"refused by the control plane: {error.get('message')!s:.1000}", flush=True)
             self._exit_code = _EXIT_REFUSED
             self._loop.stop()
             return
+        committed = _number(message.get("result"), "committed_seq")
         self._connection.accepted()
         self._greeted = True
-        self._events.replay(int(message["result"]["committed_seq"]))
+        self._events.replay(committed)
 
     def _dispatch(self, message: Message) -> None:
-        request_id = message.get("id")
+        method, request_id = message["method"], _number(message, "id")
+        params = message.get("params", {})
+        if not isinstance(method, str) or not isinstance(params, dict):
+            raise FrameError("a request is not one of JSON-RPC 2.0")
         # A command's start is news for few: most end before anybody could use it.
-        soon = message["method"] == "exec"
+        soon = method == "exec"
         send = self._connection.send_soon if soon else self._connection.send
         reply = functools.partial(self._reply, send, request_id)
-        handler = self._methods.get(message["method"])
+        handler = self._methods.get(method)
         if handler is None:
-            reply(AgentError("validation_error", f"unknown method: {message['method']}"))
+            reply(AgentError("validation_error", f"unknown method: {method:.100}"))
             return
         try:
-            handler(message.get("params", {}), reply)
+            handler(params, reply)
         except AgentError as error:
             reply(error)
-        except (CommandError, KeyError, TypeError, ValueError) as error:
+        except CommandError as error:
             reply(AgentError("validation_error", f"bad parameters: {error}"))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this request's alone
+            # Not the error itself: it may have words of a command, and secrets in them.
+            print(f"{method} failed: {type(error).__name__}", file=sys.stderr, flush=True)
+            reply(AgentError("validation_error", f"bad parameters: {type(error).__name__}"))
 
     def _reply(
         self, send: Callable[[Message], None], request_id: object, answer: Message | AgentError
@@ -177,7 +190,7 @@ class Agent:
             answer = result(request_id, answer)
         try:
             send(answer)
-        except FrameError as error:
+        except (FrameError, RecursionError) as error:
             send(failure(request_id, "too_large", str(error)))
 
     def _take_secrets(self, params: Message, reply: Reply) -> None:
@@ -202,10 +215,18 @@ class Agent:
             self._loop.after(_DRAIN_SECONDS, self._loop.stop)
 
         self._work.stop(
-            str(params["reason"]),
-            bool(params.get("at_once")),
+            given.text(params, "reason"),
+            params.get("at_once") is True,
             lambda: self._events.when_empty(drained),
         )
+
+
+def _number(members: object, name: str) -> int:
+    """Raises: FrameError where there is no number of that name."""
+    value = members.get(name) if isinstance(members, dict) else None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise FrameError(f"{name} is not a number")
+    return value
 
 
 def read_boot(path: str) -> Boot:

@@ -3,6 +3,7 @@
 import base64
 from typing import Any
 
+from sandbox_agent import params as given
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.errors import AgentError
 from sandbox_agent.file_helper import FileHelper
@@ -16,6 +17,7 @@ _DEEPEST_LIST = 64
 # A stream that nobody reads or writes is closed, and an unfinished write taken back.
 _STREAM_IDLE_SECONDS = 60.0
 _OPERATIONS = {"read": "file.read", "write": "file.write", "append": "file.write"}
+_TEXTS = {"move": ("source", "destination"), "symlink": ("path", "target")}
 
 
 class _Stream:
@@ -61,21 +63,23 @@ class Transfers:
 
     def operate(self, method: str, params: Message, reply: Reply) -> None:
         """What is asked, recorded and answered at once: all but streams. Raises: AgentError."""
-        request: dict[str, Any] = {"method": method, **params}
+        args: dict[str, Any] = {
+            name: given.text(params, name) for name in _TEXTS.get(method, ("path",))
+        }
         if method == "list":
-            request["depth"] = min(int(params["depth"]), _DEEPEST_LIST)
-            request["limit"] = min(int(params["limit"]), _MOST_ENTRIES)
+            args["depth"] = min(given.number(params, "depth"), _DEEPEST_LIST)
+            args["limit"] = min(given.number(params, "limit"), _MOST_ENTRIES)
         helper = self._helper()
 
-        def answered(answer: Any, _data: bytes) -> None:
+        def answered(answer: Message, _data: bytes) -> None:
             helper.close()
             error = _error_of(answer)
             if method != "stat":
                 result = {"entries": len(answer["entries"])} if "entries" in answer else {}
-                self._record(f"file.{method}", params, result, error)
+                self._record(f"file.{method}", args, result, error)
             reply(error or answer)
 
-        helper.ask(request, answered)
+        helper.ask({"method": method, **args}, answered)
 
     def _record(
         self, operation: str, args: Message, result: Message, error: AgentError | None
@@ -96,12 +100,15 @@ class Transfers:
 
     def open(self, params: Message, reply: Reply) -> None:
         """Opens a file for reading, writing or appending in chunks. Raises: AgentError."""
-        mode, path = str(params["op"]), str(params["path"])
+        mode, path = given.text(params, "op"), given.text(params, "path")
         if mode not in _OPERATIONS:
             raise AgentError("validation_error", f"unknown mode: {mode}")
+        permissions = params.get("permissions")
+        if permissions is not None:
+            permissions = given.number(params, "permissions", 0, 0o777)
         helper = self._helper()
 
-        def answered(answer: Any, _data: bytes) -> None:
+        def answered(answer: Message, _data: bytes) -> None:
             error = _error_of(answer)
             if error is not None or mode == "read":
                 result = {"bytes": answer.get("size", 0)}
@@ -113,15 +120,12 @@ class Transfers:
             number, self._next_stream = self._next_stream, self._next_stream + 1
             self._streams[number] = _Stream(helper, path, mode)
             self._touch(number)
-            reply({"stream": number, "size": answer["size"]})
+            reply({"stream": number, "size": answer.get("size", 0)})
 
-        permissions = params.get("permissions")
-        if permissions is not None:
-            permissions = int(permissions)
         helper.ask({"method": mode, "path": path, "permissions": permissions}, answered)
 
     def _stream(self, params: Message) -> _Stream:
-        number = int(params["stream"])
+        number = given.number(params, "stream")
         stream = self._streams.get(number)
         if stream is None:
             raise AgentError("not_found", f"file stream {number} is closed")
@@ -144,9 +148,9 @@ class Transfers:
     def pull(self, params: Message, reply: Reply) -> None:
         """The next bytes of a file that is read. Raises: AgentError."""
         stream = self._stream(params)
-        limit = min(int(params["limit"]), CHUNK_BYTES)
+        limit = min(given.number(params, "limit", 1), CHUNK_BYTES)
 
-        def answered(answer: Any, data: bytes) -> None:
+        def answered(answer: Message, data: bytes) -> None:
             error = _error_of(answer)
             reply(error or {"data": base64.b64encode(data).decode(), "eof": not data})
 
@@ -154,20 +158,19 @@ class Transfers:
 
     def push(self, params: Message, reply: Reply) -> None:
         """More bytes for a file that is written. Raises: AgentError."""
-        stream = self._stream(params)
-        stream.helper.push(
-            base64.b64decode(params["data"]), lambda answer, _: reply(_error_of(answer) or {})
-        )
+        data = given.data(params, "data")
+        self._stream(params).helper.push(data, lambda answer, _: reply(_error_of(answer) or {}))
 
     def close(self, params: Message, reply: Reply) -> None:
         """Ends a stream; with `commit` what was written takes effect. Raises: AgentError."""
+        commit = given.flag(params, "commit")
         stream = self._stream(params)
-        if not params["commit"] or stream.mode == "read":
+        if not commit or stream.mode == "read":
             stream.helper.close()
             reply({"bytes": 0})
             return
 
-        def answered(answer: Any, _data: bytes) -> None:
+        def answered(answer: Message, _data: bytes) -> None:
             error = _error_of(answer)
             result = {"bytes": answer.get("bytes", 0)}
             args = {"path": stream.path, "mode": stream.mode}
@@ -183,9 +186,12 @@ class Transfers:
             helper.close()
 
 
-def _error_of(answer: Any) -> AgentError | None:
+def _error_of(answer: Message) -> AgentError | None:
     """The error in a worker's answer, if it is one."""
-    if not isinstance(answer, dict) or "error" not in answer:
+    if "error" not in answer:
         return None
     error = answer["error"]
-    return AgentError(error["code"], error["message"], error.get("rule"))
+    rule = error.get("rule")
+    return AgentError(
+        str(error.get("code")), str(error.get("message")), rule if isinstance(rule, str) else None
+    )

@@ -2,29 +2,23 @@
 
 import errno
 import functools
-import json
 import os
 import signal
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-from sandbox_agent import oom
+from sandbox_agent import guard_messages, oom
 from sandbox_agent.guard import Guard
+from sandbox_agent.guard_messages import Denied, Ended, Failed, Gone, Step
 from sandbox_agent.guard_process import Pipes, Plan
 from sandbox_agent.loop import READ, Loop, Timer
 
 # A tree that was asked to end is killed after this long.
 KILL_AFTER_SECONDS = 2.0
 _ORDER_AGAIN_SECONDS = 0.05
-
-
-class Usage(NamedTuple):
-    """How the first process ended, and what it used."""
-
-    status: int
-    cpu_us: int
-    max_rss_bytes: int
+# What is told of a word that can be as long as a message.
+_SHOWN_CHARACTERS = 256
 
 
 class Tree:
@@ -54,12 +48,13 @@ class Tree:
         self._failure_code = 0
         self._loop = loop
         self._id = work_id
+        self._plan = plan
         self._on_left = on_left
         self._on_gone = on_gone
         self._started = time.monotonic()
         self._oom_kills = oom.kills()
         self._out_of_memory = False
-        self._usage: Usage | None = None
+        self._ended: Ended | None = None
         self._reason: str | None = None
         self._leftovers = 0
         self._timers: list[Timer] = []
@@ -73,7 +68,7 @@ class Tree:
     @property
     def first_ended(self) -> bool:
         """Whether the first process has ended."""
-        return self._usage is not None
+        return self._ended is not None
 
     @property
     def reason(self) -> str | None:
@@ -82,7 +77,7 @@ class Tree:
 
     def signal(self, number: int) -> bool:
         """Signals the first process's group; False when too many signals wait already."""
-        return self.guard.order(b"s%d" % number)
+        return self.guard.order(guard_messages.signal_order(number))
 
     def cancel(self, reason: str) -> bool:
         """TERM to the whole tree, KILL to what is left after `KILL_AFTER_SECONDS`.
@@ -92,7 +87,7 @@ class Tree:
         if self._reason is not None or self.first_ended:
             return False
         self._reason = reason
-        self._order(b"t")
+        self._order(guard_messages.TERM)
         self.after(KILL_AFTER_SECONDS, self.kill)
         return True
 
@@ -100,7 +95,7 @@ class Tree:
         """KILL to everything that is left; `reason` is why, unless it was cancelled before."""
         self._reason = self._reason or reason
         if not self.gone:
-            self._order(b"k")
+            self._order(guard_messages.KILL)
 
     def after(self, seconds: float, callback: Callable[[], None]) -> None:
         """Calls back that much later, unless nothing is left by then."""
@@ -117,32 +112,43 @@ class Tree:
                 report = self.guard.receive()
             except BlockingIOError:
                 return
-            if report[:1] == b"X":
-                self._on_failure(json.loads(report[1:]))
-            elif report[:1] == b"E":
-                self._on_first_ended(*map(int, report[1:].split()))
-            elif report[:1] == b"G":
-                self._leftovers = int(report[1:])
+            self._on_report(report)
+
+    def _on_report(self, message: bytes) -> None:
+        try:
+            report = guard_messages.parse_report(message)
+        except ValueError:
+            # Its tree is now out of anybody's control: the sandbox ends rather than go on.
+            raise SystemExit(f"the guard of {self._id} died") from None
+        match report:
+            case Failed():
+                self._on_failure(report)
+            case Denied():
+                self.denied = _cut(self._plan.inside[report.operand][0])
+            case Ended():
+                self._on_first_ended(report)
+            case Gone():
+                self._leftovers = report.outlived
                 self._finish()
-            else:
-                # Its tree is now out of anybody's control: the sandbox ends rather than go on.
-                raise SystemExit(f"the guard of {self._id} died")
 
-    def _on_failure(self, report: dict[str, Any]) -> None:
-        if "denied" in report:
-            self.denied = str(report["denied"])
-            return
-        number = int(report["errno"])
-        self.failure = f"cannot {report['what']}: {os.strerror(number)}"
+    def _on_failure(self, failed: Failed) -> None:
+        plan = self._plan
+        what = {
+            Step.START: "start",
+            Step.PATHS: "look at its paths",
+            Step.DIRECTORY: f"enter directory {_shown(plan.cwd)}",
+            Step.PROGRAM: f"run {_shown(plan.argv[0])}",
+        }[failed.step]
+        self.failure = f"cannot {what}: {os.strerror(failed.errno)}"
         # As shells have it.
-        self._failure_code = 127 if number == errno.ENOENT else 126
+        self._failure_code = 127 if failed.errno == errno.ENOENT else 126
 
-    def _on_first_ended(self, status: int, cpu_us: int, max_rss_bytes: int, left: int) -> None:
-        self._usage = Usage(status, cpu_us, max_rss_bytes)
+    def _on_first_ended(self, ended: Ended) -> None:
+        self._ended = ended
         # A shell tells a child's end by a signal as its own exit status.
-        killed = _exit_status(status)[0] == 128 + signal.SIGKILL
+        killed = _exit_status(ended.status)[0] == 128 + signal.SIGKILL
         self._out_of_memory = killed and oom.kills() > self._oom_kills
-        if left:
+        if ended.left:
             self._on_left()
         else:
             self._finish()
@@ -158,21 +164,29 @@ class Tree:
 
     def result(self) -> dict[str, Any]:
         """What it came to; complete once nothing is left."""
-        usage = self._usage or Usage(0, 0, 0)
-        exit_code, signal_name = _exit_status(usage.status)
+        ended = self._ended or Ended(0, 0, 0, left=False)
+        exit_code, signal_name = _exit_status(ended.status)
         return {
             "exit_code": self._failure_code if self.failure is not None else exit_code,
             "signal": signal_name,
             "reason": self._reason or ("oom" if self._out_of_memory else None),
             "leftover_killed": self._leftovers,
             "duration_us": int((time.monotonic() - self._started) * 1_000_000),
-            "cpu_us": usage.cpu_us,
-            "max_rss_bytes": usage.max_rss_bytes,
+            "cpu_us": ended.cpu_us,
+            "max_rss_bytes": ended.max_rss_bytes,
         }
 
 
 def _nothing() -> None:
     """There is nobody to be told any more."""
+
+
+def _shown(word: str) -> str:
+    return repr(_cut(word))
+
+
+def _cut(word: str) -> str:
+    return f"{word[:_SHOWN_CHARACTERS]}…" if len(word) > _SHOWN_CHARACTERS else word
 
 
 def _exit_status(status: int) -> tuple[int, str | None]:

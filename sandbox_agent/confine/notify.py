@@ -30,6 +30,8 @@ _MOST_BYTES = 256 * 1024
 # Most words are short: no more is read at first.
 _SHORT_WORD = 256
 _LONGEST_PATH = 4096
+# Of an offset in a file, as which the kernel takes an address.
+_HIGHEST_ADDRESS = 2**63 - 1
 _ONESELF = b"/proc/self/"
 
 
@@ -82,7 +84,8 @@ def _answer(listener: int, response: bytes) -> None:
     try:
         fcntl.ioctl(listener, _SEND, response)
     except OSError as error:
-        if error.errno != errno.ENOENT:  # its caller was killed
+        # Its caller was killed, or a signal has made it ask again.
+        if error.errno not in (errno.ENOENT, errno.EINPROGRESS):
             raise
 
 
@@ -149,7 +152,7 @@ def _pointers(memory: int, at: int) -> Iterator[int]:
     """Those of a vector, the last one 0 unless there are more than are looked at."""
     size = _POINTER_BYTES * MOST_WORDS
     for start in range(0, _POINTER_BYTES * _MOST_WORDS if at else 0, size):
-        table = os.pread(memory, size, at + start)
+        table = _read(memory, size, at + start)
         for (pointer,) in struct.iter_unpack("<Q", table[: len(table) // 8 * 8]):
             yield pointer
         if len(table) < size:
@@ -157,7 +160,17 @@ def _pointers(memory: int, at: int) -> Iterator[int]:
 
 
 def _text(memory: int, at: int, longest: int) -> bytes:
-    return os.pread(memory, longest, at).split(b"\0", 1)[0]
+    return _read(memory, longest, at).split(b"\0", 1)[0]
+
+
+def _read(memory: int, most: int, at: int) -> bytes:
+    """What is at that address, up to where nothing is. Raises: OSError where nothing is at all."""
+    if at > _HIGHEST_ADDRESS:
+        raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
+    try:
+        return os.pread(memory, most, at)
+    except OSError:  # of a file it would be EIO
+        raise OSError(errno.EFAULT, os.strerror(errno.EFAULT)) from None
 
 
 def _shown(text: bytes) -> str:

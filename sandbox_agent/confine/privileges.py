@@ -71,12 +71,13 @@ def signal_as(uid: int, pid: int, number: int) -> None:
     """Signals a process of the session's uid; there is no CAP_KILL here.
 
     Only the effective uid is lent: with the real and saved uid still root, no process
-    of the session can signal this one meanwhile. A process that is gone is no error.
+    of the session can signal this one meanwhile. A process that is gone, or that has not become
+    the session's yet, is no error.
     """
     os.seteuid(uid)
     try:
         os.kill(pid, number)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):
         return
     finally:
         os.seteuid(0)

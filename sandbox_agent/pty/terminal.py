@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from sandbox_agent import params as given
 from sandbox_agent.confine.profile import Tool
 from sandbox_agent.errors import AgentError
 from sandbox_agent.guard import Guard
@@ -109,19 +110,26 @@ class Terminal:
     def read(self, params: Message, reply: Reply) -> None:
         """Answers with what was said from `after` on, once there is something or time is up.
 
-        Raises: ValueError for a place that is not held any more, or not yet.
+        Raises: AgentError, also for a place that is not held any more, or not yet.
         """
-        after, limit = int(params["after"]), min(int(params["limit"]), CHUNK_BYTES)
-        wait = int(params["wait_ms"]) / 1000
+        after = given.number(params, "after")
+        limit = min(given.number(params, "limit", 1), CHUNK_BYTES)
+        wait = given.number(params, "wait_ms", 0, given.MOST_MS) / 1000
         self._used = time.monotonic()
         self._answer()  # a caller of before is gone
-        self.output.take(after, 0)
+        self._check_held(after)
         self._fill()
         if self.output.total > after or self._ended is not None or not wait:
             reply(self._page(after, limit))
         else:
             self._reader = _Reader(after, limit, reply, self._loop.after(wait, self._answer))
         self._watch()
+
+    def _check_held(self, after: int) -> None:
+        try:
+            self.output.take(after, 0)
+        except ValueError as error:
+            raise AgentError("validation_error", f"bad parameters: {error}") from None
 
     def _page(self, after: int, limit: int) -> Message:
         data = self.output.take(after, limit)

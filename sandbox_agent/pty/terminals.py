@@ -2,8 +2,8 @@
 
 import functools
 from collections import OrderedDict
-from typing import Any
 
+from sandbox_agent import params as given
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.confine.landlock import SCOPES_ABI
 from sandbox_agent.confine.profile import ConfinementError, Tool
@@ -66,11 +66,12 @@ class Terminals:
     def send(self, params: Message, reply: Reply) -> None:
         """Writes one line. Raises: AgentError."""
         terminal = self._terminal(params)
-        reply({"mark": terminal.send(str(params["command"]), str(params["text"]))})
+        command, text = given.text(params, "command"), given.text(params, "text")
+        reply({"mark": terminal.send(command, text)})
 
     def read(self, params: Message, reply: Reply) -> None:
         """Answers with what was said; waits for some when there is none. Raises: AgentError."""
-        terminal_id = str(params["terminal_id"])
+        terminal_id = given.text(params, "terminal_id")
         terminal = self._running.get(terminal_id) or self._ended.get(terminal_id)
         if terminal is None:
             raise AgentError("not_found", f"there is no terminal {terminal_id}")
@@ -80,15 +81,17 @@ class Terminals:
 
     def signal(self, params: Message, reply: Reply) -> None:
         """Signals the program's process group. Raises: AgentError."""
-        if not self._terminal(params).signal(int(params["signal"])):
+        number = given.number(params, "signal", 1, given.LAST_SIGNAL)
+        if not self._terminal(params).signal(number):
             raise AgentError("busy", "earlier signals to this terminal wait: try again")
         reply({})
 
     def close(self, params: Message, reply: Reply) -> None:
         """Ends a terminal with its whole tree; one that has ended already is no error."""
-        terminal = self._running.get(str(params["terminal_id"]))
+        terminal = self._running.get(given.text(params, "terminal_id"))
+        reason = given.text(params, "reason")
         if terminal is not None:
-            terminal.cancel(str(params["reason"]))
+            terminal.cancel(reason)
         reply({})
 
     def forget_callers(self) -> None:
@@ -97,9 +100,10 @@ class Terminals:
             terminal.forget_reader()
 
     def _terminal(self, params: Message) -> Terminal:
-        terminal = self._running.get(str(params["terminal_id"]))
+        terminal_id = given.text(params, "terminal_id")
+        terminal = self._running.get(terminal_id)
         if terminal is None:
-            raise AgentError("not_found", f"terminal {params['terminal_id']} does not run")
+            raise AgentError("not_found", f"terminal {terminal_id} does not run")
         return terminal
 
     def _forget(self, terminal_id: str) -> None:
@@ -128,52 +132,39 @@ class Terminals:
 
 
 def _request(params: Message) -> Request:
-    """Raises: ValueError, KeyError or TypeError where the parameters have not their form."""
-    argv, commands, sanitize = (
-        _texts(params["argv"]),
-        params["commands"],
-        _texts(params["sanitize"]),
-    )
+    """Raises: AgentError where the parameters have not their form."""
+    argv, sanitize = given.texts(params, "argv"), given.texts(params, "sanitize")
     if not argv or not set(sanitize) <= set(SANITIZERS):
-        raise ValueError("argv must not be empty, and sanitize has known names only")
+        message = "argv must not be empty, and sanitize has known names only"
+        raise AgentError("validation_error", message)
     plan = Plan(
         program=argv[0],
         argv=argv,
-        env=environment({str(name): str(text) for name, text in params["env"].items()}),
+        env=environment(given.mapping(params, "env")),
         cwd=".",
         inside=[],
         workspace=WORKSPACE_DIR,
         terminal=True,
     )
-    needs = params["needs"]
+    needs = given.group(params, "needs")
     tool = Tool(
-        programs=[argv[0], *_texts(needs["execute"])],
-        read=_texts(needs["read"]),
-        write=_texts(needs["write"]),
-        writable_code=needs["writable_code"] is True,
-        ptrace=needs["ptrace"] is True,
+        programs=[argv[0], *given.texts(needs, "execute")],
+        read=given.texts(needs, "read"),
+        write=given.texts(needs, "write"),
+        writable_code=given.flag(needs, "writable_code"),
+        ptrace=given.flag(needs, "ptrace"),
     )
+    commands = None if params.get("commands") is None else given.texts(params, "commands")
     return Request(
-        terminal_id=str(params["terminal_id"]),
+        terminal_id=given.text(params, "terminal_id"),
         tool=tool,
         plan=plan,
-        rows=_between(params["rows"], 1, _LARGEST_SIDE),
-        columns=_between(params["cols"], 1, _LARGEST_SIDE),
-        terminator=str(params["terminator"]).encode(),
+        rows=given.number(params, "rows", 1, _LARGEST_SIDE),
+        columns=given.number(params, "cols", 1, _LARGEST_SIDE),
+        terminator=given.text(params, "terminator").encode(),
         sanitize=sanitize,
-        commands=None if commands is None else frozenset(_texts(commands)),
-        max_line_bytes=_between(params["max_line_bytes"], 1, 1024 * 1024),
-        lifetime_ms=_between(params["lifetime_ms"], 1, 2**40),
-        idle_ms=_between(params["idle_ms"], 1, 2**40),
+        commands=None if commands is None else frozenset(commands),
+        max_line_bytes=given.number(params, "max_line_bytes", 1, 1024 * 1024),
+        lifetime_ms=given.number(params, "lifetime_ms", 1, given.MOST_MS),
+        idle_ms=given.number(params, "idle_ms", 1, given.MOST_MS),
     )
-
-
-def _texts(value: Any) -> list[str]:
-    return [str(item) for item in value]
-
-
-def _between(value: Any, least: int, most: int) -> int:
-    number = int(value)
-    if not least <= number <= most:
-        raise ValueError(f"{number} is not between {least} and {most}")
-    return number

@@ -1,0 +1,128 @@
+"""What an agent and a guard say to each other. Pure.
+
+They talk over a SOCK_SEQPACKET pair. No message has words of a command in it, so that each is
+short whatever the command is; `N` numbers the guard's commands.
+    agent → guard   pN         the plan, with descriptors: the three pipes and the document
+                    s<number> N  signal the command's process group
+                    t N        TERM to the whole tree
+                    k N        KILL the whole tree, and report
+    guard → agent   L          with a descriptor: where the kernel reports what it executes
+                    X<step> <errno>  the command could not be started: at which step, and why
+                    D<index>   it was not started: that operand leads out of the workspace
+                    E<numbers> the first process ended: wait status, CPU time in microseconds,
+                               peak memory in bytes, and 1 if others of its tree are left
+                    G<number>  nothing is left now; that many processes outlived the first
+"""
+
+import enum
+import re
+from typing import NamedTuple
+
+# The longest message by far is shorter than this.
+MOST_BYTES = 256
+LISTENER = b"L"
+TERM, KILL = b"t", b"k"
+_PLAN = b"p"
+_LARGEST_ERRNO = 4095
+_ORDER = re.compile(rb"([tk]|s([0-9]{1,3})) ([0-9]{1,18})")
+_REPORT = re.compile(rb"([XDEG])([0-9]{1,18}(?: [0-9]{1,18}){0,3})")
+
+
+class Step(enum.IntEnum):
+    """What was being done when a command could not be started."""
+
+    START = 0
+    PATHS = 1
+    DIRECTORY = 2
+    PROGRAM = 3
+
+
+class Order(NamedTuple):
+    """What to do with the command `number`; `signal` is None but for one to its group."""
+
+    kind: bytes
+    signal: int | None
+    number: int
+
+
+class Failed(NamedTuple):
+    """The command could not be started."""
+
+    step: Step
+    errno: int
+
+
+class Denied(NamedTuple):
+    """It was not started: the operand of that index leads out of the workspace."""
+
+    operand: int
+
+
+class Ended(NamedTuple):
+    """How the first process ended, what it used, and whether others are left."""
+
+    status: int
+    cpu_us: int
+    max_rss_bytes: int
+    left: bool
+
+
+class Gone(NamedTuple):
+    """Nothing is left; that many processes outlived the first."""
+
+    outlived: int
+
+
+Report = Failed | Denied | Ended | Gone
+
+
+def plan(number: int) -> bytes:
+    """The message that a plan's descriptors travel with."""
+    return b"%s%d" % (_PLAN, number)
+
+
+def plan_number(message: bytes) -> int:
+    """The number of the command whose plan this is. Raises: ValueError."""
+    if message[:1] != _PLAN or not message[1:].isdigit():
+        raise ValueError("not a plan")
+    return int(message[1:])
+
+
+def signal_order(signal: int) -> bytes:
+    """The kind of order that sends a signal to the command's group."""
+    return b"s%d" % signal
+
+
+def order(kind: bytes, number: int) -> bytes:
+    """An order for the command of that number."""
+    return b"%s %d" % (kind, number)
+
+
+def parse_order(message: bytes) -> Order | None:
+    """The order; None where the message is none."""
+    found = _ORDER.fullmatch(message)
+    if found is None:
+        return None
+    kind, signal, number = found.groups()
+    return Order(kind[:1], None if signal is None else int(signal), int(number))
+
+
+def report(said: Report) -> bytes:
+    """The message that says it."""
+    kind = {Failed: b"X", Denied: b"D", Ended: b"E", Gone: b"G"}[type(said)]
+    return kind + b" ".join(b"%d" % value for value in said)
+
+
+def parse_report(message: bytes) -> Report:
+    """What a guard said. Raises: ValueError where it is nothing that guards say."""
+    found = _REPORT.fullmatch(message)
+    if found is None:
+        raise ValueError("not a report")
+    kind, numbers = found[1], [int(number) for number in found[2].split()]
+    if kind == b"X" and len(numbers) == 2 and 0 < numbers[1] <= _LARGEST_ERRNO:
+        return Failed(Step(numbers[0]), numbers[1])
+    if kind == b"E" and len(numbers) == 4 and numbers[0] <= 0xFFFF:
+        return Ended(numbers[0], numbers[1], numbers[2], bool(numbers[3]))
+    if kind in b"DG" and len(numbers) == 1:
+        return Denied(numbers[0]) if kind == b"D" else Gone(numbers[0])
+    raise ValueError("not a report")

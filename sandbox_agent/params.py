@@ -1,0 +1,75 @@
+"""The parameters of requests, checked for form before anything is done for them. Pure.
+
+Everything here raises AgentError `validation_error`, which names the member.
+"""
+
+import base64
+from typing import Any
+
+from sandbox_agent.errors import AgentError
+from sandbox_agent.protocol import Message
+
+# More milliseconds than any limit of time has: 34 years.
+MOST_MS = 2**40
+LAST_SIGNAL = 64
+_MOST = 2**53
+
+
+def text(params: Message, name: str) -> str:
+    """A string."""
+    value = params.get(name)
+    if not isinstance(value, str):
+        raise _wrong(name, "a string")
+    return value
+
+
+def texts(params: Message, name: str) -> list[str]:
+    """A list of strings."""
+    value = params.get(name)
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise _wrong(name, "a list of strings")
+    return value
+
+
+def mapping(params: Message, name: str) -> dict[str, str]:
+    """An object whose members are strings."""
+    value = params.get(name)
+    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+        raise _wrong(name, "an object of strings")
+    return value
+
+
+def number(params: Message, name: str, least: int = 0, most: int = _MOST) -> int:
+    """An integer between the two."""
+    value = params.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise _wrong(name, f"an integer from {least} to {most}")
+    return value
+
+
+def flag(params: Message, name: str) -> bool:
+    """True or false."""
+    value = params.get(name)
+    if not isinstance(value, bool):
+        raise _wrong(name, "true or false")
+    return value
+
+
+def data(params: Message, name: str) -> bytes:
+    """Bytes, which travel as base64."""
+    try:
+        return base64.b64decode(text(params, name), validate=True)
+    except ValueError:
+        raise _wrong(name, "base64") from None
+
+
+def group(params: Message, name: str) -> dict[str, Any]:
+    """An object with parameters of its own."""
+    value = params.get(name)
+    if not isinstance(value, dict):
+        raise _wrong(name, "an object")
+    return value
+
+
+def _wrong(name: str, expected: str) -> AgentError:
+    return AgentError("validation_error", f"{name} must be {expected}")

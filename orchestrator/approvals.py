@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -39,6 +39,7 @@ class Line(NamedTuple):
     tool: str  # psql.drop_table
     text: str
     risk_tier: str
+    files: Mapping[str, str] = {}  # by path the digest of what is in them
 
 
 @dataclass(slots=True, eq=False)
@@ -195,6 +196,7 @@ class Approvals:
             tool=session.secrets.cut(line.tool),
             text=session.secrets.cut(line.text),
             risk_tier=line.risk_tier,
+            files=dict(line.files),
             status="pending",
             requested_by=actor,
             requested_at=now(),
@@ -254,8 +256,8 @@ class Approvals:
 
 
 def _asks(found: _Open, line: Line) -> bool:
-    """The very same line: not one byte may differ."""
-    return found.line[:3] == line[:3]
+    """The very same line, and what is in the files that it names: not one byte may differ."""
+    return found.line[:3] == line[:3] and found.line.files == line.files
 
 
 def _decided(approval: Approval, status: str, by: str, reason: str | None) -> Approval:
@@ -282,4 +284,5 @@ def _args(approval: Approval) -> dict[str, Any]:
         "command": approval.text,
         "command_sha256": hashlib.sha256(approval.text.encode()).hexdigest(),
         "risk_tier": approval.risk_tier,
+        "files": approval.files,
     }

@@ -145,7 +145,7 @@ class ControlPlane:
             self.database, recorder, budgets, settings.state_dir, self._expire_approvals
         )
         self.tools = GovernedTerminals(
-            self.policy.tools, self.keys, self.terminals, self.approvals, recorder
+            self.policy.tools, self.keys, self.terminals, self.approvals, self.files, recorder
         )
         hooks = self._hooks(recorder)
         workspaces = Workspaces(settings, self.database, storage)

@@ -121,4 +121,5 @@ def _line(approval: "Approval") -> list[tuple[str, str]]:
         (f"{approval.tool}  ", ""),
         (f"{approval.risk_tier}  ", STYLES.get(approval.risk_tier, "")),
         (approval.command, "bold"),
+        *((f"  {path} {digest}", "dim") for path, digest in approval.files.items()),
     ]

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -38,6 +38,7 @@ class Approval(Result):
     decided_by: str | None
     decided_at: datetime | None
     reason: str | None
+    files: dict[str, str] = field(default_factory=dict)
 
 
 class Approvals(Face[F]):

@@ -20,6 +20,7 @@ _APPROVAL: dict[str, Any] = {
     "decided_by": None,
     "decided_at": None,
     "reason": None,
+    "files": {},
 }
 
 
@@ -41,6 +42,10 @@ class Approval(Model):
     decided_by: str | None
     decided_at: Time | None
     reason: str | None
+    files: dict[str, str] = Field(
+        description="Files that the line names, and the `sha256:…` of what is in them: when one "
+        "changes, the approval does not hold."
+    )
 
 
 class Approvals(Model):

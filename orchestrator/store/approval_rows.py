@@ -1,8 +1,9 @@
 """Approvals as they are stored. Each function runs inside a transaction of the caller's."""
 
+import json
 import sqlite3
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from orchestrator.errors import ConflictError
@@ -28,6 +29,7 @@ class Approval:
     decided_by: str | None = None
     decided_at: str | None = None
     reason: str | None = None
+    files: dict[str, str] = field(default_factory=dict)
 
     def public(self) -> dict[str, Any]:
         """The approval as a plain object; the text is the `command` that was sent."""
@@ -37,13 +39,13 @@ class Approval:
         return values
 
 
-_NAMES = tuple(field.name for field in fields(Approval))
+_NAMES = tuple(each.name for each in fields(Approval))
 _COLUMNS = ", ".join(_NAMES)
 
 
 def inserting(approval: Approval) -> Callable[[sqlite3.Connection], None]:
     """An effect that stores a new approval."""
-    values = asdict(approval)
+    values = asdict(approval) | {"files": json.dumps(approval.files)}
     marks = ", ".join(f":{name}" for name in _NAMES)
     statement = f"INSERT INTO approvals ({_COLUMNS}) VALUES ({marks})"  # noqa: S608 - names are ours
 
@@ -111,4 +113,5 @@ def pending(connection: sqlite3.Connection) -> list[Approval]:
 
 
 def _approval(row: tuple[Any, ...]) -> Approval:
-    return Approval(**dict(zip(_NAMES, row, strict=False)))
+    values = dict(zip(_NAMES, row, strict=False))
+    return Approval(**values | {"files": json.loads(values["files"])})

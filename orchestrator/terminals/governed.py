@@ -5,9 +5,11 @@ from typing import Any
 from orchestrator.approvals import Approvals, Line
 from orchestrator.errors import BusyError, NotFoundError, PermissionDeniedError
 from orchestrator.keys import KeyRing, Principal
+from orchestrator.sessions.files import Files
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.session import Session
 from orchestrator.terminals import spec as specs
+from orchestrator.terminals.bound_files import UnboundFileError, digests
 from orchestrator.terminals.service import Terminals
 from orchestrator.tools.gates import APPROVAL, Setting, Verdict, decide, opening
 from orchestrator.tools.manifest import Manifest
@@ -26,12 +28,14 @@ class GovernedTerminals:
         keys: KeyRing,
         terminals: Terminals,
         approvals: Approvals,
+        files: Files,
         recorder: Recorder,
     ) -> None:
         self._rules = rules
         self._keys = keys
         self._terminals = terminals
         self._approvals = approvals
+        self._files = files
         self._recorder = recorder
         self._reader = Reader()
 
@@ -93,9 +97,11 @@ class GovernedTerminals:
         if envelope["status"] != "pending":
             return {**envelope, "approval": None}
         tier = manifest.commands[decided[-1].command].risk_tier
-        line = Line(terminal_id, tool, text, tier)
+        bound = await self._bound(call, decided[-1])
+        line = Line(terminal_id, tool, text, tier, bound)
         approval = await self._approvals.obtain(session, line, principal.name, wait)
         if approval.status == "approved":
+            await self._check_unchanged(call, decided[-1], bound)
             approved = specs.Approval(approval.id, approval.decided_by or "")
             envelope = await self._terminals.interact(*call, gates, approved)
         elif approval.status != "pending":
@@ -104,6 +110,28 @@ class GovernedTerminals:
             refused = decided[-1]._replace(decision="deny", rule=APPROVAL, message=message)
             await self._refuse(call, refused)
         return {**envelope, "approval": approval.public()}
+
+    async def _bound(
+        self, call: tuple[Principal, Session, str, str, str], verdict: Verdict
+    ) -> dict[str, str]:
+        """The digests of the files that are approved with the line; refused where one has none."""
+        try:
+            return await digests(self._files, call[0], call[1], verdict.files)
+        except UnboundFileError as error:
+            message = f"nobody can approve what is in the file: {error}"
+            await self._refuse(call, verdict._replace(decision="deny", message=message))
+            raise PermissionDeniedError(message, rule=APPROVAL, pty=call[2]) from None
+
+    async def _check_unchanged(
+        self,
+        call: tuple[Principal, Session, str, str, str],
+        verdict: Verdict,
+        bound: dict[str, str],
+    ) -> None:
+        """Raises: PermissionDeniedError when a file is not what a person has approved."""
+        if await self._bound(call, verdict) != bound:
+            message = f"{', '.join(bound)} has changed since it was shown to a person: ask again"
+            await self._refuse(call, verdict._replace(decision="deny", message=message))
 
     async def _refuse(
         self, call: tuple[Principal, Session, str, str, str], verdict: Verdict

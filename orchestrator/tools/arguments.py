@@ -31,6 +31,7 @@ class Argument:
     allowed: tuple[str, ...] = ()
     schemes: tuple[str, ...] = ()
     pattern: Pattern | None = None
+    bind: bool = False  # an approval is of the content of the file that it names
 
     def refusal(self, value: str | None, scope: Scope) -> str | None:
         """Why a value is refused; None where it is taken. None stands for no value."""

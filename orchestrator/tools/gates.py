@@ -47,7 +47,8 @@ class Verdict(NamedTuple):
     """What was decided of one line, and why.
 
     `command` is the name of the strictest matching command, empty when none matched; `scope`
-    is "OK" when a target was checked and is in scope.
+    is "OK" when a target was checked and is in scope. `files` are those whose content a person
+    approves with the line.
     """
 
     decision: str  # allow | deny | pending
@@ -56,6 +57,7 @@ class Verdict(NamedTuple):
     command: str
     matched: tuple[str, ...]  # all commands whose pattern matches
     scope: str | None
+    files: tuple[str, ...] = ()
 
 
 class Setting(NamedTuple):
@@ -134,7 +136,9 @@ def decide(
     else:
         decision, rule, message = _approval(commands)
     names = tuple(matched)
-    return Verdict(decision, rule, message, _governing(manifest, names), names, scope)
+    governing = _governing(manifest, names)
+    files = _files(manifest, matched) if decision == "pending" else ()
+    return Verdict(decision, rule, message, governing, names, scope, files)
 
 
 def _known(manifest: Manifest, tool: str) -> Command:
@@ -240,6 +244,17 @@ def _approval(commands: Sequence[Command]) -> tuple[str, str, str]:
     if needing:
         return "pending", APPROVAL, f"a person must approve {', '.join(needing)}"
     return "allow", ALLOWED, "allowed"
+
+
+def _files(manifest: Manifest, matched: Mapping[str, Match]) -> tuple[str, ...]:
+    """What the bound arguments of all commands name, in order."""
+    named = [
+        match.named.get(argument.name)
+        for name, match in matched.items()
+        for argument in manifest.commands[name].args
+        if argument.bind
+    ]
+    return tuple(sorted({path for path in named if path}))
 
 
 def _governing(manifest: Manifest, names: Sequence[str]) -> str:

@@ -231,6 +231,7 @@ def _argument(field: str, name: str, table: ArgumentTable, command: Pattern) -> 
         ("pattern", bool(table.pattern), kind in ("string", "regex_match"), kind == "regex_match"),
         ("min", table.min is not None, kind in _BOUNDED, False),
         ("max", table.max is not None, kind in _BOUNDED, False),
+        ("bind", table.bind, kind == "path", False),
     )
     for member, given, possible, needed in goes_with:
         if given and not possible:
@@ -247,6 +248,7 @@ def _argument(field: str, name: str, table: ArgumentTable, command: Pattern) -> 
         max=table.max,
         allowed=tuple(table.allowed),
         schemes=tuple(table.schemes),
+        bind=table.bind,
         pattern=None if table.pattern is None else _pattern(f"{field}.pattern", table.pattern),
     )
 

@@ -137,6 +137,11 @@ class ArgumentTable(Table):
     allowed: list[_Text] = Field(default=[], description="For `enum`.")
     schemes: list[_Text] = Field(default=[], description="For `url`.")
     pattern: _Regex | None = Field(default=None, description="For `string` and `regex_match`.")
+    bind: bool = Field(
+        default=False,
+        description="For `path`: a person approves what is in that file of the workspace; when it "
+        "changes, the approval does not hold.",
+    )
 
 
 class CommandTable(Table):

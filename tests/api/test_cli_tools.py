@@ -48,8 +48,8 @@ def test_list(folder: Path, tmp_path: Path) -> None:
     assert "psql_session.insert" in run("tools", "list").out
     other = tmp_path / "other"
     other.mkdir()
-    (other / "bad.clad.toml").write_text("= 1")
+    (other / "bad.clad.toml").write_text('[tool]\nname = "bad"')
     ended = run("tools", "list", "--dir", str(other))
     assert ended.status == 1
-    assert "is not TOML" in ended.line
+    assert "bad.clad.toml: tool.mode" in ended.line
     assert "psql_session.insert" not in ended.out

@@ -1,6 +1,7 @@
 """Tools over HTTP: opened, gated line by line, approved by people, bounded by budgets."""
 
 import asyncio
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -273,6 +274,58 @@ async def test_a_denied_line_is_not_sent(api: Api) -> None:
     assert problem["rule"] == "human-approval"
     assert "not today" in problem["detail"]
     assert written(api, terminal) == before
+
+
+async def test_an_approval_is_of_what_is_in_the_file(api: Api) -> None:
+    mine = await agent(api)
+    terminal = await mine.open()
+    before = written(api, terminal)
+    api.agent.files["web.yaml"] = b"replicas: 1\n"
+    line = mine.line(terminal, "apply web.yaml", "fake.apply")
+    pending = await api.json(**line, status=202)
+    digest = "sha256:" + hashlib.sha256(b"replicas: 1\n").hexdigest()
+    assert pending["approval"]["files"] == {"web.yaml": digest}
+    (asked,) = await mine.events("approval.request")
+    assert asked["args"]["files"] == {"web.yaml": digest}
+    await decide(api, "approve")
+    api.agent.files["web.yaml"] = b"replicas: 1000\n"
+    other = await api.json(**line, status=202)
+    assert other["approval"]["id"] != pending["approval"]["id"]
+    assert written(api, terminal) == before
+    # What was approved is there again, and is what is applied.
+    api.agent.files["web.yaml"] = b"replicas: 1\n"
+    assert (await api.json(**line))["approval"]["id"] == pending["approval"]["id"]
+    assert b"apply web.yaml" in written(api, terminal)
+
+
+async def test_a_file_that_changes_while_a_person_decides_is_not_applied(api: Api) -> None:
+    mine = await agent(api)
+    terminal = await mine.open()
+    before = written(api, terminal)
+    api.agent.files["web.yaml"] = b"replicas: 1\n"
+    line = mine.line(terminal, "apply web.yaml", "fake.apply", wait=30)
+    waiting = asyncio.create_task(api.problem(403, "permission_denied", **line))
+    await asked(api)
+    api.agent.files["web.yaml"] = b"replicas: 1000\n"
+    await decide(api, "approve")
+    problem = await waiting
+    assert problem["rule"] == "human-approval"
+    assert "web.yaml has changed" in problem["detail"]
+    assert written(api, terminal) == before
+
+
+@pytest.mark.parametrize(("content", "reason"), [(None, "not found"), (1024 * 1024 + 1, "bytes")])
+async def test_nobody_is_asked_for_a_file_that_can_not_be_told(
+    api: Api, content: int | None, reason: str
+) -> None:
+    mine = await agent(api)
+    terminal = await mine.open()
+    if content is not None:
+        api.agent.files["web.yaml"] = bytes(content)
+    line = mine.line(terminal, "apply web.yaml", "fake.apply")
+    problem = await api.problem(403, "permission_denied", **line)
+    assert (problem["rule"], "web.yaml: " in problem["detail"]) == ("human-approval", True)
+    assert (await api.json("GET", "/api/approvals"))["items"] == []
 
 
 async def test_an_approval_ends_with_its_terminal(api: Api) -> None:

@@ -35,6 +35,7 @@ from orchestrator.sessions.recovery import Recovered, Recovery
 from orchestrator.sessions.sandbox import AgentHooks, Sandboxes
 from orchestrator.sessions.service import Sessions
 from orchestrator.sessions.session import Session
+from orchestrator.sessions.stop_records import StopRecords
 from orchestrator.sessions.watcher import Watcher
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.approval_rows import Approval
@@ -136,7 +137,11 @@ class ControlPlane:
         )
         self._resources.push_async_callback(recorder.close)
         # Sessions are made of the others; their ends come only when all are there.
-        budgets = Budgets(recorder, self.metrics, lambda session: self.sessions.expire(session))
+        stops = StopRecords()
+        self._resources.push_async_callback(stops.close)
+        budgets = Budgets(
+            recorder, stops, self.metrics, lambda session: self.sessions.expire(session)
+        )
         self.executions = Executions(recorder, self.metrics, budgets)
         self._resources.push_async_callback(self.executions.close)
         self.files = Files(recorder)
@@ -160,6 +165,7 @@ class ControlPlane:
             sandboxes,
             workspaces,
             budgets,
+            stops,
             scrubber.want,
             self.metrics,
         )

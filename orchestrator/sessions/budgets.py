@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from orchestrator.agent_messages import AgentEvent, session_totals
+from orchestrator.audit.events import now
 from orchestrator.audit.writer import Effect
 from orchestrator.budget import OF_COMMANDS, Kind
 from orchestrator.errors import PaddockError, SandboxUnavailableError
@@ -14,6 +15,7 @@ from orchestrator.metrics import Metrics
 from orchestrator.sessions import registry
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.session import Session
+from orchestrator.sessions.stop_records import StopRecords
 
 log = logging.getLogger(__name__)
 
@@ -25,9 +27,14 @@ class Budgets:
     """
 
     def __init__(
-        self, recorder: Recorder, metrics: Metrics, end: Callable[[Session], Awaitable[None]]
+        self,
+        recorder: Recorder,
+        stops: StopRecords,
+        metrics: Metrics,
+        end: Callable[[Session], Awaitable[None]],
     ) -> None:
         self._recorder = recorder
+        self._stops = stops
         self._metrics = metrics
         self._end = end
 
@@ -40,7 +47,7 @@ class Budgets:
         self._recorder.check_room(session)
         kind = session.budget.exhausted(datetime.now(UTC), OF_COMMANDS)
         if kind is not None:
-            await self.exceed(session, kind, principal.name)
+            self.exceed(session, kind, principal.name)
             raise await self.refusal(session)
         session.budget.consume(Kind.COMMANDS, 1)
         return registry.with_budget(session)
@@ -49,16 +56,18 @@ class Budgets:
         """The command that was counted was never started."""
         session.budget.give_back(Kind.COMMANDS, 1)
 
-    async def exceed(self, session: Session, kind: Kind, actor: str) -> None:
-        """Puts on record, once, that the session has used up its budget of that kind.
+    def exceed(self, session: Session, kind: Kind, actor: str) -> None:
+        """Has it put on record, once, that the session has used up its budget of that kind.
 
-        No work is taken from then on. Raises: AuditUnavailableError; then it may go on.
+        No work is taken from now on; the session is to be ended.
         """
         if session.budget.exceeded is not None:
             return
         exceeded = session.budget.exceed(kind, datetime.now(UTC))
-        try:
-            await self._recorder.record(
+        at = now()
+        self._stops.add(
+            session,
+            lambda: self._recorder.record(
                 session,
                 "budget.exceeded",
                 actor=actor,
@@ -66,17 +75,13 @@ class Budgets:
                 args=exceeded.recorded(),
                 error=exceeded.error().detail,
                 effect=registry.with_budget(session),
-            )
-        except BaseException:
-            session.budget.exceeded = None
-            raise
+                time=at,
+            ),
+        )
         self._metrics.budget_exceeded(kind)
 
     async def refusal(self, session: Session) -> PaddockError:
-        """What to tell whose command the budget has ended, once nothing of the session is left.
-
-        Raises: AuditUnavailableError where its end can't be put on record.
-        """
+        """What to tell whose command the budget has ended, once nothing of the session is left."""
         exceeded = session.budget.exceeded
         if exceeded is None:
             return SandboxUnavailableError("the sandbox refused the command for its budget")

@@ -1,6 +1,7 @@
-"""Ends sessions: on record first, then everything of the sandbox is released."""
+"""Ends sessions: what runs stands still first, then that is recorded, and the sandbox released."""
 
 from collections.abc import Callable
+from typing import Any
 
 from orchestrator.audit.events import now
 from orchestrator.engine.base import Container, Engine
@@ -14,8 +15,11 @@ from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.sandbox import Sandbox, Sandboxes
 from orchestrator.sessions.session import Session
+from orchestrator.sessions.stop_records import StopRecords
+from orchestrator.sessions.stopping import Stopper
 from sandbox_agent.protocol import BUDGET_REASON
 
+_ENDING = "the session is ending"
 # Who acts when nobody asked.
 SYSTEM = Principal("system", Role.ADMIN)
 
@@ -25,15 +29,19 @@ class Ending:
 
     def __init__(
         self,
-        engine: Engine,
         recorder: Recorder,
+        stopper: Stopper,
+        stops: StopRecords,
         sandboxes: Sandboxes,
+        engine: Engine,
         sessions: Registry,
         deadlines: Deadlines,
         scrub: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._recorder = recorder
+        self._stopper = stopper
+        self._stops = stops
         self._sandboxes = sandboxes
         self._registry = sessions
         self._deadlines = deadlines
@@ -50,60 +58,98 @@ class Ending:
         error: str | None = None,
         deadline: str | None = None,
         container_id: str | None = None,
+        closing: dict[str, Any] | None = None,
     ) -> None:
-        """Ends a session that lives, then releases its sandbox.
+        """Ends a session that lives, and returns when nothing of it is left.
 
-        `deadline` names the one that the session ran into. With `container_id`, only while
-        that is its container: a sandbox that was replaced may end as it likes.
+        It ends although that can't be recorded: the record follows. `deadline` names the one
+        that the session ran into, `closing` what a caller who closes it has asked for. With
+        `container_id`, only while that is its container: a sandbox that was replaced may end
+        as it likes.
         """
+        crashed = rationale is Rationale.CRASH
+        if not crashed:
+            await self._freeze(session)  # whoever has the lock may wait for a disk
         async with session.lock:
             sandbox = session.sandbox
             current = None if sandbox is None else sandbox.container_id
             if not session.live or container_id not in (None, current):
                 return
+            session.gate = _ENDING
+            thaws = not crashed and await self._freeze(session)
             success = status is Status.COMPLETED
             termination = Termination(
                 rationale, "SUCCESS" if success else "FAILURE", exit_code, now()
             )
-            await self._recorder.record(
-                session,
-                "session.terminated",
-                actor=principal.name,
-                result={
-                    "status": str(status),
-                    "rationale_code": str(rationale),
-                    **({} if deadline is None else {"deadline": deadline}),
-                },
-                error=error,
-                effect=registry.with_end(session, status, termination),
-            )
-            was_paused = session.status is Status.PAUSED
+            if closing is not None:
+                self._record(session, principal, "session.close", args=closing)
+            result = {
+                "status": str(status),
+                "rationale_code": str(rationale),
+                **({} if deadline is None else {"deadline": deadline}),
+            }
+            self._record_end(session, principal, status, termination, result, error)
+            recorded = await self._stops.recorded(session)
             session.status, session.termination, session.sandbox = status, termination, None
             self._registry.end(session)
             self._deadlines.forget(session)
+            session.env = {}
             try:
-                if session.env:
-                    session.env = {}
-                    self._scrub()
-                await self._release(sandbox, rationale, was_paused)
+                await self._release(sandbox, rationale, thaws and recorded)
                 await self._close_gap(session)
             finally:
                 session.over.set_result(None)
 
-    async def _release(
-        self, sandbox: Sandbox | None, rationale: Rationale, was_paused: bool
+    async def _freeze(self, session: Session) -> bool:
+        """Whether there is a sandbox that stands still from now on, and can be thawed."""
+        if not session.live or session.sandbox is None:
+            return False
+        return await self._stopper.freeze(session.sandbox)
+
+    def _record_end(
+        self,
+        session: Session,
+        principal: Principal,
+        status: Status,
+        termination: Termination,
+        result: dict[str, Any],
+        error: str | None,
     ) -> None:
+        has_values = bool(session.env)
+
+        async def write() -> None:
+            await self._recorder.record(
+                session,
+                "session.terminated",
+                actor=principal.name,
+                result=result,
+                error=error,
+                effect=registry.with_end(session, status, termination),
+                time=termination.terminated_at,
+            )
+            if has_values:
+                self._scrub()
+
+        self._stops.add(session, write)
+
+    def _record(
+        self, session: Session, principal: Principal, operation: str, *, args: dict[str, Any]
+    ) -> None:
+        at = now()
+        self._stops.add(
+            session,
+            lambda: self._recorder.record(
+                session, operation, actor=principal.name, args=args, time=at
+            ),
+        )
+
+    async def _release(self, sandbox: Sandbox | None, rationale: Rationale, thaws: bool) -> None:
+        """Removes the sandbox; where it can go on for a while, its agent ends what runs."""
         if sandbox is None:
             return
-        if rationale is Rationale.CRASH:
+        if not thaws or not await self._stopper.thaw(sandbox):
             await self._sandboxes.discard(sandbox)
             return
-        if was_paused:
-            try:  # frozen, it could not hand over its last events
-                await self._engine.resume(sandbox.container_id)
-            except PaddockError:
-                await self._sandboxes.discard(sandbox)
-                return
         exhausted = rationale is Rationale.BUDGET_EXHAUSTED
         reason = BUDGET_REASON if exhausted else "session_ended"
         await self._sandboxes.release(sandbox, reason, at_once=exhausted)
@@ -113,16 +159,21 @@ class Ending:
         lost = session.running
         if not lost:
             return
-        recorded = await self._recorder.record(
-            session,
-            "audit.gap",
-            actor="system",
-            args={"commands": [command.id for command in lost]},
-            error="the sandbox ended before it reported these commands' ends",
-        )
-        for command in lost:
-            error = "the end of this command was lost with its sandbox"
-            command.finish(exit_result(None, error, None, None, recorded.seq, recorded.hash))
+
+        async def write() -> None:
+            recorded = await self._recorder.record(
+                session,
+                "audit.gap",
+                actor="system",
+                args={"commands": [command.id for command in lost]},
+                error="the sandbox ended before it reported these commands' ends",
+            )
+            for command in lost:
+                error = "the end of this command was lost with its sandbox"
+                command.finish(exit_result(None, error, None, None, recorded.seq, recorded.hash))
+
+        self._stops.add(session, write)
+        await self._stops.recorded(session)
 
     async def expire(self, session: Session, deadline: Deadline) -> None:
         """Ends a session that has run into that deadline; of its budget it is on record."""

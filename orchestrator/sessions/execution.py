@@ -190,11 +190,13 @@ class Executions:
     async def on_event(self, session: Session, event: AgentEvent) -> None:
         """Records an agent's event, and ends the command whose exit it is."""
         event, effect = self._budgets.take(session, event)
-        recorded = await self._recorder.record_agent_event(session, event, effect)
+        try:
+            recorded = await self._recorder.record_agent_event(session, event, effect)
+        finally:
+            if event.operation == "budget.exceeded":  # whatever the ledger says
+                self._spawn(self._budgets.end(session))
         if event.operation == "command.exit":
             self._on_exit(session, event, recorded)
-        elif event.operation == "budget.exceeded":
-            self._spawn(self._budgets.end(session))
 
     def _on_exit(self, session: Session, event: AgentEvent, recorded: Recorded) -> None:
         command = session.commands.get(event.command_id or "")

@@ -2,7 +2,12 @@
 
 from typing import Any
 
-from orchestrator.errors import InvalidTransitionError, PaddockError, SandboxUnavailableError
+from orchestrator.errors import (
+    AuditUnavailableError,
+    InvalidTransitionError,
+    PaddockError,
+    SandboxUnavailableError,
+)
 from orchestrator.keys import Principal
 from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.policy.requirements import UnmetError
@@ -11,6 +16,8 @@ from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.sandbox import Sandbox, Sandboxes
 from orchestrator.sessions.session import Session
+from orchestrator.sessions.stop_records import StopRecords
+from orchestrator.sessions.stopping import Stopper
 from orchestrator.store.database import Database
 
 _CHANGING = "the permission level is being changed: try again"
@@ -19,9 +26,18 @@ _CHANGING = "the permission level is being changed: try again"
 class LevelChange:
     """Changes levels. The caller holds the session's lock."""
 
-    def __init__(self, database: Database, recorder: Recorder, sandboxes: Sandboxes) -> None:
+    def __init__(
+        self,
+        database: Database,
+        recorder: Recorder,
+        stopper: Stopper,
+        stops: StopRecords,
+        sandboxes: Sandboxes,
+    ) -> None:
         self._database = database
         self._recorder = recorder
+        self._stopper = stopper
+        self._stops = stops
         self._sandboxes = sandboxes
 
     def needed(self, session: Session, level: Level) -> bool:
@@ -39,11 +55,12 @@ class LevelChange:
     ) -> None:
         """Ends what runs, starts a sandbox at the new level, and removes the old one.
 
-        A level that is not higher is on record before anything else, so that nothing that happens
-        meanwhile, a crash included, leaves the session higher than it was told to be.
+        For a level that is not higher what runs stands still first, and the level is on record
+        before anything else goes on, so that nothing that happens meanwhile, a crash included,
+        leaves the session higher than it was told to be.
         Raises: UnmetError where this host can't enforce the level: nothing is changed then;
-        SandboxUnavailableError, or UnmetError where the engine can't enforce it: the session
-        then stays closed to new work.
+        SandboxUnavailableError, AuditUnavailableError, or UnmetError where the engine can't
+        enforce it: nothing runs then, and the session stays closed to new work.
         """
         if session.status is Status.PAUSED:
             raise InvalidTransitionError("the session is paused: resume it first")
@@ -54,19 +71,17 @@ class LevelChange:
         try:
             # Of one rank may be two versions of a file, and the new one the stricter.
             if level.rank <= session.level.rank:
-                await self._pin(session, principal, level, args)
-                session.level, session.limits = level, limits
-                args = {}
-        except BaseException:
-            session.gate = None  # nothing was changed
-            raise
-        try:
+                await self._lower(session, principal, level, limits, args)
+                old, args = session.sandbox, {}
             new = await self._replace(session, old, level, limits)
             if args:
                 await self._pin(session, principal, level, args)
             await self._database.write(
                 registry.updating(session, sandbox=new.name, container_id=new.container_id)
             )
+        except AuditUnavailableError:
+            await self._leave_closed(session, "the level change is not on record: set it again")
+            raise
         except PaddockError as error:
             detail = f"the level change to {level.name} failed: {error.detail}"
             await self._leave_closed(session, f"{detail}; set the permission level again")
@@ -77,6 +92,32 @@ class LevelChange:
             await self._leave_closed(session, "the level change failed: set the level again")
             raise
         session.level, session.limits, session.gate = level, limits, None
+
+    async def _lower(
+        self,
+        session: Session,
+        principal: Principal,
+        level: Level,
+        limits: SessionLimits,
+        args: dict[str, Any],
+    ) -> None:
+        """Freezes what runs, records the level, and lets the agent go on, to end what runs.
+
+        Raises: AuditUnavailableError: the record follows; SandboxUnavailableError.
+        """
+        old = session.sandbox
+        thaws = old is not None and await self._stopper.freeze(old)
+        self._stops.add(session, lambda: self._pin(session, principal, level, args))
+        recorded = await self._stops.recorded(session)
+        session.level, session.limits = level, limits
+        if not recorded:
+            raise AuditUnavailableError(
+                f"what ran is ended, but that the level is {level.name} is not on record yet: "
+                "set it again later"
+            )
+        if old is not None and not (thaws and await self._stopper.thaw(old)):
+            session.sandbox = None
+            await self._sandboxes.discard(old)
 
     async def _pin(
         self, session: Session, principal: Principal, level: Level, args: dict[str, Any]

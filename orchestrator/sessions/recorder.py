@@ -73,8 +73,11 @@ class Recorder:
         duration_ms: int | None = None,
         agent: tuple[str, int] | None = None,
         effect: Effect | None = None,
+        time: str | None = None,
     ) -> Recorded:
         """Records one event; `effect` commits with it or neither does.
+
+        `time` is when it happened, RFC 3339 with microseconds; None: now.
 
         The session's secrets are cut out of what went wrong, was asked for and came of it; what
         is long then is recorded by its beginning, size and digest.
@@ -99,6 +102,7 @@ class Recorder:
             duration_ms=duration_ms,
             command_id=command_id,
             agent=agent,
+            time=time,
         )
         recorded = await self._ledger.append(draft, effect)
         if decision == "deny":

@@ -11,9 +11,10 @@ from orchestrator.budget import Budget, Kind
 from orchestrator.errors import ConflictError
 from orchestrator.limits import Usage
 from orchestrator.policy.levels import Level, SessionLimits, restore_level
-from orchestrator.sessions.lifecycle import Rationale, Status, Termination
+from orchestrator.sessions.lifecycle import LIVE, Rationale, Status, Termination
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.session_secrets import SessionSecrets, Stored
+from orchestrator.sessions.stop_records import RecordedBeforeError
 from orchestrator.workspace.quota import Quota
 from orchestrator.workspace.slots import Workspace
 
@@ -194,8 +195,11 @@ def with_level(session: Session, level: Level) -> Callable[[sqlite3.Connection],
 def with_end(
     session: Session, status: Status, termination: Termination
 ) -> Callable[[sqlite3.Connection], None]:
-    """An effect that ends the session; its handle and the values of its variables are forgotten."""
-    return updating(
+    """An effect that ends the session; its handle and the values of its variables are forgotten.
+
+    It raises RecordedBeforeError where the session has ended.
+    """
+    end = updating(
         session,
         status=status,
         handle_sha256=None,
@@ -204,6 +208,16 @@ def with_end(
         terminated_at=termination.terminated_at,
         termination=json.dumps(asdict(termination)),
     )
+
+    def apply(connection: sqlite3.Connection) -> None:
+        (before,) = connection.execute(
+            "SELECT status FROM sessions WHERE key = ?", (session.key,)
+        ).fetchone()
+        if before not in LIVE:
+            raise RecordedBeforeError
+        end(connection)
+
+    return apply
 
 
 def with_budget(session: Session) -> Callable[[sqlite3.Connection], None]:

@@ -35,6 +35,7 @@ from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.policy.requirements import check
 from orchestrator.sessions.session import MAX_RUNNING, Session
 from orchestrator.sessions.workspaces import Workspaces
+from orchestrator.threads import bounded
 from orchestrator.workspace.sandbox_dir import SandboxDirectory, Shared
 from sandbox_agent.protocol import PROTOCOL_VERSION, RUN_DIR, WORKSPACE_DIR, Boot
 
@@ -47,6 +48,8 @@ LABEL_MOUNTS = "paddock.mounts"  # names, with spaces between
 # and its file workers.
 _OWN_PROCESSES = 1 + MAX_RUNNING + 8
 _SHUTDOWN_SECONDS = 6.0
+# Unmounting waits for the disk.
+_RELEASE_SECONDS = 15.0
 
 
 @dataclass(slots=True, eq=False)
@@ -58,6 +61,8 @@ class Sandbox:
     link: AgentLink
     network: str | None
     mounts: tuple[str, ...]  # names of the operator's list
+    # Once it is to stand still for good: whether it can be thawed.
+    freezing: asyncio.Task[bool] | None = None
 
     @property
     def name(self) -> str:
@@ -223,8 +228,8 @@ class Sandboxes:
         try:
             if container_id is not None:
                 await self._engine.remove(container_id)
-            directory.release()
-        except (PaddockError, OSError) as error:
+            await bounded(directory.release, _RELEASE_SECONDS)
+        except (PaddockError, OSError, TimeoutError) as error:
             # The next start finds what is left by its labels and its place.
             log.error("sandbox %s is not removed completely: %s", directory.name, error)
 

@@ -11,10 +11,10 @@ from orchestrator.budget import Kind
 from orchestrator.config import Settings
 from orchestrator.engine.base import Container, Engine
 from orchestrator.errors import (
+    AuditUnavailableError,
     NotFoundError,
     PaddockError,
     PermissionDeniedError,
-    SandboxUnavailableError,
 )
 from orchestrator.fair_queue import Turn
 from orchestrator.keys import Principal, Role, digest, new_handle
@@ -29,16 +29,18 @@ from orchestrator.sessions.execution import Executions
 from orchestrator.sessions.inspect import Inspector
 from orchestrator.sessions.level_change import LevelChange
 from orchestrator.sessions.lifecycle import Rationale, Status, check_transition
+from orchestrator.sessions.pausing import Pausing
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.requests import NewSession
 from orchestrator.sessions.sandbox import Sandboxes
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.shares import Shares
+from orchestrator.sessions.stop_records import StopRecords
+from orchestrator.sessions.stopping import Stopper
 from orchestrator.sessions.view import session_view
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
-from sandbox_agent.protocol import BUDGET_REASON
 
 T = TypeVar("T")
 
@@ -63,6 +65,7 @@ class Sessions:
         sandboxes: Sandboxes,
         workspaces: Workspaces,
         budgets: Budgets,
+        stops: StopRecords,
         scrub: Callable[[], None],
         metrics: Metrics,
     ) -> None:
@@ -74,6 +77,7 @@ class Sessions:
         self._recorder = recorder
         self._executions = executions
         self._budgets = budgets
+        self._stops = stops
         self._workspaces = workspaces
         self.registry = Registry(settings.terminated_ttl)
         self.deadlines = Deadlines(self.expire)
@@ -90,9 +94,13 @@ class Sessions:
             scrub,
             metrics,
         )
-        self.ending = Ending(engine, recorder, sandboxes, self.registry, self.deadlines, scrub)
+        stopper = Stopper(engine)
+        self.ending = Ending(
+            recorder, stopper, stops, sandboxes, engine, self.registry, self.deadlines, scrub
+        )
+        self._pausing = Pausing(engine, recorder, stops, self.deadlines, settings.hello_timeout)
         self._inspector = Inspector(engine, database, workspaces)
-        self._level_change = LevelChange(database, recorder, sandboxes)
+        self._level_change = LevelChange(database, recorder, stopper, stops, sandboxes)
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # Finding
@@ -190,10 +198,14 @@ class Sessions:
 
     async def _close(self, principal: Principal, session: Session, purge: bool) -> None:
         if session.live:
-            args = {"purge": purge}
-            await self._recorder.record(session, "session.close", actor=principal.name, args=args)
-            await self.ending.run(session, principal, Status.COMPLETED, Rationale.NORMAL)
+            await self.ending.run(
+                session, principal, Status.COMPLETED, Rationale.NORMAL, closing={"purge": purge}
+            )
         if purge:
+            if not await self._stops.recorded(session):
+                raise AuditUnavailableError(
+                    "the session has ended, but that is not on record yet: purge it later"
+                )
             with suppress(NotFoundError):  # purged before
                 await self._workspaces.purge(session.id, session.owner)
 
@@ -218,8 +230,6 @@ class Sessions:
         """Ends a session that has run into one of its deadlines; others go on.
 
         One that ends already has ended when this returns.
-
-        Raises: AuditUnavailableError; what runs is stopped all the same where a budget is over.
         """
         await self._shielded(self._expire(session))
 
@@ -229,11 +239,7 @@ class Sessions:
                 return
         deadline = due(session, datetime.now(UTC))
         if deadline is Deadline.BUDGET:
-            try:
-                await self._budgets.exceed(session, Kind.TIME, SYSTEM.name)
-            except PaddockError:
-                await self._executions.cancel_all(session, BUDGET_REASON)
-                raise
+            self._budgets.exceed(session, Kind.TIME, SYSTEM.name)
         if deadline is not None:
             await self.ending.expire(session, deadline)
 
@@ -254,37 +260,11 @@ class Sessions:
 
     async def pause(self, principal: Principal, session: Session) -> None:
         """Freezes the session's sandbox. Raises: InvalidTransitionError, EngineUnavailableError."""
-        await self._shielded(self._freeze(principal, session, Status.PAUSED))
+        await self._shielded(self._pausing.pause(principal, session))
 
     async def resume(self, principal: Principal, session: Session) -> None:
         """Thaws it; its agent answers when this returns."""
-        await self._shielded(self._freeze(principal, session, Status.ACTIVE))
-
-    async def _freeze(self, principal: Principal, session: Session, wanted: Status) -> None:
-        async with session.lock:
-            check_transition(session.status, wanted)
-            if session.sandbox is None:
-                raise SandboxUnavailableError(session.gate or "the session has no sandbox")
-            container_id = session.sandbox.container_id
-            pausing = wanted is Status.PAUSED
-            do, undo = self._engine.pause, self._engine.resume
-            if not pausing:
-                do, undo = undo, do
-            await do(container_id)
-            try:
-                await self._recorder.record(
-                    session,
-                    "session.pause" if pausing else "session.resume",
-                    actor=principal.name,
-                    effect=registry.updating(session, status=wanted),
-                )
-            except BaseException:
-                await undo(container_id)
-                raise
-            session.status = wanted
-            self.deadlines.watch(session)
-            if not pausing:
-                await session.sandbox.link.wait_connected(self._settings.hello_timeout)
+        await self._shielded(self._pausing.resume(principal, session))
 
     async def interrupt(self, principal: Principal, session: Session) -> None:
         """Ends every command that runs; the session goes on."""
@@ -302,8 +282,9 @@ class Sessions:
 
         Raises: PermissionDeniedError over the key's `max_level`; SessionTerminatedError,
         InvalidTransitionError while paused; RateLimitedError over the key's quota;
-        SandboxUnavailableError when the new sandbox does not start: the session then takes
-        no work until its level is set again.
+        SandboxUnavailableError when the new sandbox does not start, AuditUnavailableError when
+        a lower level can't be put on record: nothing runs then, and the session takes no work
+        until its level is set again.
         """
         session.check_live()
         level = None if permission_level is None else self._levels.named(permission_level)
@@ -327,6 +308,8 @@ class Sessions:
         with turn:
             async with session.lock:
                 session.check_live()
+                if not await self._stops.recorded(session):
+                    raise AuditUnavailableError("an earlier stop is not on record yet: try again")
                 await self._change_locked(principal, session, level, ignored)
 
     async def _check_bounds(self, principal: Principal, session: Session, level: Level) -> None:

@@ -43,12 +43,14 @@ class Workspaces:
     def claiming(self, session: Session, quota: KeyLimits) -> Effect:
         """An effect that claims the session's workspace and writes its row.
 
-        Raises (from the transaction): ConflictError when the id is somebody else's;
+        Raises (from the transaction): ConflictError when the id is somebody else's or in use;
         RateLimitedError where the owner's quota has no room for it.
         """
         settings = self._settings
 
         def apply(connection: sqlite3.Connection) -> None:
+            if slots.in_use(connection, session.id):
+                raise ConflictError("that the last session of this id has ended is not on record")
             before = slots.holdings(connection, session.owner)
             session.workspace = slots.claim(
                 connection,

@@ -16,6 +16,8 @@ _MIGRATIONS = Path(__file__).with_name("migrations")
 _MIGRATION_NAME = re.compile(r"(\d{4})_\w+\.sql")
 # For the moments in which another process (a backup, a shell) holds the file.
 _BUSY_TIMEOUT_MS = 5000
+# A disk that hangs keeps the writer's thread, but nobody who waits for it.
+_WRITE_SECONDS = 15.0
 
 
 class StoreError(Exception):
@@ -52,10 +54,15 @@ class Database:
     async def write(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """What `function` returns, once its changes are durable; nothing is kept if it raises.
 
-        A call that is cancelled may still take effect. Raises: StoreError when the file
-        can't be written; sqlite3.IntegrityError and what `function` raises, as they are.
+        A call that is cancelled, or takes too long, may still take effect. Raises: StoreError
+        when the file can't be written; sqlite3.IntegrityError and what `function` raises, as
+        they are.
         """
-        return await self._writer.transaction("BEGIN IMMEDIATE", function)
+        try:
+            async with asyncio.timeout(_WRITE_SECONDS):
+                return await self._writer.transaction("BEGIN IMMEDIATE", function)
+        except TimeoutError:
+            raise StoreError(f"the disk did not answer within {_WRITE_SECONDS:g} s") from None
 
     async def read(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """What `function` returns from one consistent view. Raises: StoreError."""

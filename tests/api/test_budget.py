@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import AuditUnavailableError
+from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.session import Session
 from sandbox_agent.protocol import RUN_DIR
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
@@ -233,6 +234,7 @@ async def test_what_is_refused_for_another_reason_costs_nothing(api: Api) -> Non
 async def test_a_command_that_can_not_be_recorded_costs_nothing(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("orchestrator.sessions.stop_records._RETRY_SECONDS", 0.01)
     path = await make(api, budget={"commands": 1})
 
     async def full(*_: Any) -> Any:
@@ -244,10 +246,10 @@ async def test_a_command_that_can_not_be_recorded_costs_nothing(
     await run(api, path)
     with monkeypatch.context() as patch:
         patch.setattr(api.plane.ledger, "append", full)
-        # What ends a session must be on record: until then it is refused, not ended.
-        await api.problem(503, "audit_unavailable", "POST", path + "/exec", json={"argv": ["true"]})
-        assert (await api.json("GET", path))["status"] == "active"
-    await exceeded(api, "POST", path + "/exec", json={"argv": ["true"]})
+        # What ends a session is carried out all the same, and is on record as soon as it can be.
+        await exceeded(api, "POST", path + "/exec", json={"argv": ["true"]})
+        assert (await api.json("GET", path))["status"] == "budget-exceeded"
+    await over(api, path)
     assert len(await events(api, path, "budget.exceeded")) == 1
 
 
@@ -430,10 +432,10 @@ async def test_the_idle_deadline_says_that_it_was_idle(api: Api) -> None:
     assert event["error"] == "the session was idle for 1 s"
 
 
-async def test_an_end_that_can_not_be_recorded_is_tried_again(
+async def test_an_end_that_can_not_be_recorded_is_recorded_later(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.sessions.deadlines._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("orchestrator.sessions.stop_records._RETRY_SECONDS", 0.01)
     api.agents.plays["sleep"] = Play(holds=True)
     path = await make(api, budget={"time": 0.3})
     stopped, append = asyncio.Event(), api.plane.ledger.append
@@ -448,11 +450,20 @@ async def test_an_end_that_can_not_be_recorded_is_tried_again(
         api.call("POST", path + "/exec", json={"argv": ["sleep"], "background": True})
     )
     assert (await call).status == 202
-    # What can't be put on record is stopped all the same.
-    assert (await api.agent.asked("cancel"))["reason"] == "budget_exceeded"
-    assert (await api.json("GET", path))["status"] == "active"
+    session = api.plane.sessions.registry.get(path.rsplit("/", 1)[1])
+    assert session is not None
+    await session.over
+    assert session.status is Status.BUDGET_EXCEEDED
+    assert api.engine.containers == {}
+    assert await events(api, path, "session.terminated") == []
     stopped.set()
-    assert (await over(api, path))["status"] == "budget-exceeded"
+    await over(api, path)
+    items = (await api.json("GET", f"{path}/audit"))["items"]
+    assert [event["operation"] for event in items][-3:] == [
+        "budget.exceeded",
+        "session.terminated",
+        "audit.gap",
+    ]
 
 
 async def test_a_new_level_gets_what_is_left(api: Api) -> None:

@@ -1,0 +1,80 @@
+"""Freezes sessions and thaws them again."""
+
+from orchestrator.audit.events import now
+from orchestrator.engine.base import Engine
+from orchestrator.errors import AuditUnavailableError, SandboxUnavailableError
+from orchestrator.keys import Principal
+from orchestrator.sessions import registry
+from orchestrator.sessions.deadlines import Deadlines
+from orchestrator.sessions.lifecycle import Status, check_transition
+from orchestrator.sessions.recorder import Recorder
+from orchestrator.sessions.sandbox import Sandbox
+from orchestrator.sessions.session import Session
+from orchestrator.sessions.stop_records import StopRecords
+
+
+class Pausing:
+    """A pause is carried out and then put on record; a resumption is on record at once."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        recorder: Recorder,
+        stops: StopRecords,
+        deadlines: Deadlines,
+        hello_timeout: float,
+    ) -> None:
+        self._engine = engine
+        self._recorder = recorder
+        self._stops = stops
+        self._deadlines = deadlines
+        self._hello_timeout = hello_timeout
+
+    async def pause(self, principal: Principal, session: Session) -> None:
+        """Freezes the session's sandbox. Raises: InvalidTransitionError, EngineUnavailableError."""
+        async with session.lock:
+            sandbox = _sandbox(session, Status.PAUSED)
+            await self._engine.pause(sandbox.container_id)
+            session.status = Status.PAUSED
+            self._deadlines.watch(session)
+            at = now()
+            self._stops.add(session, lambda: self._record(principal, session, Status.PAUSED, at))
+            await self._stops.recorded(session)
+
+    async def resume(self, principal: Principal, session: Session) -> None:
+        """Thaws it; its agent answers when this returns.
+
+        Raises: AuditUnavailableError: then it stays frozen; SandboxUnavailableError.
+        """
+        async with session.lock:
+            sandbox = _sandbox(session, Status.ACTIVE)
+            if not await self._stops.recorded(session):
+                raise AuditUnavailableError("the session's pause is not on record yet: try again")
+            await self._engine.resume(sandbox.container_id)
+            try:
+                await self._record(principal, session, Status.ACTIVE)
+            except BaseException:
+                await self._engine.pause(sandbox.container_id)
+                raise
+            session.status = Status.ACTIVE
+            self._deadlines.watch(session)
+            await sandbox.link.wait_connected(self._hello_timeout)
+
+    async def _record(
+        self, principal: Principal, session: Session, status: Status, at: str | None = None
+    ) -> None:
+        await self._recorder.record(
+            session,
+            "session.pause" if status is Status.PAUSED else "session.resume",
+            actor=principal.name,
+            effect=registry.updating(session, status=status),
+            time=at,
+        )
+
+
+def _sandbox(session: Session, wanted: Status) -> Sandbox:
+    """Raises: InvalidTransitionError; SandboxUnavailableError where it has none."""
+    check_transition(session.status, wanted)
+    if session.sandbox is None:
+        raise SandboxUnavailableError(session.gate or "the session has no sandbox")
+    return session.sandbox

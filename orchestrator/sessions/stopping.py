@@ -1,0 +1,79 @@
+"""Stops what runs in a sandbox at once, whatever its agent, the database or the disk do."""
+
+import asyncio
+import logging
+import os
+import signal
+from functools import partial
+
+from orchestrator.engine.base import Engine
+from orchestrator.errors import PaddockError
+from orchestrator.sessions.processes import THIS_HOST, Host, find_groups
+from orchestrator.sessions.sandbox import Sandbox
+from orchestrator.threads import bounded
+
+log = logging.getLogger(__name__)
+
+# An engine that takes longer to freeze a sandbox is not waited for.
+_FREEZE_SECONDS = 5.0
+_KILL_SECONDS = 5.0
+
+
+class Stopper:
+    """Freezes sandboxes; what the engine can't freeze is killed by its control group."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def freeze(self, sandbox: Sandbox) -> bool:
+        """Whether the sandbox stands still and can be thawed; nothing of it runs otherwise.
+
+        It is frozen once, whoever asks again.
+        """
+        if sandbox.freezing is None:
+            sandbox.freezing = asyncio.create_task(self._freeze(sandbox))
+        return await asyncio.shield(sandbox.freezing)
+
+    async def thaw(self, sandbox: Sandbox) -> bool:
+        """Whether its agent can go on; what runs is then to be ended by it."""
+        try:
+            await self._engine.resume(sandbox.container_id)
+        except PaddockError as error:
+            log.warning("sandbox %s can't be thawed: %s", sandbox.name, error.detail)
+            return False
+        return True
+
+    async def _freeze(self, sandbox: Sandbox) -> bool:
+        try:
+            async with asyncio.timeout(_FREEZE_SECONDS):
+                await self._engine.pause(sandbox.container_id)
+        except (PaddockError, TimeoutError) as error:
+            log.warning("sandbox %s can't be frozen, so it is killed: %s", sandbox.name, error)
+            await _kill(sandbox)
+            return False
+        return True
+
+
+async def _kill(sandbox: Sandbox) -> None:
+    try:
+        await bounded(partial(kill_group, sandbox.container_id), _KILL_SECONDS)
+    except (OSError, TimeoutError) as error:
+        log.error("the processes of sandbox %s can't be killed: %s", sandbox.name, error)
+
+
+def kill_group(container_id: str, host: Host = THIS_HOST) -> int:
+    """Kills every process of a container's control group; how many there were.
+
+    The container's first process is one of them, and all others end with it: none can be made
+    meanwhile that stays. Raises: OSError.
+    """
+    groups = find_groups(container_id, None, host)
+    if groups is None:
+        return 0
+    pids = [int(line) for line in (groups.pids / "cgroup.procs").read_text().split()]
+    for pid in filter(None, pids):  # 0: of a namespace that is not shown here
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    return len(pids)

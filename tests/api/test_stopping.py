@@ -1,0 +1,275 @@
+"""Whatever the ledger, the database or the disk do: what is to stop stands still at once."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from orchestrator.audit.events import EventDraft
+from orchestrator.config import Settings
+from orchestrator.control_plane import ControlPlane
+from orchestrator.engine.base import ContainerState
+from orchestrator.engine.fake import FakeEngine
+from orchestrator.errors import AuditUnavailableError, EngineUnavailableError
+from orchestrator.keys import Principal, Role
+from orchestrator.sessions.lifecycle import Rationale, Status
+from orchestrator.sessions.requests import ExecRequest, NewSession
+from orchestrator.store.database import StoreError
+from tests.api.conftest import Api
+from tests.support.fake_agent import Agents, Play
+from tests.support.restart import reopened
+from tests.support.until import until
+
+ADMIN = Principal("admin", Role.ADMIN)
+PATH = "/api/sessions/box"
+LOWER = {"settings": {"permission_level": "low"}}
+# What ends a session, and what it is then.
+ENDS: dict[str, tuple[str, str, str]] = {
+    "abort": ("POST", PATH + "/abort", "aborted"),
+    "complete": ("POST", PATH + "/complete", "completed"),
+    "close": ("DELETE", PATH, "completed"),
+}
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits long for a dead disk here."""
+    monkeypatch.setattr("orchestrator.sessions.stop_records.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("orchestrator.sessions.stop_records._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("orchestrator.store.database._WRITE_SECONDS", 0.3)
+
+
+@contextmanager
+def full(plane: ControlPlane) -> Iterator[None]:
+    """A disk on which nothing can be written."""
+
+    async def refuse(_: Any) -> Any:
+        raise StoreError("the disk is full")
+
+    write = plane.database.write
+    plane.database.write = refuse  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        plane.database.write = write  # type: ignore[method-assign]
+
+
+@contextmanager
+def hung(plane: ControlPlane) -> Iterator[None]:
+    """A disk that never answers: the writer's thread waits for it."""
+    answers = threading.Event()
+    waiting = asyncio.ensure_future(plane.database._writer.run(answers.wait))
+    try:
+        yield
+    finally:
+        answers.set()
+        waiting.cancel()
+
+
+Dead = Callable[[ControlPlane], Any]
+DEAD = pytest.mark.parametrize("dead", [full, hung])
+
+
+@pytest.fixture
+async def command(api: Api) -> str:
+    """A session at high whose command runs for ever."""
+    api.agents.plays["work"] = Play(holds=True)
+    await api.session(id="box", permission_level="high")
+    body = {"argv": ["work"], "background": True}
+    started = await api.json("POST", PATH + "/exec", json=body, status=202)
+    return str(started["command_id"])
+
+
+async def operations(api: Api) -> list[str]:
+    items = (await api.json("GET", PATH + "/audit?limit=1000"))["items"]
+    return [event["operation"] for event in items]
+
+
+async def recorded(api: Api, operation: str) -> list[str]:
+    """What is on record once that is, in a chain that is whole."""
+    session, seq = api.plane.sessions.find(ADMIN, "box"), 0
+    async with asyncio.timeout(10):
+        while operation not in (found := await operations(api)):
+            seq = await api.plane.ledger.wait(session.key, seq)
+    assert (await api.json("GET", PATH + "/audit/verify"))["ok"]
+    await until(lambda: session.key not in api.plane.sessions._stops._queues)
+    return found
+
+
+@DEAD
+@pytest.mark.parametrize("way", sorted(ENDS))
+async def test_an_end_is_carried_out_and_recorded_later(
+    api: Api, command: str, dead: Dead, way: str
+) -> None:
+    method, path, status = ENDS[way]
+    with dead(api.plane):
+        await api.json(method, path)
+        assert api.engine.containers == {}
+        assert (await api.json("GET", PATH))["status"] == status
+    found = await recorded(api, "audit.gap")
+    assert found[-3:] == (
+        ["session.close", "session.terminated", "audit.gap"]
+        if way == "close"
+        else ["command.start", "session.terminated", "audit.gap"]
+    )
+    (event,) = (await api.json("GET", PATH + "/audit?operation=audit.gap"))["items"]
+    assert event["args"] == {"commands": [command]}
+    # Its id is free again.
+    assert (await api.session(id="box"))["status"] == "active"
+
+
+@DEAD
+async def test_a_deadline_is_kept(api: Api, dead: Dead) -> None:
+    api.agents.plays["work"] = Play(holds=True)
+    await api.session(id="box", permission_level="high", wall_timeout=1)
+    body = {"argv": ["work"], "background": True}
+    await api.json("POST", PATH + "/exec", json=body, status=202)
+    with dead(api.plane):
+        await until(lambda: not api.engine.containers)
+        await until(lambda: not api.plane.sessions.registry.live)
+    await recorded(api, "session.terminated")
+    shown = await api.json("GET", PATH)
+    assert shown["termination"]["rationale_code"] == "timeout"
+
+
+@DEAD
+async def test_a_pause_is_carried_out_and_recorded_later(
+    api: Api, command: str, dead: Dead
+) -> None:
+    with dead(api.plane):
+        assert (await api.json("POST", PATH + "/pause"))["status"] == "paused"
+        (container,) = api.engine.containers.values()
+        assert container.state is ContainerState.PAUSED
+        # What starts something again is on record first.
+        await api.problem(503, "audit_unavailable", "POST", PATH + "/resume")
+        (container,) = api.engine.containers.values()
+        assert container.state is ContainerState.PAUSED
+    await recorded(api, "session.pause")
+    await api.json("POST", PATH + "/resume")
+    assert (await operations(api))[-2:] == ["session.pause", "session.resume"]
+
+
+@DEAD
+async def test_a_level_is_lowered_and_recorded_later(api: Api, command: str, dead: Dead) -> None:
+    with dead(api.plane):
+        problem = await api.problem(503, "audit_unavailable", "PUT", PATH + "/settings", json=LOWER)
+        assert "ended" in problem["detail"]
+        assert api.engine.containers == {}
+        await api.problem(
+            502, "sandbox_unavailable", "POST", PATH + "/exec", json={"argv": ["true"]}
+        )
+    await recorded(api, "session.settings")
+    await api.json("PUT", PATH + "/settings", json=LOWER)
+    assert (await api.json("GET", PATH))["permission_level"] == "low"
+    done = await api.json("POST", PATH + "/exec", json={"argv": ["ls"]})
+    assert done["exit_code"] == 0
+
+
+@DEAD
+async def test_what_was_not_recorded_is_purged_later(api: Api, command: str, dead: Dead) -> None:
+    with dead(api.plane):
+        await api.problem(503, "audit_unavailable", "DELETE", PATH + "?purge=true")
+        assert api.engine.containers == {}
+    await recorded(api, "audit.gap")
+    await api.json("DELETE", PATH + "?purge=true")
+
+
+async def test_its_id_is_in_use_until_its_end_is_recorded(
+    api: Api, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.sessions.stop_records._RETRY_SECONDS", 1000)
+    with full(api.plane):
+        await api.json("POST", PATH + "/abort")
+    await api.problem(409, "conflict", "POST", "/api/sessions", json={"id": "box"})
+    assert api.engine.containers == {}
+
+
+@pytest.mark.parametrize("way", [*sorted(ENDS), "pause", "lower", "wall"])
+async def test_it_stands_still_before_anything_is_recorded(
+    api: Api, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    wall = {"wall_timeout": 1} if way == "wall" else {}
+    await api.session(id="box", permission_level="high", **wall)
+    states: list[ContainerState] = []
+    append = api.plane.ledger.append
+
+    async def look(draft: EventDraft, effect: Any = None) -> Any:
+        if draft.operation.startswith("session."):
+            states.extend(container.state for container in api.engine.containers.values())
+        return await append(draft, effect)
+
+    monkeypatch.setattr(api.plane.ledger, "append", look)
+    if way in ENDS:
+        await api.json(*ENDS[way][:2])
+    elif way == "pause":
+        await api.json("POST", PATH + "/pause")
+    elif way == "lower":
+        await api.json("PUT", PATH + "/settings", json=LOWER)
+    else:
+        await until(lambda: not api.plane.sessions.registry.live)
+    assert set(states) == {ContainerState.PAUSED}
+
+
+async def test_an_end_does_not_wait_for_who_has_the_session(api: Api, command: str) -> None:
+    """A change of the session that waits for a disk keeps nothing running."""
+    session = api.plane.sessions.find(ADMIN, "box")
+    async with session.lock:
+        aborting = asyncio.create_task(api.json("POST", PATH + "/abort"))
+        (container,) = api.engine.containers
+        await until(lambda: api.engine.containers[container].state is ContainerState.PAUSED)
+    assert (await aborting)["status"] == "aborted"
+
+
+async def test_a_sandbox_that_can_not_be_frozen_is_killed(
+    api: Api, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[str] = []
+    monkeypatch.setattr("orchestrator.sessions.stopping.kill_group", killed.append)
+    (container,) = api.engine.containers
+    api.engine.fail_next("pause", EngineUnavailableError("hangs"))
+    await api.json("POST", PATH + "/abort")
+    assert killed == [container]
+    assert api.engine.containers == {}
+    assert (await operations(api))[-2:] == ["session.terminated", "audit.gap"]
+
+
+async def test_one_that_ends_twice_is_ended_once(api: Api, command: str) -> None:
+    ways = [api.call("DELETE", PATH), api.call("POST", PATH + "/abort"), api.call("DELETE", PATH)]
+    await asyncio.gather(*ways)
+    assert (await operations(api)).count("session.terminated") == 1
+    # The first one had its agent end what ran.
+    assert "audit.gap" not in await operations(api)
+
+
+async def test_what_could_not_be_recorded_is_found_by_the_next_start(
+    settings: Settings, engine: FakeEngine, agents: Agents
+) -> None:
+    agents.plays["work"] = Play(holds=True)
+    plane = await ControlPlane.open(settings, engine)
+    made = {}
+    for name in ("aborted", "paused", "lowered"):
+        request = NewSession(id=name, permission_level="high")
+        session, _ = await plane.sessions.create(ADMIN, request)
+        await plane.executions.start(ADMIN, session, ExecRequest(argv=["work"], background=True))
+        made[name] = session
+    with full(plane):
+        await plane.sessions.abort(ADMIN, made["aborted"])
+        await plane.sessions.pause(ADMIN, made["paused"])
+        with pytest.raises(AuditUnavailableError):
+            await plane.sessions.change_settings(ADMIN, made["lowered"], "low", {})
+        await plane.close()
+    plane = await reopened(settings, engine, agents)
+    try:
+        found = {name: plane.sessions.find(ADMIN, name) for name in made}
+        assert found["paused"].status is Status.PAUSED
+        for name in ("aborted", "lowered"):
+            termination = found[name].termination
+            assert termination is not None
+            assert termination.rationale_code is Rationale.CRASH
+        await plane.sessions.close(ADMIN, found["paused"], purge=False)
+        assert engine.containers == {}
+    finally:
+        await plane.close()

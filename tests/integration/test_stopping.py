@@ -1,0 +1,139 @@
+"""What is to stop stands still for real, with a dead disk, a hung engine, a stopped agent."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NoReturn
+
+import psutil
+import pytest
+
+from orchestrator.engine.base import ContainerState
+from orchestrator.errors import AuditUnavailableError
+from orchestrator.sessions.lifecycle import Status
+from tests.conftest import BoxFactory
+from tests.support.box import TESTER, Box
+from tests.support.until import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+# Says that it is there, and ends neither by itself nor by TERM.
+STUBBORN = [
+    "python3",
+    "-c",
+    "import signal\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\n"
+    "print('up', flush=True)\nwhile True: pass",
+]
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.sessions.stop_records.PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr("orchestrator.sessions.stop_records._RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("orchestrator.store.database._WRITE_SECONDS", 2.0)
+
+
+@asynccontextmanager
+async def hung_disk(box: Box) -> AsyncIterator[None]:
+    """The writer's thread waits for a disk that does not answer."""
+    answers = threading.Event()
+    waiting = asyncio.ensure_future(box.plane.database._writer.run(answers.wait))
+    try:
+        yield
+    finally:
+        answers.set()
+        await waiting
+
+
+async def stubborn(box: Box) -> psutil.Process:
+    """A command that only a kill ends, as the host sees it."""
+    command = await box.start(argv=STUBBORN, background=True)
+    await box.printed(command, "up")
+    pid = (await box.container()).pid
+    assert pid is not None
+    (found,) = [
+        process
+        for process in psutil.Process(pid).children(recursive=True)
+        if process.cmdline() == STUBBORN
+    ]
+    return found
+
+
+def gone(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize("way", ["abort", "close", "lower"])
+async def test_with_a_disk_that_hangs(new_box: BoxFactory, way: str) -> None:
+    box = await new_box("high")
+    process = await stubborn(box)
+    async with hung_disk(box):
+        if way == "lower":
+            with pytest.raises(AuditUnavailableError):
+                await box.plane.sessions.change_settings(TESTER, box.session, "low", {})
+        elif way == "abort":
+            await box.plane.sessions.abort(TESTER, box.session)
+        else:
+            await box.plane.sessions.close(TESTER, box.session, purge=False)
+        assert gone(process)
+        assert box.session.sandbox is None
+    if way == "lower":
+        await until(lambda: box.session.key not in box.plane.sessions._stops._queues)
+        await box.plane.sessions.change_settings(TESTER, box.session, "low", {})
+        assert (await box.run("ls")).exit_code == 0
+    await until(lambda: box.session.key not in box.plane.sessions._stops._queues)
+    await box.close()
+    assert [event["operation"] for event in await box.events()][-1] in (
+        "session.terminated",
+        "audit.gap",
+    )
+
+
+async def test_a_deadline_with_a_disk_that_hangs(new_box: BoxFactory) -> None:
+    box = await new_box("high", wall_timeout=3)
+    process = await stubborn(box)
+    async with hung_disk(box):
+        await until(lambda: gone(process))
+        await box.session.over
+        assert box.session.status is Status.ABORTED
+    await until(lambda: box.session.key not in box.plane.sessions._stops._queues)
+    await box.close()
+
+
+async def test_an_engine_that_hangs(new_box: BoxFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processes are killed by their control group; the container is removed later."""
+    monkeypatch.setattr("orchestrator.sessions.stopping._FREEZE_SECONDS", 0.1)
+    box = await new_box("high")
+    process = await stubborn(box)
+
+    async def hang(_container: str) -> NoReturn:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(box.plane.engine, "pause", hang)
+        await box.plane.sessions.abort(TESTER, box.session)
+    assert gone(process)
+    assert [event["operation"] for event in await box.events()][-2:] == [
+        "session.terminated",
+        "audit.gap",
+    ]
+    await box.close()
+
+
+async def test_an_agent_that_is_stopped(new_box: BoxFactory) -> None:
+    box = await new_box("high")
+    process = await stubborn(box)
+    container = await box.container()
+    assert container.pid is not None
+    os.kill(container.pid, signal.SIGSTOP)
+    aborting = asyncio.create_task(box.plane.sessions.abort(TESTER, box.session))
+    while (found := await box.plane.engine.inspect(container.id)) is not None:
+        if found.state is ContainerState.PAUSED or gone(process):
+            break
+    await aborting
+    assert gone(process)
+    await box.close()

@@ -70,7 +70,8 @@ class EventDraft:
 
     `args` and `result` hold JSON values without floats: numbers are integers
     (microseconds where needed). `agent` is the sandbox agent's (boot_id, seq);
-    `time` is RFC 3339 UTC with microseconds, by default that of the append.
+    `time` is RFC 3339 UTC with microseconds, by default that of the append. `stop`: it stops
+    something, and may use the room that is kept for that on a full disk.
     """
 
     session_key: str
@@ -91,6 +92,7 @@ class EventDraft:
     turn: int | None = None
     tokens_used: int | None = None
     time: str | None = None
+    stop: bool = False
 
 
 class Recorded(NamedTuple):

@@ -80,7 +80,7 @@ class Ledger:
         """
         if self._closed:
             raise AuditUnavailableError("the audit ledger is closed")
-        item = Item(draft.session_key, members(draft), effect)
+        item = Item(draft.session_key, members(draft), effect, draft.stop)
         loop = asyncio.get_running_loop()
         recorded: asyncio.Future[Recorded] = loop.create_future()
         self._pending.append(_Pending(item, recorded, loop.time()))
@@ -156,14 +156,20 @@ class Ledger:
             _refuse(self._pending, _STOPPING)
             self._pending.clear()
 
-    async def _write(self, batch: list[_Pending]) -> None:
+    async def _write(self, batch: list[_Pending], *, reserve: bool = False) -> None:
         items = [pending.item for pending in batch]
         try:
-            written = await self._database.write(lambda conn: _append_all(conn, self._heads, items))
+            written = await self._database.write(
+                lambda conn: _append_all(conn, self._heads, items), reserve=reserve
+            )
         except StoreError as error:
             # Whether it was committed is not known: the next batch looks.
             self._heads.forget()
-            _refuse(batch, f"the audit ledger can't be written: {error}")
+            stops = [] if reserve else [pending for pending in batch if pending.item.stop]
+            others = [pending for pending in batch if reserve or not pending.item.stop]
+            _refuse(others, f"the audit ledger can't be written: {error}")
+            if stops:
+                await self._write(stops, reserve=True)
         except BaseException:
             self._heads.forget()
             _refuse(batch, _STOPPING)

@@ -64,6 +64,7 @@ class Item(NamedTuple):
     session_key: str
     members: Event
     effect: Effect | None
+    stop: bool = False
 
 
 class Heads:

@@ -76,6 +76,7 @@ class Budgets:
                 error=exceeded.error().detail,
                 effect=registry.with_budget(session),
                 time=at,
+                stop=True,
             ),
         )
         self._metrics.budget_exceeded(kind)

@@ -126,6 +126,7 @@ class Ending:
                 error=error,
                 effect=registry.with_end(session, status, termination),
                 time=termination.terminated_at,
+                stop=True,
             )
             if has_values:
                 self._scrub()
@@ -139,7 +140,7 @@ class Ending:
         self._stops.add(
             session,
             lambda: self._recorder.record(
-                session, operation, actor=principal.name, args=args, time=at
+                session, operation, actor=principal.name, args=args, time=at, stop=True
             ),
         )
 
@@ -167,6 +168,7 @@ class Ending:
                 actor="system",
                 args={"commands": [command.id for command in lost]},
                 error="the sandbox ended before it reported these commands' ends",
+                stop=True,
             )
             for command in lost:
                 error = "the end of this command was lost with its sandbox"

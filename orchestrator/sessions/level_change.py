@@ -107,7 +107,7 @@ class LevelChange:
         """
         old = session.sandbox
         thaws = old is not None and await self._stopper.freeze(old)
-        self._stops.add(session, lambda: self._pin(session, principal, level, args))
+        self._stops.add(session, lambda: self._pin(session, principal, level, args, stop=True))
         recorded = await self._stops.recorded(session)
         session.level, session.limits = level, limits
         if not recorded:
@@ -120,7 +120,13 @@ class LevelChange:
             await self._sandboxes.discard(old)
 
     async def _pin(
-        self, session: Session, principal: Principal, level: Level, args: dict[str, Any]
+        self,
+        session: Session,
+        principal: Principal,
+        level: Level,
+        args: dict[str, Any],
+        *,
+        stop: bool = False,
     ) -> None:
         await self._recorder.record(
             session,
@@ -129,6 +135,7 @@ class LevelChange:
             decision="allow",
             args=args,
             effect=registry.with_level(session, level),
+            stop=stop,
         )
 
     async def _replace(

@@ -69,6 +69,7 @@ class Pausing:
             actor=principal.name,
             effect=registry.updating(session, status=status),
             time=at,
+            stop=status is Status.PAUSED,
         )
 
 

@@ -74,10 +74,12 @@ class Recorder:
         agent: tuple[str, int] | None = None,
         effect: Effect | None = None,
         time: str | None = None,
+        stop: bool = False,
     ) -> Recorded:
         """Records one event; `effect` commits with it or neither does.
 
-        `time` is when it happened, RFC 3339 with microseconds; None: now.
+        `time` is when it happened, RFC 3339 with microseconds; None: now. `stop`: it stops
+        something, and may use the room that is kept for that.
 
         The session's secrets are cut out of what went wrong, was asked for and came of it; what
         is long then is recorded by its beginning, size and digest.
@@ -103,6 +105,7 @@ class Recorder:
             command_id=command_id,
             agent=agent,
             time=time,
+            stop=stop,
         )
         recorded = await self._ledger.append(draft, effect)
         if decision == "deny":

@@ -142,7 +142,7 @@ class Workspaces:
             slots.order_purge(connection, workspace_id)
             return workspace
 
-        await self._carry_out(await self._database.write(order))
+        await self._carry_out(await self._database.write(order, reserve=True))
 
     async def finish_purges(self) -> int:
         """Carries out every purge that was ordered; how many there were.
@@ -194,7 +194,9 @@ class Workspaces:
         settings = self._settings
         slots.hide(settings.workspaces_dir, workspace.id, slots_path(settings.state_dir))
         await self._storage.remove(workspace)
-        await self._database.write(lambda connection: slots.release(connection, workspace.id))
+        await self._database.write(
+            lambda connection: slots.release(connection, workspace.id), reserve=True
+        )
 
 
 def _check_growth(

@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+from orchestrator.store.room import Room
+
 T = TypeVar("T")
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
@@ -34,6 +36,7 @@ class Database:
     def __init__(self) -> None:
         """Not open yet: use `open`."""
         self._writer = _Worker("paddock-db-writer")
+        self._room: Room | None = None
         self._reader = _Worker("paddock-db-reader")
 
     @classmethod
@@ -45,28 +48,42 @@ class Database:
         database = cls()
         try:
             await database._writer.run(lambda: database._writer.open(path, migrations))
+            database._room = Room(path.with_name(path.name + "-wal"))
             await database._reader.run(lambda: database._reader.open(path, None))
         except BaseException:
             await database.close()
             raise
         return database
 
-    async def write(self, function: Callable[[sqlite3.Connection], T]) -> T:
+    async def write(
+        self, function: Callable[[sqlite3.Connection], T], *, reserve: bool = False
+    ) -> T:
         """What `function` returns, once its changes are durable; nothing is kept if it raises.
 
+        With `reserve` it may use the room that is kept on a full disk, for what stops something.
         A call that is cancelled, or takes too long, may still take effect. Raises: StoreError
         when the file can't be written; sqlite3.IntegrityError and what `function` raises, as
         they are.
         """
         try:
             async with asyncio.timeout(_WRITE_SECONDS):
-                return await self._writer.transaction("BEGIN IMMEDIATE", function)
+                before = None if reserve else self._check_room
+                return await self._writer.transaction("BEGIN IMMEDIATE", function, before)
         except TimeoutError:
             raise StoreError(f"the disk did not answer within {_WRITE_SECONDS:g} s") from None
 
     async def read(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """What `function` returns from one consistent view. Raises: StoreError."""
         return await self._reader.transaction("BEGIN", function)
+
+    def _check_room(self) -> None:
+        """In the thread. Raises: StoreError."""
+        try:
+            kept = self._room is None or self._room.kept()
+        except OSError as error:
+            raise StoreError(f"the database can't be used: {error.strerror}") from error
+        if not kept:
+            raise StoreError("the disk is full: what is left is kept for what stops something")
 
     async def scrub(self) -> bool:
         """Empties the write-ahead log: then nothing that was deleted is in any file.
@@ -94,8 +111,19 @@ class _Worker:
             raise StoreError("the database is closed")
         return await asyncio.get_running_loop().run_in_executor(self._executor, function)
 
-    async def transaction(self, begin: str, function: Callable[[sqlite3.Connection], T]) -> T:
-        return await self.run(lambda: _transaction(self._connected(), begin, function))
+    async def transaction(
+        self,
+        begin: str,
+        function: Callable[[sqlite3.Connection], T],
+        before: Callable[[], None] | None = None,
+    ) -> T:
+        def work() -> T:
+            connection = self._connected()
+            if before is not None:
+                before()
+            return _transaction(connection, begin, function)
+
+        return await self.run(work)
 
     def open(self, path: Path, migrations: Path | None) -> None:
         """Opens the writer's connection, or (without migrations) the reader's."""

@@ -236,13 +236,13 @@ class Restarts(RuleBasedStateMachine):
     async def killed(self, work: Awaitable[Any], writes: int) -> None:
         database, write = self.plane.database, self.plane.database.write
 
-        async def count(function: Any) -> Any:
+        async def count(function: Any, **how: Any) -> Any:
             nonlocal writes
             if writes == 0:
                 self.engine.dead = True
                 raise StoreError("killed")
             writes -= 1
-            return await write(function)
+            return await write(function, **how)
 
         database.write = count  # type: ignore[method-assign]
         with suppress(PaddockError, StoreError):

@@ -1,9 +1,11 @@
 """Whatever the ledger, the database or the disk do: what is to stop stands still at once."""
 
 import asyncio
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,7 +48,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 def full(plane: ControlPlane) -> Iterator[None]:
     """A disk on which nothing can be written."""
 
-    async def refuse(_: Any) -> Any:
+    async def refuse(_: Any, **how: Any) -> Any:
         raise StoreError("the disk is full")
 
     write = plane.database.write
@@ -175,6 +177,52 @@ async def test_what_was_not_recorded_is_purged_later(api: Api, command: str, dea
         assert api.engine.containers == {}
     await recorded(api, "audit.gap")
     await api.json("DELETE", PATH + "?purge=true")
+
+
+@pytest.fixture
+def small_disk(state_dir: Path) -> Path:
+    """A file system of its own for the state; returns a file that fills it once it is written."""
+    (state_dir / "state").mkdir(mode=0o700)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=48m,mode=700", "none", str(state_dir / "state")]
+    subprocess.run(mount, check=True)
+    return state_dir / "state" / "filler"
+
+
+def fill(filler: Path) -> None:
+    with suppress(OSError), filler.open("wb", 0) as file:
+        while True:
+            file.write(b"x" * 4096)
+
+
+async def test_on_a_full_disk_there_is_room_for_stops(small_disk: Path, api: Api) -> None:
+    api.agents.plays["work"] = Play(holds=True)
+    names = [f"box-{number}" for number in range(6)]
+    for name in names:
+        await api.session(id=name, permission_level="high")
+        body = {"argv": ["work"], "background": True}
+        await api.json("POST", f"/api/sessions/{name}/exec", json=body, status=202)
+    fill(small_disk)
+    path = f"/api/sessions/{names[0]}"
+    while (await api.call("POST", path + "/exec", json={"argv": ["true"]})).status != 503:
+        pass
+    ends = [
+        api.json("POST", path + "/abort"),
+        api.json("DELETE", f"/api/sessions/{names[1]}?purge=true"),
+        api.json("POST", f"/api/sessions/{names[2]}/complete"),
+        api.json("POST", f"/api/sessions/{names[3]}/pause"),
+    ]
+    await asyncio.gather(*ends)
+    for name, last in zip(names, ("terminated", "terminated", "terminated", "pause"), strict=False):
+        items = (await api.json("GET", f"/api/sessions/{name}/audit?limit=1000"))["items"]
+        assert f"session.{last}" in [event["operation"] for event in items]
+        assert (await api.json("GET", f"/api/sessions/{name}/audit/verify"))["ok"]
+    running = [c for c in api.engine.containers.values() if c.state is ContainerState.RUNNING]
+    assert len(running) == 2
+    # What is still there works on, once there is room.
+    path = f"/api/sessions/{names[4]}"
+    await api.problem(503, "audit_unavailable", "POST", path + "/exec", json={"argv": ["true"]})
+    small_disk.unlink()
+    await api.json("POST", path + "/exec", json={"argv": ["true"]})
 
 
 async def test_its_id_is_in_use_until_its_end_is_recorded(

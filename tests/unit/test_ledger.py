@@ -1,5 +1,6 @@
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from orchestrator.audit.events import GENESIS_HASH, EventError
 from orchestrator.audit.ledger import Ledger
 from orchestrator.errors import AuditUnavailableError, ConflictError
 from orchestrator.store.database import Database
+from orchestrator.store.room import Room
 from tests.unit.ledger_support import draft, fill
 
 
@@ -61,10 +63,10 @@ async def test_concurrent_appends_share_commits(database: Database, ledger: Ledg
     commits = 0
     write = database.write
 
-    async def counting(function: Any) -> Any:
+    async def counting(function: Any, **how: Any) -> Any:
         nonlocal commits
         commits += 1
-        return await write(function)
+        return await write(function, **how)
 
     database.write = counting  # type: ignore[method-assign]
     recorded = await asyncio.gather(*(ledger.append(draft(f"k{n % 5}")) for n in range(200)))
@@ -169,6 +171,47 @@ async def test_a_full_disk_and_recovery(database: Database, ledger: Ledger) -> N
     recorded = await ledger.append(draft(args=large), mark)
     assert (recorded.id, recorded.seq) == (3, 3)
     assert (await verify.verify(database, "k1")).ok
+
+
+async def test_stops_have_the_room_that_others_have_not(
+    database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Room, "kept", lambda _: False)
+    outcomes = await asyncio.gather(
+        ledger.append(draft(), mark),
+        ledger.append(draft(operation="session.terminated", stop=True), mark),
+        ledger.append(draft()),
+        ledger.append(draft(operation="audit.gap", stop=True)),
+        return_exceptions=True,
+    )
+    assert [isinstance(outcome, AuditUnavailableError) for outcome in outcomes] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert "kept for what stops" in str(outcomes[0])
+    recorded = await query.events(database, "k1")
+    assert [event["operation"] for event in recorded] == ["session.terminated", "audit.gap"]
+    assert await database.read(marks) == ["w"]
+    monkeypatch.undo()
+    assert (await ledger.append(draft())).seq == 3
+    assert (await verify.verify(database, "k1")).ok
+
+
+async def test_a_disk_that_hangs_keeps_nobody(
+    database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.store.database._WRITE_SECONDS", 0.05)
+    answers = threading.Event()
+    hanging = asyncio.ensure_future(database._writer.run(answers.wait))
+    for _ in range(3):
+        with pytest.raises(AuditUnavailableError, match="did not answer"):
+            await ledger.append(draft())
+    answers.set()
+    await hanging
+    # What was given up before it was begun is not carried out later.
+    assert (await ledger.append(draft())).seq == 1
 
 
 async def test_a_read_only_file_and_recovery(database: Database, ledger: Ledger) -> None:

@@ -1,0 +1,50 @@
+"""Room on the disk that only the database can use, so that stops can be recorded on a full one."""
+
+import ctypes
+import errno
+import os
+from pathlib import Path
+
+# Enough for what the ends of some hundred sessions write.
+ROOM_BYTES = 8 * 1024 * 1024
+_KEEP_SIZE = 1
+# The file system can't keep room; then there is none to hold back.
+_UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class Room:
+    """Blocks that are held for the write-ahead log, beyond its end, without changing its size.
+
+    SQLite writes there before anywhere else, and nobody but it can have them.
+    """
+
+    def __init__(self, log: Path, size: int = ROOM_BYTES) -> None:
+        self._log = log
+        self._size = size
+        # The file, and its end, at which the room was there last.
+        self._kept: tuple[int, int] | None = None
+        self._fallocate = ctypes.CDLL(None, use_errno=True).fallocate
+        self._fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+
+    def kept(self) -> bool:
+        """Whether all of it is there; what is missing is taken now. Raises: OSError."""
+        try:
+            descriptor = os.open(self._log, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return True  # nothing was written yet
+        try:
+            facts = os.fstat(descriptor)
+            now = (facts.st_ino, facts.st_size)
+            if now == self._kept:
+                return True
+            if self._fallocate(descriptor, _KEEP_SIZE, facts.st_size, self._size) == 0:
+                self._kept = now
+                return True
+            number = ctypes.get_errno()
+        finally:
+            os.close(descriptor)
+        if number in _UNSUPPORTED:
+            return True
+        if number in (errno.ENOSPC, errno.EDQUOT):
+            return False
+        raise OSError(number, os.strerror(number), str(self._log))

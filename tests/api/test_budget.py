@@ -457,7 +457,10 @@ async def test_an_end_that_can_not_be_recorded_is_recorded_later(
     assert api.engine.containers == {}
     assert await events(api, path, "session.terminated") == []
     stopped.set()
-    await over(api, path)
+    seq = 0
+    async with asyncio.timeout(10):
+        while not await events(api, path, "audit.gap"):
+            seq = await api.plane.ledger.wait(session.key, seq)
     items = (await api.json("GET", f"{path}/audit"))["items"]
     assert [event["operation"] for event in items][-3:] == [
         "budget.exceeded",

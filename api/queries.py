@@ -86,6 +86,13 @@ class ApprovalsQuery(Query):
     cursor: Whole | None = None
 
 
+class ArchivesQuery(Query):
+    """`after` is the `next` of the page before."""
+
+    after: Annotated[str, Field(max_length=64)] = ""
+    limit: PageSize = 100
+
+
 class ExportQuery(Query):
     """One JSON text per line is the only format."""
 

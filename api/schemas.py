@@ -344,6 +344,14 @@ class MoveBody(Body):
     destination: FilePath
 
 
+class ArchiveBody(Body):
+    """Which sessions' chains are archived: those that ended longer ago."""
+
+    older_than: Annotated[int, Field(ge=60, le=3_153_600_000)] = Field(
+        default=7 * 86_400, description="Seconds."
+    )
+
+
 class ExplainBody(Body):
     """What `POST /api/policies/explain` takes: whose rules, and what is asked about.
 

@@ -109,6 +109,19 @@ class Settings(BaseSettings):
         "Unset: it is kept until somebody purges it.",
     )
 
+    archive_dir: Path | None = Field(
+        default=None,
+        description="Where chains of sessions that ended are archived. Unset: `archive` in the "
+        "state directory.",
+    )
+    audit_retention: int | None = Field(
+        default=None,
+        ge=60,
+        le=3_153_600_000,
+        description="So long after the end of a session its audit chain is archived, with its "
+        "approvals and the evidence of its terminals. Unset: when somebody says so.",
+    )
+
     image: str = Field(
         default="paddock/sandbox:latest", description="The sandbox image of a session by default."
     )
@@ -321,7 +334,12 @@ class Settings(BaseSettings):
     @property
     def own_dirs(self) -> tuple[Path, ...]:
         """What no sandbox may be given."""
-        return self.state_dir, self.workspaces_dir
+        return self.state_dir, self.workspaces_dir, self.archive_path
+
+    @property
+    def archive_path(self) -> Path:
+        """Where archives are: where nothing names another place, in the state directory."""
+        return self.archive_dir or self.state_dir / "archive"
 
     @field_validator("listen")
     @classmethod
@@ -333,6 +351,7 @@ class Settings(BaseSettings):
     @field_validator(
         "state_dir",
         "workspaces_dir",
+        "archive_dir",
         "levels_dir",
         "keys_file",
         "tools_dir",
@@ -441,7 +460,8 @@ class Settings(BaseSettings):
     @classmethod
     def _check_mounts(cls, value: dict[str, Mount], info: ValidationInfo) -> dict[str, Mount]:
         data = info.data
-        own = [data[name] for name in ("state_dir", "workspaces_dir") if name in data]
+        names = ("state_dir", "workspaces_dir", "archive_dir")
+        own = [data[name] for name in names if data.get(name) is not None]
         check_list(value, own, data.get("docker_host"))
         return value
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from orchestrator.agent_messages import AgentEvent, Hello
 from orchestrator.approvals import Approvals
+from orchestrator.audit.archiving import Archiving
 from orchestrator.audit.ledger import Ledger
 from orchestrator.config import ConfigError, Settings, ensure_state_dir
 from orchestrator.engine.base import Engine
@@ -69,6 +70,7 @@ class ControlPlane:
     terminals: Terminals
     tools: GovernedTerminals
     approvals: Approvals
+    archiving: Archiving
     recovered: Recovered
 
     def __init__(self, settings: Settings) -> None:
@@ -188,6 +190,15 @@ class ControlPlane:
         await self.terminals.recover(self.sessions.registry.all)
         self._resources.push_async_callback(self.terminals.shut_down)
         await self.approvals.recover()
+        self.archiving = Archiving(
+            self.database,
+            self.ledger,
+            settings.archive_path,
+            settings.state_dir / "evidence",
+            room.add,
+        )
+        self.archiving.start(settings.audit_retention, self.tasks)
+        self._resources.push_async_callback(self.archiving.close)
         watcher = Watcher(self.engine, recorder, self.sessions, self.tasks)
         watcher.start()
         self._resources.push_async_callback(watcher.close)

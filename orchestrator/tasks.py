@@ -26,6 +26,7 @@ class TaskName(StrEnum):
     SCRUBBER = "scrubber"
     KEPT_WORKSPACES = "kept-workspaces"
     WEBHOOK = "webhook"
+    ARCHIVING = "archiving"
 
 
 class TaskState(StrEnum):

@@ -23,7 +23,7 @@ from api.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from api.client import Paddock
+    from api.client import Archived, Paddock
 
 app = group("The audit chain of a session: everything that was done or refused.")
 
@@ -105,6 +105,10 @@ async def verify(
         Path | None,
         typer.Option("--file", metavar="FILE", help="An exported chain; it is verified here."),
     ] = None,
+    archive: Annotated[
+        Path | None,
+        typer.Option("--archive", metavar="FILE", help="An archived chain; it is verified here."),
+    ] = None,
     seq: _Seq = None,
     hash: _Hash = None,
     as_json: AsJson = False,
@@ -115,11 +119,13 @@ async def verify(
     found with --seq and --hash of an event that was noted before. The exit status is 1
     where the chain is not whole.
     """
-    if (session is None) == (file is None):
-        raise Failure("give one of SESSION and --file FILE", status=Status.USAGE)
+    if [session, file, archive].count(None) != 2:
+        raise Failure("give one of SESSION, --file FILE and --archive FILE", status=Status.USAGE)
     if (seq is None) != (hash is None):
         raise Failure("--seq and --hash go together", status=Status.USAGE)
-    if session is None:
+    if archive is not None:
+        verdict = _verify_archive(archive, seq, hash)
+    elif session is None:
         verdict = _verify_file(file or Path(), seq, hash)
     else:
         async with connection.open() as paddock:
@@ -142,6 +148,22 @@ def _verify_file(file: Path, seq: int | None, hash: str | None) -> dict[str, Any
     return verdict
 
 
+def _verify_archive(file: Path, seq: int | None, hash: str | None) -> dict[str, Any]:
+    """The verdict on an archive, recomputed here: chain, evidence, approvals.
+
+    Its head must be the one that was noted, where one was. Raises: Failure.
+    """
+    from orchestrator.audit.archive_file import ArchiveError
+    from orchestrator.audit.archive_file import verify as verify_archive
+
+    try:
+        with working("verifying"):
+            verdict = verify_archive(file, None if seq is None or hash is None else (seq, hash))
+    except ArchiveError as error:
+        raise Failure(str(error)) from None
+    return asdict(verdict.verdict)
+
+
 def _show_verdict(verdict: dict[str, Any], as_json: bool) -> None:
     """Prints what verifying came to. Raises: typer.Exit where the chain is not whole."""
     if as_json:
@@ -160,3 +182,57 @@ def _show_verdict(verdict: dict[str, Any], as_json: bool) -> None:
         )
     if not verdict["ok"]:
         raise typer.Exit(Status.FAILED)
+
+
+@app.command(epilog=example("paddock audit archive --older-than 30"))
+@remote
+async def archive(
+    paddock: "Paddock",
+    older_than: Annotated[
+        float, typer.Option(min=0.001, metavar="DAYS", help="Sessions that ended longer ago.")
+    ] = 7,
+    as_json: AsJson = False,
+) -> None:
+    """Move whole chains of ended sessions into compressed files, with approvals and evidence.
+
+    The files are verified, and the heads of their chains put on record, before anything is
+    deleted. They are in the control plane's archive directory, and need nothing else to be
+    verified: `paddock audit verify --archive FILE`. An admin's key is needed.
+    """
+    seconds = max(60, int(older_than * 86_400))
+    done: list[tuple[str | int, ...]] = []
+    refused: dict[str, str] = {}
+    more = True
+    with working("archiving"):
+        while more:
+            run = await paddock.archives.make(older_than=seconds)
+            done += [_archived_row(item) for item in run.items]
+            refused |= run.refused
+            more = run.more
+    if as_json:
+        print_json([dict(zip(_ARCHIVE_NAMES, row, strict=True)) for row in done])
+    else:
+        print_table(_ARCHIVE_COLUMNS, done, nothing="nothing to archive")
+    for session, reason in refused.items():
+        note(f"{session} is not archived: {reason}")
+    if refused:
+        raise typer.Exit(Status.FAILED)
+
+
+@app.command(epilog=example("paddock audit archives"))
+@remote
+async def archives(paddock: "Paddock", as_json: AsJson = False) -> None:
+    """List what is archived, with the heads of the chains."""
+    rows = [_archived_row(item) async for item in paddock.archives.list()]
+    if as_json:
+        print_json([dict(zip(_ARCHIVE_NAMES, row, strict=True)) for row in rows])
+    else:
+        print_table(_ARCHIVE_COLUMNS, rows, nothing="nothing is archived")
+
+
+_ARCHIVE_NAMES = ("session_id", "file", "bytes", "seq", "hash")
+_ARCHIVE_COLUMNS = ("session", "file", ">bytes", ">seq", "hash")
+
+
+def _archived_row(item: "Archived") -> tuple[str | int, ...]:
+    return item.session_id, item.file, item.bytes, item.seq, item.hash

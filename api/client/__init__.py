@@ -40,6 +40,8 @@ from api.client.errors import (
 from api.client.faces import Async, Sync
 from api.client.paddock import Paddock, PaddockSync
 from api.client.results import (
+    Archived,
+    ArchiveRun,
     AuditEvent,
     AuditStats,
     Command,
@@ -75,6 +77,8 @@ from api.client.terminals import Interaction, Terminal, TerminalInfo
 
 __all__ = [
     "Approval",
+    "ArchiveRun",
+    "Archived",
     "Async",
     "AuditEvent",
     "AuditStats",

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from api.client.approvals import Approvals
+from api.client.archives import Archives
 from api.client.commands import items
 from api.client.faces import Async, F, Face, Link, LoopThread, Sync, method, stream
 from api.client.results import AuditEvent, Explanation, Level, Readiness
@@ -35,6 +36,7 @@ class _Client(Face[F]):
         self.sessions: Sessions[F] = Sessions(link)
         self.policies: Policies[F] = Policies(link)
         self.approvals: Approvals[F] = Approvals(link)
+        self.archives: Archives[F] = Archives(link)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._api.pool.url}>"

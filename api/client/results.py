@@ -220,6 +220,30 @@ class Verdict(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Archived(Result):
+    """A chain in a file of the archive; `seq` and `hash` are those of its last event."""
+
+    session_key: str
+    session_id: str
+    owner: str
+    file: str
+    sha256: str
+    bytes: int
+    seq: int
+    hash: str
+    archived_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchiveRun(Result):
+    """What was archived, and why what could not be was not, by session; `more`: ask again."""
+
+    items: tuple[Archived, ...]
+    refused: dict[str, str]
+    more: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class LevelRequirements(Result):
     """What the host must offer, or sessions are refused; `landlock` 0: not needed."""
 

@@ -99,6 +99,54 @@ class AuditStats(Model):
     total_tokens: Count
 
 
+_ARCHIVED = {
+    "session_key": "4f1c0a9be27d3586",
+    "session_id": "web-1",
+    "owner": "ci",
+    "file": "4f1c0a9be27d3586.tar.gz",
+    "sha256": "b1f0e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e16",
+    "bytes": 18_204,
+    "seq": 212,
+    "hash": _EVENT["hash"],
+    "archived_at": "2026-04-04T09:30:12.482113Z",
+}
+
+
+class Archive(Model):
+    """A chain in a file of the archive; `seq` and `hash` are those of its last event."""
+
+    model_config = example(_ARCHIVED)
+
+    session_key: str
+    session_id: str
+    owner: str
+    file: str = Field(description="Its name in the archive directory.")
+    sha256: Sha256 = Field(description="Of the file.")
+    bytes: Count
+    seq: Count
+    hash: Sha256
+    archived_at: Time
+
+
+class Archives(Model):
+    """Archived chains; `next` is the `after` of the next page."""
+
+    model_config = example({"items": [_ARCHIVED], "next": None})
+
+    items: list[Archive]
+    next: str | None
+
+
+class ArchiveRun(Model):
+    """What was archived, and why what could not be was not, by session; `more`: ask again."""
+
+    model_config = example({"items": [_ARCHIVED], "refused": {}, "more": False})
+
+    items: list[Archive]
+    refused: dict[str, str]
+    more: bool
+
+
 class AuditVerdict(Model):
     """Whether a chain is whole.
 

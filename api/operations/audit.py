@@ -1,10 +1,18 @@
 """The audit ledger: live, by query, whole, and verified."""
 
 from api.auth import Access
-from api.models.audit import AuditEvent, AuditEvents, AuditStats, AuditVerdict
+from api.models.audit import (
+    ArchiveRun,
+    Archives,
+    AuditEvent,
+    AuditEvents,
+    AuditStats,
+    AuditVerdict,
+)
 from api.operations.base import SESSION, Events, Operation, ok
-from api.queries import AuditQuery, EventsQuery, ExportQuery, VerifyQuery
+from api.queries import ArchivesQuery, AuditQuery, EventsQuery, ExportQuery, VerifyQuery
 from api.routes import audit, events
+from api.schemas import ArchiveBody
 
 _TAG = "Audit"
 _AUDIT = SESSION + "/audit"
@@ -79,5 +87,28 @@ OPERATIONS = (
         tag=_TAG,
         summary="Verify a session's chain",
         replies=ok("The verdict.", AuditVerdict),
+    ),
+    Operation(
+        "POST",
+        "/api/audit/archives",
+        audit.archive,
+        Access.MANAGE,
+        body=ArchiveBody,
+        id="archive_audit",
+        tag=_TAG,
+        summary="Archive chains of sessions that ended",
+        replies=ok("What was archived.", ArchiveRun),
+        examples={"a month": {"older_than": 2_592_000}},
+    ),
+    Operation(
+        "GET",
+        "/api/audit/archives",
+        audit.archives,
+        Access.MANAGE,
+        query=ArchivesQuery,
+        id="list_archives",
+        tag=_TAG,
+        summary="List archived chains",
+        replies=ok("A page of archives.", Archives),
     ),
 )

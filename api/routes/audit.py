@@ -1,14 +1,18 @@
 """A session's audit chain: query, count, export, verify."""
 
 from dataclasses import asdict
+from datetime import timedelta
 
 from aiohttp import web
 
 from api import stream
 from api.call import Call, reply
-from api.queries import AuditQuery, ExportQuery, VerifyQuery
+from api.queries import ArchivesQuery, AuditQuery, ExportQuery, VerifyQuery
+from api.schemas import ArchiveBody
 from orchestrator.audit import query as audit
 from orchestrator.audit.verify import verify as verify_chain
+from orchestrator.errors import PermissionDeniedError
+from orchestrator.keys import Role
 
 
 async def search(call: Call, query: AuditQuery) -> web.Response:
@@ -50,6 +54,35 @@ async def verify(call: Call, query: VerifyQuery) -> web.Response:
     return reply(asdict(verdict))
 
 
+async def archive(call: Call, body: ArchiveBody) -> web.Response:
+    """Moves chains of sessions that ended longer ago into compressed files, oldest first.
+
+    With each go its approvals and the evidence of its terminals. The head of the chain and the
+    digest of the file are put on record before anything is deleted. Admins' keys may.
+    """
+    _check_admin(call)
+    seconds = timedelta(seconds=body.older_than)
+    run = await call.plane.archiving.run(seconds, call.principal.name)
+    items = [archived.public() for archived in run.archived]
+    return reply({"items": items, "refused": run.refused, "more": run.more})
+
+
+async def archives(call: Call, query: ArchivesQuery) -> web.Response:
+    """Which chains are archived, where, and with which heads. Admins' keys may."""
+    _check_admin(call)
+    found = await call.plane.archiving.page(query.after, query.limit)
+    full = len(found) == query.limit
+    items = [archived.public() for archived in found]
+    return reply({"items": items, "next": found[-1].session_key if full else None})
+
+
+def _check_admin(call: Call) -> None:
+    if call.principal.role is not Role.ADMIN:
+        raise PermissionDeniedError("archives are the operator's: this needs an admin's key")
+
+
 async def _key(call: Call) -> str:
     """The chain of the session in the path: it outlives the session's record."""
-    return await call.plane.sessions.audit_key(call.principal, call.session_id)
+    key = await call.plane.sessions.audit_key(call.principal, call.session_id)
+    await call.plane.archiving.check_here(key)
+    return key

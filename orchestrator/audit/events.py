@@ -42,6 +42,7 @@ OPERATIONS = frozenset(
         "recovery",
         "agent.violation",
         "audit.gap",
+        "audit.archived",
     }
 )
 SOURCES = frozenset({"control-plane", "agent", "engine"})

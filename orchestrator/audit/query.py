@@ -9,7 +9,7 @@ from orchestrator.audit.writer import chain_head
 from orchestrator.store.database import Database
 
 # Rows per read: memory stays flat, and other readers get their turn.
-_PAGE = 500
+PAGE = 500
 _EVENT = "SELECT body, prev_hash, hash FROM events"
 _OPERATIONS = "SELECT operation, count(*) FROM events WHERE session_key = ? GROUP BY operation"
 _DECISIONS = """
@@ -143,7 +143,7 @@ async def export(database: Database, session_key: str) -> AsyncIterator[str]:
     end = (await database.read(lambda connection: chain_head(connection, session_key))).seq
     seq = 0
     while seq < end:
-        page = await events(database, session_key, after_seq=seq, limit=min(_PAGE, end - seq))
+        page = await events(database, session_key, after_seq=seq, limit=min(PAGE, end - seq))
         if not page:
             return
         for event in page:

@@ -31,7 +31,8 @@ DECLARED = {
     Access.WORK: "exec feed_process signal_process read_file write_file delete_file list_files "
     "make_directory move_file open_terminal interact close_terminal interrupt_session",
     Access.MANAGE: "create_session ensure_session close_session pause_session resume_session "
-    "complete_session abort_session rotate_handle change_settings decide_approval",
+    "complete_session abort_session rotate_handle change_settings decide_approval "
+    "archive_audit list_archives",
     Access.METRICS: "metrics",
 }
 _STREAMS = {"follow_session", "follow_all"}

@@ -1,0 +1,198 @@
+"""Moves whole chains of sessions that ended into compressed files, and out of the ledger.
+
+The file is written and read back; then its head is put on record; only then is anything deleted.
+A start after a kill goes on with what is on record already.
+"""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from orchestrator.audit import archive_file, query
+from orchestrator.audit.archive_file import ArchiveError
+from orchestrator.audit.events import SYSTEM_KEY, EventDraft, now
+from orchestrator.audit.ledger import Ledger
+from orchestrator.audit.writer import chain_head
+from orchestrator.errors import NotFoundError, PaddockError
+from orchestrator.store import archive_rows
+from orchestrator.store.archive_rows import Archived, Ended
+from orchestrator.store.database import Database, StoreError
+from orchestrator.tasks import Supervised, TaskName, Tasks
+
+log = logging.getLogger(__name__)
+
+# Chains that one call archives: whoever asked gets an answer.
+MOST_AT_ONCE = 50
+# After which the retention looks again; it may be as much later than it says.
+_LOOK_SECONDS = 3600.0
+
+
+class Run(NamedTuple):
+    """What a run came to: what was archived, what could not be and why, whether there is more."""
+
+    archived: list[Archived]
+    refused: dict[str, str]
+    more: bool
+
+
+class Archiving:
+    """One run at a time. `freed` hears how many bytes of the ledger whose sessions gave back."""
+
+    def __init__(
+        self,
+        database: Database,
+        ledger: Ledger,
+        directory: Path,
+        evidence: Path,
+        freed: Callable[[str, int], None],
+    ) -> None:
+        self._database = database
+        self._ledger = ledger
+        self._directory = directory
+        self._evidence = evidence
+        self._freed = freed
+        self._lock = asyncio.Lock()
+        self._task: Supervised | None = None
+
+    def start(self, retention_seconds: int | None, tasks: Tasks) -> None:
+        """Ends what a run before left undone; archives what is older from then on, where told."""
+        if retention_seconds is None:
+            self._task = tasks.start(TaskName.ARCHIVING, self._finish, forever=False)
+        else:
+            keep = partial(self._keep, timedelta(seconds=retention_seconds))
+            self._task = tasks.start(TaskName.ARCHIVING, keep)
+
+    async def close(self) -> None:
+        """Stops; what is half done is finished by the next start."""
+        if self._task is not None:
+            await self._task.close()
+
+    async def run(self, older_than: timedelta, actor: str) -> Run:
+        """Archives sessions that ended longer ago, oldest first.
+
+        Raises: AuditUnavailableError, StoreError.
+        """
+        before = (datetime.now(UTC) - older_than).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        async with self._lock:
+            await self._empty()
+            # One more than are taken tells whether there is more.
+            found = await self._database.read(
+                lambda connection: archive_rows.due(connection, before, MOST_AT_ONCE + 1)
+            )
+            archived, refused = [], {}
+            for session in found[:MOST_AT_ONCE]:
+                try:
+                    archived.append(await self._archive(session, actor))
+                except ArchiveError as error:
+                    log.error("session %s is not archived: %s", session.id, error)
+                    refused[session.id] = str(error)
+            await self._empty()
+        return Run(archived, refused, len(found) > MOST_AT_ONCE and bool(archived))
+
+    async def page(self, after: str, limit: int) -> list[Archived]:
+        """What is archived, in the order of the sessions' keys. Raises: StoreError."""
+        return await self._database.read(lambda conn: archive_rows.page(conn, after, limit))
+
+    async def check_here(self, session_key: str) -> None:
+        """Raises: NotFoundError where the chain is in an archive, which it names."""
+        found = await self._database.read(lambda conn: archive_rows.find(conn, session_key))
+        if found is not None:
+            raise NotFoundError(
+                f"the audit chain of session {found.session_id} is archived: `paddock audit verify "
+                f"--archive {self._directory / found.file}`"
+            )
+
+    async def _archive(self, session: Ended, actor: str) -> Archived:
+        """Raises: ArchiveError; then nothing has changed."""
+        head = await self._database.read(lambda connection: chain_head(connection, session.key))
+        draft = self._directory / f".{session.key}"
+        name = session.key + archive_file.SUFFIX
+        about = {"session": {n: v for n, v in session._asdict().items() if n != "audit_bytes"}}
+        try:
+            await asyncio.to_thread(_make, draft)
+            await self._write_rows(session.key, draft)
+            evidence = self._evidence / session.key
+            target = self._directory / name
+            seal = await asyncio.to_thread(
+                archive_file.write, target, about, (head.seq, head.hash), draft, evidence
+            )
+        except OSError as error:
+            raise ArchiveError(f"{self._directory}: {error.strerror}") from None
+        finally:
+            await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
+        archived = Archived(
+            session_key=session.key,
+            session_id=session.id,
+            owner=session.owner,
+            file=name,
+            archived_at=now(),
+            **seal._asdict(),
+        )
+        await self._seal(archived, actor)
+        return archived
+
+    async def _write_rows(self, key: str, draft: Path) -> None:
+        with (draft / archive_file.EVENTS).open("w", encoding="utf-8") as file:
+            lines: list[str] = []
+            async for line in query.export(self._database, key):
+                lines.append(line)
+                if len(lines) == query.PAGE:
+                    await asyncio.to_thread(file.writelines, lines)
+                    lines = []
+            await asyncio.to_thread(file.writelines, lines)
+        for table, name in (
+            ("approvals", archive_file.APPROVALS),
+            ("terminals", archive_file.TERMINALS),
+        ):
+            rows = await self._database.read(partial(archive_rows.rows_of, table=table, key=key))
+            text = "".join(rows)
+            await asyncio.to_thread((draft / name).write_text, text, encoding="utf-8")
+
+    async def _seal(self, archived: Archived, actor: str) -> None:
+        """Puts the chain's head and the file on record, in the chain that is of no session."""
+        told = archived.public()
+        result = {"head_seq": told.pop("seq"), "head_hash": told.pop("hash")}
+        draft = EventDraft(
+            session_key=SYSTEM_KEY,
+            session_id=None,
+            source="control-plane",
+            actor=actor,
+            operation="audit.archived",
+            args=told,
+            result=result,
+        )
+        await self._ledger.append(draft, archive_rows.inserting(archived))
+
+    async def _empty(self) -> None:
+        """Deletes what is left of archived sessions."""
+        for key, owner, size in await self._database.read(archive_rows.left):
+            evidence = self._evidence / key
+            if evidence.exists():
+                await asyncio.to_thread(shutil.rmtree, evidence)
+            while not await self._database.write(partial(archive_rows.empty, key=key)):
+                pass
+            self._freed(owner, -size)
+
+    async def _finish(self) -> None:
+        async with self._lock:
+            await self._empty()
+
+    async def _keep(self, retention: timedelta) -> None:
+        while True:
+            try:
+                while (await self.run(retention, "system")).more:
+                    pass
+            except (PaddockError, StoreError, OSError) as error:
+                log.error("ended sessions are not archived: %s", error)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _make(draft: Path) -> None:
+    draft.parent.mkdir(mode=0o700, exist_ok=True)
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(mode=0o700)

@@ -1,0 +1,102 @@
+"""Archives over HTTP, by the client and at the command line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.config import Settings
+from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
+from tests.support.cli import Ended, run_beside
+
+ARCHIVES = "/api/audit/archives"
+
+
+@pytest.fixture(autouse=True)
+def environment(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_URL", f"http://127.0.0.1:{api.server.port}")
+    monkeypatch.setenv("PADDOCK_KEY", ADMIN_KEY)
+
+
+async def ended_long_ago(api: Api, session_id: str, key: str = OPERATOR_KEY) -> None:
+    await api.session(id=session_id, permission_level="low", key=key)
+    path = f"/api/sessions/{session_id}"
+    await api.json("POST", path + "/exec", json={"argv": ["ls"]}, key=key)
+    await api.call("DELETE", path, key=key)
+    await api.plane.database.write(
+        lambda connection: connection.execute(
+            "UPDATE sessions SET terminated_at = '2020-01-01T00:00:00.000000Z' WHERE id = ?",
+            (session_id,),
+        )
+    )
+
+
+def printed(ended: Ended) -> Any:
+    assert ended.status == 0, ended.err
+    return json.loads(ended.out)
+
+
+async def test_from_the_ledger_to_a_file_that_verifies_alone(api: Api, settings: Settings) -> None:
+    await ended_long_ago(api, "web-1")
+    await api.session(id="live")
+    before = await api.json("GET", "/api/sessions/web-1/audit/verify")
+    (row,) = printed(await run_beside("audit", "archive", "--older-than", "30", "--json"))
+    assert (row["session_id"], row["seq"], row["hash"]) == ("web-1", before["seq"], before["hash"])
+    assert printed(await run_beside("audit", "archives", "--json")) == [row]
+    file = settings.archive_path / row["file"]
+    noted = "--seq", str(row["seq"]), "--hash", row["hash"]
+    verdict = printed(await run_beside("audit", "verify", "--archive", str(file), *noted, "--json"))
+    assert verdict == before
+    for path in ("", "/stats", "/export", "/verify"):
+        problem = await api.problem(
+            404, "not_found", "GET", "/api/sessions/web-1/audit" + path, key=OPERATOR_KEY
+        )
+        assert row["file"] in problem["detail"]
+    assert (await api.json("GET", "/api/sessions/live/audit/verify"))["ok"]
+    # The id can be used again, and has a chain of its own then.
+    await ended_long_ago(api, "web-1")
+    assert (await api.json("POST", ARCHIVES, json={}))["items"][0]["session_id"] == "web-1"
+
+
+async def test_a_changed_file_is_found_at_the_command_line(api: Api, settings: Settings) -> None:
+    await ended_long_ago(api, "web-1")
+    (item,) = (await api.json("POST", ARCHIVES, json={}))["items"]
+    file: Path = settings.archive_path / item["file"]
+    wrong = await run_beside(
+        "audit", "verify", "--archive", str(file), "--seq", "1", "--hash", "0" * 64
+    )
+    assert (wrong.status, "✗ broken" in wrong.out) == (1, True)
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) // 2])
+    cut = await run_beside("audit", "verify", "--archive", str(file))
+    assert cut.status == 1
+    assert "is no archive that can be read" in cut.err
+    assert (await run_beside("audit", "verify", "--archive", str(file), "web-1")).status == 2
+
+
+async def test_only_admins_archive(api: Api) -> None:
+    await ended_long_ago(api, "web-1")
+    calls: list[tuple[str, dict[str, Any]]] = [("POST", {"json": {}}), ("GET", {})]
+    for method, arguments in calls:
+        await api.problem(403, "permission_denied", method, ARCHIVES, key=OPERATOR_KEY, **arguments)
+    assert (await api.json("GET", "/api/sessions/web-1/audit"))["items"]
+
+
+@pytest.mark.parametrize(
+    "body", [{"older_than": 59}, {"older_than": "60"}, {"older_than": 10**12}, {"more": 1}, []]
+)
+async def test_bodies_that_can_not_be(api: Api, body: Any) -> None:
+    await ended_long_ago(api, "web-1")
+    await api.problem(400, "validation_error", "POST", ARCHIVES, json=body)
+    assert (await api.json("GET", ARCHIVES))["items"] == []
+
+
+async def test_pages(api: Api) -> None:
+    for number in range(3):
+        await ended_long_ago(api, f"web-{number}")
+    await api.json("POST", ARCHIVES, json={})
+    first = await api.json("GET", f"{ARCHIVES}?limit=2")
+    rest = await api.json("GET", f"{ARCHIVES}?limit=2&after={first['next']}")
+    keys = [item["session_key"] for item in (*first["items"], *rest["items"])]
+    assert (len(set(keys)), keys, rest["next"]) == (3, sorted(keys), None)

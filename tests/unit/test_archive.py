@@ -1,0 +1,317 @@
+"""Archives of whole chains: written, sealed, verified, and nothing lost on the way."""
+
+import asyncio
+import gzip
+import io
+import json
+import tarfile
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.audit import archive_file, query
+from orchestrator.audit.archive_file import ArchiveError
+from orchestrator.audit.archiving import Archiving
+from orchestrator.audit.events import EventDraft
+from orchestrator.audit.ledger import Ledger
+from orchestrator.audit.verify import verify
+from orchestrator.errors import NotFoundError
+from orchestrator.store.database import Database
+from orchestrator.tasks import Tasks
+from orchestrator.terminals.evidence import Evidence
+
+KEY, ID = "4f1c0a9be27d3586", "web-1"
+LONG_AGO = "2020-01-01T00:00:00.000000Z"
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    database = await Database.open(tmp_path / "paddock.db")
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+async def ledger(database: Database) -> AsyncIterator[Ledger]:
+    ledger = Ledger(database)
+    yield ledger
+    await ledger.close()
+
+
+@pytest.fixture
+def freed() -> list[tuple[str, int]]:
+    return []
+
+
+@pytest.fixture
+def archiving(
+    database: Database, ledger: Ledger, tmp_path: Path, freed: list[tuple[str, int]]
+) -> Archiving:
+    return Archiving(
+        database,
+        ledger,
+        tmp_path / "archive",
+        tmp_path / "evidence",
+        lambda owner, size: freed.append((owner, size)),
+    )
+
+
+def draft(operation: str = "command.start", key: str = KEY, **members: Any) -> EventDraft:
+    return EventDraft(
+        session_key=key,
+        session_id=ID,
+        source="control-plane",
+        actor="ci",
+        operation=operation,
+        **members,
+    )
+
+
+async def ended(
+    database: Database, ledger: Ledger, tmp_path: Path, key: str = KEY, events: int = 1200
+) -> None:
+    """A session that has ended, with a chain, an approval and a terminal's evidence."""
+    await database.write(
+        lambda connection: connection.execute(
+            "INSERT INTO sessions (key, id, owner, status, permission_level, level, image,"
+            " idle_timeout, created_at, terminated_at)"
+            " VALUES (?, ?, 'ci', 'completed', 'low', '{}', 'i', 1, ?, ?)",
+            (key, ID, LONG_AGO, LONG_AGO),
+        )
+    )
+    evidence = Evidence(tmp_path / "evidence" / key / "pty-1")
+    evidence.raw(b"appdb=> ")
+    evidence.note("CLOSED", ["reason=closed"], last=True)
+    digests = await evidence.finish()
+    await asyncio.gather(*(ledger.append(draft(key=key)) for _ in range(events)))
+    await ledger.append(
+        draft("pty.close", key, args={"terminal_id": "pty-1"}, result=digests.public())
+    )
+    await database.write(lambda connection: _rows(connection, key))
+
+
+def _rows(connection: Any, key: str) -> None:
+    connection.execute(
+        "INSERT INTO approvals (id, session_key, session_id, owner, terminal_id, tool, text,"
+        " risk_tier, status, requested_by, requested_at)"
+        " VALUES (?, ?, ?, 'ci', 'pty-1', 'psql.drop', 'DROP TABLE users', 'high', 'denied',"
+        " 'h', '')",
+        (f"apr-{key}", key, ID),
+    )
+    connection.execute(
+        "INSERT INTO terminals (id, session_key, opened_at, record) VALUES (?, ?, '', '{}')",
+        (f"pty-{key}", key),
+    )
+
+
+async def counts(database: Database, key: str = KEY) -> list[int]:
+    """What is left of a session: events, approvals, terminals, bytes."""
+
+    def read(connection: Any) -> list[int]:
+        return [
+            connection.execute(statement, (key,)).fetchone()[0]
+            for statement in (
+                "SELECT count(*) FROM events WHERE session_key = ?",
+                "SELECT count(*) FROM approvals WHERE session_key = ?",
+                "SELECT count(*) FROM terminals WHERE session_key = ?",
+                "SELECT audit_bytes FROM sessions WHERE key = ?",
+            )
+        ]
+
+    return await database.read(read)
+
+
+def members(path: Path) -> dict[str, bytes]:
+    with tarfile.open(path, "r:gz") as archive:
+        files = ((member.name, archive.extractfile(member)) for member in archive)
+        return {name: file.read() for name, file in files if file is not None}
+
+
+def repack(path: Path, files: dict[str, bytes]) -> None:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+
+
+async def test_a_chain_goes_whole_and_its_head_stays(
+    database: Database,
+    ledger: Ledger,
+    archiving: Archiving,
+    tmp_path: Path,
+    freed: list[tuple[str, int]],
+) -> None:
+    await ended(database, ledger, tmp_path)
+    head = await verify(database, KEY)
+    taken = (await counts(database))[3]
+    lines = [line async for line in query.export(database, KEY)]
+    run = await archiving.run(timedelta(days=1), "admin")
+    assert (run.refused, run.more) == ({}, False)
+    (archived,) = run.archived
+    path = tmp_path / "archive" / archived.file
+    assert (archived.seq, archived.hash) == (head.seq, head.hash) == (1201, head.hash)
+    verified = archive_file.verify(path)
+    assert verified.verdict == head
+    assert verified.seal.sha256 == archived.sha256
+    files = members(path)
+    assert files["events.jsonl"].decode() == "".join(lines)
+    assert b"DROP TABLE users" in files["approvals.jsonl"]
+    assert files["evidence/pty-1/raw"] == b"appdb=> "
+    assert verified.manifest["session"]["id"] == ID
+    assert await counts(database) == [0, 0, 0, 0]
+    assert not (tmp_path / "evidence" / KEY).exists()
+    assert freed == [("ci", -taken)]
+    (sealed,) = await query.all_events(database)
+    assert sealed["operation"] == "audit.archived"
+    assert sealed["result"] == {"head_seq": head.seq, "head_hash": head.hash}
+    assert sealed["args"]["sha256"] == archived.sha256
+    assert sealed["id"] > head.seq
+    with pytest.raises(NotFoundError, match=archived.file):
+        await archiving.check_here(KEY)
+    assert [path.name for path in (tmp_path / "archive").iterdir()] == [archived.file]
+    assert path.stat().st_mode & 0o777 == 0o600
+    # Its place is not given to others, and nothing is archived twice.
+    later = await ledger.append(draft(key="other"))
+    assert later.id > sealed["id"]
+    assert (await archiving.run(timedelta(days=1), "admin")).archived == []
+
+
+async def test_every_change_of_an_archive_is_found(
+    database: Database, ledger: Ledger, archiving: Archiving, tmp_path: Path
+) -> None:
+    await ended(database, ledger, tmp_path, events=3)
+    (archived,) = (await archiving.run(timedelta(0), "admin")).archived
+    path = tmp_path / "archive" / archived.file
+    files = members(path)
+    other = tmp_path / "other.tar.gz"
+    for name, data in files.items():
+        if name == "manifest.json":
+            continue
+        for changed in (data[:-2] + b"x\n", b"", data + b"{}\n"):
+            repack(other, {**files, name: changed})
+            assert not archive_file.verify(other).verdict.ok, name
+        repack(other, {n: d for n, d in files.items() if n != name})
+        assert not archive_file.verify(other).verdict.ok, name
+    repack(other, {**files, "evidence/pty-1/more": b"x"})
+    assert not archive_file.verify(other).verdict.ok
+    # Evidence that was replaced, and the manifest with it, is not what the chain tells of.
+    manifest = json.loads(files["manifest.json"])
+    repack(other, {**files, "evidence/pty-1/raw": b"forged"})
+    manifest["files"]["evidence/pty-1/raw"] = archive_file._summed([b"forged"])
+    repack(
+        other,
+        {**files, "evidence/pty-1/raw": b"forged", "manifest.json": json.dumps(manifest).encode()},
+    )
+    verdict = archive_file.verify(other).verdict
+    assert verdict.reason == "evidence/pty-1/raw is not the evidence that the chain tells of"
+    # An end that was cut off, with a manifest to match, is found by what was noted.
+    anchor = archived.seq, archived.hash
+    assert archive_file.verify(path, anchor).verdict.ok
+    assert not archive_file.verify(path, (archived.seq + 1, archived.hash)).verdict.ok
+    assert not archive_file.verify(path, (archived.seq, "0" * 64)).verdict.ok
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"text", gzip.compress(b"text"), b"\x1f\x8b\x08\x00\x00\x00\x00"]
+)
+def test_what_is_no_archive_is_said_to_be_none(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "file.tar.gz"
+    path.write_bytes(data)
+    with pytest.raises(ArchiveError, match="no archive"):
+        archive_file.verify(path)
+
+
+async def test_a_broken_chain_stays_where_it_is(
+    database: Database, ledger: Ledger, archiving: Archiving, tmp_path: Path
+) -> None:
+    await ended(database, ledger, tmp_path, events=3)
+    await database.write(
+        lambda connection: connection.execute(
+            "UPDATE events SET hash = ? WHERE session_key = ? AND seq = 2", ("0" * 64, KEY)
+        )
+    )
+    run = await archiving.run(timedelta(0), "admin")
+    assert run.archived == []
+    assert "not whole" in run.refused[ID]
+    assert (await counts(database))[0] == 4
+    assert list((tmp_path / "archive").iterdir()) == []
+
+
+async def test_a_directory_that_can_not_be_written_changes_nothing(
+    database: Database, ledger: Ledger, archiving: Archiving, tmp_path: Path
+) -> None:
+    await ended(database, ledger, tmp_path, events=3)
+    (tmp_path / "archive").write_text("in the way")
+    run = await archiving.run(timedelta(0), "admin")
+    assert list(run.refused) == [ID]
+    assert (await counts(database))[0] == 4
+
+
+async def test_a_start_finishes_what_a_kill_left(
+    database: Database,
+    ledger: Ledger,
+    archiving: Archiving,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await ended(database, ledger, tmp_path)
+
+    async def killed() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(archiving, "_empty", _once_then(killed))
+        with pytest.raises(KeyboardInterrupt):
+            await archiving.run(timedelta(0), "admin")
+    assert (await counts(database))[:3] == [1201, 1, 1]
+    archiving.start(None, Tasks())
+    assert archiving._task is not None
+    await archiving._task._task
+    assert await counts(database) == [0, 0, 0, 0]
+    assert not (tmp_path / "evidence" / KEY).exists()
+
+
+def _once_then(then: Any) -> Any:
+    """Does nothing at first, then that."""
+    calls: list[None] = []
+
+    async def call() -> None:
+        calls.append(None)
+        if len(calls) > 1:
+            await then()
+
+    return call
+
+
+async def test_a_retention_archives_by_itself(
+    database: Database, ledger: Ledger, archiving: Archiving, tmp_path: Path
+) -> None:
+    await ended(database, ledger, tmp_path, events=2)
+    archiving.start(60, Tasks())
+    async with asyncio.timeout(20):
+        await ledger.wait("system", 0)
+    await archiving.close()
+    assert len(list((tmp_path / "archive").glob("*.tar.gz"))) == 1
+
+
+async def test_there_is_more_than_one_call_archives(
+    database: Database,
+    ledger: Ledger,
+    archiving: Archiving,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("orchestrator.audit.archiving.MOST_AT_ONCE", 2)
+    for number in range(3):
+        await ended(database, ledger, tmp_path, f"{number:016}", 1)
+    first = await archiving.run(timedelta(0), "admin")
+    assert (len(first.archived), first.more) == (2, True)
+    second = await archiving.run(timedelta(0), "admin")
+    assert (len(second.archived), second.more) == (1, False)
+    page = await archiving.page("", 2)
+    assert [item.session_key for item in page] == [f"{0:016}", f"{1:016}"]
+    assert len(await archiving.page(page[-1].session_key, 2)) == 1

@@ -33,6 +33,12 @@ class EventStream:
         """One event, its data as JSON on one line. Raises: ConnectionError."""
         await stream.write(self._request, self.response, encode_event(event, data, event_id))
 
+    async def send_text(self, event: str, text: str, event_id: int) -> None:
+        """One event whose data is JSON already, on one line. Raises: ConnectionError."""
+        head = f"id: {event_id}\nevent: {event}\ndata: "
+        data = f"{head}{text}\n\n".encode()
+        await stream.write(self._request, self.response, data)
+
     async def beat(self) -> None:
         """A comment, so that the connection is seen to live. Raises: ConnectionError."""
         await stream.write(self._request, self.response, b": alive\n\n")

@@ -13,6 +13,7 @@ from typing import Any, Self
 from orchestrator.agent_messages import AgentEvent, Hello
 from orchestrator.approvals import Approvals
 from orchestrator.audit.archiving import Archiving
+from orchestrator.audit.followers import Followers
 from orchestrator.audit.ledger import Ledger
 from orchestrator.config import ConfigError, Settings, ensure_state_dir
 from orchestrator.engine.base import Engine
@@ -63,6 +64,7 @@ class ControlPlane:
     ready: Readiness
     database: Database
     ledger: Ledger
+    followers: Followers
     engine: Engine
     sessions: Sessions
     executions: Executions
@@ -171,6 +173,7 @@ class ControlPlane:
             scrubber.want,
             self.metrics,
         )
+        self.followers = Followers(self.ledger, self.database, self.sessions.registry.owner)
         self.metrics.add(Gauges(self.sessions, self.levels, self.ledger, settings.state_dir))
         self._resources.push_async_callback(self.sessions.shut_down)
         recovery = Recovery(

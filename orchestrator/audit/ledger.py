@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
@@ -30,6 +30,10 @@ _AGENT_HEAD = """
 
 T = TypeVar("T")
 
+# Told of each commit: its new events with their session_keys, in order. None: it is not known
+# what was committed, and the database has to be asked.
+OnCommit = Callable[[Sequence[tuple[str, Recorded]] | None], None]
+
 
 class Lag(NamedTuple):
     """Events that are not durable yet, and for how long the oldest has not been (0.0: none)."""
@@ -46,6 +50,7 @@ class _Pending(NamedTuple):
 
 class _Written(NamedTuple):
     outcomes: list[Recorded | Exception]
+    first_id: int
     last_id: int
     heads: dict[str, Head]
 
@@ -67,6 +72,11 @@ class Ledger:
         self._closed = False
         # By session_key (None: any): one future for each who waits.
         self._waiters: dict[str | None, set[asyncio.Future[None]]] = {}
+        self._listeners: list[OnCommit] = []
+
+    def on_commit(self, listener: OnCommit) -> None:
+        """Has it told of each commit from now on; it may not raise."""
+        self._listeners.append(listener)
 
     async def append(self, draft: EventDraft, effect: Effect | None = None) -> Recorded:
         """Records the event, and returns when it is durable.
@@ -103,23 +113,19 @@ class Ledger:
 
         return await self._read(read)
 
-    async def wait(
-        self, session_key: str | None, after: int, over: asyncio.Future[None] | None = None
-    ) -> int:
-        """Waits for an event after that position, or until `over` is done.
+    async def wait(self, session_key: str | None, after: int) -> int:
+        """Waits for an event after that position, and returns where the end is now.
 
-        Returns where the end is now. Positions are `seq` of the session's chain, or `id`
-        when `session_key` is None. Raises: AuditUnavailableError when the database can't be
-        read.
+        Positions are `seq` of the session's chain, or `id` when `session_key` is None.
+        Raises: AuditUnavailableError when the database can't be read.
         """
         while True:
             # Listening before looking: a commit meanwhile is not missed.
             with self._listening(session_key) as changed:
                 position = await self._position(session_key)
-                if position > after or (over is not None and over.done()):
+                if position > after:
                     return position
-                waited = [changed] if over is None else [changed, over]
-                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+                await changed
 
     def lag(self) -> Lag:
         """How far the ledger is behind."""
@@ -165,6 +171,7 @@ class Ledger:
         except StoreError as error:
             # Whether it was committed is not known: the next batch looks.
             self._heads.forget()
+            self._tell(None)
             stops = [] if reserve else [pending for pending in batch if pending.item.stop]
             others = [pending for pending in batch if reserve or not pending.item.stop]
             _refuse(others, f"the audit ledger can't be written: {error}")
@@ -179,6 +186,18 @@ class Ledger:
             self.committed += sum(isinstance(done, Recorded) for done in written.outcomes)
             _resolve(batch, written.outcomes)
             self._announce(written.heads)
+            self._tell(
+                [
+                    (item.session_key, done)
+                    for item, done in zip(items, written.outcomes, strict=True)
+                    # An event that an agent repeated was told of before.
+                    if isinstance(done, Recorded) and done.id >= written.first_id
+                ]
+            )
+
+    def _tell(self, committed: Sequence[tuple[str, Recorded]] | None) -> None:
+        for listener in self._listeners:
+            listener(committed)
 
     def _announce(self, heads: dict[str, Head]) -> None:
         for session_key in (*heads, None):
@@ -207,9 +226,10 @@ class Ledger:
 
 def _append_all(connection: sqlite3.Connection, heads: Heads, items: list[Item]) -> _Written:
     batch = Batch(connection, heads)
+    first_id = batch.last_id + 1
     outcomes = [batch.append(item) for item in items]
     batch.count()
-    return _Written(outcomes, batch.last_id, batch.heads)
+    return _Written(outcomes, first_id, batch.last_id, batch.heads)
 
 
 def _resolve(batch: list[_Pending], outcomes: list[Recorded | Exception]) -> None:

@@ -132,7 +132,7 @@ async def stats(database: Database, session_key: str) -> dict[str, Any]:
             "total_tokens": tokens or 0,
         }
 
-    return await database.read(read)
+    return await database.browse(read)
 
 
 async def export(database: Database, session_key: str) -> AsyncIterator[str]:
@@ -140,7 +140,7 @@ async def export(database: Database, session_key: str) -> AsyncIterator[str]:
 
     Each line is the event with its hashes in canonical form, as `verify_chain` reads it.
     """
-    end = (await database.read(lambda connection: chain_head(connection, session_key))).seq
+    end = (await database.browse(lambda connection: chain_head(connection, session_key))).seq
     seq = 0
     while seq < end:
         page = await events(database, session_key, after_seq=seq, limit=min(PAGE, end - seq))
@@ -157,7 +157,7 @@ async def _select(
     def read(connection: sqlite3.Connection) -> list[Event]:
         return [full_event(*row) for row in connection.execute(statement, values)]
 
-    return await database.read(read)
+    return await database.browse(read)
 
 
 def _counts(connection: sqlite3.Connection, statement: str, session_key: str) -> dict[str, int]:

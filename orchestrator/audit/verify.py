@@ -132,7 +132,7 @@ async def verify(
     after = 0
     while True:
         follow = partial(_follow_page, chain=chain, session_key=session_key, after=after)
-        last = await database.read(follow)
+        last = await database.browse(follow)
         if chain.broken or last == after:
             return chain.verdict()
         after = last

@@ -108,6 +108,11 @@ class Registry:
         """The live session of that handle."""
         return self._by_handle.get(handle_sha256)
 
+    def owner(self, session_key: str) -> str | None:
+        """The owner of a session that is known, or being created, by its key."""
+        known = (*self._live.values(), *self._reserved.values(), *self._ended.values())
+        return next((session.owner for session in known if session.key == session_key), None)
+
     @property
     def live(self) -> list[Session]:
         """Every session that has not ended."""

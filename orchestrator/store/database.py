@@ -1,4 +1,4 @@
-"""SQLite, one writer and one reader, each a connection in a thread of its own."""
+"""SQLite, one writer and two readers, each a connection in a thread of its own."""
 
 import asyncio
 import os
@@ -38,6 +38,7 @@ class Database:
         self._writer = _Worker("paddock-db-writer")
         self._room: Room | None = None
         self._reader = _Worker("paddock-db-reader")
+        self._browser = _Worker("paddock-db-browser")
 
     @classmethod
     async def open(cls, path: Path, migrations: Path = _MIGRATIONS) -> "Database":
@@ -50,6 +51,7 @@ class Database:
             await database._writer.run(lambda: database._writer.open(path, migrations))
             database._room = Room(path.with_name(path.name + "-wal"))
             await database._reader.run(lambda: database._reader.open(path, None))
+            await database._browser.run(lambda: database._browser.open(path, None))
         except BaseException:
             await database.close()
             raise
@@ -73,8 +75,15 @@ class Database:
             raise StoreError(f"the disk did not answer within {_WRITE_SECONDS:g} s") from None
 
     async def read(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """What `function` returns from one consistent view. Raises: StoreError."""
+        """What `function` returns from one consistent view. Raises: StoreError.
+
+        For what sessions wait for: it is quick, and nothing long may be in its way.
+        """
         return await self._reader.transaction("BEGIN", function)
+
+    async def browse(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """As `read`, for what clients look through: records, however many, however often."""
+        return await self._browser.transaction("BEGIN", function)
 
     def _check_room(self) -> None:
         """In the thread. Raises: StoreError."""
@@ -94,6 +103,7 @@ class Database:
 
     async def close(self) -> None:
         """Ends what is under way and closes the file; closing again does nothing."""
+        await self._browser.close()
         await self._reader.close()
         await self._writer.close()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -146,3 +147,47 @@ async def test_audit_unavailable(api: Api, path: str) -> None:
     assert "paddock.db" not in problem["detail"]
     not_ready = await api.json("GET", "/readyz", key=None, status=503)
     assert not_ready["checks"]["audit"]["ok"] is False
+
+
+async def test_what_looks_through_records_holds_up_no_session(api: Api, path: str) -> None:
+    """The reader of lists, statistics and streams hangs; sessions are made, used and closed."""
+    release = threading.Event()
+    browsing = asyncio.create_task(api.plane.database.browse(lambda _: release.wait()))
+    try:
+        listing = asyncio.create_task(api.call("GET", path + "/audit"))
+        stream = await api.call("GET", path + "/events")
+        async with asyncio.timeout(20):
+            new = await api.session()
+            used = f"/api/sessions/{new['id']}"
+            await api.json("POST", used + "/exec", json={"command": "ls"})
+            await api.json("DELETE", used)
+        assert not listing.done()
+    finally:
+        release.set()
+        await browsing
+    assert (await listing).status == 200
+    assert (await read_event(stream))[0] == "session.create"
+
+
+async def test_streams_read_the_ledger_no_more_than_once_each(
+    api: Api, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much is committed, followers that keep up look nothing up."""
+    streams = [await api.call("GET", path + "/events") for _ in range(20)]
+    for stream in streams:
+        await read_event(stream)
+    looked_up = 0
+    browse = api.plane.database.browse
+
+    async def counting(function: Any) -> Any:
+        nonlocal looked_up
+        looked_up += 1
+        return await browse(function)
+
+    monkeypatch.setattr(api.plane.database, "browse", counting)
+    for _ in range(5):
+        await api.json("POST", path + "/exec", json={"command": "ls"})
+    for stream in streams:
+        seen = [(await read_event(stream))[0] for _ in range(10)]
+        assert seen == ["command.start", "command.exit"] * 5
+    assert looked_up <= len(streams)  # each made sure, once, that it had everything

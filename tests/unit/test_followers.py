@@ -1,0 +1,254 @@
+"""Followers get every event once and in order, whoever is slow, and cost no reads to speak of."""
+
+import asyncio
+import json
+import random
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.audit import followers as module
+from orchestrator.audit import query
+from orchestrator.audit.events import SYSTEM_KEY, Event
+from orchestrator.audit.followers import Follower, Followers
+from orchestrator.audit.ledger import Ledger
+from orchestrator.store.database import Database, StoreError
+from tests.unit.ledger_support import draft, fill
+
+OWNERS = {"k1": "one", "k2": "two"}
+
+
+class Browsed:
+    """How often something was looked up."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    database = await Database.open(tmp_path / "paddock.db")
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+async def ledger(database: Database) -> AsyncIterator[Ledger]:
+    ledger = Ledger(database)
+    yield ledger
+    await ledger.close()
+
+
+@pytest.fixture
+def followers(ledger: Ledger, database: Database) -> Followers:
+    return Followers(ledger, database, OWNERS.get)
+
+
+@pytest.fixture
+def browsed(database: Database, monkeypatch: pytest.MonkeyPatch) -> Browsed:
+    browsed, browse = Browsed(), database.browse
+
+    async def counting(function: Any) -> Any:
+        browsed.count += 1
+        return await browse(function)
+
+    monkeypatch.setattr(database, "browse", counting)
+    return browsed
+
+
+async def numbers(follower: Follower, until: int) -> list[int]:
+    """The `seq` of what it gets, up to that one."""
+    found: list[int] = []
+    async with asyncio.timeout(20):
+        while not found or found[-1] < until:
+            found += [event.seq for event in await follower.next()]
+    return found
+
+
+@contextmanager
+def all_of(followers: Followers, count: int, key: str, after: int) -> Iterator[list[Follower]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(followers.of_session(key, after)) for _ in range(count)]
+
+
+async def test_a_commit_is_read_and_dumped_once_for_all_followers(
+    ledger: Ledger, followers: Followers, browsed: Browsed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dumped: list[int] = []
+    streamed = module._streamed
+
+    def counting(event: Event) -> Any:
+        dumped.append(event["seq"])
+        return streamed(event)
+
+    await fill(ledger, 1)
+    with all_of(followers, 50, "k1", 0) as following:
+        first = (numbers(follower, 1) for follower in following)
+        assert await asyncio.gather(*first) == [[1]] * 50
+        monkeypatch.setattr(module, "_streamed", counting)
+        browsed.count = 0
+        rest = [asyncio.create_task(numbers(follower, 101)) for follower in following]
+        await fill(ledger, 100)
+        await fill(ledger, 5, "k2")  # nobody follows it
+        assert await asyncio.gather(*rest) == [list(range(2, 102))] * 50
+    assert dumped == list(range(2, 102))
+    assert browsed.count == 0
+
+
+async def test_what_came_before_is_read_and_nothing_twice(
+    ledger: Ledger, followers: Followers
+) -> None:
+    await fill(ledger, 250)
+    with followers.of_session("k1", 0) as one, followers.of_session("k1", 249) as two:
+        adding = asyncio.create_task(fill(ledger, 250))
+        assert await numbers(one, 500) == list(range(1, 501))
+        assert await numbers(two, 500) == list(range(250, 501))
+        await adding
+
+
+async def test_events_are_those_of_the_ledger(
+    ledger: Ledger, followers: Followers, database: Database
+) -> None:
+    with followers.of_session("k1", 0) as follower:
+        await fill(ledger, 1)
+        read = await follower.next()
+        await fill(ledger, 1)
+        told = await follower.next()
+    events = await query.events(database, "k1")
+    assert [json.loads(event.text) for event in (*read, *told)] == events
+    assert all(event.text.isascii() and "\n" not in event.text for event in (*read, *told))
+    assert [(e.id, e.seq, e.operation) for e in told] == [(2, 2, "command.start")]
+
+
+async def test_who_is_slow_holds_little_and_misses_nothing(
+    ledger: Ledger, followers: Followers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_WAITING", 10)
+    with followers.of_session("k1", 0) as slow, followers.of_session("k1", 0) as quick:
+        await fill(ledger, 1)
+        assert await numbers(slow, 1) == await numbers(quick, 1) == [1]
+        quickly = asyncio.create_task(numbers(quick, 200))
+        await fill(ledger, 199)
+        assert len(slow._waiting) <= 10
+        assert await quickly == list(range(2, 201))
+        assert await numbers(slow, 200) == list(range(2, 201))
+
+
+async def test_large_events_wait_in_few(
+    ledger: Ledger, followers: Followers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_WAITING_BYTES", 20_000)
+    with followers.of_session("k1", 0) as slow:
+        await fill(ledger, 1)
+        await slow.next()
+        for _ in range(20):
+            await ledger.append(draft(args={"text": "x" * 7000}))
+            assert slow._waiting_bytes <= 20_000
+        assert await numbers(slow, 21) == list(range(2, 22))
+
+
+async def test_an_unknown_commit_is_looked_for(
+    database: Database, ledger: Ledger, followers: Followers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit took effect, although its writer failed."""
+    write = database.write
+
+    async def lost(function: Any, **options: Any) -> Any:
+        await write(function, **options)
+        raise StoreError("the disk went away")
+
+    with followers.of_session("k1", 0) as one, followers.of_all(0, None) as everybodys:
+        await fill(ledger, 1)
+        assert await numbers(one, 1) == await numbers(everybodys, 1) == [1]
+        waiting = [asyncio.create_task(numbers(follower, 2)) for follower in (one, everybodys)]
+        with monkeypatch.context() as patched:
+            patched.setattr(database, "write", lost)
+            with pytest.raises(Exception, match="the disk went away"):
+                await fill(ledger, 1)
+        assert await asyncio.gather(*waiting) == [[2], [2]]
+
+
+async def test_a_commit_that_comes_too_late_to_be_told_of_is_looked_for(
+    database: Database, ledger: Ledger, followers: Followers
+) -> None:
+    """Nobody heard of it, only that the next one does not follow what was told before."""
+    with followers.of_session("k1", 0) as one, followers.of_all(0, None) as everybodys:
+        await fill(ledger, 1)
+        assert await numbers(one, 1) == await numbers(everybodys, 1) == [1]
+        untold = Ledger(database)
+        await fill(untold, 3)
+        ledger._heads.forget()
+        await fill(ledger, 1)
+        assert await numbers(one, 5) == await numbers(everybodys, 5) == [2, 3, 4, 5]
+
+
+async def test_an_owner_gets_events_of_the_owners_sessions_only(
+    ledger: Ledger, followers: Followers, database: Database
+) -> None:
+    def sessions(connection: sqlite3.Connection) -> None:
+        for key, owner in (*OWNERS.items(), ("k3", "one")):
+            connection.execute(
+                "INSERT INTO sessions (key, id, owner, status, permission_level, level, image,"
+                " idle_timeout, created_at)"
+                " VALUES (?, ?, ?, 'completed', 'low', '{}', '', 1, '')",
+                (key, key, owner),
+            )
+
+    await database.write(sessions)
+    with followers.of_all(0, "one") as follower, followers.of_all(0, None) as everybodys:
+        await fill(ledger, 1)
+        assert [event.id for event in await follower.next()] == [1]
+        for key in ("k2", SYSTEM_KEY, "k1", "k2", "k3", "k1"):
+            await fill(ledger, 1, key)
+        found: list[int] = []
+        async with asyncio.timeout(20):
+            # Whose k3 is, only the database can tell.
+            while len(found) < 3:
+                found += [event.id for event in await follower.next()]
+        assert found == [4, 6, 7]
+        everything: list[int] = []
+        async with asyncio.timeout(20):
+            while len(everything) < 7:
+                everything += [event.id for event in await everybodys.next()]
+        assert everything == list(range(1, 8))
+
+
+async def test_what_is_over_is_read_to_its_end(ledger: Ledger, followers: Followers) -> None:
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    with followers.of_session("k1", 0, over) as follower:
+        await fill(ledger, 3)
+        assert len(await follower.next()) == 3
+        waiting = asyncio.create_task(follower.next())
+        await asyncio.wait([waiting], timeout=0.01)
+        over.set_result(None)
+        assert await waiting == []
+    with followers.of_session("k1", 1, over) as late:
+        assert await numbers(late, 3) == [2, 3]
+        assert await late.next() == []
+
+
+async def test_a_wait_that_is_given_up_loses_nothing(ledger: Ledger, followers: Followers) -> None:
+    chance, found = random.Random(9), list[int]()
+    with followers.of_session("k1", 0) as follower:
+        adding = asyncio.create_task(fill(ledger, 300))
+        while not found or found[-1] < 300:
+            waiting = asyncio.create_task(follower.next())
+            await asyncio.wait([waiting], timeout=chance.choice([0, 0.0005, 1]))
+            waiting.cancel()
+            for events in await asyncio.gather(waiting, return_exceptions=True):
+                if isinstance(events, list):
+                    found += [event.seq for event in events]
+        await adding
+    assert found == list(range(1, 301))
+
+
+async def test_nothing_is_left_of_who_leaves(ledger: Ledger, followers: Followers) -> None:
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    with followers.of_session("k1", 0, over), followers.of_all(0, None):
+        pass
+    assert (followers._of_sessions, followers._of_all) == ({}, {})
+    await fill(ledger, 1)

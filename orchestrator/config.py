@@ -6,14 +6,17 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    BaseModel,
+    ConfigDict,
     Field,
     SecretStr,
     ValidationError,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 from pydantic_settings import (
     BaseSettings,
@@ -24,6 +27,7 @@ from pydantic_settings import (
 )
 
 from orchestrator.allowed_hosts import host_name
+from orchestrator.http_post import URL_PATTERN
 from orchestrator.limits import KeyLimits
 from orchestrator.mount_list import Mount, check_list
 
@@ -57,6 +61,35 @@ def _default_workspaces(validated: dict[str, Any]) -> Path:
     """Where workspaces are shown when nothing says otherwise."""
     named = os.environ.get("SESSION_WORKSPACES_DIR")
     return Path(named) if named else Path(validated["state_dir"]) / "session-workspaces"
+
+
+class AnchorSettings(BaseModel):
+    """Where heads of chains are anchored: a file, a URL, or both."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    file: Path | None = None
+    url: str | None = None
+    interval: float = Field(default=300, ge=1, le=86_400, allow_inf_nan=False)
+    key_file: Path | None = None
+
+    @field_validator("file", "key_file")
+    @classmethod
+    def _absolute(cls, value: Path | None) -> Path | None:
+        return None if value is None else Path(os.path.abspath(value))
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(URL_PATTERN, value):
+            raise ValueError("must look like https://host/path, without a user")
+        return value
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.file is None and self.url is None:
+            raise ValueError("needs a file or a url")
+        return self
 
 
 class Settings(BaseSettings):
@@ -120,6 +153,13 @@ class Settings(BaseSettings):
         le=3_153_600_000,
         description="So long after the end of a session its audit chain is archived, with its "
         "approvals and the evidence of its terminals. Unset: when somebody says so.",
+    )
+
+    anchor: AnchorSettings | None = Field(
+        default=None,
+        description="Where the heads of audit chains are kept besides the ledger, signed: `file`, "
+        "to which they are appended, or `url`, to which they are posted; each `interval` seconds; "
+        "`key_file`, an Ed25519 key in PEM. Unset: nowhere.",
     )
 
     image: str = Field(
@@ -398,7 +438,7 @@ class Settings(BaseSettings):
     @field_validator("approval_webhook_url")
     @classmethod
     def _check_webhook(cls, value: str | None) -> str | None:
-        if value is not None and not re.fullmatch(r"https?://[^\s/@?#]+(/[!-~]*)?", value):
+        if value is not None and not re.fullmatch(URL_PATTERN, value):
             raise ValueError("must look like https://host/path, without a user")
         return value
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from orchestrator.agent_messages import AgentEvent, Hello
 from orchestrator.approvals import Approvals
+from orchestrator.audit.anchoring import Anchoring, load_key
 from orchestrator.audit.archiving import Archiving
 from orchestrator.audit.followers import Followers
 from orchestrator.audit.ledger import Ledger
@@ -202,11 +203,23 @@ class ControlPlane:
         )
         self.archiving.start(settings.audit_retention, self.tasks)
         self._resources.push_async_callback(self.archiving.close)
+        self._anchor()
         watcher = Watcher(self.engine, recorder, self.sessions, self.tasks)
         watcher.start()
         self._resources.push_async_callback(watcher.close)
         self.policy.watch(recorder, self.tasks)
         self._resources.push_async_callback(self.policy.close)
+
+    def _anchor(self) -> None:
+        """Begins to anchor heads of chains, where the settings say so. Raises: ConfigError."""
+        settings = self.settings
+        if settings.anchor is None:
+            return
+        key = load_key(settings.anchor, settings.state_dir)
+        instance = _instance(settings.state_dir / "instance")
+        anchoring = Anchoring(settings.anchor, self.database, key, instance)
+        anchoring.start(self.tasks)
+        self._resources.push_async_callback(anchoring.close)
 
     def _hooks(self, recorder: Recorder) -> AgentHooks:
         """Who hears of what agents say: an event is on record before anybody acts on it."""

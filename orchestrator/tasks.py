@@ -27,6 +27,7 @@ class TaskName(StrEnum):
     KEPT_WORKSPACES = "kept-workspaces"
     WEBHOOK = "webhook"
     ARCHIVING = "archiving"
+    ANCHORING = "anchoring"
 
 
 class TaskState(StrEnum):

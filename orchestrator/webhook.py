@@ -6,12 +6,11 @@ import hmac
 import json
 import logging
 import secrets
-import ssl
 import time
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
+from orchestrator.http_post import FAILURES, post
 from orchestrator.tasks import Supervised, TaskName, Tasks
 
 log = logging.getLogger(__name__)
@@ -21,8 +20,6 @@ _MOST_WAITING = 256
 _TRIES = 5
 _FIRST_PAUSE = 1.0  # doubled after each try
 _TRY_SECONDS = 10.0
-_MAX_STATUS_LINE = 1024
-_FAILURES = (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
 
 
 class Webhook:
@@ -34,7 +31,7 @@ class Webhook:
     """
 
     def __init__(self, url: str, secret: str, first_pause: float = _FIRST_PAUSE) -> None:
-        self._url = urlsplit(url)
+        self._url = url
         self._secret = secret.encode()
         self._first_pause = first_pause
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue(_MOST_WAITING)
@@ -66,7 +63,7 @@ class Webhook:
             try:
                 async with asyncio.timeout(_TRY_SECONDS):
                     status = await self._post(delivery, body)
-            except _FAILURES as error:
+            except FAILURES as error:
                 problem = str(error) or type(error).__name__
             else:
                 if 200 <= status < 300:
@@ -78,40 +75,13 @@ class Webhook:
                 pause *= 2
 
     async def _post(self, delivery: str, body: bytes) -> int:
-        """One request, and its status. Redirects are not followed: they are no success."""
-        url = self._url
-        secure = url.scheme == "https"
-        reader, writer = await asyncio.open_connection(
-            url.hostname,
-            url.port or (443 if secure else 80),
-            ssl=ssl.create_default_context() if secure else None,
-            limit=_MAX_STATUS_LINE,
-        )
-        try:
-            writer.write(self._head(delivery, body) + body)
-            await writer.drain()
-            version, status, *_ = (await reader.readuntil(b"\r\n")).split(maxsplit=2)
-            if not version.startswith(b"HTTP/1."):
-                raise ValueError("the answer is no HTTP")
-            return int(status)
-        finally:
-            writer.transport.abort()
-
-    def _head(self, delivery: str, body: bytes) -> bytes:
         timestamp = str(int(time.time()))
-        path = (self._url.path or "/") + (f"?{self._url.query}" if self._url.query else "")
-        lines = (
-            f"POST {path} HTTP/1.1",
-            f"Host: {self._url.netloc}",
-            "Connection: close",
-            "User-Agent: paddock",
-            "Content-Type: application/json",
-            f"Content-Length: {len(body)}",
-            f"Paddock-Delivery: {delivery}",
-            f"Paddock-Timestamp: {timestamp}",
-            f"Paddock-Signature: {signature(self._secret, timestamp, body)}",
-        )
-        return "\r\n".join((*lines, "", "")).encode("ascii")
+        headers = {
+            "Paddock-Delivery": delivery,
+            "Paddock-Timestamp": timestamp,
+            "Paddock-Signature": signature(self._secret, timestamp, body),
+        }
+        return await post(self._url, headers, body)
 
 
 def signature(secret: bytes, timestamp: str, body: bytes) -> str:

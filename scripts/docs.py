@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import annotated_types
 import typer.main
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from api.cli.exits import MEANINGS
@@ -161,6 +161,8 @@ def _type(field: FieldInfo) -> str:
     kind = kinds[0] if kinds else annotation
     if get_origin(kind) is Literal:
         return " or ".join(f"`{value}`" for value in get_args(kind))
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return "table"
     return _TYPES[kind] + _bounds(field)
 
 

@@ -2,7 +2,6 @@
 
 import sys
 from contextlib import aclosing, nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -111,57 +110,44 @@ async def verify(
     ] = None,
     seq: _Seq = None,
     hash: _Hash = None,
+    anchor: Annotated[
+        Path | None,
+        typer.Option("--anchor", metavar="FILE", help="Anchored heads; the chain must have them."),
+    ] = None,
+    public_key: Annotated[
+        str | None, typer.Option(metavar="HEX", help="Whose anchors they must be.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Recompute a chain, and tell whether it is as it was recorded.
 
-    A changed, removed or reordered event is always found; that the end was cut off is
-    found with --seq and --hash of an event that was noted before. The exit status is 1
-    where the chain is not whole.
+    A changed, removed or reordered event is always found; that the end was cut off, or the
+    whole written anew, is found with --seq and --hash of an event that was noted before, or
+    with --anchor. The exit status is 1 where the chain is not whole.
     """
+    from api.cli.verifying import Noted, verify_archive, verify_file, verify_lines
+
     if [session, file, archive].count(None) != 2:
         raise Failure("give one of SESSION, --file FILE and --archive FILE", status=Status.USAGE)
     if (seq is None) != (hash is None):
         raise Failure("--seq and --hash go together", status=Status.USAGE)
-    if archive is not None:
-        verdict = _verify_archive(archive, seq, hash)
-    elif session is None:
-        verdict = _verify_file(file or Path(), seq, hash)
-    else:
-        async with connection.open() as paddock:
-            with working("verifying"):
-                found = await paddock.sessions.audit(session).verify(seq=seq, hash=hash)
-            verdict = found.raw
+    noted = Noted(seq, hash, anchor, public_key)
+    with working("verifying"):
+        if archive is not None:
+            verdict = verify_archive(archive, noted)
+        elif file is not None:
+            verdict = verify_file(file, noted)
+        else:
+            async with connection.open() as paddock:
+                audit = paddock.sessions.audit(session or "")
+                if anchor is None:
+                    verdict = (await audit.verify(seq=seq, hash=hash)).raw
+                else:
+                    async with aclosing(audit.export()) as lines:
+                        verdict = await verify_lines(lines, session or "", noted)
+    if noted.anchors is not None and public_key is None and not as_json:
+        note(f"The anchors are signed by {noted.anchors.public_key}: compare it, or give it.")
     _show_verdict(verdict, as_json)
-
-
-def _verify_file(file: Path, seq: int | None, hash: str | None) -> dict[str, Any]:
-    """The verdict on an exported chain, recomputed here. Raises: OSError."""
-    from orchestrator.audit.verify import verify_chain
-
-    anchor = None if seq is None or hash is None else (seq, hash)
-    # Bytes that are not UTF-8 are found as what they are: a changed event.
-    with file.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
-        verdict = asdict(verify_chain(lines, anchor))
-    if verdict["ok"] and not verdict["seq"]:
-        raise Failure(f"{file} has no events")
-    return verdict
-
-
-def _verify_archive(file: Path, seq: int | None, hash: str | None) -> dict[str, Any]:
-    """The verdict on an archive, recomputed here: chain, evidence, approvals.
-
-    Its head must be the one that was noted, where one was. Raises: Failure.
-    """
-    from orchestrator.audit.archive_file import ArchiveError
-    from orchestrator.audit.archive_file import verify as verify_archive
-
-    try:
-        with working("verifying"):
-            verdict = verify_archive(file, None if seq is None or hash is None else (seq, hash))
-    except ArchiveError as error:
-        raise Failure(str(error)) from None
-    return asdict(verdict.verdict)
 
 
 def _show_verdict(verdict: dict[str, Any], as_json: bool) -> None:

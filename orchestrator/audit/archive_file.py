@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from orchestrator.audit.events import canonical
-from orchestrator.audit.verify import Anchor, Chain, Verdict
+from orchestrator.audit.verify import Chain, Verdict
 
 FORMAT = "paddock-archive-1"
 SUFFIX = ".tar.gz"
@@ -82,19 +82,18 @@ def write(
     return verified.seal
 
 
-def verify(path: Path, anchor: tuple[int, str] | None = None) -> Verified:
+def verify(path: Path, chain: Chain | None = None) -> Verified:
     """Recomputes everything that the archive holds.
 
-    A verdict that is not ok says what is wrong first, in the chain or besides it. `anchor`: an
-    event that was noted elsewhere, which the chain must have.
+    A verdict that is not ok says what is wrong first, in the chain or besides it. `chain` may
+    know of events that were noted elsewhere.
     Raises: ArchiveError where it is no archive at all.
     """
     try:
         sha256, size = _file_digest(path)
         with tarfile.open(path, "r:gz") as archive:
             manifest = _manifest(archive)
-            chain = Chain(None if anchor is None else Anchor(*anchor))
-            verdict = _verify(archive, manifest, chain)
+            verdict = _verify(archive, manifest, chain or Chain())
     except (OSError, EOFError, tarfile.TarError, ValueError, KeyError, TypeError) as error:
         raise ArchiveError(f"{path}: is no archive that can be read: {error}") from None
     return Verified(verdict, manifest, Seal(verdict.seq, verdict.hash, sha256, size))

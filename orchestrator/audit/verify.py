@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -50,8 +50,11 @@ class _BrokenError(Exception):
 class Chain:
     """Follows a chain event by event, and stops at the first that is wrong."""
 
-    def __init__(self, anchor: Anchor | None = None) -> None:
+    def __init__(self, anchor: Anchor | None = None, wanted: Container[int] = ()) -> None:
+        """`wanted`: of which events `seen` gets the hashes, by seq."""
         self._anchor = anchor
+        self._wanted = wanted
+        self.seen: dict[int, str] = {}
         self._last_id = 0
         self._seq = 0
         self._hash = GENESIS_HASH
@@ -103,6 +106,8 @@ class Chain:
         if anchor is not None and anchor.seq == event["seq"] and anchor.hash != event_hash:
             raise _BrokenError("hash is not the one that was noted")
         self._last_id, self._seq, self._hash = event_id, self._seq + 1, expected
+        if self._seq in self._wanted:
+            self.seen[self._seq] = expected
 
 
 def verify_chain(

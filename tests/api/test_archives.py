@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config import Settings
+from orchestrator.config import AnchorSettings, Settings
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cli import Ended, run_beside
+from tests.support.until import until
 
 ARCHIVES = "/api/audit/archives"
 
@@ -100,3 +101,46 @@ async def test_pages(api: Api) -> None:
     rest = await api.json("GET", f"{ARCHIVES}?limit=2&after={first['next']}")
     keys = [item["session_key"] for item in (*first["items"], *rest["items"])]
     assert (len(set(keys)), keys, rest["next"]) == (3, sorted(keys), None)
+
+
+class TestAnchored:
+    """Chains that must have what was anchored."""
+
+    @pytest.fixture
+    def settings(self, settings: Settings, state_dir: Path) -> Settings:
+        anchor = AnchorSettings(file=state_dir / "anchors", interval=1)
+        return settings.model_copy(update={"anchor": anchor})
+
+    @pytest.fixture
+    def anchors(self, settings: Settings) -> Path:
+        assert settings.anchor is not None
+        assert settings.anchor.file is not None
+        return settings.anchor.file
+
+    async def test_sessions_exports_and_archives(
+        self, api: Api, settings: Settings, anchors: Path, tmp_path: Path
+    ) -> None:
+        await ended_long_ago(api, "web-1")
+        head = await api.json("GET", "/api/sessions/web-1/audit/verify")
+        await until(lambda: anchors.exists() and head["hash"] in anchors.read_text())
+        key = (settings.state_dir / "anchor.pub").read_text().strip()
+        by = "--anchor", str(anchors), "--public-key", key
+        assert printed(await run_beside("audit", "verify", "web-1", *by, "--json"))["ok"]
+        export = tmp_path / "web-1.jsonl"
+        assert (await run_beside("audit", "export", "web-1", "-o", str(export))).status == 0
+        whole = await run_beside("audit", "verify", "--file", str(export), *by, "--json")
+        assert printed(whole)["ok"]
+        cut = tmp_path / "cut.jsonl"
+        cut.write_text("".join(export.read_text().splitlines(keepends=True)[:-1]))
+        plain = await run_beside("audit", "verify", "--file", str(cut))
+        assert plain.status == 0
+        found = await run_beside("audit", "verify", "--file", str(cut), *by)
+        assert (found.status, "before the anchored seq" in found.out) == (1, True)
+        (item,) = (await api.json("POST", ARCHIVES, json={}))["items"]
+        archive = str(settings.archive_path / item["file"])
+        assert printed(await run_beside("audit", "verify", "--archive", archive, *by, "--json"))[
+            "ok"
+        ]
+        other = "--anchor", str(anchors), "--public-key", "0" * 64
+        refused = await run_beside("audit", "verify", "--archive", archive, *other)
+        assert (refused.status, "signed by another key" in refused.err) == (1, True)

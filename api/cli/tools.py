@@ -26,8 +26,10 @@ def check(
 ) -> None:
     """Check manifests, and say of each that can't be used which field is wrong, and why.
 
-    The exit status is 1 where one can't be used.
+    Patterns that can be used, and will hardly match what they were written for, are named.
+    The exit status is 1 where a manifest can't be used.
     """
+    from orchestrator.tools.advice import advice
     from orchestrator.tools.catalog import PACKAGED, manifest_files
     from orchestrator.tools.loader import ManifestError, load_manifest
 
@@ -35,10 +37,13 @@ def check(
     paths = files or [*manifest_files(PACKAGED), *_folder_files()]
     for path in paths:
         try:
-            load_manifest(path)
+            manifest = load_manifest(path)
         except ManifestError as error:
             complain(str(error))
             wrong += 1
+            continue
+        for sentence in advice(manifest):
+            note(f"{path}: {sentence}")
     if wrong:
         raise typer.Exit(Status.FAILED)
     note(f"{len(paths)} can be used")

@@ -273,7 +273,8 @@ class LevelConfinement(Result):
 class Level(Result):
     """A permission level. `commands` and `environment` are None for any; times in seconds.
 
-    `rank` is the order of levels; `risk_tier` is `low`, `medium` or `high`.
+    `rank` is the order of levels; `risk_tier` is `info`, `low`, `medium`,
+    `high` or `critical`.
     """
 
     name: str

@@ -35,7 +35,7 @@ class Approval(Model):
     terminal_id: str
     tool: str = Field(description="As in `psql.drop_table`.")
     command: str = Field(description="The line, whole.")
-    risk_tier: Literal["low", "medium", "high"]
+    risk_tier: Literal["info", "low", "medium", "high", "critical"]
     status: Literal["pending", "approved", "denied", "expired"]
     requested_by: str
     requested_at: Time

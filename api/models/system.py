@@ -131,7 +131,7 @@ class Level(Model):
 
     name: LevelName
     rank: Count = Field(description="Their order: a lower level has a lower one.")
-    risk_tier: Literal["low", "medium", "high"] = Field(
+    risk_tier: Literal["info", "low", "medium", "high", "critical"] = Field(
         description="The highest that a command of a terminal's tool may have."
     )
     commands: list[str] | None = Field(description="Those that may run; null: any.")

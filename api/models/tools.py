@@ -33,7 +33,7 @@ class Tool(Model):
     description: str
     pattern: str = Field(description="RE2; the whole line must match it.")
     input_schema: dict[str, Any] = Field(description="JSON Schema of what it takes.")
-    risk_tier: Literal["low", "medium", "high"]
+    risk_tier: Literal["info", "low", "medium", "high", "critical"]
     human_approval: bool = Field(description="Each line waits for a person.")
     allowed: bool = Field(description="Whether this session could be allowed to use it.")
     rule: str | None = Field(description="The gate that no line could pass; null where allowed.")

@@ -33,7 +33,7 @@ MINIMUMS: dict[str, float] = {
     "tmp_bytes": _MIB,
     "workspace_bytes": 16 * _MIB,
 }
-RiskTier = Literal["low", "medium", "high"]
+RiskTier = Literal["info", "low", "medium", "high", "critical"]
 # With this version of Landlock its rules hold for truncating, too.
 _TRUNCATE_ABI = 3
 # Views of the kernel: what may be read there is part of the confinement, not of a level.

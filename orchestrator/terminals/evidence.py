@@ -51,10 +51,23 @@ class Evidence:
     """The files of one terminal, while it lives. Raises: EvidenceError from every method."""
 
     def __init__(
-        self, directory: Path, redactor: Callable[[], Redactor] = lambda: Redactor()
+        self,
+        directory: Path,
+        redactor: Callable[[], Redactor] = lambda: Redactor(),
+        *,
+        capture: bool = True,
+        name: str | None = None,
     ) -> None:
-        """Makes the files, which must not be there; nothing that `redactor` finds gets in."""
+        """Makes the files, which must not be there; nothing that `redactor` finds gets in.
+
+        Without `capture` the raw bytes are counted only. `name`: a further name beside the
+        directory's own, with the terminal's id for `{session_id}`.
+        """
         self.directory = directory
+        self._most_raw = MOST_RAW_BYTES if capture else 0
+        self._link = None
+        if name is not None and name != "{session_id}":
+            self._link = directory.with_name(name.replace("{session_id}", directory.name))
         self._redactor = redactor
         self._said = RedactedStream(redactor)
         self._started = time.monotonic()
@@ -68,6 +81,8 @@ class Evidence:
             directory.mkdir(mode=0o700)
             self._raw = _create(directory / RAW_NAME)
             self._transcript = _create(directory / TRANSCRIPT_NAME)
+            if self._link is not None:
+                self._link.symlink_to(directory.name)
         except OSError as error:
             self.release()
             raise EvidenceError(f"evidence can't be kept: {error.strerror}") from None
@@ -78,7 +93,7 @@ class Evidence:
 
     def _keep(self, data: bytes) -> None:
         self._raw_total += len(data)
-        kept = data[: max(0, MOST_RAW_BYTES - self._raw_bytes)]
+        kept = data[: max(0, self._most_raw - self._raw_bytes)]
         if kept:
             _write(self._raw, kept)
             self._raw_bytes += len(kept)
@@ -127,6 +142,8 @@ class Evidence:
             for name in (RAW_NAME, TRANSCRIPT_NAME):
                 (self.directory / name).unlink()
             self.directory.rmdir()
+            if self._link is not None:
+                self._link.unlink()
 
 
 def finish_abandoned(directory: Path, reason: str, interactions: int) -> Digests | None:

@@ -179,6 +179,8 @@ def terminal_spec(manifest: Manifest) -> specs.TerminalSpec:
         infer_state=infer,
         result_problem=lambda result: result_problem(manifest.output_schema, result),
         manifest=manifest,
+        capture=manifest.capture,
+        evidence_name=manifest.evidence_name,
         needs=specs.Needs(
             execute=manifest.execute,
             read=manifest.read,

@@ -78,7 +78,12 @@ class Opening:
         try:
             secrets = session.secrets
             directory = self._directory / session.key / terminal_id
-            evidence = Evidence(directory, lambda: secrets.redactor)
+            evidence = Evidence(
+                directory,
+                lambda: secrets.redactor,
+                capture=spec.capture,
+                name=spec.evidence_name,
+            )
             terminal = Terminal(
                 terminal_id, spec, sandbox.link, evidence.raw, lambda: secrets.redactor
             )

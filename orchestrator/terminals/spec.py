@@ -65,6 +65,9 @@ class TerminalSpec(NamedTuple):
     rows: int = 24
     columns: int = COLUMNS
     needs: Needs = Needs()
+    # Whether what the tool says is kept, and a further name of its evidence.
+    capture: bool = True
+    evidence_name: str | None = None
 
 
 class Situation(NamedTuple):

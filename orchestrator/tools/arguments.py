@@ -31,6 +31,7 @@ class Argument:
     allowed: tuple[str, ...] = ()
     schemes: tuple[str, ...] = ()
     pattern: Pattern | None = None
+    scope_check: bool = False
     bind: bool = False  # an approval is of the content of the file that it names
 
     def refusal(self, value: str | None, scope: Scope) -> str | None:
@@ -88,7 +89,7 @@ def _url(argument: Argument, value: str, scope: Scope) -> str | None:
         return "is no URL"
     if argument.schemes and parts.scheme not in argument.schemes:
         return f"must begin with {', '.join(argument.schemes)}"
-    return None
+    return scope.refusal(parts.hostname) if argument.scope_check else None
 
 
 def _path(argument: Argument, value: str, scope: Scope) -> str | None:

@@ -196,7 +196,7 @@ def _check_targets(
         for argument in command.args:
             value = match.named.get(argument.name)
             reason = argument.refusal(value, scope)
-            if argument.type == "scope_target":
+            if argument.type == "scope_target" or argument.scope_check:
                 if reason is not None:
                     raise _DeniedError("scope", reason)
                 checked = "OK" if value else checked

@@ -12,6 +12,7 @@ from pydantic import ValidationError as TableError
 from orchestrator.config import ConfigError
 from orchestrator.tools.arguments import Argument
 from orchestrator.tools.manifest import (
+    CRITICAL,
     UNPARSED,
     CedarNames,
     Command,
@@ -33,6 +34,7 @@ SUFFIX = ".clad.toml"
 MAX_BYTES = 256 * 1024
 # No shell reads the command: what one would act on is a mistake.
 _SHELL = frozenset(";|&`$\n\r")
+_SQL_CLIENTS = frozenset({"psql", "mysql", "mariadb"})
 _BOUNDED = frozenset({"integer", "number", "port"})
 # The control plane's own, the kernel's, and what clients write.
 _CLOSED = ("/proc", "/sys", "/run/paddock", "/workspace")
@@ -97,9 +99,9 @@ def _check_kind(values: Mapping[str, Any]) -> None:
     tool = values.get("tool")
     if not isinstance(tool, dict):
         raise _FieldError("tool", "is missing: a manifest has a table [tool]")
-    mode = tool.get("mode", "oneshot")
+    mode = tool.get("mode", "session" if "session" in values else "oneshot")
     if mode in ("oneshot", "browser"):
-        given = "" if "mode" in tool else " where it is not given"
+        given = "" if "mode" in tool else " where there is no table [session]"
         raise _FieldError("tool.mode", f'is {mode}{given}: only mode = "session" can be run')
     if tool.get("dispatch") == "callback":
         raise _FieldError("tool.dispatch", "is callback: only exec can be run")
@@ -134,10 +136,12 @@ def _build(table: ManifestTable, data: bytes) -> Manifest:
         sanitize_injection="injection" in session.interaction.input_sanitize,
         output_max_bytes=session.interaction.output_max_bytes,
         output_wait_ms=session.interaction.output_wait_ms,
-        line_terminator=session.interaction.line_terminator,
+        line_terminator=_terminator(session),
         dialect=session.interaction.dialect,
         states=tuple(_states(session, commands, schema)),
         commands=commands,
+        capture=tool.evidence.capture,
+        evidence_name=_evidence_name(tool.evidence.output_dir),
         output_schema=schema,
         allow_ptrace=session.allow_ptrace,
         mounts=tuple(session.mounts),
@@ -172,6 +176,22 @@ def _argv(command: str, binary: str | None) -> tuple[str, ...]:
     if binary is not None and program != binary:
         raise _FieldError("tool.binary", f"is {binary}, but the startup command runs {program}")
     return argv
+
+
+def _terminator(session: SessionTable) -> str:
+    """What follows each line: SQL's clients go on reading until there is a semicolon."""
+    given = session.interaction.line_terminator
+    if given is not None:
+        return given
+    program = PurePosixPath(shlex.split(session.startup_command)[0]).name
+    return ";\n" if program in _SQL_CLIENTS else "\n"
+
+
+def _evidence_name(output_dir: str | None) -> str | None:
+    if output_dir is None:
+        return None
+    name = output_dir.removeprefix("{evidence_dir}/").rstrip("/")
+    return name.replace("{scan_id}", "{session_id}")
 
 
 def _ready(text: str) -> Pattern:
@@ -209,7 +229,7 @@ def _command(name: str, table: CommandTable, human_approval: bool, dialect: str 
         pattern=pattern,
         description=table.description,
         risk_tier=table.risk_tier,
-        human_approval=table.human_approval or human_approval,
+        human_approval=table.human_approval or human_approval or table.risk_tier == CRITICAL,
         extract_target=table.extract_target,
         state=table.state,
         args=tuple(
@@ -231,6 +251,7 @@ def _argument(field: str, name: str, table: ArgumentTable, command: Pattern) -> 
         ("pattern", bool(table.pattern), kind in ("string", "regex_match"), kind == "regex_match"),
         ("min", table.min is not None, kind in _BOUNDED, False),
         ("max", table.max is not None, kind in _BOUNDED, False),
+        ("scope_check", table.scope_check, kind == "url", False),
         ("bind", table.bind, kind == "path", False),
     )
     for member, given, possible, needed in goes_with:
@@ -248,6 +269,7 @@ def _argument(field: str, name: str, table: ArgumentTable, command: Pattern) -> 
         max=table.max,
         allowed=tuple(table.allowed),
         schemes=tuple(table.schemes),
+        scope_check=table.scope_check,
         bind=table.bind,
         pattern=None if table.pattern is None else _pattern(f"{field}.pattern", table.pattern),
     )

@@ -7,7 +7,9 @@ from typing import Any
 from orchestrator.tools.arguments import Argument
 from orchestrator.tools.patterns import Pattern
 
-RISK_TIERS = ("low", "medium", "high")  # in order
+RISK_TIERS = ("info", "low", "medium", "high", "critical")  # in order
+# Always for a person to approve.
+CRITICAL = "critical"
 # Of a command of a tool whose lines are parsed: its pattern alone says what it is.
 UNPARSED = "unparsed"
 
@@ -61,6 +63,8 @@ class Manifest:
     dialect: str | None  # of the SQL that its lines are; None: they are not parsed
     states: tuple[tuple[Pattern, str], ...]  # by prompt; the first match counts
     commands: Mapping[str, Command]
+    capture: bool  # what the tool says is kept
+    evidence_name: str | None  # a further name of its evidence, with {session_id} in it
     output_schema: Mapping[str, Any] | None
     allow_ptrace: bool  # it needs a level that allows ptrace
     mounts: tuple[str, ...]  # names of the operator's list

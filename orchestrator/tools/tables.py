@@ -20,7 +20,7 @@ Action = Literal[
     "use",
     "unparsed",
 ]
-RiskTier = Literal["low", "medium", "high"]
+RiskTier = Literal["info", "low", "medium", "high", "critical"]
 Name = Annotated[str, StringConstraints(pattern=NAME)]
 _Text = Annotated[str, Field(min_length=1, max_length=1024)]
 _Regex = Annotated[str, Field(min_length=1, max_length=2000)]
@@ -37,6 +37,12 @@ _Principal = Annotated[
 _Function = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?$")]
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,255}$")]
 _Path = Annotated[str, StringConstraints(pattern=r"^(/[^/\x00\n]+)+$")]
+_OutputDir = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^\{evidence_dir\}/[A-Za-z0-9_-]{0,64}\{(session_id|scan_id)\}[A-Za-z0-9_-]{0,64}/?$"
+    ),
+]
 _Seconds = Annotated[int, Field(ge=1, le=86_400)]
 
 
@@ -59,10 +65,16 @@ class CedarTable(Table):
 
 
 class EvidenceTable(Table):
-    """Evidence is always captured, where the control plane keeps it: this is for other programs."""
+    """What is kept of a terminal, below `evidence` of the state directory."""
 
-    output_dir: _Text | None = None
-    capture: bool = False
+    output_dir: _OutputDir | None = Field(
+        default=None,
+        description="A further name of a terminal's evidence: `{evidence_dir}/` and one name with "
+        "`{session_id}` in it, which is the terminal's id.",
+    )
+    capture: bool = Field(
+        default=True, description="The bytes that the tool says are kept, not only the transcript."
+    )
     hash: Literal["sha256"] = "sha256"
 
 
@@ -71,8 +83,10 @@ class ToolTable(Table):
 
     name: Name = Field(description="Its tools are called `<name>.<command>`.")
     binary: _Text | None = Field(default=None, description="The name of the program that starts.")
-    mode: Literal["oneshot", "session", "browser"] = Field(
-        default="oneshot", description="Only `session` can be run."
+    mode: Literal["oneshot", "session", "browser"] | None = Field(
+        default=None,
+        description="Only `session` can be run. Unset: `session` where there is a table "
+        "`[session]`, else `oneshot`.",
     )
     description: Annotated[str, Field(max_length=1024)] = ""
     risk_tier: RiskTier = Field(
@@ -96,8 +110,11 @@ class InteractionTable(Table):
     )
     output_max_bytes: int = Field(default=1_048_576, ge=1, le=64 * 1024 * 1024)
     output_wait_ms: int = Field(default=2000, ge=1, le=3_600_000)
-    line_terminator: Annotated[str, StringConstraints(pattern=r"^[ -~]{0,7}(\n|\r|\r\n)$")] = Field(
-        default="\n", description="What follows each line."
+    line_terminator: (
+        Annotated[str, StringConstraints(pattern=r"^[ -~]{0,7}(\n|\r|\r\n)$")] | None
+    ) = Field(
+        default=None,
+        description='What follows each line. Unset: ";\\n" for psql, mysql, mariadb, else "\\n".',
     )
     parser: Literal["sql"] | None = Field(
         default=None,
@@ -136,6 +153,7 @@ class ArgumentTable(Table):
     max: float | None = Field(default=None, allow_inf_nan=False)
     allowed: list[_Text] = Field(default=[], description="For `enum`.")
     schemes: list[_Text] = Field(default=[], description="For `url`.")
+    scope_check: bool = Field(default=False, description="For `url`: its host must be in scope.")
     pattern: _Regex | None = Field(default=None, description="For `string` and `regex_match`.")
     bind: bool = Field(
         default=False,
@@ -150,7 +168,9 @@ class CommandTable(Table):
     pattern: _Regex = Field(description="RE2; it matches the whole line.")
     description: Annotated[str, Field(max_length=1024)] = ""
     risk_tier: RiskTier = "low"
-    human_approval: bool = Field(default=False, description="A person must approve each line.")
+    human_approval: bool = Field(
+        default=False, description="A person must approve each line; always so where `critical`."
+    )
     extract_target: bool = Field(
         default=False,
         description="The group `target`, else the first group, else every word after the "

@@ -24,7 +24,7 @@ def loose(name: str) -> str:
     text = manifest(name)
     text = text.replace(f'name = "{name}"', f'name = "loose-{name}"')
     text = text.replace('input_sanitize = ["injection"]\n', "")
-    text = text.replace('line_terminator = ";\\n"\n', "")
+    text = text.replace('line_terminator = ";\\n"\n', 'line_terminator = "\\n"\n')
     text = re.sub('parser = "sql"\ndialect = ".*"\n', "", text)
     text = re.sub("max_interactions = [0-9]+", "max_interactions = 1_000_000", text)
     commands, output = text.index("[session.commands."), text.index("[output]")

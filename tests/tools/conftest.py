@@ -1,5 +1,6 @@
 """The real programs, their servers, and a control plane with manifests for them."""
 
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest_asyncio
 from orchestrator.control_plane import ControlPlane
 from orchestrator.mount_list import Mount
 from orchestrator.policy import levels
+from tests.support.manifests import PSQL
 from tests.support.plane import opened
 from tests.support.programs import postgresql, programs_image, redis
 from tests.support.real_tool import edited, loose, manifest
@@ -37,6 +39,7 @@ async def plane(
     """With loose manifests beside the shipped ones, and the level debug: high, and ptrace."""
     tools, levels_dir = tmp_path_factory.mktemp("tools"), tmp_path_factory.mktemp("levels")
     (tools / "psql.clad.toml").write_text(manifest("psql"))
+    shutil.copy(PSQL, tools)
     for name in LOOSE:
         (tools / f"loose-{name}.clad.toml").write_text(loose(name))
     for name, text in edited().items():

@@ -28,7 +28,7 @@ def test_the_documented_example_loads_verbatim() -> None:
     assert (manifest.session_timeout_seconds, manifest.max_interactions) == (1800, 200)
     assert (manifest.output_max_bytes, manifest.output_wait_ms) == (1048576, 2000)
     assert manifest.sanitize_injection
-    assert manifest.line_terminator == "\n"
+    assert manifest.line_terminator == ";\n"  # psql reads on until there is one
     assert list(manifest.commands) == ["select_query", "insert", "update", "drop_table"]
     drop = manifest.commands["drop_table"]
     assert (drop.risk_tier, drop.human_approval) == ("high", True)
@@ -71,7 +71,7 @@ def test_no_commands_are_no_tools() -> None:
         ("\xff", "session"),
         ("x = 1", "tool: is missing: a manifest has a table [tool]"),
         ("tool = 1", "tool: is missing"),
-        ('[tool]\nname = "x"', "tool.mode: is oneshot where it is not given: only mode"),
+        ('[tool]\nname = "x"', "tool.mode: is oneshot where there is no table"),
         ('[tool]\nname = "x"\nmode = "browser"', "tool.mode: is browser: only mode"),
         ('[tool]\nname = "x"\nmode = "session"', "session: is missing: mode"),
         (MINIMAL.replace("[output]", ""), "output: is missing"),
@@ -94,7 +94,7 @@ def test_what_is_no_session_manifest(text: str, reason: str) -> None:
         ('name = "calc"', 'name = "a\\n"', "tool.name: must match"),
         ('name = "calc"', "name = 1", "tool.name: must be a valid string"),
         ('mode = "session"', 'mode = "daemon"', "tool.mode: must be"),
-        ('mode = "session"', 'mode = "session"\nrisk_tier = "critical"', "tool.risk_tier: must be"),
+        ('mode = "session"', 'mode = "session"\nrisk_tier = "extreme"', "tool.risk_tier: must be"),
         ('mode = "session"', 'mode = "session"\nrisk = "low"', "tool.risk: is not a known field"),
         ('mode = "session"', 'mode = "session"\ndispatch = "callback"', "tool.dispatch: is"),
         ('mode = "session"', 'mode = "session"\ndispatch = "shell"', "tool.dispatch: must be"),

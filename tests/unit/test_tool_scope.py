@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.tools.arguments import Argument
 from orchestrator.tools.scope import NO_SCOPE, Scope, TargetError, load_scope, parse_target
 
 FILE = """
@@ -199,3 +200,82 @@ def test_no_text_can_break_it(text: str) -> None:
             assert parsed.endswith(".example.com")
         else:
             assert parsed.subnet_of(scope.networks[0])  # type: ignore[arg-type]
+
+
+# ToolClad's vectors for its implementations.
+
+
+@pytest.mark.parametrize(
+    ("target", "network", "inside"),
+    [
+        ("10.0.1.5", "10.0.1.0/24", True),
+        ("10.0.2.5", "10.0.1.0/24", False),
+        ("10.0.1.0", "10.0.1.0/24", True),
+        ("10.0.1.255", "10.0.1.0/24", True),
+        ("192.168.1.1", "192.168.0.0/16", True),
+        ("172.16.0.1", "192.168.0.0/16", False),
+        ("10.0.0.1", "10.0.0.1/32", True),
+        ("10.0.0.2", "10.0.0.1/32", False),
+        ("2001:db8::1", "2001:db8::/32", True),
+        ("2001:db9::1", "2001:db8::/32", False),
+        ("::1", "::1/128", True),
+    ],
+)
+def test_addresses_of_networks(target: str, network: str, inside: bool) -> None:
+    scope = Scope(networks=(ipaddress.ip_network(network),))
+    assert (scope.refusal(target) is None) == inside
+
+
+@pytest.mark.parametrize(
+    ("target", "domain", "inside"),
+    [
+        ("app.example.com", "*.example.com", True),
+        ("example.com", "*.example.com", False),
+        ("deep.sub.example.com", "*.example.com", True),
+        ("example.com", "example.com", True),
+        ("notexample.com", "example.com", False),
+        ("evil-example.com", "*.example.com", False),
+    ],
+)
+def test_names_of_domains(target: str, domain: str, inside: bool) -> None:
+    assert (Scope(domains=(domain,)).refusal(target) is None) == inside
+
+
+@pytest.mark.parametrize(
+    ("value", "valid"),
+    [
+        ("10.0.1.1", True),
+        ("2001:db8::1", True),
+        ("example.com", True),
+        ("sub.example.com", True),
+        ("10.0.1.0/24", True),
+        ("*.example.com", False),
+        ("example.com; rm -rf /", False),
+        ("$(whoami).evil.com", False),
+        ("example.com\nmalicious.com", False),
+        ("", False),
+        ("10.0.1.1|cat /etc/passwd", False),
+    ],
+)
+def test_values_of_targets(value: str, valid: bool) -> None:
+    if valid:
+        parse_target(value)
+        return
+    with pytest.raises(TargetError):
+        parse_target(value)
+
+
+@pytest.mark.parametrize(
+    ("url", "inside"),
+    [
+        ("https://api.example.com/v1", True),
+        ("https://evil.com/api", False),
+        ("https://api.example.com.evil.com/v1", False),
+        ("https://api.example.com@evil.com/v1", False),
+        ("https://10.0.0.1/", False),
+    ],
+)
+def test_hosts_of_urls(url: str, inside: bool) -> None:
+    argument = Argument("address", "url", scope_check=True)
+    assert (argument.refusal(url, Scope(domains=("api.example.com",))) is None) == inside
+    assert Argument("address", "url").refusal(url, NO_SCOPE) is None

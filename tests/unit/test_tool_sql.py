@@ -286,7 +286,7 @@ def test_manifests_declare_statements_with_the_parser_only(text: str, field: str
 
 async def test_lines_are_read_off_the_loop() -> None:
     manifest = parse(_HEAD + 'statements = ["select"]\n[output]')
-    reading = await Reader().read("session", manifest, "SELECT 1;")
+    reading = await Reader().read("session", manifest, "SELECT 1")
     assert reading is not None
     assert reading.statement == (frozenset({"select"}), frozenset())
     reading = await Reader().read("session", manifest, "SELECT (")

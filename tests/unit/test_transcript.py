@@ -111,3 +111,26 @@ def test_a_refused_line_is_its_beginning() -> None:
     assert len(refused) < 1100
     allowed, *_ = transcript.asked("x" * 4000, "allow", None, "select_query")
     assert allowed == f'"{"x" * 4000}"'
+
+
+def test_evidence_has_the_name_that_the_manifest_gives_it(tmp_path: Path) -> None:
+    directory = tmp_path / "evidence" / "key" / "pty-1"
+    kept = Evidence(directory, name="{session_id}-psql")
+    kept.raw(b"said")
+    kept.note("READY", ["at last"])
+    kept.release()
+    assert (directory.with_name("pty-1-psql") / "raw").read_bytes() == b"said"
+    other = Evidence(directory.with_name("pty-2"), name="psql-{session_id}")
+    other.discard()
+    names = sorted(path.name for path in directory.parent.iterdir())
+    assert names == ["pty-1", "pty-1-psql"]
+
+
+async def test_without_capture_the_raw_bytes_are_counted_only(tmp_path: Path) -> None:
+    kept = Evidence(tmp_path / "evidence" / "key" / "pty-1", capture=False)
+    kept.raw(b"said")
+    kept.note("READY", ["at last"])
+    digests = await kept.finish()
+    assert (digests.raw_bytes, digests.raw_truncated) == (0, True)
+    assert (kept.directory / "raw").read_bytes() == b""
+    assert digests.transcript_bytes > 0

@@ -1,0 +1,36 @@
+"""What is valid in a manifest, and will hardly do what it was written for."""
+
+from collections.abc import Iterator
+
+from orchestrator.tools.manifest import Manifest
+
+# What lets a pattern begin, or end, anywhere in a text that is searched.
+_OPEN = (".*", ".+", "(.*", "(.+", "(?:.*", "(?:.+")
+_OPEN_END = (".*", ".+", ".*)", ".+)")
+
+
+def advice(manifest: Manifest) -> Iterator[str]:
+    """One sentence for each field that deserves a second look; they begin with its name."""
+    ready = manifest.ready_pattern.text
+    yield from _whole("session.ready_pattern", ready, "the last line, from its beginning")
+    for pattern, _ in manifest.states:
+        yield from _never(f'session.states."{pattern.text}"', pattern.text)
+    for name, command in manifest.commands.items():
+        field = f"session.commands.{name}.pattern"
+        yield from _whole(field, command.pattern.text, "the whole line that is sent")
+    if not manifest.commands:
+        yield "session.commands: there are none: every line is refused"
+
+
+def _whole(field: str, text: str, what: str) -> Iterator[str]:
+    """Patterns written to be searched for, which never match as a whole."""
+    if not text.startswith(("^", *_OPEN)):
+        yield f"{field}: must match {what}: does it need .* before it, or ^?"
+    elif not text.endswith(("$", *_OPEN_END)):
+        yield f"{field}: must match {what} to its end: does it need .* after it, or $?"
+    yield from _never(field, text)
+
+
+def _never(field: str, text: str) -> Iterator[str]:
+    if r"\n" in text or r"\r" in text or "\n" in text:
+        yield f"{field}: is held against one line, which has no line break"

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from orchestrator.engine.base import LABEL_INSTANCE, Bind, Limits, SandboxSpec
+from orchestrator.engine.docker_kernel_views import HIDDEN, kernel_objects, terminals
 from orchestrator.errors import EngineUnavailableError
 
 # The kernel's default scheduling period, in microseconds.
@@ -33,7 +34,9 @@ def host_config(spec: SandboxSpec) -> dict[str, Any]:
         "Init": False,  # the agent is PID 1 and reaps
         "RestartPolicy": {"Name": "no"},
         "NetworkMode": spec.network or "none",
-        "Mounts": [_mount(bind) for bind in spec.binds],
+        "Mounts": [terminals(), *(_mount(bind) for bind in spec.binds)],
+        "MaskedPaths": list(HIDDEN),
+        "Sysctls": kernel_objects(spec.limits),
         "Tmpfs": _tmpfs(spec),
         "LogConfig": log_config(),
         **({"Runtime": spec.runtime} if spec.runtime else {}),

@@ -86,6 +86,8 @@ _DENIED = (
 _ABSENT = ("openat2", "clone3", "execveat")
 # Memory that no path names: it could be executed, and outlives its command.
 _UNNAMED_MEMORY = ("memfd_create", "shmget", "semget", "msgget", "mq_open")
+# Of a thread by its number, which may be another command's; 0 is the caller.
+_SCHEDULING = ("sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler")
 _NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW… flag that `clone` takes
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
 _NETLINK_ROUTE = 0
@@ -167,6 +169,7 @@ def _blocks(wanted: Filter) -> list[tuple[str, Block]]:
         ("prlimit64", _unless_equal(0, (0,), _EPERM)),
         ("setpriority", _unless_own(_PRIO_USER)),
         ("ioprio_set", _unless_own(_IOPRIO_WHO_USER)),
+        *((name, _unless_equal(0, (0,), _EPERM)) for name in _SCHEDULING),
     ]
     if not wanted.writable_code:
         blocks.append(("mmap", _SHARED_CODE))

@@ -3,6 +3,7 @@
 Everything here runs at high, where any program may: only the kernel is in the way.
 """
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -277,4 +278,23 @@ async def test_sessions_do_not_see_each_other(high: Box, new_box: BoxFactory) ->
     refused = await high.python(script)
     assert "ConnectionRefusedError" in refused.stderr
     await assert_unharmed(other, command)
+    await other.close()
+
+
+@attempt(
+    "paths, sizes and transfers of other sessions' workspaces, as the kernel tells them",
+    layer="masked paths",
+    levels="high",
+)
+async def test_the_kernel_does_not_tell_of_other_workspaces(high: Box, new_box: BoxFactory) -> None:
+    other = await new_box("high")
+    host = Path("/sys/block")
+    assert any((device / "loop" / "backing_file").exists() for device in host.iterdir())
+    script = "find /sys -name 'loop[0-9]*' -o -name backing_file; ls /sys/fs/ext4 /proc/fs"
+    found = await high.bash(script)
+    assert not [line for line in found.stdout.splitlines() if line and not line.endswith(":")]
+    told = "/proc/cmdline /proc/diskstats /proc/partitions /proc/swaps /proc/locks"
+    assert (await high.bash(f"cat {told}")).stdout == ""
+    mounts = (await high.bash("cat /proc/self/mountinfo")).stdout
+    assert other.session.workspace.slot not in mounts
     await other.close()

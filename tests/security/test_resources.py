@@ -1,7 +1,10 @@
 """Programs that take all they can get, at every level: the agent and the next command go on."""
 
+import errno
+
 import pytest
 
+from orchestrator.engine.docker_kernel_views import MOST_TERMINALS
 from tests.support.attack import Attacks, assert_well
 from tests.support.attempts import attempt
 from tests.support.box import Box
@@ -105,3 +108,40 @@ async def test_huge_arguments(attacks: Attacks, level: str) -> None:
     done = await box.run("ls", env={"LC_X": "y" * 30_000})
     assert done.exit_code == 0
     await assert_well(box)
+
+
+SEGMENTS = """
+import ctypes, mmap
+libc = ctypes.CDLL(None, use_errno=True)
+made = 0
+while (segment := libc.shmget(0, 8 * 2**20, 0o1600)) >= 0 and made < 1000:
+    libc.shmat.restype = ctypes.c_void_p
+    ctypes.memset(libc.shmat(segment, None, 0), 1, 8 * 2**20)
+    made += 1
+print(made, ctypes.get_errno())
+"""
+TERMINALS = """
+import os
+opened = []
+try:
+    while len(opened) < 500:
+        opened.append(os.openpty())
+except OSError as error:
+    print(len(opened), error.errno)
+"""
+
+
+@attempt("shared segments that outlive their command", layer="IPC namespace", levels="high")
+async def test_shared_segments(attacks: Attacks) -> None:
+    box = await attacks.box("high")
+    for _ in range(2):  # nothing is left to the second that was the first's
+        done = await box.run(argv=["python3", "-c", SEGMENTS])
+        assert done.stdout.split() == ["8", str(errno.ENOSPC)]
+    left = await box.run(argv=["cat", "/proc/sysvipc/shm"])
+    assert len(left.stdout.splitlines()) == 1
+
+
+@attempt("all of the host's pseudo-terminals", layer="sized mount", levels="high")
+async def test_terminals(attacks: Attacks) -> None:
+    done = await (await attacks.box("high")).run(argv=["python3", "-c", TERMINALS])
+    assert done.stdout.split() == [str(MOST_TERMINALS), str(errno.ENOSPC)]

@@ -52,7 +52,7 @@ class TracedBox:
         if self._link is not None:
             self._link.close()
         if self._container is not None:
-            self._client.remove_container(self._container, force=True)
+            self._client.remove_container(self._container, v=True, force=True)
         self._link = self._container = None
 
     def run(

@@ -1,5 +1,6 @@
 """What Docker is asked for, and how its answers are read."""
 
+import resource
 from dataclasses import replace
 
 import pytest
@@ -104,6 +105,22 @@ def test_shared_memory_only_where_it_is_sized() -> None:
     assert list(shared["Tmpfs"]) == ["/tmp"]
 
 
+@pytest.mark.parametrize("shm_bytes", [0, 64 * MIB])
+def test_kernel_objects_are_bounded(shm_bytes: int) -> None:
+    config = host_config(spec(shm_bytes=shm_bytes))
+    pages = shm_bytes // resource.getpagesize()
+    assert config["Sysctls"]["kernel.shmall"] == str(pages)
+    assert config["Sysctls"]["kernel.shm_rmid_forced"] == "1"
+    (terminals,) = [mount for mount in config["Mounts"] if mount["Target"] == "/dev/pts"]
+    assert "max=32" in terminals["VolumeOptions"]["DriverConfig"]["Options"]["o"].split(",")
+
+
+def test_what_the_engine_hides_stays_hidden() -> None:
+    hidden = host_config(spec())["MaskedPaths"]
+    assert {"/proc/kcore", "/proc/keys", "/sys/firmware", "/proc/timer_list"} <= set(hidden)
+    assert {"/sys/block", "/sys/devices/virtual/block", "/proc/cmdline"} <= set(hidden)
+
+
 def test_high_has_a_network_and_an_executable_tmp() -> None:
     config = host_config(spec(tmp_exec=True, network="paddock-open-0a1b2c3d"))
     assert config["NetworkMode"] == "paddock-open-0a1b2c3d"
@@ -111,7 +128,7 @@ def test_high_has_a_network_and_an_executable_tmp() -> None:
 
 
 def test_binds_do_not_propagate() -> None:
-    mounts = host_config(spec())["Mounts"]
+    mounts = [mount for mount in host_config(spec())["Mounts"] if mount["Type"] == "bind"]
     assert [(m["Source"], m["Target"], m["ReadOnly"]) for m in mounts] == [
         ("/state/run", "/run/paddock", True),
         ("/state/workspace", "/workspace", False),

@@ -167,6 +167,10 @@ def test_no_process_gets_namespaces(machine: str, flag: int) -> None:
         ("prlimit64", (0, 7), (42, 7)),
         ("setpriority", (0, 0, 5), (0, 42, 5)),
         ("setpriority", (1, 0, 5), (2, 0, 5)),  # its group, all of its user's
+        ("sched_setaffinity", (0, 8), (42, 8)),
+        ("sched_setscheduler", (0, 5), (42, 5)),
+        ("sched_setparam", (0,), (42,)),
+        ("sched_setattr", (0,), (42,)),
         ("ioprio_set", (1, 0, 5), (1, 42, 5)),
         ("ioprio_set", (2, 0, 5), (3, 0, 5)),
         ("ioctl", (0, 0x5413), (0, 0x5412)),

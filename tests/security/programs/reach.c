@@ -88,6 +88,28 @@ static long limited(void) {
     return prlimit(target, RLIMIT_CPU, &limit, NULL);
 }
 static long slowed(void) { return setpriority(PRIO_PROCESS, (id_t)target, 19); }
+static long pinned(void) {
+    unsigned long first = 1;
+    return syscall(SYS_sched_setaffinity, target, sizeof first, &first);
+}
+static long made_idle(void) {
+    int none = 0;
+    return syscall(SYS_sched_setscheduler, target, 5 /* SCHED_IDLE */, &none);
+}
+static long parameters_set(void) {
+    int none = 0;
+    return syscall(SYS_sched_setparam, target, &none);
+}
+static long attributes_set(void) {
+    struct {
+        unsigned size, policy;
+        unsigned long flags;
+        int nice;
+        unsigned priority;
+        unsigned long rest[4];
+    } wanted = {.size = 48, .policy = 5};
+    return syscall(SYS_sched_setattr, target, &wanted, 0);
+}
 static long group_slowed(void) { return setpriority(PRIO_PGRP, (id_t)target, 19); }
 static long user_slowed(void) { return setpriority(PRIO_USER, 0, 19); }
 static long user_input_slowed(void) { return syscall(SYS_ioprio_set, 3, 0, 3 << 13); }
@@ -109,6 +131,7 @@ int main(int argc, char **argv) {
     TRY(directory), TRY(descriptors), TRY(program), TRY(input), TRY(input_opened), TRY(namespace);
     TRY(attached), TRY(seized), TRY(vm_read), TRY(descriptor_taken), TRY(compared), TRY(advised);
     TRY(pages_moved), TRY(limited), TRY(slowed), TRY(group_slowed), TRY(input_slowed);
+    TRY(pinned), TRY(made_idle), TRY(parameters_set), TRY(attributes_set);
     TRY(user_slowed), TRY(user_input_slowed);
     TRY(probed), TRY(terminated), TRY(stopped), TRY(killed), TRY(group_killed);
     TRY(thread_killed), TRY(queued), TRY(killed_by_descriptor), TRY(killed_by_its_input);

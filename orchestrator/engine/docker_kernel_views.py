@@ -1,0 +1,80 @@
+"""What of the host's kernel a container does not see, and what it may hold of it."""
+
+import resource
+from typing import Any
+
+from orchestrator.engine.base import Limits
+
+# What engines hide where nothing is asked for; a list of one's own takes its place.
+_USUAL = (
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+)
+# Where the kernel tells of all block devices and file systems: of every workspace's path, and of
+# what is read and written there. And the host's own: its command line, modules, users, pressure.
+_OF_ALL = (
+    "/proc/cmdline",
+    "/proc/diskstats",
+    "/proc/fs",
+    "/proc/key-users",
+    "/proc/locks",
+    "/proc/mdstat",
+    "/proc/modules",
+    "/proc/partitions",
+    "/proc/pressure",
+    "/proc/swaps",
+    "/sys/block",
+    "/sys/class/bdi",
+    "/sys/class/block",
+    "/sys/dev/block",
+    "/sys/devices/virtual/bdi",
+    "/sys/devices/virtual/block",
+    "/sys/fs/btrfs",
+    "/sys/fs/ext4",
+    "/sys/fs/f2fs",
+    "/sys/fs/xfs",
+    "/sys/kernel/debug",
+    "/sys/kernel/slab",
+)
+HIDDEN = (*_USUAL, *_OF_ALL)
+# Of the host's 4,096, of which all sandboxes together can have three quarters.
+MOST_TERMINALS = 32
+
+
+def kernel_objects(limits: Limits) -> dict[str, str]:
+    """Settings of the container's IPC namespace: what is in it would outlive its command.
+
+    Segments go with the last process that has them, and take no more than shared memory may.
+    """
+    return {
+        "kernel.shm_rmid_forced": "1",
+        "kernel.shmall": str(limits.shm_bytes // resource.getpagesize()),
+        "kernel.msgmni": "32",
+        "kernel.sem": "250 8000 32 32",
+    }
+
+
+def terminals() -> dict[str, Any]:
+    """The mount of the container's pseudo-terminals; it is removed with the container."""
+    options = f"newinstance,ptmxmode=0666,mode=0620,gid=5,max={MOST_TERMINALS},nosuid,noexec"
+    return {
+        "Type": "volume",
+        "Target": "/dev/pts",
+        "VolumeOptions": {
+            "NoCopy": True,
+            "DriverConfig": {
+                "Name": "local",
+                "Options": {"type": "devpts", "device": "devpts", "o": options},
+            },
+        },
+    }

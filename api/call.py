@@ -141,6 +141,15 @@ class Call:
         """The session in the path. Raises: NotFoundError, also when it is somebody else's."""
         return self.plane.sessions.find(self.principal, self.session_id)
 
+    @contextmanager
+    def streaming(self, kind: str, session: Session | None = None) -> Iterator[None]:
+        """Counts a stream of that kind, the session's or nobody's, while it is open.
+
+        Raises: RateLimitedError where the session or the key has too many.
+        """
+        with self.plane.streams.open(self.principal, kind, session):
+            yield
+
     def know_secrets(self) -> None:
         """Has those of the session in the path cut out of the log and of errors."""
         session = self.plane.sessions.registry.get(self.request.match_info.get("session_id", ""))

@@ -212,6 +212,19 @@ class Settings(BaseSettings):
         description="Sandboxes that are started at once; more wait for their turn.",
     )
     key_max_creating: int = Field(default=4, ge=1, le=64, description="The same for one key.")
+    session_max_streams: int = Field(
+        default=64,
+        ge=1,
+        le=10_000,
+        description="What clients may have open of one session at once: followed events and "
+        "output, downloads and uploads.",
+    )
+    key_max_streams: int = Field(
+        default=256,
+        ge=1,
+        le=100_000,
+        description="The same with one key, and as many with the handles of its sessions.",
+    )
     # What one key may use, unless its entry in the keys file says otherwise.
     key_max_sessions: int | None = Field(
         default=None, ge=0, description="Live sessions of one key. Unset: no quota."

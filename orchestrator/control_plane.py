@@ -44,6 +44,7 @@ from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.approval_rows import Approval
 from orchestrator.store.database import Database
 from orchestrator.store.scrubber import Scrubber
+from orchestrator.streams import Streams
 from orchestrator.tasks import Tasks
 from orchestrator.terminals.governed import GovernedTerminals
 from orchestrator.terminals.service import Terminals
@@ -66,6 +67,7 @@ class ControlPlane:
     database: Database
     ledger: Ledger
     followers: Followers
+    streams: Streams
     engine: Engine
     sessions: Sessions
     executions: Executions
@@ -174,6 +176,7 @@ class ControlPlane:
             scrubber.want,
             self.metrics,
         )
+        self.streams = Streams(settings.session_max_streams, settings.key_max_streams)
         self.followers = Followers(self.ledger, self.database, self.sessions.registry.owner)
         self.metrics.add(Gauges(self.sessions, self.levels, self.ledger, settings.state_dir))
         self._resources.push_async_callback(self.sessions.shut_down)

@@ -15,6 +15,8 @@ REQUESTS = "requests_per_second"
 HANDLE_REQUESTS = "handle_requests_per_second"
 AUDIT_BYTES = "max_audit_bytes"
 WAITING = "waiting_creations"
+SESSION_STREAMS = "session_max_streams"
+KEY_STREAMS = "key_max_streams"
 
 Ticket = TypeVar("Ticket")
 
@@ -47,7 +49,7 @@ class KeyLimits:
 
 LIMIT_FIELDS = tuple(field.name for field in fields(KeyLimits))
 # Every name that a refusal may give.
-LIMIT_NAMES = (*LIMIT_FIELDS, WAITING)
+LIMIT_NAMES = (*LIMIT_FIELDS, WAITING, SESSION_STREAMS, KEY_STREAMS)
 
 
 @dataclass(frozen=True, slots=True)

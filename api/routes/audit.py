@@ -39,10 +39,11 @@ async def export(call: Call, query: ExportQuery) -> web.StreamResponse:
     """The whole chain as it is now, one JSON text per line, as its hashes were made."""
     key = await _key(call)
     response = web.StreamResponse(headers={"Content-Type": "application/jsonl; charset=utf-8"})
-    await stream.begin(call.request, response)
-    async for line in audit.export(call.plane.database, key):
-        await stream.write(call.request, response, line.encode())
-    await response.write_eof()
+    with call.streaming("downloads"):
+        await stream.begin(call.request, response)
+        async for line in audit.export(call.plane.database, key):
+            await stream.write(call.request, response, line.encode())
+        await response.write_eof()
     return response
 
 

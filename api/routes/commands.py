@@ -25,6 +25,14 @@ async def execute(call: Call, body: ExecBody) -> web.StreamResponse:
     A command in the background is answered when it has started.
     """
     session = call.session()
+    if call.wants_events():
+        # Before anything is run: one too many is refused.
+        with call.streaming("output", session):
+            return await _execute(call, session, body)
+    return await _execute(call, session, body)
+
+
+async def _execute(call: Call, session: Session, body: ExecBody) -> web.StreamResponse:
     await _change_level(call, session, body.permission_level)
     command = await call.work.complete(
         call.plane.executions.start(call.principal, session, body.request()),

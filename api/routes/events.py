@@ -18,7 +18,7 @@ async def of_session(call: Call, query: EventsQuery) -> web.StreamResponse:
     after = resume_position(call.request.headers, query.after) or 0
     followers = call.plane.followers
     with (
-        session.streaming("events"),
+        call.streaming("events", session),
         followers.of_session(session.key, after, session.over) as follower,
     ):
         return await _follow(call, follower, "seq", session)
@@ -29,7 +29,8 @@ async def of_all(call: Call, query: EventsQuery) -> web.StreamResponse:
     after = resume_position(call.request.headers, query.after)
     if after is None:
         after = await call.plane.ledger.wait(None, -1)
-    with call.plane.followers.of_all(after, call.principal.sees_owner) as follower:
+    owner = call.principal.sees_owner
+    with call.streaming("events"), call.plane.followers.of_all(after, owner) as follower:
         return await _follow(call, follower, "id", None)
 
 

@@ -21,15 +21,19 @@ _CHUNK_BYTES = 256 * 1024
 async def read(call: Call, query: PathQuery) -> web.StreamResponse:
     """The file's bytes: as many as it had when it was opened."""
     session = call.session()
-    download = await _open(call, session, query.path)
+    with call.streaming("downloads", session):
+        return await _read(call, session, query.path)
+
+
+async def _read(call: Call, session: Session, path: str) -> web.StreamResponse:
+    download = await _open(call, session, path)
     try:
         response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
         response.content_length = download.size
-        with session.streaming("downloads"):
-            await stream.begin(call.request, response)
-            if not await _send(call.request, response, download):
-                # Fewer bytes than announced: the client must not take them for the file.
-                stream.abort(call.request)
+        await stream.begin(call.request, response)
+        if not await _send(call.request, response, download):
+            # Fewer bytes than announced: the client must not take them for the file.
+            stream.abort(call.request)
     finally:
         call.work.detach(download.close())
     return response
@@ -62,7 +66,7 @@ async def write(call: Call, query: WriteQuery) -> web.Response:
         raise ValidationError("what is appended changes no permissions", field="permissions")
     session = call.session()
     permissions = None if query.permissions is None else int(query.permissions, 8)
-    with session.streaming("uploads"):
+    with call.streaming("uploads", session):
         written = await call.plane.files.write(
             call.principal, session, query.path, query.mode, _chunks(call.request), permissions
         )

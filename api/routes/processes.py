@@ -24,7 +24,8 @@ async def read(call: Call, query: OutputQuery) -> web.StreamResponse:
     after = resume_position(call.request.headers, query.after) or 0
     if call.wants_events():
         call.work.follow()
-        return await watch(call, session, command, after)
+        with call.streaming("output", session):
+            return await watch(call, session, command, after)
     page = await call.plane.executions.output(session, command, after, 0, looks=call.looks)
     total = (command.result or {}).get("output_bytes", 0)
     items, position = output.page_text(page, final=command.ended and page.next >= total)
@@ -37,8 +38,7 @@ async def watch(call: Call, session: Session, command: Command, after: int) -> w
     await events.begin()
     await events.send("start", {"command_id": command.id})
     try:
-        with session.streaming("output"):
-            await output.follow(call, session, command, events, after)
+        await output.follow(call, session, command, events, after)
     except PaddockError as error:
         await events.send("error", errors.document(error, call.request_id))
     return await events.end()

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from orchestrator.approvals import Line
 from orchestrator.config import Settings
 from orchestrator.keys import Principal, Role
+from orchestrator.streams import Streams
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Play
@@ -400,3 +401,61 @@ async def test_a_flood_of_commands_is_its_keys_own(api: Api) -> None:
         await api.json("POST", f"/api/sessions/{session['id']}/interrupt", json={})
         done = {(await client).status for client in flood}
     assert done <= {200, 409}
+
+
+async def test_streams_of_a_session(api: Api) -> None:
+    """Whoever opens them, of whatever kind; what is no stream goes on."""
+    api.plane.streams = Streams(per_session=3, per_key=100)
+    api.agents.plays["sleep"] = Play(holds=True)
+    session = await api.session(key=OPERATOR_KEY, permission_level="high")
+    path, handle = f"/api/sessions/{session['id']}", session["handle"]
+    started = await api.json(
+        "POST", path + "/exec", status=202, json={"command": "sleep", "background": True}
+    )
+    output = f"{path}/processes/{started['command_id']}"
+    follow = {"Accept": "text/event-stream"}
+    streams = [
+        await api.call("GET", path + "/events", key=handle),
+        await api.call("GET", path + "/events", key=OPERATOR_KEY),
+        await api.call("GET", output, key=handle, headers=follow),
+    ]
+    assert {stream.status for stream in streams} == {200}
+    before = await api.plane.ledger.wait(None, -1)
+    limit = "session_max_streams"
+    await refused(api, limit, "GET", path + "/events", key=handle)
+    await refused(api, limit, "GET", output, headers=follow)
+    await refused(api, limit, "GET", path + "/files?path=x")
+    await refused(api, limit, "PUT", path + "/files?path=x", data=b"x")
+    await refused(api, limit, "POST", path + "/exec", headers=follow, json={"command": "ls"})
+    assert await api.plane.ledger.wait(None, -1) == before  # nothing was run
+    await api.json("POST", path + "/exec", key=handle, json={"command": "ls"})
+    other = await api.session(key=OPERATOR_KEY)
+    elsewhere = await api.call("GET", f"/api/sessions/{other['id']}/events", key=OPERATOR_KEY)
+    assert elsewhere.status == 200
+    streams.pop().close()
+    await until(lambda: api.plane.sessions.registry.live[0].streams.total() == 2)
+    await api.json("PUT", path + "/files?path=x", data=b"x")
+
+
+async def test_streams_of_a_key_and_of_its_handles(api: Api) -> None:
+    """Handles leave their key what it may have; another key has its own."""
+    api.plane.streams = Streams(per_session=100, per_key=2)
+    sessions = [await api.session(key=OPERATOR_KEY) for _ in range(2)]
+    first, second = (f"/api/sessions/{session['id']}/events" for session in sessions)
+    handles = [session["handle"] for session in sessions]
+    opened = [
+        await api.call("GET", first, key=handles[0]),
+        await api.call("GET", second, key=handles[1]),
+    ]
+    await refused(api, "key_max_streams", "GET", first, key=handles[0])
+    opened += [
+        await api.call("GET", first, key=OPERATOR_KEY),
+        await api.call("GET", "/api/events", key=OPERATOR_KEY),
+    ]
+    await refused(api, "key_max_streams", "GET", "/api/events")
+    await refused(api, "key_max_streams", "GET", f"/api/sessions/{sessions[0]['id']}/audit/export")
+    opened.append(await api.call("GET", "/api/events", key=OTHER_KEY))
+    assert {stream.status for stream in opened} == {200}
+    for stream in opened:
+        stream.close()
+    await until(lambda: not api.plane.streams._open)

@@ -247,7 +247,7 @@ async def test_the_guide_names_every_metric(api: Api) -> None:
 
 def test_the_guide_names_every_limit() -> None:
     text = (DOCUMENTS / "monitoring.md").read_text()
-    for field in (*LIMIT_FIELDS, "max_creating", "burst_seconds"):
+    for field in (*LIMIT_FIELDS, "max_creating", "max_streams", "burst_seconds"):
         assert f"`PADDOCK_KEY_{field.upper()}`" in text
         assert f"key_{field}" in Settings.model_fields
 

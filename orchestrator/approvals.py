@@ -53,6 +53,8 @@ class _Open:
     session: Session
     line: Line
     decided: asyncio.Event = field(default_factory=asyncio.Event)
+    # Whether its line is being written.
+    in_use: bool = False
     # One decision at a time.
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -81,9 +83,10 @@ class Approvals:
     ) -> Approval:
         """What was decided of exactly this line, asked for now where it has not been before.
 
-        Waits up to `wait_seconds` for the decision. An `approved` or `denied` approval is used
-        up with this answer: the same line again is a new approval. `pending`: ask again.
-        Raises: BusyError when too many wait already, AuditUnavailableError.
+        Waits up to `wait_seconds` for the decision. A `denied` approval is used up with this
+        answer, an `approved` one when its line is written: the same line again is a new
+        approval. `pending`: ask again. Raises: BusyError when too many wait already,
+        AuditUnavailableError, ConflictError when another call had the answer.
         """
         found = next((each for each in self._of(session) if _asks(each, line)), None)
         if found is None:
@@ -92,10 +95,24 @@ class Approvals:
             async with asyncio.timeout(wait_seconds):
                 await found.decided.wait()
         approval = found.approval
-        answered = approval.status in ("approved", "denied")
-        if answered and self._open.pop(approval.id, None) is None:
-            raise ConflictError(f"approval {approval.id} is used up: another call had its answer")
+        if approval.status == "denied" and self._open.pop(approval.id, None) is None:
+            raise _used_up(approval.id)
         return approval
+
+    def use(self, approval_id: str) -> None:
+        """The approved line is about to be written. Raises: ConflictError when it has been."""
+        found = self._open.get(approval_id)
+        if found is None or found.in_use:
+            raise _used_up(approval_id)
+        found.in_use = True
+
+    def settle(self, approval_id: str, written: bool) -> None:
+        """The use is over: a line that may have been written has used the approval up."""
+        found = self._open.get(approval_id)
+        if found is not None:  # else its terminal has ended
+            found.in_use = False
+            if written:
+                del self._open[approval_id]
 
     async def expire(self, session: Session, terminal_id: str, reason: str) -> None:
         """The terminal has ended: nothing of it can be approved any more.
@@ -268,6 +285,10 @@ def _may_decide(principal: Principal, approval: Approval) -> bool:
     if principal.role is Role.ADMIN:
         return True
     return principal.role is Role.OPERATOR and principal.name == approval.owner
+
+
+def _used_up(approval_id: str) -> ConflictError:
+    return ConflictError(f"approval {approval_id} is used up: another call had its answer")
 
 
 def _over(approval: Approval) -> ConflictError:

@@ -19,10 +19,10 @@ Host → agent, requests
               under; null: anything
     pty.send  {terminal_id, command, text} → {mark}  one line, checked and terminated; `mark`: how
               many bytes the program had said before
-    pty.read  {terminal_id, after, limit, wait_ms} → {data, next, rests, ended: null | {exit_code,
-              signal, reason}}  lossless: what is before `after` was received; when so much is
-              held that the terminal is not read, the program waits. `rests`: nothing is left to
-              read and the program does nothing
+    pty.read  {terminal_id, after, limit, wait_ms} → {data, next, waits, line_bytes, ended: null |
+              {exit_code, signal, reason}}  lossless: what is before `after` was received; when so
+              much is held that the terminal is not read, the program waits. `waits`: nothing is
+              left to read and the program waits for input; `line_bytes`: how long a line may be
     pty.signal {terminal_id, signal} → {}
     pty.close {terminal_id, reason} → {}             HUP and TERM, then KILL after 2 s
     file.open {op: read|write|append, path, permissions} → {stream, size}

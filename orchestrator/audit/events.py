@@ -33,6 +33,7 @@ OPERATIONS = frozenset(
         "pty.open",
         "pty.interaction",
         "pty.result",
+        "pty.output",
         "pty.exit",
         "pty.close",
         "budget.exceeded",

@@ -43,14 +43,22 @@ class Framing:
         self._screen = Screen(limit + _LONGEST_ECHO)
         self._begin("", None)
 
-    def begin(self, sent: str) -> None:
-        """From here on, what is said answers this line."""
+    def begin(self, sent: str, prompt: str) -> None:
+        """From here on, what is said answers this line, which was sent at that prompt."""
         self._begin(self._screen.line, sent)
+        self._prompt = prompt
+
+    def rest(self) -> None:
+        """From here on, what is said answers nothing."""
+        self._begin(self._screen.line, None)
 
     def _begin(self, shown: str, sent: str | None) -> None:
+        self._prompt = ""
+        # Whether an ended line, after the one of the echo, begins with the prompt.
+        self._passed = False
         self._shown = shown
         self._sent = sent
-        # What the first line reads, if the tool echoes; None once that is over.
+        # What the first line reads, if the tool echoes.
         self._echo = None if sent is None else shown + sent
         self._ended_lines = 0
         self._kept: list[str] = []
@@ -60,11 +68,12 @@ class Framing:
     def feed(self, data: bytes) -> None:
         """The tool said more."""
         for line in self._screen.feed(data):
+            first = not self._ended_lines
             self._ended_lines += 1
-            echo, self._echo = self._echo, None
-            if echo is None:
+            if not first:
+                self._passed |= bool(self._prompt) and line.startswith(self._prompt)
                 self._keep(line)
-            elif line != echo:  # the tool does not echo
+            elif line != self._echo:  # the tool does not echo
                 self._keep(line.removeprefix(self._shown))
 
     @property
@@ -77,12 +86,20 @@ class Framing:
             return None
         return line if self._ready.matches(line) else None
 
+    @property
+    def prompted(self) -> bool:
+        """Whether the prompt was shown again, and complete lines have followed it.
+
+        A tool that waits for input then is at its prompt: something in its background has spoken.
+        """
+        return self._passed and not self._screen.length
+
     def output(self) -> Output:
         """The output of this interaction so far; without the prompt, when one is shown."""
         kept, truncated = list(self._kept), self._truncated
         line = self._unended()
         if line and not truncated and self.prompt is None:
-            data = line.encode()
+            data = (line if self._ended_lines else line.removeprefix(self._shown)).encode()
             kept.append(data[: max(0, self._room)].decode(errors="ignore"))
             truncated = len(data) > self._room
         return Output("\n".join(kept), truncated)

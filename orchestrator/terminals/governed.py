@@ -1,5 +1,6 @@
 """Terminals of declared tools: manifest, gates, approvals and terminals put together."""
 
+from functools import partial
 from typing import Any
 
 from orchestrator.approvals import Approvals, Line
@@ -102,7 +103,9 @@ class GovernedTerminals:
         approval = await self._approvals.obtain(session, line, principal.name, wait)
         if approval.status == "approved":
             await self._check_unchanged(call, decided[-1], bound)
-            approved = specs.Approval(approval.id, approval.decided_by or "")
+            use = partial(self._approvals.use, approval.id)
+            settle = partial(self._approvals.settle, approval.id)
+            approved = specs.Approval(approval.id, approval.decided_by or "", use, settle)
             envelope = await self._terminals.interact(*call, gates, approved)
         elif approval.status != "pending":
             reason = f": {approval.reason}" if approval.reason else ""
@@ -151,6 +154,7 @@ class GovernedTerminals:
             interaction_count=situation.interaction_count,
             policies=self._rules.policies,
             role=session.role,
+            line_bytes=situation.line_bytes,
         )
 
 

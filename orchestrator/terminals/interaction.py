@@ -2,6 +2,8 @@
 
 import hashlib
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from orchestrator.errors import (
@@ -14,7 +16,7 @@ from orchestrator.errors import (
 from orchestrator.keys import Principal
 from orchestrator.sessions import registry
 from orchestrator.sessions.recorder import Recorder
-from orchestrator.terminals import record, transcript
+from orchestrator.terminals import late, record, transcript
 from orchestrator.terminals.evidence import EvidenceError
 from orchestrator.terminals.live import Live
 from orchestrator.terminals.spec import Approval, Decide, Verdict
@@ -50,6 +52,7 @@ class Interaction:
         self._decide = decide
         self._approval = approval
         self._started = time.time()
+        self._written = False
         self.goes = False
         self.ends: str | None = None
 
@@ -66,14 +69,15 @@ class Interaction:
             verdict = await self._decided()
             goes = self._goes(verdict)
             after = Status.READY if goes else before
-            await self._record_decision(verdict)
-            self.goes = goes
-            if verdict.decision == "deny":
-                raise PermissionDeniedError(verdict.message, rule=verdict.rule, pty=live.id)
-            if not goes:
-                return self._envelope("pending", error=verdict.message)
-            after = Status.TIMED_OUT  # until its prompt comes
-            answer = await self._write()
+            with self._approved(verdict):
+                await self._record_decision(verdict)
+                self.goes = goes
+                if verdict.decision == "deny":
+                    raise PermissionDeniedError(verdict.message, rule=verdict.rule, pty=live.id)
+                if not goes:
+                    return self._envelope("pending", error=verdict.message)
+                after = Status.TIMED_OUT  # until its prompt comes
+                answer = await self._write(verdict)
             after = Status.TIMED_OUT if answer.wait is Wait.TIMEOUT else Status.READY
             return await self._answered(answer)
         except _NotAtPromptError:
@@ -95,16 +99,34 @@ class Interaction:
         approved = verdict.decision == "pending" and self._approval is not None
         return verdict.decision == "allow" or approved
 
+    @contextmanager
+    def _approved(self, verdict: Verdict) -> Iterator[None]:
+        """Within it the approval is in use; only a line that may be written uses it up.
+
+        Raises: ConflictError when another call has written the line.
+        """
+        approval = self._approval if verdict.decision == "pending" else None
+        if approval is None:
+            yield
+            return
+        approval.use()
+        try:
+            yield
+        finally:
+            approval.settle(self._written)
+
     async def _decided(self) -> Verdict:
         """The decision on the line at the prompt that the tool shows now."""
         situation = self._live.situation
         verdict = self._decide(situation)
-        if not self._goes(verdict):
+        if verdict.decision == "deny":
             return verdict
         if self._live.interactions >= self._terminal.spec.max_interactions:
             await self._refuse_more(verdict)
+        if not self._goes(verdict):
+            return verdict
         at_prompt = await self._terminal.synchronise()
-        self._note_late()
+        await late.record(self._recorder, self._live)
         if self._terminal.exit is not None:
             raise ConflictError("the tool has ended: open another terminal", pty=self._live.id)
         if not at_prompt:
@@ -174,32 +196,32 @@ class Interaction:
 
     # Writing and reading
 
-    async def _write(self) -> Answer:
+    async def _write(self, verdict: Verdict) -> Answer:
         command = self._tool.partition(".")[2]
         try:
             if self._live.session.check_open() is not self._live.sandbox:
                 raise SandboxUnavailableError("the session's sandbox was replaced")
             await self._terminal.send(command, self._text)
+            self._written = True
             self._live.interactions += 1
-            self._note_late()
             return await self._terminal.answer()
         except SandboxUnavailableError as error:
             # It may have been written: what comes is not taken for anything else.
+            self._written = True
             await self._record_result("error", None, error.detail)
             raise
         except EvidenceError:
             raise
+        except PermissionDeniedError as error:
+            # The agent holds to what it knows now, whatever was decided before.
+            await self._record("deny", str(error.fields["rule"]), verdict, error.detail)
+            raise _NotWrittenError(error) from None
         except PaddockError as error:
             await self._record_result("error", None, error.detail)
             raise _NotWrittenError(error) from None
 
-    def _note_late(self) -> None:
-        """What belongs to no line is on record as such."""
-        late, self._terminal.late_bytes = self._terminal.late_bytes, 0
-        if late:
-            self._live.evidence.note("LATE", [f"{late} bytes"])
-
     async def _answered(self, answer: Answer) -> dict[str, Any]:
+        await late.record(self._recorder, self._live)
         live, output = self._live, answer.output
         situation = live.situation
         prompt = self._terminal.shown.prompt if self._terminal.shown else ""

@@ -9,8 +9,9 @@ from orchestrator.keys import Principal
 from orchestrator.sessions.sandbox import Sandbox
 from orchestrator.sessions.session import Session
 from orchestrator.terminals.evidence import Digests, Evidence
+from orchestrator.terminals.pages import Exit
 from orchestrator.terminals.spec import Situation
-from orchestrator.terminals.terminal import Exit, Status, Terminal
+from orchestrator.terminals.terminal import Status, Terminal
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +44,8 @@ class Live:
     def situation(self) -> Situation:
         """What decisions depend on."""
         shown = self.terminal.shown
-        return Situation(shown.state if shown else "", self.interactions)
+        state = shown.state if shown else ""
+        return Situation(state, self.interactions, self.terminal.line_bytes)
 
     def take(self) -> None:
         """One interaction at a time. Raises: BusyError, ConflictError when it is ending."""

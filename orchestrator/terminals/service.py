@@ -24,9 +24,9 @@ from orchestrator.terminals.finishing import Finishing, OnEnd
 from orchestrator.terminals.interaction import Interaction
 from orchestrator.terminals.live import Live
 from orchestrator.terminals.opening import Opening
+from orchestrator.terminals.pages import parse_exit
 from orchestrator.terminals.records import Records
 from orchestrator.terminals.spec import Approval, Decide, TerminalSpec
-from orchestrator.terminals.terminal import parse_exit
 
 T = TypeVar("T")
 

@@ -5,13 +5,12 @@ from typing import Any, NamedTuple, Protocol
 
 from orchestrator.terminals.framing import Pattern
 from orchestrator.tools.manifest import Manifest
+from sandbox_agent.pty.sanitize import MAX_LINE_BYTES
 
 # Line editors scroll or wrap a line that reaches the terminal's end, so no line of ours does:
 # not the longest one with a prompt of 4,095 bytes, even where bytes are counted as columns.
 # Programs keep a terminal's size in 16 bits with a sign.
 COLUMNS = 32_767
-# Every line of 8,192 characters of up to three bytes.
-MOST_LINE_BYTES = 28 * 1024
 
 
 class Shown(NamedTuple):
@@ -71,10 +70,14 @@ class TerminalSpec(NamedTuple):
 
 
 class Situation(NamedTuple):
-    """What a decision on a line may depend on; the count is of those that were written before."""
+    """What a decision on a line may depend on.
+
+    The count is of lines that were written before; `line_bytes` is what the tool takes now.
+    """
 
     session_state: str
     interaction_count: int
+    line_bytes: int = MAX_LINE_BYTES
 
 
 class Verdict(Protocol):
@@ -109,7 +112,13 @@ Decide = Callable[[Situation], Verdict]
 
 
 class Approval(NamedTuple):
-    """A person approved this very line of this terminal; whoever passes it has checked that."""
+    """A person approved this very line of this terminal; whoever passes it has checked that.
+
+    `use` is called when nothing but writing is left to be done, and raises ConflictError where
+    another call has written the line. `settle` says afterwards whether it may have been written.
+    """
 
     id: str
     human: str
+    use: Callable[[], None]
+    settle: Callable[[bool], None]

@@ -1,29 +1,27 @@
 """One terminal: its program's prompt awaited, a line written, the answer read. No policy here."""
 
 import asyncio
-import base64
 import hashlib
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from orchestrator.errors import NotFoundError, PaddockError, SandboxUnavailableError
+from orchestrator.errors import NotFoundError
 from orchestrator.terminals.framing import Framing, Output
-from orchestrator.terminals.spec import MOST_LINE_BYTES, Shown, TerminalSpec
+from orchestrator.terminals.pages import READ_BYTES, Exit, Page, garbage, parse_page
+from orchestrator.terminals.spec import Shown, TerminalSpec
 from sandbox_agent.protocol import Message
+from sandbox_agent.pty.sanitize import MAX_LINE_BYTES
 from sandbox_agent.redaction import RedactedStream, Redactor
 
-# A prompt counts once nothing has followed it for this long, and the program is not running: it
-# waits for input then, or for something else in the middle of a line that looks like its prompt.
-# The time is taken inside the sandbox, so a sandbox that has no CPU is given more of it. That
-# the program rests matters more than the time, which only covers the moments between two
-# writes of programs that are several processes.
+# A prompt counts once nothing has followed it for this long, and the program waits for input:
+# only that tells it from a line of output that looks like one. The time covers the moments
+# between two writes of programs that are several processes; it is taken inside the sandbox, so
+# a sandbox that has no CPU is given more of it.
 SETTLE_MS = 5
-# Something in the foreground that never rests is not waited for any longer than this.
+# While the program shows a prompt and does not wait, it is looked at less and less often.
 SETTLE_MOST_MS = 100
-# One piece of output: so much is cleaned of control sequences without a break.
-_READ_BYTES = 32 * 1024
 # What an agent holds of an ended program is less than this many pieces.
 _MOST_LAST_READS = 64
 # A single call of the agent waits at most this long.
@@ -49,14 +47,6 @@ class Wait(StrEnum):
     ENDED = "ended"
 
 
-class Exit(NamedTuple):
-    """How a program ended."""
-
-    exit_code: int | None
-    signal: str | None
-    reason: str | None
-
-
 class Answer(NamedTuple):
     """What a line came to. The hash is of every raw byte, but for the session's secrets."""
 
@@ -73,10 +63,11 @@ class Agent(Protocol):
         """Asks it."""
 
 
-class _Page(NamedTuple):
-    data: bytes
-    rests: bool
-    ended: Exit | None
+class Late(NamedTuple):
+    """What a program said that is no answer to any line."""
+
+    text: str
+    raw_bytes: int
 
 
 class Terminal:
@@ -99,10 +90,14 @@ class Terminal:
         self.spec = spec
         self.shown: Shown | None = None
         self.exit: Exit | None = None
-        # What came after its interaction was over, and is in no answer.
-        self.late_bytes = 0
+        # What may be sent at the prompt that it shows, in bytes.
+        self.line_bytes = MAX_LINE_BYTES
+        # What came after its interaction was over, and nobody has taken yet.
+        self._late: list[Late] = []
         # The command whose prompt has not come yet.
         self._command: str | None = None
+        # Whether its prompt is the last thing that it was waited for.
+        self._idle = False
         self._agent = agent
         self._on_raw = on_raw
         self._framing = Framing(spec.ready, spec.output_max_bytes)
@@ -111,6 +106,9 @@ class Terminal:
         self._kept = RedactedStream(redactor)
         self._hash = hashlib.sha256()
         self._began = 0
+        # Where the last answer ended, and what was in it: the rest of it, if any, is late.
+        self._answered = 0
+        self._told = ""
 
     # Opening
 
@@ -127,14 +125,13 @@ class Terminal:
             "terminator": spec.line_terminator,
             "sanitize": list(spec.sanitize),
             "commands": list(spec.commands),
-            "max_line_bytes": MOST_LINE_BYTES,
+            "max_line_bytes": MAX_LINE_BYTES,
             "lifetime_ms": spec.session_timeout_seconds * 1000,
             "idle_ms": spec.idle_timeout_seconds * 1000,
         }
         await self._agent.request("pty.open", params)
         wait = await self._wait_prompt(spec.startup_timeout_seconds)
-        if wait is Wait.PROMPT:
-            self._show()
+        self._settle(wait)
         return wait
 
     def said(self) -> Output:
@@ -146,19 +143,16 @@ class Terminal:
     async def synchronise(self) -> bool:
         """Reads what came late; whether the program is at its prompt after that.
 
-        It waits for the prompt as long as for any answer, but only if something is missing.
+        It waits for the prompt as long as for any answer, but only if something is missing. One
+        that was at its prompt is there still when it waits for input, whatever it has said.
         """
-        before = self.position
         try:
             page = await self._read(0)
-            if not page.data and page.ended is None and self._framing.prompt is not None:
+            if not page.data and page.ended is None and page.waits and self._at_prompt:
                 return True
-            if await self._wait_prompt(self.spec.output_wait_ms / 1000) is not Wait.PROMPT:
-                return False
-            self._show()
-            return True
+            return await self._wait_prompt(self.spec.output_wait_ms / 1000) is Wait.PROMPT
         finally:
-            self.late_bytes += self.position - before
+            self._note_late()
 
     async def send(self, command: str, text: str) -> None:
         """Writes a line. What came before it will not be in its answer.
@@ -169,30 +163,61 @@ class Terminal:
         params = {"terminal_id": self.id, "command": command, "text": text}
         mark = (await self._agent.request("pty.send", params)).get("mark")
         if not isinstance(mark, int) or isinstance(mark, bool) or mark < self.position:
-            raise _garbage()
-        self.late_bytes += mark - self.position
+            raise garbage()
         while self.position < mark:
             if not (await self._read(0, limit=mark - self.position)).data:
-                raise _garbage()
-        self._framing.begin(text + self.spec.line_terminator.partition("\n")[0].rstrip("\r"))
+                raise garbage()
+        self._note_late()
+        ended = self.spec.line_terminator.partition("\n")[0].rstrip("\r")
+        self._framing.begin(text + ended, self.shown.prompt if self.shown else "")
         self._kept.finish()
         self._hash, self._began = hashlib.sha256(), self.position
-        self._command = command
+        self._command, self._idle, self._told = command, False, ""
 
     async def answer(self) -> Answer:
         """Waits for the prompt after a line; what was said until then."""
         wait = await self._wait_prompt(self.spec.output_wait_ms / 1000)
         output = self._framing.output()
-        if wait is Wait.PROMPT:
-            self._show()
+        self._told = output.text
+        self._settle(wait)
         self._hash.update(self._kept.finish())
         digest = f"sha256:{self._hash.hexdigest()}"
         return Answer(wait, output, self.position - self._began, digest)
 
+    def take_late(self) -> list[Late]:
+        """What came late and has not been taken."""
+        late, self._late = self._late, []
+        return late
+
+    def _note_late(self) -> None:
+        """What was said since the last answer is late."""
+        size = self.position - self._answered
+        if size:
+            text = self._framing.output().text
+            self._late.append(Late(text.removeprefix(self._told), size))
+            self._told = text
+            self._settle(Wait.PROMPT if self._idle else Wait.TIMEOUT)
+
+    def _settle(self, wait: Wait) -> None:
+        """What is said from now on is late."""
+        self._answered = self.position
+        if wait is Wait.PROMPT:
+            self._framing.rest()
+            self._told = ""
+
+    @property
+    def _at_prompt(self) -> bool:
+        """Whether its prompt was shown: what follows that of its own accord changes nothing."""
+        return self._idle or self._framing.prompt is not None or self._framing.prompted
+
     def _show(self) -> None:
-        prompt = self._framing.prompt or ""
-        self.shown = Shown(prompt, self.spec.infer_state(self.shown, prompt, self._command))
-        self._command = None
+        """It is at its prompt."""
+        prompt = self._framing.prompt
+        if prompt is not None or not self._idle:
+            before = self.shown.prompt if self.shown else ""
+            shown = before if prompt is None else prompt
+            self.shown = Shown(shown, self.spec.infer_state(self.shown, shown, self._command))
+        self._command, self._idle = None, True
 
     # Ending
 
@@ -212,35 +237,36 @@ class Terminal:
     # Reading
 
     async def _wait_prompt(self, seconds: float) -> Wait:
+        """Waits until the program shows its prompt and waits for input; takes note of both."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        quiet_ms = 0
+        settle_ms = SETTLE_MS
         while True:
             left_ms = int((deadline - loop.time()) * 1000)
-            at_prompt = self._framing.prompt is not None
-            if left_ms <= 0 and not at_prompt:
-                return Wait.TIMEOUT
-            page = await self._read(SETTLE_MS if at_prompt else min(left_ms, _POLL_MS))
+            at_prompt = self._at_prompt
+            page = await self._read(settle_ms if at_prompt else max(0, min(left_ms, _POLL_MS)))
             if page.data:
-                quiet_ms = 0
-                if left_ms <= 0:
-                    return Wait.TIMEOUT
+                settle_ms = SETTLE_MS
             elif page.ended is not None:
                 return Wait.ENDED
+            elif at_prompt and page.waits:
+                self.line_bytes = page.line_bytes
+                self._show()
+                return Wait.PROMPT
             elif at_prompt:
-                quiet_ms += SETTLE_MS
-                if page.rests or quiet_ms >= SETTLE_MOST_MS:
-                    return Wait.PROMPT
+                settle_ms = min(2 * settle_ms, SETTLE_MOST_MS)
+            if left_ms <= 0:
+                return Wait.TIMEOUT
 
-    async def _read(self, wait_ms: int, limit: int = _READ_BYTES) -> _Page:
+    async def _read(self, wait_ms: int, limit: int = READ_BYTES) -> Page:
         """The next piece of what the program said; empty when there is none in time."""
         params = {
             "terminal_id": self.id,
             "after": self.position,
-            "limit": min(limit, _READ_BYTES),
+            "limit": min(limit, READ_BYTES),
             "wait_ms": wait_ms,
         }
-        page = _page(
+        page = parse_page(
             await self._agent.request("pty.read", params, wait_ms / 1000 + _GRACE_SECONDS),
             self.position,
         )
@@ -252,32 +278,3 @@ class Terminal:
         if page.ended is not None:
             self.exit = page.ended
         return page
-
-
-def parse_exit(value: Any) -> Exit:
-    """How a program ended, as the agent reports it. Raises: SandboxUnavailableError."""
-    if not isinstance(value, dict):
-        raise _garbage()
-    exit_code, signal, reason = (value.get(name) for name in ("exit_code", "signal", "reason"))
-    texts = all(
-        text is None or (isinstance(text, str) and len(text) < 128) for text in (signal, reason)
-    )
-    if not isinstance(exit_code, int) or isinstance(exit_code, bool) or not texts:
-        raise _garbage()
-    return Exit(exit_code, signal, reason)
-
-
-def _page(answer: Message, position: int) -> _Page:
-    try:
-        data = base64.b64decode(answer["data"], validate=True)
-        sound = len(data) <= _READ_BYTES and answer["next"] == position + len(data)
-        ended = answer["ended"]
-    except (KeyError, TypeError, ValueError):
-        raise _garbage() from None
-    if not sound:
-        raise _garbage()
-    return _Page(data, answer.get("rests") is True, None if ended is None else parse_exit(ended))
-
-
-def _garbage() -> PaddockError:
-    return SandboxUnavailableError("the sandbox agent answered with garbage")

@@ -57,6 +57,11 @@ def said(lines: int, size: int) -> str:
     return f"{lines} {'line' if lines == 1 else 'lines'}, {size} bytes"
 
 
+def late(text: str, size: int) -> list[str]:
+    """What a tool said that is no answer; of a long text only the beginning is in `text`."""
+    return [f"{size} bytes", *([quoted(text)] if text else [])]
+
+
 def ended(reason: str, exit_code: int | None, interactions: int) -> list[str]:
     """The last line."""
     code = "unknown" if exit_code is None else str(exit_code)

@@ -15,13 +15,13 @@ from orchestrator.tools.patterns import Match
 from orchestrator.tools.scope import Scope
 from orchestrator.tools.statements import Reading, read_line, refusal
 from orchestrator.tools.targets import find_targets
-from sandbox_agent.pty.sanitize import MAX_TEXT, control_characters, injection
+from sandbox_agent.pty.sanitize import MAX_LINE_BYTES, MAX_TEXT, control_characters, injection
 
 # By rule: how to be allowed, or how to do it differently.
 REMEDIES = {
     "unknown-tool": "Use one of the tools that the session lists.",
     "command-type": "Send the line as a text.",
-    "too-long": f"Send at most {MAX_TEXT} characters at a time.",
+    "too-long": f"Send at most {MAX_TEXT} characters at a time, or as many bytes as it says.",
     "control-character": "Leave the character out; a line is ended for you.",
     "input-sanitize": "Leave the characters out that the message names.",
     "pattern": "Send a line that the tool's pattern matches, from its beginning to its end.",
@@ -64,7 +64,7 @@ class Setting(NamedTuple):
     """In which session and under which rules it is decided.
 
     `interaction_count` is of those that went before; `policies` are None where no folder of
-    them is configured.
+    them is configured; `line_bytes` is how long a line the tool takes.
     """
 
     scope: Scope
@@ -74,6 +74,7 @@ class Setting(NamedTuple):
     interaction_count: int
     policies: Policies | None
     role: str
+    line_bytes: int = MAX_LINE_BYTES
 
 
 class _DeniedError(Exception):
@@ -124,7 +125,7 @@ def decide(
     scope = None
     try:
         declared = _known(manifest, tool)
-        line = _text(manifest, text)
+        line = _text(manifest, text, setting.line_bytes)
         matched.update(_matching(manifest, declared, line))
         _check_statement(declared, reading or read_line(manifest, line))
         commands = [manifest.commands[name] for name in matched]
@@ -149,13 +150,16 @@ def _known(manifest: Manifest, tool: str) -> Command:
     return manifest.commands[command]
 
 
-def _text(manifest: Manifest, text: object) -> str:
+def _text(manifest: Manifest, text: object, line_bytes: int) -> str:
     if not isinstance(text, str) or not text:
         raise _DeniedError("command-type", "command must be a text, and not empty")
     if len(text) > MAX_TEXT:
         raise _DeniedError("too-long", f"command has more than {MAX_TEXT} characters")
     if (reason := control_characters(text)) is not None:
         raise _DeniedError("control-character", reason)
+    if (size := len(text.encode())) > line_bytes:
+        message = f"the line has {size} bytes; this tool takes {line_bytes} now"
+        raise _DeniedError("too-long", message)
     if manifest.sanitize_injection and (reason := injection(text)) is not None:
         raise _DeniedError("input-sanitize", reason)
     return text

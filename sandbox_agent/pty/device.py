@@ -12,6 +12,8 @@ import termios
 # With its end. The kernel cuts longer lines where it does the line editing.
 MOST_COOKED_BYTES = 4095
 _LOCAL_FLAGS = 3
+_TIOCGSID = 0x5429
+_PID = struct.Struct("=i")
 
 
 def open_pair(rows: int, columns: int) -> tuple[int, int]:
@@ -31,15 +33,7 @@ def cooked(master: int) -> bool:
         return True  # nobody has the other end open any more
 
 
-def foreground_rests(master: int) -> bool:
-    """Whether the foreground program is doing nothing: asleep, as one is that waits for input.
-
-    One that is on a CPU, or wants to be, has not said everything yet.
-    """
-    try:
-        leader = os.tcgetpgrp(master)
-        with open(f"/proc/{leader}/stat", "rb") as file:
-            state = file.read().rpartition(b")")[2].split(maxsplit=1)[0]
-    except (OSError, IndexError):
-        return True  # it has ended
-    return state != b"R"
+def session_leader(master: int) -> int:
+    """The process whose controlling terminal it is: the tool that was started. Raises: OSError."""
+    found = fcntl.ioctl(master, _TIOCGSID, bytes(_PID.size))
+    return int(_PID.unpack(found)[0])

@@ -8,41 +8,21 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from sandbox_agent import params as given
-from sandbox_agent.confine.profile import Tool
 from sandbox_agent.errors import AgentError
 from sandbox_agent.guard import Guard
-from sandbox_agent.guard_process import Pipes, Plan
+from sandbox_agent.guard_process import Pipes
 from sandbox_agent.loop import READ, WRITE, Loop, Timer
 from sandbox_agent.outputs import Reply
 from sandbox_agent.protocol import CHUNK_BYTES, Message
 from sandbox_agent.pty import device, gate
 from sandbox_agent.pty.held import Held
+from sandbox_agent.pty.request import Request
+from sandbox_agent.pty.waiting import Waiting
 from sandbox_agent.tree import Tree
 
 _READ_BYTES = 65536
 # At most so many reads before others have their turn.
 _ROUNDS = 16
-
-
-class Request(NamedTuple):
-    """What the control plane asked to open.
-
-    `tool` is what the program may do besides what commands may. `commands` are the names that
-    lines may be sent under; None: anything may be sent.
-    Limits are in milliseconds.
-    """
-
-    terminal_id: str
-    tool: Tool
-    plan: Plan
-    rows: int
-    columns: int
-    terminator: bytes
-    sanitize: list[str]
-    commands: frozenset[str] | None
-    max_line_bytes: int
-    lifetime_ms: int
-    idle_ms: int
 
 
 class _Reader(NamedTuple):
@@ -66,12 +46,14 @@ class Terminal:
         loop: Loop,
         guard: Guard,
         request: Request,
+        waiting: Waiting,
         on_progress: Callable[[], None],
         on_end: Callable[["Terminal"], None],
     ) -> None:
         self.id = request.terminal_id
         self._loop = loop
         self._request = request
+        self._waiting = waiting
         self._on_progress = on_progress
         self._on_end = on_end
         self.output = Held()
@@ -84,6 +66,7 @@ class Terminal:
         except OSError:
             guard.close()
             raise
+        self._device = os.fstat(slave).st_rdev
         self._watched = 0
         self._hung_up = False
         try:
@@ -138,9 +121,21 @@ class Terminal:
         return {
             "data": base64.b64encode(data).decode(),
             "next": position,
-            "rests": not data and (over or device.foreground_rests(self._master)),
+            "waits": not data and not over and self._waits(),
+            "line_bytes": self._line_bytes(),
             "ended": self._ended if over else None,
         }
+
+    def _waits(self) -> bool:
+        """Whether the program has taken every line, has said all, and waits for another.
+
+        What it said before it began to wait can be read once it was seen to wait.
+        """
+        if self._input or self._hung_up:
+            return False
+        said = self.output.total
+        waits = self._waiting.for_input(self._master, self._device)
+        return waits and self._fill() and self.output.total == said
 
     def _answer(self) -> None:
         if self._reader is not None:
@@ -222,15 +217,19 @@ class Terminal:
             raise AgentError("conflict", "the terminal has ended")
         if request.commands is None:
             return text.encode()
-        most = request.max_line_bytes
-        if device.cooked(self._master):
-            # The kernel would cut a longer one, and the program take what is left for a line.
-            most = min(most, device.MOST_COOKED_BYTES - len(request.terminator))
         try:
-            data = gate.check(command, text, request.commands, request.sanitize, most)
+            data = gate.check(command, text, request.commands, request.sanitize, self._line_bytes())
         except gate.RefusedError as error:
             raise AgentError("permission_denied", str(error), error.rule) from None
         return data + request.terminator
+
+    def _line_bytes(self) -> int:
+        """How many bytes a line may have now, without what ends it."""
+        most = self._request.max_line_bytes
+        if not self._hung_up and device.cooked(self._master):
+            # The kernel would cut a longer one, and the program take what is left for a line.
+            most = min(most, device.MOST_COOKED_BYTES - len(self._request.terminator))
+        return most
 
     def _write(self) -> None:
         try:

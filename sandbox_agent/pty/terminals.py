@@ -6,22 +6,20 @@ from collections import OrderedDict
 from sandbox_agent import params as given
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.confine.landlock import SCOPES_ABI
-from sandbox_agent.confine.profile import ConfinementError, Tool
+from sandbox_agent.confine.profile import ConfinementError
 from sandbox_agent.errors import AgentError
 from sandbox_agent.guard import Guards
-from sandbox_agent.guard_process import Plan
 from sandbox_agent.loop import Loop
 from sandbox_agent.outputs import Reply
-from sandbox_agent.protocol import WORKSPACE_DIR, Boot, Message
-from sandbox_agent.pty.environment import environment
-from sandbox_agent.pty.gate import SANITIZERS
-from sandbox_agent.pty.terminal import Request, Terminal
+from sandbox_agent.protocol import Boot, Message
+from sandbox_agent.pty.request import parse
+from sandbox_agent.pty.terminal import Terminal
+from sandbox_agent.pty.waiting import Waiting
 from sandbox_agent.work import Work
 
 # What ended terminals said last stays readable so long, and of so many of them.
 _KEPT_SECONDS = 30.0
 _KEPT_TERMINALS = 16
-_LARGEST_SIDE = 65535
 
 
 class Terminals:
@@ -36,6 +34,7 @@ class Terminals:
         self._events = events
         self._work = work
         self._guards = guards
+        self._waiting = Waiting(boot.uid)
         self._running: dict[str, Terminal] = {}
         self._ended: OrderedDict[str, Terminal] = OrderedDict()
 
@@ -46,7 +45,7 @@ class Terminals:
 
     def open(self, params: Message, reply: Reply) -> None:
         """Starts a program on a terminal of its own. Raises: AgentError, ValueError."""
-        request = _request(params)
+        request = parse(params)
         if self._exposed:
             message = "terminals at this level need a kernel with Landlock scopes (Linux 6.12)"
             raise AgentError("conflict", message)
@@ -54,7 +53,9 @@ class Terminals:
         self._work.remember(request.terminal_id)
         try:
             guard = self._guards.take_for(request.tool)
-            terminal = Terminal(self._loop, guard, request, self._work.printed, self._end)
+            terminal = Terminal(
+                self._loop, guard, request, self._waiting, self._work.printed, self._end
+            )
         except ConfinementError as error:
             raise AgentError("conflict", f"the tool can't be confined: {error}") from None
         except OSError as error:
@@ -129,42 +130,3 @@ class Terminals:
         self._loop.after(_KEPT_SECONDS, functools.partial(self._forget, terminal.id))
         terminal.end({name: result[name] for name in ("exit_code", "signal", "reason")})
         self._work.end(terminal)
-
-
-def _request(params: Message) -> Request:
-    """Raises: AgentError where the parameters have not their form."""
-    argv, sanitize = given.texts(params, "argv"), given.texts(params, "sanitize")
-    if not argv or not set(sanitize) <= set(SANITIZERS):
-        message = "argv must not be empty, and sanitize has known names only"
-        raise AgentError("validation_error", message)
-    plan = Plan(
-        program=argv[0],
-        argv=argv,
-        env=environment(given.mapping(params, "env")),
-        cwd=".",
-        inside=[],
-        workspace=WORKSPACE_DIR,
-        terminal=True,
-    )
-    needs = given.group(params, "needs")
-    tool = Tool(
-        programs=[argv[0], *given.texts(needs, "execute")],
-        read=given.texts(needs, "read"),
-        write=given.texts(needs, "write"),
-        writable_code=given.flag(needs, "writable_code"),
-        ptrace=given.flag(needs, "ptrace"),
-    )
-    commands = None if params.get("commands") is None else given.texts(params, "commands")
-    return Request(
-        terminal_id=given.text(params, "terminal_id"),
-        tool=tool,
-        plan=plan,
-        rows=given.number(params, "rows", 1, _LARGEST_SIDE),
-        columns=given.number(params, "cols", 1, _LARGEST_SIDE),
-        terminator=given.text(params, "terminator").encode(),
-        sanitize=sanitize,
-        commands=None if commands is None else frozenset(commands),
-        max_line_bytes=given.number(params, "max_line_bytes", 1, 1024 * 1024),
-        lifetime_ms=given.number(params, "lifetime_ms", 1, given.MOST_MS),
-        idle_ms=given.number(params, "idle_ms", 1, given.MOST_MS),
-    )

@@ -341,6 +341,52 @@ async def test_an_approval_ends_with_its_terminal(api: Api) -> None:
     assert expired["status"] == "expired"
 
 
+async def test_an_approval_outlives_a_line_that_can_not_be_sent_now(api: Api) -> None:
+    mine = await agent(api)
+    terminal = await mine.open()
+    line = mine.line(terminal, "reset cache", "fake.reset")
+    approval = (await api.json(**line, status=202))["approval"]["id"]
+    await decide(api, "approve")
+    # Another line is being answered, and then its answer is not complete.
+    api.agent.terminals.answers["say slowly"] = b""
+    waiting = asyncio.create_task(api.json(**mine.line(terminal, "say slowly")))
+    await api.agent.asked("pty.send")
+    await api.problem(409, "busy", **line)
+    api.agent.terminals.all[terminal].say(b"say slowly\r\ndone\r\ntool=> ")
+    assert (await waiting)["status"] == "success"
+    place = f"/api/sessions/{mine.session['id']}"
+    await api.json("POST", f"{place}/pause", json={})
+    await api.problem(409, "invalid_transition", **line)
+    await api.json("POST", f"{place}/resume", json={})
+    answer = await api.json(**line)
+    assert (answer["status"], answer["approval"]["id"]) == ("success", approval)
+    assert (await api.json(**line, status=202))["approval"]["id"] != approval
+
+
+async def test_a_line_that_is_too_long_asks_nobody(api: Api) -> None:
+    mine = await agent(api)
+    api.agent.terminals.line_bytes = 10
+    terminal = await mine.open()
+    before = written(api, terminal)
+    line = mine.line(terminal, "reset cache", "fake.reset")
+    assert (await api.problem(403, "permission_denied", **line))["rule"] == "too-long"
+    assert written(api, terminal) == before
+    assert (await api.json("GET", "/api/approvals"))["items"] == []
+    (refused,) = await mine.events("pty.interaction")
+    assert (refused["decision"], refused["rule"]) == ("deny", "too-long")
+
+
+async def test_a_line_too_many_asks_nobody(api: Api) -> None:
+    mine = await agent(api)
+    terminal = await mine.open()
+    (session,) = api.plane.sessions.registry.live
+    (live,) = api.plane.terminals.live(session)
+    live.interactions = live.terminal.spec.max_interactions
+    line = mine.line(terminal, "reset cache", "fake.reset")
+    assert (await api.problem(403, "permission_denied", **line))["rule"] == "max-interactions"
+    assert (await api.json("GET", "/api/approvals"))["items"] == []
+
+
 async def test_policies_may_change_while_a_person_thinks(api: Api, tmp_path: Path) -> None:
     from orchestrator.tools.cedar import load_policies
 

@@ -148,9 +148,23 @@ async def test_a_long_line_is_sent_whole_and_its_echo_removed(high: Box) -> None
 
 async def test_a_line_that_the_kernel_would_cut_is_refused(high: Box) -> None:
     tool = await Tool.open(high)
+    long = "say " + "x" * 4091
     with pytest.raises(PermissionDeniedError, match="lines may have 4094") as refusal:
-        await tool.do("say " + "x" * 4091)
+        await tool.do(long)
     assert refusal.value.fields["rule"] == "too-long"
+    # Nobody uses up an approval with it, and it is on record as refused.
+    steps: list[str] = []
+    approval = Approval("apr-1", "ann", lambda: steps.append("use"), lambda w: steps.append(str(w)))
+    pending = Verdict("pending", "human-approval", "a person must approve", "do", ("do",))
+    with pytest.raises(PermissionDeniedError):
+        await tool.do(long, pending, approval=approval)
+    assert steps == ["use", "False"]
+    events = [
+        (event["decision"], event["rule"])
+        for event in await high.events("pty.interaction")
+        if event["args"]["terminal_id"] == tool.id and event["decision"] == "deny"
+    ]
+    assert events == [("deny", "too-long")] * 2
     assert await tool.output("say " + "x" * 4090) == "x" * 4090
     await tool.close()
 
@@ -184,6 +198,63 @@ async def test_what_comes_after_a_timeout_is_nobodys_answer(high: Box) -> None:
     assert await tool.output("say next") == "next"
     assert "LATE" in await tool.transcript()
     assert "early" not in await tool.transcript()
+    await tool.close()
+
+
+async def test_a_prompt_in_front_of_a_sleep_is_none(high: Box) -> None:
+    tool = await Tool.open(high)
+    assert await tool.output("spoof 0.4") == "tool=> was not the prompt"
+    assert await tool.output("say next") == "next"
+    await tool.close()
+
+
+async def test_what_a_spoofer_says_later_is_nobodys_answer(high: Box) -> None:
+    tool = await Tool.open(high, output_wait_ms=300)
+    envelope = await tool.do("spoof 1")
+    assert (envelope["status"], envelope["results"]["output"]) == ("timeout", "")
+    with pytest.raises(BusyError, match="not come back to its prompt"):
+        await tool.do("say early")
+    await tool.more()
+    assert await tool.output("say next") == "next"
+    await tool.close()
+
+
+@pytest.mark.parametrize("how", ["select", "poll", "epoll", "thread", "child", "terminal"])
+async def test_there_are_many_ways_to_wait_for_input(high: Box, how: str) -> None:
+    tool = await Tool.open(high)
+    assert await tool.output(f"wait_for {how}") == ""
+    assert await tool.output("anything") == f"after {how}: anything"
+    assert await tool.output("say next") == "next"
+    await tool.close()
+
+
+async def test_who_waits_for_something_else_waits_for_no_input(high: Box) -> None:
+    tool = await Tool.open(high, output_wait_ms=200)
+    assert (await tool.do("wait_for other"))["status"] == "timeout"
+    await tool.close()
+
+
+async def test_who_hides_from_the_agent_is_not_at_its_prompt(high: Box) -> None:
+    tool = await Tool.open(high, needs=Needs(read=("/usr/lib/python3.11",)), output_wait_ms=300)
+    assert (await tool.do("hide"))["status"] == "timeout"
+    with pytest.raises(BusyError):
+        await tool.do("say next")
+    await tool.close()
+
+
+async def test_a_notice_does_not_end_a_terminals_use(high: Box) -> None:
+    tool = await Tool.open(high)
+    for turn in range(2):
+        assert await tool.output(f"notice background {turn}") == ""
+        await tool.more()
+        assert await tool.output(f"say {turn}") == str(turn)
+    said = [
+        event["result"]
+        for event in await high.events("pty.output")
+        if event["args"]["terminal_id"] == tool.id
+    ]
+    assert said == [{"output": f"background {turn}", "output_bytes": 14} for turn in range(2)]
+    assert re.search(r'LATE +14 bytes +"background 1"', await tool.transcript())
     await tool.close()
 
 
@@ -297,8 +368,11 @@ async def test_denied_and_pending_lines_reach_no_tool(high: Box) -> None:
     pending = Verdict("pending", "human-approval", "a person must approve", "update", ("update",))
     envelope = await tool.do("say pending", pending)
     assert (envelope["status"], envelope["results"]) == ("pending", None)
-    approved = await tool.do("say pending", pending, approval=Approval("apr-1", "ann"))
+    steps: list[str] = []
+    approval = Approval("apr-1", "ann", lambda: steps.append("use"), lambda w: steps.append(str(w)))
+    approved = await tool.do("say pending", pending, approval=approval)
     assert approved["results"]["output"] == "pending"
+    assert steps == ["use", "True"]
     raw = high.plane.settings.state_dir / "evidence" / high.session.key / tool.id / "raw"
     assert raw.read_bytes().count(b"pending") == 2  # echo and answer of the approved one
     assert b"denied" not in raw.read_bytes()
@@ -342,7 +416,7 @@ async def test_decisions_see_the_state_at_the_prompt(high: Box) -> None:
         return Verdict()
 
     await tool.do("say x", decide=decide)
-    assert seen == [Situation("admin", 1)]
+    assert seen == [Situation("admin", 1, 4094)]
     await tool.close()
 
 

@@ -37,6 +37,7 @@ class FakeTerminals:
         self.all: dict[str, FakeTerminal] = {}
         self.answers: dict[str, bytes] = {}
         self.banner = b"fake\r\n" + PROMPT
+        self.line_bytes = 4094
 
     @property
     def running(self) -> list[str]:
@@ -69,7 +70,8 @@ class FakeTerminals:
         return {
             "data": base64.b64encode(data).decode(),
             "next": after + len(data),
-            "rests": True,
+            "waits": not data,
+            "line_bytes": self.line_bytes,
             "ended": terminal.ended if over else None,
         }
 

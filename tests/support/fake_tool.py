@@ -4,6 +4,7 @@ Runs as the program of a terminal; its only line editing is the kernel's.
 """
 
 import os
+import select
 import signal
 import sys
 import termios
@@ -23,6 +24,69 @@ def echo(on: bool) -> None:
     members = termios.tcgetattr(0)
     members[3] = members[3] | termios.ECHO if on else members[3] & ~termios.ECHO
     termios.tcsetattr(0, termios.TCSANOW, members)
+
+
+def wait_by_select() -> bytes:
+    nothing, _ = os.pipe()
+    select.select([nothing, 0], [], [])
+    return os.read(0, 4096)
+
+
+def wait_by_poll() -> bytes:
+    poll = select.poll()
+    poll.register(os.pipe()[0], select.POLLIN)
+    poll.register(0, select.POLLIN)
+    poll.poll()
+    return os.read(0, 4096)
+
+
+def wait_by_epoll() -> bytes:
+    epoll = select.epoll()
+    epoll.register(os.pipe()[0], select.EPOLLIN)
+    epoll.register(0, select.EPOLLIN)
+    epoll.poll()
+    return os.read(0, 4096)
+
+
+def wait_in_thread() -> bytes:
+    told: list[bytes] = []
+    reader = threading.Thread(target=lambda: told.append(os.read(0, 4096)))
+    reader.start()
+    reader.join()
+    return told[0]
+
+
+def wait_in_child() -> bytes:
+    reads, writes = os.pipe()
+    if os.fork() == 0:
+        os.write(writes, os.read(0, 4096))
+        os._exit(0)
+    os.wait()
+    return os.read(reads, 4096)
+
+
+def wait_on_controlling_terminal() -> bytes:
+    return os.read(os.open("/dev/tty", os.O_RDONLY), 4096)
+
+
+def wait_for_other() -> bytes:
+    """Not for input, but for something that never comes."""
+    poll = select.poll()
+    poll.register(os.pipe()[0], select.POLLIN)
+    poll.register(0, 0)
+    poll.poll()
+    return b""
+
+
+WAITS = {
+    "select": wait_by_select,
+    "poll": wait_by_poll,
+    "epoll": wait_by_epoll,
+    "thread": wait_in_thread,
+    "child": wait_in_child,
+    "terminal": wait_on_controlling_terminal,
+    "other": wait_for_other,
+}
 
 
 class Tool:
@@ -77,6 +141,33 @@ class Tool:
         """Is at its prompt, and says something more after a while."""
         self.show()
         threading.Timer(0.3, lambda: write(text.encode() + b"\n" + self.prompt.encode())).start()
+
+    def do_notice(self, text: str) -> None:
+        """Is at its prompt, and says something more after a while, without another prompt."""
+        self.show()
+        threading.Timer(0.3, lambda: write(text.encode() + b"\n")).start()
+
+    def do_spoof(self, seconds: str) -> None:
+        """Shows what looks like its prompt and sleeps; then comes its answer."""
+        write(self.prompt.encode())
+        time.sleep(float(seconds))
+        write(b"was not the prompt\n")
+        self.show()
+
+    def do_wait_for(self, how: str) -> None:
+        """Waits for its next line in another way, and sends it back."""
+        self.show()
+        line = WAITS[how]()
+        write(b"after " + how.encode() + b": " + line)
+        self.show()
+
+    def do_hide(self, _: str) -> None:
+        """Makes itself unreadable, and waits for input all the same."""
+        import ctypes  # more than a low level has
+
+        prctl = ctypes.CDLL(None).prctl
+        prctl(4, 0, 0, 0, 0)
+        self.show()
 
     def do_slow(self, seconds: str) -> None:
         time.sleep(float(seconds))

@@ -11,6 +11,7 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import PermissionDeniedError
 from tests.support.box import Box, inner_pid, status_of
 from tests.support.real_tool import RealTool
+from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -132,6 +133,7 @@ async def test_no_way_out_reaches_gdb(gdb: RealTool) -> None:
 
 async def test_only_what_it_started_can_be_traced(box: Box) -> None:
     other = await box.start(argv=["sleep", "1000"])
+    await until(lambda: any(each.name() == "sleep" for each in box.processes()))
     sleeper = box.process(["sleep", "1000"])
     guard = sleeper.parent()
     assert guard is not None

@@ -127,6 +127,9 @@ async def test_a_decision_serves_once(
     decided = await approvals.decide(OWNER, asked.id, decision, "because")
     assert (decided.status, decided.decided_by, decided.reason) == (status, "ci", "because")
     assert await ask(approvals, session) == decided
+    if decision == "approve":
+        approvals.use(asked.id)
+        approvals.settle(asked.id, written=True)
     again = await ask(approvals, session)
     assert again.status == "pending"
     assert again.id != asked.id
@@ -177,11 +180,43 @@ async def test_a_call_may_wait(approvals: Approvals, session: Session) -> None:
     assert (await waiting).status == "approved"
 
 
-async def test_of_two_that_wait_one_gets_the_answer(approvals: Approvals, session: Session) -> None:
+async def test_an_approval_is_used_up_by_writing_alone(
+    approvals: Approvals, session: Session
+) -> None:
+    asked = await ask(approvals, session)
+    await approvals.decide(OWNER, asked.id, "approve", None)
+    for _ in range(2):
+        assert (await ask(approvals, session)).id == asked.id
+        approvals.use(asked.id)
+        with pytest.raises(ConflictError, match="used up"):
+            approvals.use(asked.id)
+        approvals.settle(asked.id, written=False)
+    approvals.use(asked.id)
+    approvals.settle(asked.id, written=True)
+    with pytest.raises(ConflictError, match="used up"):
+        approvals.use(asked.id)
+    assert (await ask(approvals, session)).id != asked.id
+
+
+async def test_an_approval_in_use_ends_with_its_terminal(
+    approvals: Approvals, session: Session
+) -> None:
+    asked = await ask(approvals, session)
+    await approvals.decide(OWNER, asked.id, "approve", None)
+    approvals.use(asked.id)
+    await approvals.expire(session, "pty-1", "the terminal has ended")
+    approvals.settle(asked.id, written=False)
+    with pytest.raises(ConflictError, match="used up"):
+        approvals.use(asked.id)
+
+
+async def test_of_two_that_wait_one_is_told_of_the_denial(
+    approvals: Approvals, session: Session
+) -> None:
     calls = [approvals.obtain(session, DROP, AGENT, LONG) for _ in range(2)]
     waiting = asyncio.gather(*calls, return_exceptions=True)
     asked = await ask(approvals, session)
-    await approvals.decide(OWNER, asked.id, "approve", None)
+    await approvals.decide(OWNER, asked.id, "deny", None)
     outcomes = await waiting
     assert sum(isinstance(outcome, Approval) for outcome in outcomes) == 1
     assert sum(isinstance(outcome, ConflictError) for outcome in outcomes) == 1

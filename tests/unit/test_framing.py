@@ -20,7 +20,7 @@ def framing(limit: int = 1000) -> Framing:
 
 def answer(sent: str, data: bytes, **members: int) -> tuple[str | None, Output]:
     frame = framing(**members)
-    frame.begin(sent)
+    frame.begin(sent, PROMPT)
     frame.feed(data)
     return frame.prompt, frame.output()
 
@@ -62,7 +62,7 @@ def test_the_first_prompt_has_no_line_before_it() -> None:
 def test_output_is_between_echo_and_prompt(sent: str, data: bytes, output: str) -> None:
     for pieces in (data,), tuple(bytes([byte]) for byte in data):
         frame = framing()
-        frame.begin(sent)
+        frame.begin(sent, PROMPT)
         for piece in pieces:
             frame.feed(piece)
         assert frame.prompt is not None
@@ -85,6 +85,44 @@ def test_output_is_between_echo_and_prompt(sent: str, data: bytes, output: str) 
 def test_this_is_no_prompt(data: bytes) -> None:
     prompt, _ = answer(PROMPT, data)
     assert prompt is None
+
+
+@pytest.mark.parametrize(
+    ("data", "prompted"),
+    [
+        (b"x\r\n1\r\ndb=> ", False),
+        (b"x\r\n1\r\ndb=> a notice", False),  # which is not over
+        (b"x\r\n1\r\ndb=> a notice\r\n", True),
+        (b"x\r\n1\r\ndb=> a notice\r\nand more\r\n", True),
+        (b"x\r\n1\r\ndb=> a notice\r\ndb-> ", False),  # another prompt, or so it seems
+        (b"x\r\n1\r\n", False),
+        # What the echo reads is no prompt again, however the tool shows it.
+        (b"x\r\n", False),
+        (b"\r\n", False),
+        (b"*\r\n", False),
+    ],
+)
+def test_lines_may_follow_the_prompt(data: bytes, prompted: bool) -> None:
+    frame = framing()
+    frame.begin("x", PROMPT)
+    for byte in data:
+        frame.feed(bytes([byte]))
+    assert frame.prompted is prompted
+
+
+def test_what_is_said_at_rest_has_no_prompt_in_it() -> None:
+    frame = framing()
+    frame.rest()
+    for data, text in (
+        (b"a not", "a not"),
+        (b"ice\r\n", "a notice"),
+        (b"and another\r\ndb=> ", "a notice\nand another"),
+    ):
+        frame.feed(data)
+        assert frame.output().text == text
+    assert frame.prompt == PROMPT
+    frame.rest()
+    assert frame.output() == Output("", False)
 
 
 def test_a_prompt_is_not_trimmed() -> None:
@@ -110,7 +148,7 @@ def test_output_is_cut_at_its_limit_and_reading_goes_on() -> None:
 
 def test_an_endless_line_takes_no_endless_memory() -> None:
     frame = framing(limit=100)
-    frame.begin("x")
+    frame.begin("x", PROMPT)
     frame.feed(b"x\r\n")
     for _ in range(100):
         frame.feed(b"a" * 10_000)
@@ -146,7 +184,7 @@ PIECES = st.sampled_from(
 def test_pieces_make_no_difference(data: bytes, sizes: list[int], sent: str) -> None:
     whole = answer(sent, data, limit=20)
     frame = framing(limit=20)
-    frame.begin(sent)
+    frame.begin(sent, PROMPT)
     rest = data
     for size in sizes:
         frame.feed(rest[:size])

@@ -28,11 +28,31 @@ def test_the_documented_insert_passes() -> None:
 
 
 @pytest.mark.parametrize(
-    "code", [*range(0x20), *range(0x7F, 0xA0), 0xAD, 0x200B, 0x202E, 0x2028, 0x2029, 0xFEFF, 0xD800]
+    "code", [*range(0x20), *range(0x7F, 0xA0), 0x605, 0x2028, 0x2029, 0xFFF9, 0xD800]
 )
 def test_control_characters_are_refused(code: int) -> None:
     reason = control_characters(f"ab{chr(code)}")
     assert reason == f"character 3 is the control character U+{code:04X}"
+
+
+# Unicode's Default_Ignorable_Code_Point: first and last of each range.
+INVISIBLE = (
+    (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160), (0x17B4, 0x17B5),
+    (0x180B, 0x180F), (0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164),
+    (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0x1BCA0, 0x1BCA3),
+    (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("first", "last"), INVISIBLE)
+def test_invisible_characters_are_refused(first: int, last: int) -> None:
+    for code in range(first, last + 1):
+        reason = control_characters(f"DROP TABLE a{chr(code)}b")
+        assert reason == f"character 13 is the invisible character U+{code:04X}"
+    for code in (first - 1, last + 1):  # their neighbours are others, or refused for another reason
+        reason = control_characters(chr(code))
+        known = any(start <= code <= end for start, end in INVISIBLE)
+        assert known or reason is None or "control character" in reason
 
 
 def test_other_text_passes() -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from orchestrator.errors import NotFoundError, SandboxUnavailableError
 from orchestrator.terminals.framing import Output
-from orchestrator.terminals.terminal import SETTLE_MOST_MS, SETTLE_MS, Exit, Terminal, Wait
+from orchestrator.terminals.pages import Exit
+from orchestrator.terminals.terminal import SETTLE_MOST_MS, SETTLE_MS, Late, Terminal, Wait
 from sandbox_agent.protocol import Message
 from tests.support.tool import spec
 
@@ -19,9 +20,10 @@ ENDED = {"exit_code": 3, "signal": None, "reason": None}
 class Agent:
     """Says its pieces one after another; None is silence for as long as is asked for."""
 
-    def __init__(self, *pieces: bytes | None, rests: bool = True) -> None:
+    def __init__(self, *pieces: bytes | None, works: int = 0) -> None:
         self.pieces = deque(pieces)
-        self.rests = rests
+        # How often it is looked at before it waits for input; it says nothing meanwhile.
+        self.works = works
         self.ended: Message | None = None
         self.said = b""
         self.waits: list[int] = []
@@ -39,6 +41,10 @@ class Agent:
             return self._read(params)
         return {}
 
+    def _waits(self) -> bool:
+        self.works -= 1
+        return self.works < 0
+
     def _read(self, params: Message) -> Message:
         self.waits.append(params["wait_ms"])
         if params["after"] == len(self.said) and self.pieces:
@@ -49,9 +55,13 @@ class Agent:
         return {
             "data": base64.b64encode(data).decode(),
             "next": position,
-            "rests": self.rests,
+            "waits": not data and self._waits(),
+            "line_bytes": 4094,
             "ended": self.ended if over else None,
         }
+
+
+FOR_EVER = 10**9
 
 
 def new(agent: Agent, **members: Any) -> tuple[Terminal, bytearray]:
@@ -74,14 +84,30 @@ async def test_a_prompt_counts_when_nothing_follows_it() -> None:
     assert terminal.shown == ("tool=> ", "ready")
     assert bytes(raw) == agent.said
     assert agent.waits[-1] == SETTLE_MS
-    assert terminal.said() == Output("hello\ntool=> was output", False)
 
 
-async def test_a_program_that_runs_on_is_waited_for_but_not_for_ever() -> None:
-    agent = Agent(PROMPT, rests=False)
+async def test_a_prompt_counts_only_while_the_program_waits_for_input() -> None:
+    agent = Agent(PROMPT, works=9)
     terminal, _ = new(agent)
     assert await terminal.start() is Wait.PROMPT
-    assert agent.waits.count(SETTLE_MS) == SETTLE_MOST_MS // SETTLE_MS
+    # It was looked at again, less and less often.
+    waits = [SETTLE_MS * 2**look for look in range(9)]
+    assert agent.waits[1:] == [*(min(wait, SETTLE_MOST_MS) for wait in waits), SETTLE_MOST_MS]
+
+
+async def test_a_program_that_shows_a_prompt_and_never_waits_is_not_at_it() -> None:
+    terminal, agent, _ = await started()
+    await terminal.send("do", "spoof")
+    agent.pieces.append(b"spoof\r\n" + PROMPT)
+    agent.works = FOR_EVER
+    answer = await terminal.answer()
+    assert answer.wait is Wait.TIMEOUT
+    assert not await terminal.synchronise()
+    # Its true answer is no other line's.
+    agent.pieces.append(b"\r\nthe answer\r\n" + PROMPT)
+    agent.works = 0
+    assert await terminal.synchronise()
+    assert [late.text for late in terminal.take_late()] == ["tool=> \nthe answer"]
 
 
 async def test_an_answer_has_what_came_after_the_line() -> None:
@@ -101,19 +127,47 @@ async def test_what_came_before_the_line_is_in_no_answer() -> None:
     agent.said += b"late\r\n" + PROMPT  # between the look and the line
     agent.pieces.extend([b"say 1\r\n1\r\n" + PROMPT])
     await terminal.send("do", "say 1")
-    assert terminal.late_bytes == len(b"late\r\n" + PROMPT)
+    assert terminal.take_late() == [Late("late", len(b"late\r\n" + PROMPT))]
+    assert terminal.take_late() == []
     answer = await terminal.answer()
     assert answer.output == Output("1", False)
     assert answer.raw_bytes == len(b"say 1\r\n1\r\n" + PROMPT)
     assert b"late" in raw
 
 
-async def test_without_its_prompt_it_is_not_in_step() -> None:
+async def test_a_program_that_speaks_and_still_waits_is_at_its_prompt() -> None:
+    terminal, agent, _ = await started(b"a notice\r\nand ", b"another")
+    assert await terminal.synchronise()
+    assert terminal.shown == ("tool=> ", "ready")
+    assert terminal.take_late() == [Late("a notice\nand another", 21)]
+    agent.pieces.append(b"say 1\r\n1\r\n" + PROMPT)
+    await terminal.send("do", "say 1")
+    assert (await terminal.answer()).output == Output("1", False)
+    assert terminal.take_late() == []
+
+
+async def test_lines_that_follow_the_prompt_at_once_do_not_end_its_use() -> None:
+    terminal, agent, _ = await started()
+    agent.pieces.append(b"say 1\r\n1\r\n" + PROMPT + b"a notice\r\n")
+    await terminal.send("do", "say 1")
+    answer = await terminal.answer()
+    assert answer.wait is Wait.PROMPT
+    assert answer.output == Output("1\ntool=> a notice", False)
+    agent.pieces.append(b"say 2\r\n2\r\n" + PROMPT)
+    await terminal.send("do", "say 2")
+    assert (await terminal.answer()).output == Output("2", False)
+
+
+async def test_a_program_that_works_is_not_in_step() -> None:
     terminal, agent, _ = await started(b"something is going on\r\n")
+    agent.works = FOR_EVER
     assert not await terminal.synchronise()
+    agent.works = 0
     agent.pieces.append(PROMPT)
     assert await terminal.synchronise()
-    assert terminal.late_bytes == len(b"something is going on\r\n" + PROMPT)
+    first, second = terminal.take_late()
+    assert first == Late("something is going on", len(b"something is going on\r\n"))
+    assert second == Late("", len(PROMPT))
 
 
 async def test_no_prompt_in_time() -> None:
@@ -158,7 +212,7 @@ async def test_the_rest_is_read_as_far_as_it_is_there() -> None:
     await terminal.read_rest()
 
 
-GOOD = {"data": "", "next": 0, "rests": True, "ended": None}
+GOOD = {"data": "", "next": 0, "waits": True, "line_bytes": 4094, "ended": None}
 
 
 @pytest.mark.parametrize(
@@ -169,6 +223,8 @@ GOOD = {"data": "", "next": 0, "rests": True, "ended": None}
         {**GOOD, "data": "*"},
         {**GOOD, "data": "AAAA"},
         {**GOOD, "next": 1},
+        {**GOOD, "line_bytes": "4094"},
+        {**GOOD, "line_bytes": None},
         {**GOOD, "next": "0"},
         {**GOOD, "data": base64.b64encode(b"x" * 40_000).decode(), "next": 40_000},
         {**GOOD, "ended": []},

@@ -1,0 +1,23 @@
+"""Puts on record what a tool said between lines: the terminal's own, and nobody's answer."""
+
+from orchestrator.sessions.recorder import Recorder
+from orchestrator.terminals import transcript
+from orchestrator.terminals.live import Live
+
+# Of one piece, in characters; all of it is in the terminal's evidence.
+_MOST = 2000
+
+
+async def record(recorder: Recorder, live: Live) -> None:
+    """Takes it from the terminal. Raises: AuditUnavailableError, EvidenceError."""
+    for late in live.terminal.take_late():
+        # Cut before it is shortened: of a secret's end nobody could tell what it is.
+        text = live.session.secrets.cut(late.text)[:_MOST]
+        live.evidence.note("LATE", transcript.late(text, late.raw_bytes))
+        await recorder.record(
+            live.session,
+            "pty.output",
+            actor="system",
+            args={"terminal_id": live.id, "tool": live.terminal.spec.tool},
+            result={"output": text, "output_bytes": late.raw_bytes},
+        )

@@ -1,0 +1,64 @@
+"""What an agent answers when a terminal is read: checked, for nothing of it is to be believed."""
+
+import base64
+from typing import Any, NamedTuple
+
+from orchestrator.errors import PaddockError, SandboxUnavailableError
+from sandbox_agent.protocol import Message
+from sandbox_agent.pty.sanitize import MAX_LINE_BYTES
+
+# One piece of output: so much is cleaned of control sequences without a break.
+READ_BYTES = 32 * 1024
+
+
+class Exit(NamedTuple):
+    """How a program ended."""
+
+    exit_code: int | None
+    signal: str | None
+    reason: str | None
+
+
+class Page(NamedTuple):
+    """A piece of what a program said.
+
+    `waits`: it has said nothing, and waits for input; `line_bytes`: how long a line may be now.
+    """
+
+    data: bytes
+    waits: bool
+    line_bytes: int
+    ended: Exit | None
+
+
+def parse_exit(value: Any) -> Exit:
+    """How a program ended, as the agent reports it. Raises: SandboxUnavailableError."""
+    if not isinstance(value, dict):
+        raise garbage()
+    exit_code, signal, reason = (value.get(name) for name in ("exit_code", "signal", "reason"))
+    texts = all(
+        text is None or (isinstance(text, str) and len(text) < 128) for text in (signal, reason)
+    )
+    if not isinstance(exit_code, int) or isinstance(exit_code, bool) or not texts:
+        raise garbage()
+    return Exit(exit_code, signal, reason)
+
+
+def parse_page(answer: Message, position: int) -> Page:
+    """What came of reading from `position` on. Raises: SandboxUnavailableError."""
+    try:
+        data = base64.b64decode(answer["data"], validate=True)
+        sound = len(data) <= READ_BYTES and answer["next"] == position + len(data)
+        line_bytes, ended = answer["line_bytes"], answer["ended"]
+        sound = sound and type(line_bytes) is int
+    except (KeyError, TypeError, ValueError):
+        raise garbage() from None
+    if not sound:
+        raise garbage()
+    ending = None if ended is None else parse_exit(ended)
+    return Page(data, answer.get("waits") is True, min(line_bytes, MAX_LINE_BYTES), ending)
+
+
+def garbage() -> PaddockError:
+    """What an answer is that can't be believed."""
+    return SandboxUnavailableError("the sandbox agent answered with garbage")

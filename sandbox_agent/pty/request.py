@@ -1,0 +1,73 @@
+"""What the control plane asks of a new terminal, read strictly. Pure."""
+
+from typing import NamedTuple
+
+from sandbox_agent import params as given
+from sandbox_agent.confine.profile import Tool
+from sandbox_agent.errors import AgentError
+from sandbox_agent.guard_process import Plan
+from sandbox_agent.protocol import WORKSPACE_DIR, Message
+from sandbox_agent.pty.environment import environment
+from sandbox_agent.pty.gate import SANITIZERS
+
+_LARGEST_SIDE = 65535
+
+
+class Request(NamedTuple):
+    """What the control plane asked to open.
+
+    `tool` is what the program may do besides what commands may. `commands` are the names that
+    lines may be sent under; None: anything may be sent.
+    Limits are in milliseconds.
+    """
+
+    terminal_id: str
+    tool: Tool
+    plan: Plan
+    rows: int
+    columns: int
+    terminator: bytes
+    sanitize: list[str]
+    commands: frozenset[str] | None
+    max_line_bytes: int
+    lifetime_ms: int
+    idle_ms: int
+
+
+def parse(params: Message) -> Request:
+    """Raises: AgentError where the parameters have not their form."""
+    argv, sanitize = given.texts(params, "argv"), given.texts(params, "sanitize")
+    if not argv or not set(sanitize) <= set(SANITIZERS):
+        message = "argv must not be empty, and sanitize has known names only"
+        raise AgentError("validation_error", message)
+    plan = Plan(
+        program=argv[0],
+        argv=argv,
+        env=environment(given.mapping(params, "env")),
+        cwd=".",
+        inside=[],
+        workspace=WORKSPACE_DIR,
+        terminal=True,
+    )
+    needs = given.group(params, "needs")
+    tool = Tool(
+        programs=[argv[0], *given.texts(needs, "execute")],
+        read=given.texts(needs, "read"),
+        write=given.texts(needs, "write"),
+        writable_code=given.flag(needs, "writable_code"),
+        ptrace=given.flag(needs, "ptrace"),
+    )
+    commands = None if params.get("commands") is None else given.texts(params, "commands")
+    return Request(
+        terminal_id=given.text(params, "terminal_id"),
+        tool=tool,
+        plan=plan,
+        rows=given.number(params, "rows", 1, _LARGEST_SIDE),
+        columns=given.number(params, "cols", 1, _LARGEST_SIDE),
+        terminator=given.text(params, "terminator").encode(),
+        sanitize=sanitize,
+        commands=None if commands is None else frozenset(commands),
+        max_line_bytes=given.number(params, "max_line_bytes", 1, 1024 * 1024),
+        lifetime_ms=given.number(params, "lifetime_ms", 1, given.MOST_MS),
+        idle_ms=given.number(params, "idle_ms", 1, given.MOST_MS),
+    )

@@ -1,0 +1,186 @@
+"""Whether a terminal's program waits for input, which is what tells its prompt from other text.
+
+A program that prints what looks like its prompt, and computes or sleeps, does not. What counts
+is the call in which a thread of the terminal's foreground is blocked: one that reads from the
+terminal, or that waits until there is something to read.
+"""
+
+import os
+import stat
+import struct
+import sys
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import NamedTuple
+
+from sandbox_agent.confine.syscalls import borrow_file_identity
+from sandbox_agent.pty import device
+
+# What is looked at in one go: a program can have many threads, and each wait for much.
+_MOST_THREADS = 256
+_MOST_FILES = 1024
+_POLLFD = struct.Struct("=ihh")
+_READABLE = 0x41  # POLLIN, POLLRDNORM; EPOLLIN and EPOLLRDNORM are the same
+_BITS = 8
+_WORDS = 9  # of a call: its number, six arguments, stack and instruction pointer
+_FD_MASK = 0xFFFFFFFF
+_CONTROLLING_TERMINAL = os.makedev(5, 0)  # /dev/tty
+_PTRACE_SCOPE = "/proc/sys/kernel/yama/ptrace_scope"
+_ADMIN_ONLY = 2
+
+
+class _Calls(NamedTuple):
+    """Numbers of system calls that may wait for a terminal's input, by what they are given."""
+
+    read: frozenset[int]  # a descriptor
+    poll: frozenset[int]  # an array of descriptors and events, and its length
+    select: frozenset[int]  # the highest descriptor and one, and a set of them
+    epoll: frozenset[int]  # a descriptor that stands for others
+
+
+_CALLS = {
+    "x86_64": _Calls(
+        read=frozenset({0, 19}),
+        poll=frozenset({7, 271}),
+        select=frozenset({23, 270}),
+        epoll=frozenset({232, 281, 441}),
+    ),
+    "aarch64": _Calls(
+        read=frozenset({63, 65}),
+        poll=frozenset({73}),
+        select=frozenset({72}),
+        epoll=frozenset({22, 441}),
+    ),
+}
+
+
+class Waiting:
+    """Looks at programs of terminals as the session's user, whose they are.
+
+    A program that has made itself unreadable counts as one that does not wait. Where the kernel
+    does not tell of calls, one that is asleep counts as waiting.
+    """
+
+    def __init__(self, uid: int) -> None:
+        self._uid = uid
+        self._calls = _CALLS.get(os.uname().machine) if _kernel_tells() else None
+
+    def for_input(self, master: int, terminal: int) -> bool:
+        """Whether the foreground of that terminal, whose device number is given, waits for input.
+
+        While a program that the tool has started is in the foreground in its place, it does not.
+        """
+        try:
+            leader = device.session_leader(master)
+            if os.tcgetpgrp(master) != leader:
+                return False
+        except OSError:
+            return False  # it has ended
+        if self._calls is None:
+            return _is_asleep(leader)
+        borrow_file_identity(self._uid)
+        try:
+            inputs = _inputs(self._calls, leader)
+            return any(_is_terminal(path, terminal) for path in islice(inputs, _MOST_FILES))
+        finally:
+            borrow_file_identity(0)
+
+
+def _kernel_tells() -> bool:
+    if not os.path.exists("/proc/self/syscall"):
+        return False
+    try:
+        with open(_PTRACE_SCOPE, "rb") as file:
+            return int(file.read()) < _ADMIN_ONLY
+    except OSError:
+        return True  # a kernel without Yama
+
+
+def _inputs(calls: _Calls, leader: int) -> Iterator[str]:
+    """What the threads of the leader's process group wait to read from, as paths below /proc."""
+    threads = chain(_threads(leader), chain.from_iterable(map(_threads, _others(leader))))
+    for pid, thread in islice(threads, _MOST_THREADS):
+        try:
+            for fd in _awaited(calls, pid, thread):
+                yield f"/proc/{pid}/fd/{fd}"
+        except (OSError, ValueError, OverflowError):
+            continue  # it has ended, or what it gave the kernel makes no sense
+
+
+def _threads(pid: int) -> Iterator[tuple[int, str]]:
+    try:
+        names = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return
+    yield from ((pid, name) for name in names)
+
+
+def _others(leader: int) -> Iterator[int]:
+    """The other processes of the leader's process group."""
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != leader and _stat(name)[2:3] == [b"%d" % leader]:
+            yield int(name)
+
+
+def _stat(pid: int | str) -> list[bytes]:
+    """State, parent, process group and the rest; nothing of a process that has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def _is_asleep(pid: int) -> bool:
+    return _stat(pid)[:1] not in ([], [b"R"])
+
+
+def _awaited(calls: _Calls, pid: int, thread: str) -> Iterator[int]:
+    """The descriptors that a thread waits to read from. Raises: OSError, ValueError."""
+    with open(f"/proc/{pid}/task/{thread}/syscall", "rb") as file:
+        words = file.read().split()
+    if len(words) < _WORDS:
+        return  # it is running, or waits outside of any call
+    number, first, second = int(words[0]), int(words[1], 16), int(words[2], 16)
+    if number in calls.read:
+        yield first & _FD_MASK
+    elif number in calls.epoll:
+        yield from _of_epoll(pid, first & _FD_MASK)
+    elif number in calls.poll:
+        data = _memory(pid, first, min(second, _MOST_FILES) * _POLLFD.size)
+        whole = len(data) // _POLLFD.size * _POLLFD.size
+        yield from (fd for fd, events, _ in _POLLFD.iter_unpack(data[:whole]) if _readable(events))
+    elif number in calls.select and second:
+        most = min(first & _FD_MASK, _MOST_FILES)
+        bits = int.from_bytes(_memory(pid, second, most // _BITS + 1), sys.byteorder)
+        yield from (fd for fd in range(most) if bits >> fd & 1)
+
+
+def _readable(events: int) -> bool:
+    return bool(events & _READABLE)
+
+
+def _of_epoll(pid: int, fd: int) -> Iterator[int]:
+    """The descriptors of an epoll instance: lines `tfd: 0 events: 19 …`, the events in hex."""
+    with open(f"/proc/{pid}/fdinfo/{fd}", "rb") as file:
+        for line in islice(file, _MOST_FILES):
+            words = line.split()
+            if words[:1] == [b"tfd:"] and _readable(int(words[3], 16)):
+                yield int(words[1])
+
+
+def _memory(pid: int, at: int, size: int) -> bytes:
+    """Raises: OSError, OverflowError for an address that can't be one."""
+    memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(memory, size, at)
+    finally:
+        os.close(memory)
+
+
+def _is_terminal(path: str, terminal: int) -> bool:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev in (terminal, _CONTROLLING_TERMINAL)

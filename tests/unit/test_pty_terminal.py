@@ -1,0 +1,102 @@
+"""What the agent tells of a terminal whose program speaks while it is looked at."""
+
+import base64
+import os
+import socket
+import tty
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from sandbox_agent.confine.profile import Tool
+from sandbox_agent.guard import Guard
+from sandbox_agent.guard_process import Pipes, Plan
+from sandbox_agent.loop import Loop
+from sandbox_agent.protocol import Message
+from sandbox_agent.pty.device import MOST_COOKED_BYTES
+from sandbox_agent.pty.request import Request
+from sandbox_agent.pty.terminal import Terminal
+from sandbox_agent.pty.waiting import Waiting
+
+MOST_LINE_BYTES = 10_000
+REQUEST = Request(
+    terminal_id="pty-1",
+    tool=Tool(programs=[], read=[], write=[], writable_code=False, ptrace=False),
+    plan=Plan("tool", ["tool"], {}, ".", [], "/workspace", terminal=True),
+    rows=24,
+    columns=80,
+    terminator=b";\n",
+    sanitize=[],
+    commands=frozenset({"do"}),
+    max_line_bytes=MOST_LINE_BYTES,
+    lifetime_ms=10**9,
+    idle_ms=10**9,
+)
+
+
+class Program:
+    """A guard and what looks at its program: holds the slave, and speaks when looked at."""
+
+    def __init__(self) -> None:
+        self.socket, self._other = socket.socketpair()
+        self.slave = -1
+        self.waits = True
+        self.says: list[bytes] = []
+
+    def start(self, _work_id: str, _plan: Plan, pipes: Pipes) -> None:
+        self.slave = os.dup(pipes.stdin)
+
+    def for_input(self, _master: int, _terminal: int) -> bool:
+        if self.says:
+            os.write(self.slave, self.says.pop())
+        return self.waits
+
+    def close(self) -> None:
+        for end in (self.socket, self._other):
+            end.close()
+        os.close(self.slave)
+
+
+@pytest.fixture
+def program() -> Iterator[Program]:
+    program = Program()
+    yield program
+    program.close()
+
+
+@pytest.fixture
+def terminal(program: Program) -> Iterator[Terminal]:
+    guard, waiting = cast(Guard, program), cast(Waiting, program)
+    terminal = Terminal(Loop(), guard, REQUEST, waiting, lambda: None, lambda _: None)
+    yield terminal
+    os.close(terminal._master)
+
+
+def read(terminal: Terminal, after: int = 0) -> Message:
+    pages: list[Any] = []
+    terminal.read({"after": after, "limit": 100, "wait_ms": 0}, pages.append)
+    (page,) = pages
+    return cast(Message, page)
+
+
+def test_who_speaks_just_before_it_waits_has_not_said_all(
+    terminal: Terminal, program: Program
+) -> None:
+    program.says = [b"the end of its answer"]
+    assert read(terminal)["waits"] is False
+    page = read(terminal)
+    assert base64.b64decode(page["data"]) == b"the end of its answer"
+    assert page["waits"] is False  # until that was taken
+    assert read(terminal, page["next"])["waits"] is True
+    program.waits = False
+    assert read(terminal, page["next"])["waits"] is False
+
+
+def test_how_long_a_line_may_be_depends_on_who_edits_it(
+    terminal: Terminal, program: Program
+) -> None:
+    assert read(terminal)["line_bytes"] == MOST_COOKED_BYTES - len(REQUEST.terminator)
+
+    tty.setraw(program.slave)
+    assert read(terminal)["line_bytes"] == MOST_LINE_BYTES

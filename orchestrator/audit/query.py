@@ -1,6 +1,7 @@
 """Reads from the audit ledger: pages, counts, and whole chains."""
 
 import sqlite3
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,11 +12,7 @@ from orchestrator.store.database import Database
 # Rows per read: memory stays flat, and other readers get their turn.
 PAGE = 500
 _EVENT = "SELECT body, prev_hash, hash FROM events"
-_OPERATIONS = "SELECT operation, count(*) FROM events WHERE session_key = ? GROUP BY operation"
-_DECISIONS = """
-    SELECT decision, count(*) FROM events WHERE session_key = ? AND decision IS NOT NULL
-    GROUP BY decision
-"""
+_COUNTS = "SELECT operation, decision, events, tokens FROM event_counts WHERE session_key = ?"
 
 _LATEST_COMMANDS = """
     WITH started AS (
@@ -119,20 +116,20 @@ async def stats(database: Database, session_key: str) -> dict[str, Any]:
     total_tokens}`; events without a decision are in no decision's count.
     """
 
-    def read(connection: sqlite3.Connection) -> dict[str, Any]:
-        operations = _counts(connection, _OPERATIONS, session_key)
-        (tokens,) = connection.execute(
-            "SELECT sum(json_extract(body, '$.tokens_used')) FROM events WHERE session_key = ?",
-            (session_key,),
-        ).fetchone()
-        return {
-            "total_operations": sum(operations.values()),
-            "operation_counts": operations,
-            "decisions": _counts(connection, _DECISIONS, session_key),
-            "total_tokens": tokens or 0,
-        }
-
-    return await database.browse(read)
+    rows = await database.browse(
+        lambda connection: connection.execute(_COUNTS, (session_key,)).fetchall()
+    )
+    operations, decisions = Counter[str](), Counter[str]()
+    for operation, decision, count, _ in rows:
+        operations[operation] += count
+        if decision:
+            decisions[decision] += count
+    return {
+        "total_operations": operations.total(),
+        "operation_counts": dict(operations),
+        "decisions": dict(decisions),
+        "total_tokens": sum(tokens for *_, tokens in rows),
+    }
 
 
 async def export(database: Database, session_key: str) -> AsyncIterator[str]:
@@ -158,7 +155,3 @@ async def _select(
         return [full_event(*row) for row in connection.execute(statement, values)]
 
     return await database.browse(read)
-
-
-def _counts(connection: sqlite3.Connection, statement: str, session_key: str) -> dict[str, int]:
-    return dict(connection.execute(statement, (session_key,)).fetchall())

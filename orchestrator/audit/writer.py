@@ -38,7 +38,13 @@ _MAX_HEADS = 10_000
 # What an event takes besides its text: hashes, columns, entries of indexes.
 _ROW_BYTES = 512
 # A session's row tells what its chain takes.
-_COUNT = "UPDATE sessions SET audit_bytes = audit_bytes + ? WHERE key = ?"
+_COUNT_BYTES = "UPDATE sessions SET audit_bytes = audit_bytes + ? WHERE key = ?"
+# What statistics tell.
+_COUNT = """
+    INSERT INTO event_counts (session_key, operation, decision, events, tokens)
+    VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET events = events + excluded.events, tokens = tokens + excluded.tokens
+"""
 
 
 def both(first: Effect, second: Effect) -> Effect:
@@ -101,6 +107,9 @@ class Batch:
         self._known = heads
         self.heads: dict[str, Head] = {}
         self._bytes: Counter[str] = Counter()
+        # By session_key, operation and decision.
+        self._events: Counter[tuple[str, str, str]] = Counter()
+        self._tokens: Counter[tuple[str, str, str]] = Counter()
         self.last_id = last_id(connection) if heads.last_id is None else heads.last_id
 
     def append(self, item: Item) -> Recorded | Exception:
@@ -108,6 +117,7 @@ class Batch:
 
         Raises: sqlite3.Error when the file can't be written, and no event can be.
         """
+        before = self.last_id
         try:
             recorded = self._appended(item)
         except Exception as error:
@@ -116,11 +126,17 @@ class Batch:
                 raise
             return error
         self._bytes[item.session_key] += recorded.bytes
+        if self.last_id != before:  # it was not recorded before
+            kind = item.session_key, item.members["operation"], item.members["decision"] or ""
+            self._events[kind] += 1
+            self._tokens[kind] += item.members["tokens_used"] or 0
         return recorded
 
     def count(self) -> None:
         """Stores what the chains have grown by: the last thing that is done in a transaction."""
-        counts = [(size, key) for key, size in self._bytes.items() if size]
+        sizes = [(size, key) for key, size in self._bytes.items() if size]
+        self._connection.executemany(_COUNT_BYTES, sizes)
+        counts = [(*kind, count, self._tokens[kind]) for kind, count in self._events.items()]
         self._connection.executemany(_COUNT, counts)
 
     def _appended(self, item: Item) -> Recorded:

@@ -1,11 +1,17 @@
+import asyncio
+import json
+import shutil
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from orchestrator import store
 from orchestrator.audit import query
 from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.verify import verify_chain
+from orchestrator.errors import ConflictError
 from orchestrator.store.database import Database
 from tests.unit.ledger_support import draft, fill
 
@@ -72,10 +78,70 @@ async def test_stats(database: Database, ledger: Ledger) -> None:
     }
 
 
+async def test_statistics_count_what_was_committed(database: Database, ledger: Ledger) -> None:
+    """Not what was rolled back, nor what an agent repeated; and no event is looked at."""
+
+    def fail(_connection: sqlite3.Connection) -> None:
+        raise ConflictError("no")
+
+    agents = draft(operation="command.exit", agent=("b", 1), tokens_used=5)
+    results = await asyncio.gather(
+        ledger.append(draft(decision="allow")),
+        ledger.append(draft(decision="allow"), fail),
+        ledger.append(agents),
+        ledger.append(agents),
+        ledger.append(draft("k2")),
+        return_exceptions=True,
+    )
+    assert sum(isinstance(result, ConflictError) for result in results) == 1
+    await ledger.append(agents)
+    await database.write(lambda connection: connection.execute("DELETE FROM events"))
+    assert await query.stats(database, "k1") == {
+        "total_operations": 2,
+        "operation_counts": {"command.exit": 1, "command.start": 1},
+        "decisions": {"allow": 1},
+        "total_tokens": 5,
+    }
+
+
+async def test_a_ledger_from_before_counts_is_counted(tmp_path: Path) -> None:
+    """As an earlier version left it: with events, and without their counts."""
+    files = sorted((Path(store.__file__).parent / "migrations").iterdir())
+    files = [file for file in files if file.suffix == ".sql"]
+    (before,) = [file for file in files if file.name.endswith("_event_counts.sql")]
+    old, new = tmp_path / "old", tmp_path / "new"
+    for directory, upto in ((old, files.index(before)), (new, len(files))):
+        directory.mkdir()
+        for file in files[:upto]:
+            shutil.copy(file, directory)
+    database = await Database.open(tmp_path / "paddock.db", old)
+
+    def events(connection: sqlite3.Connection) -> None:
+        for number, (operation, decision, tokens) in enumerate(
+            [("command.start", "allow", None), ("command.start", "deny", 4), ("file.read", None, 3)]
+        ):
+            connection.execute(
+                "INSERT INTO events (id, session_key, seq, time, operation, decision, body,"
+                " prev_hash, hash) VALUES (?, 'k1', ?, '', ?, ?, ?, '', '')",
+                (number, number, operation, decision, json.dumps({"tokens_used": tokens})),
+            )
+
+    await database.write(events)
+    await database.close()
+    database = await Database.open(tmp_path / "paddock.db", new)
+    assert await query.stats(database, "k1") == {
+        "total_operations": 3,
+        "operation_counts": {"command.start": 2, "file.read": 1},
+        "decisions": {"allow": 1, "deny": 1},
+        "total_tokens": 7,
+    }
+    await database.close()
+
+
 async def test_export_is_the_whole_chain(
     database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(query, "_PAGE", 3)
+    monkeypatch.setattr(query, "PAGE", 3)
     await fill(ledger, 8)
     await fill(ledger, 2, "k2")
     lines = [line async for line in query.export(database, "k1")]

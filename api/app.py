@@ -23,7 +23,7 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import RateLimitedError
 from orchestrator.metrics import Metrics
 
-MAX_BODY_BYTES = 2 * 1024 * 1024
+MAX_BODY_BYTES = 4 * 1024 * 1024
 # What asks for a stop is no longer than this.
 _SMALL_BYTES = 4096
 _HEADERS = {

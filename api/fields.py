@@ -22,7 +22,11 @@ from sandbox_agent.redaction import LEAST_BYTES, MOST_BYTES
 
 KIB = 1024
 MIB = 1024 * KIB
-MAX_ARGV_BYTES = MIB
+# The kernel's: of a word with its end; of all words, with their ends and the pointers to them.
+MAX_WORD_BYTES = 128 * KIB - 1
+MAX_ARGV_BYTES = 2 * MIB
+MAX_WORDS = 32_768
+_WORD_COST = 9
 SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "USR1": 10, "USR2": 12, "TERM": 15} | {
     "CONT": 18,
     "STOP": 19,
@@ -106,8 +110,10 @@ def _label(value: Any) -> tuple[str, str]:
 
 
 def _argv_size(value: list[str]) -> list[str]:
-    if sum(len(item.encode()) for item in value) > MAX_ARGV_BYTES:
-        raise ValueError(f"must have at most {MAX_ARGV_BYTES} bytes in all")
+    if sum(len(item.encode()) + _WORD_COST for item in value) > MAX_ARGV_BYTES:
+        raise ValueError(
+            f"must have at most {MAX_ARGV_BYTES} bytes in all, {_WORD_COST} for each word included"
+        )
     return value
 
 
@@ -192,10 +198,10 @@ Base64 = Annotated[
     WithJsonSchema({"type": "string", "contentEncoding": "base64", "examples": ["AAH/"]}),
 ]
 CommandLine = Annotated[str, Field(min_length=1), MaxBytes(64 * KIB)]
-_Argument = Annotated[str, MaxBytes(128 * KIB)]
+_Argument = Annotated[str, MaxBytes(MAX_WORD_BYTES)]
 Argv = Annotated[
     list[_Argument],
-    Field(min_length=1, max_length=4096, examples=[["grep", "-rn", "TODO", "src"]]),
+    Field(min_length=1, max_length=MAX_WORDS, examples=[["grep", "-rn", "TODO", "src"]]),
     AfterValidator(_argv_size),
 ]
 Directory = Annotated[str, MaxBytes(4096)]

@@ -48,11 +48,12 @@ class WriteQuery(PathQuery):
     """Whether what is sent replaces the file or goes to its end.
 
     `permissions`, in octal, are those of a file that is replaced or new; by default it keeps
-    its own, or gets 0644.
+    its own, or gets 0644. `parents`: directories that are missing above the file are made with it.
     """
 
     mode: Literal["overwrite", "append"] = "overwrite"
     permissions: Annotated[str, StringConstraints(pattern=r"^0?[0-7]{3}$")] | None = None
+    parents: Truth = False
 
 
 class ListQuery(Query):

@@ -39,7 +39,10 @@ from orchestrator.sessions.requests import ExecRequest, NewSession
 from orchestrator.workspace.paths import ID_PATTERN
 
 _COMMAND = "A line that is split at spaces; quotes keep them. No shell reads it."
-_CWD = "The command's directory: relative to the workspace, or under /workspace."
+_CWD = (
+    "The command's directory: relative to the workspace, or under /workspace; at levels that allow "
+    "any command, anywhere."
+)
 _SETTINGS_SCHEMA = {
     "type": "object",
     "properties": {"permission_level": LEVEL_SCHEMA, "workspace": {"type": "object"}},

@@ -115,12 +115,13 @@ def decide(
     cwd: str = WORKSPACE,
     *,
     level: str | None = None,
+    guard_writes: bool = True,
 ) -> Decision:
-    """Decides whether `argv` may run in `cwd` (absolute, inside the workspace).
+    """Decides whether `argv` may run in `cwd` (absolute).
 
     With `commands`, only these names run, only with options known to be safe, and only on paths
     in the workspace; a command that has no option table is taken as it is. With None, any
-    command runs, but those known to write may only write in the workspace.
+    command runs, but with `guard_writes` those known to write may only write in the workspace.
 
     Raises:
         CommandError: It is empty, or cp or mv lacks its source or destination.
@@ -128,7 +129,7 @@ def decide(
     if not argv or not argv[0]:
         raise CommandError("command is empty")
     if commands is None:
-        return _decide_any(argv, workspace, cwd)
+        return _decide_any(argv, workspace, cwd) if guard_writes else _ALLOWED
     return _decide_listed(argv, commands, workspace, cwd, level)
 
 
@@ -310,16 +311,16 @@ def _inside(path: str, workspace: str) -> bool:
     return path == workspace or path.startswith(workspace + "/")
 
 
-def normalize_cwd(cwd: str, workspace: str = WORKSPACE) -> str:
+def normalize_cwd(cwd: str, workspace: str = WORKSPACE, *, anywhere: bool = False) -> str:
     """The absolute form of a working directory, given absolute or relative to the workspace.
 
     Raises:
-        CommandError: It has a NUL or leaves the workspace.
+        CommandError: It has a NUL; or leaves the workspace, unless it may be `anywhere`.
     """
     if "\0" in cwd:
         raise CommandError("cwd has a NUL character")
     path = resolve(cwd, workspace)
-    if not _inside(path, workspace):
+    if not anywhere and not _inside(path, workspace):
         raise CommandError(f"cwd must stay under {workspace}: {_shown(cwd)}")
     return path
 

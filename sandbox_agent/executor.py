@@ -67,12 +67,18 @@ class Executor:
         reply({})
 
     def _decide(self, argv: list[str], cwd: str) -> str:
-        """The string rules once more, on this side; returns the workspace-relative directory."""
-        directory = commands.normalize_cwd(cwd)
-        decision = commands.decide(argv, self._allowed, cwd=directory, level=self._boot.level)
+        """The string rules once more, on this side; returns the absolute directory."""
+        directory = commands.normalize_cwd(cwd, anywhere=self._allowed is None)
+        decision = commands.decide(
+            argv,
+            self._allowed,
+            cwd=directory,
+            level=self._boot.level,
+            guard_writes=self._boot.guard_writes,
+        )
         if not decision.allow:
             raise AgentError("permission_denied", decision.message, decision.rule)
-        return _relative(directory)
+        return directory
 
     def _environment(self, requested: dict[str, str], secrets: dict[str, str]) -> dict[str, str]:
         """The command's variables; `secrets` are its own, besides the session's."""
@@ -101,12 +107,14 @@ class Executor:
         return self._programs[name]
 
     def _plan(self, argv: list[str], cwd: str, env: dict[str, str]) -> Plan:
+        guarded = self._allowed is not None or self._boot.guard_writes
+        inside = commands.paths_to_resolve(argv, self._allowed, cwd=cwd) if guarded else []
         return Plan(
             program=self._program(argv[0], env),
             argv=commands.prepare(argv, self._allowed),
             env=env,
-            cwd=cwd,
-            inside=commands.paths_to_resolve(argv, self._allowed, cwd=f"{WORKSPACE_DIR}/{cwd}"),
+            cwd=_relative(cwd),
+            inside=inside,
             workspace=WORKSPACE_DIR,
         )
 
@@ -232,7 +240,9 @@ def _request(params: Message, plan: Plan) -> Request:
 
 
 def _relative(path: str) -> str:
-    """A normalised path under the workspace, relative to it."""
+    """A normalised path relative to the workspace; others as they are."""
+    if path != WORKSPACE_DIR and not path.startswith(WORKSPACE_DIR + "/"):
+        return path
     return path.removeprefix(WORKSPACE_DIR).strip("/") or "."
 
 

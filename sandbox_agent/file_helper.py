@@ -27,7 +27,12 @@ class FileHelper:
     """
 
     def __init__(
-        self, loop: Loop, uid: int, workspace: str, on_end: "Callable[[FileHelper], None]"
+        self,
+        loop: Loop,
+        uid: int,
+        workspace: str,
+        anywhere: bool,
+        on_end: "Callable[[FileHelper], None]",
     ) -> None:
         self._loop = loop
         self._uid = uid
@@ -39,7 +44,7 @@ class FileHelper:
             theirs.close()
             raise
         if self._pid == 0:
-            file_worker.run(theirs, uid, workspace)
+            file_worker.run(theirs, uid, workspace, anywhere)
         theirs.close()
         ours.setblocking(False)
         self._socket: socket.socket | None = ours

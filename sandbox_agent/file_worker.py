@@ -10,23 +10,20 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from sandbox_agent import files
 from sandbox_agent.confine import privileges
 from sandbox_agent.errors import AgentError
+from sandbox_agent.places import Place, Places
+from sandbox_agent.protocol import Entry
 
 HEADER = struct.Struct(">cI")
 
 _File = files.Reader | files.Writer | files.Appender
-_OPEN: dict[str, Callable[[int, str], _File]] = {
-    "read": files.Reader,
-    "append": files.Appender,
-}
 
 
-def run(agent: socket.socket, uid: int, workspace: str) -> None:
+def run(agent: socket.socket, uid: int, workspace: str, anywhere: bool) -> None:
     """The worker's whole life; never returns."""
     try:
         os.closerange(3, agent.fileno())
@@ -34,8 +31,7 @@ def run(agent: socket.socket, uid: int, workspace: str) -> None:
         privileges.default_signals()
         privileges.prefer_for_oom_kill()
         privileges.drop_to(uid)
-        root = os.open(workspace, os.O_PATH | os.O_DIRECTORY)
-        _Worker(agent, root).serve()
+        _Worker(agent, Places(workspace, anywhere=anywhere)).serve()
     except ConnectionError:
         pass  # the agent does not want the answer any more
     except BaseException as error:  # noqa: BLE001 - a forked child must never fall back into the agent's loop
@@ -49,9 +45,9 @@ def run(agent: socket.socket, uid: int, workspace: str) -> None:
 class _Worker:
     """Answers requests until the agent closes the socket."""
 
-    def __init__(self, agent: socket.socket, root: int) -> None:
+    def __init__(self, agent: socket.socket, places: Places) -> None:
         self._agent = agent
-        self._root = root
+        self._places = places
         self._open: _File | None = None
 
     def serve(self) -> None:
@@ -108,32 +104,46 @@ class _Worker:
         self._answer(b"J", json.dumps(self._perform(method, request)).encode())
 
     def _perform(self, method: str, request: dict[str, Any]) -> dict[str, Any]:
-        root, path = self._root, request.get("path", "")
-        if method == "write":
-            self._open = files.Writer(root, path, request["permissions"])
-            return {"size": 0}
-        if method in _OPEN:
-            opened = _OPEN[method](root, path)
-            self._open = opened
-            return {"size": opened.size}
         if method == "commit":
             writer = self._pushing()
             writer.commit()
             self._open = None
             return {"bytes": writer.size}
+        if method == "move":
+            names = request["source"], request["destination"]
+            files.move(*(self._places.find(name, writes=True) for name in names))
+            return {}
+        reads = method in ("read", "list", "stat")
+        place, path = self._places.find(request.get("path", ""), writes=not reads)
+        if method == "read":
+            self._open = files.Reader(place, path)
+            return {"size": self._open.size}
+        parents = bool(request.get("parents"))
+        if method == "write":
+            self._open = files.Writer(place, path, request.get("permissions"), parents=parents)
+            return {"size": 0}
+        if method == "append":
+            self._open = files.Appender(place, path, parents=parents)
+            return {"size": 0}
         if method == "list":
-            entries, cut = files.list_entries(root, path, request["depth"], request["limit"])
-            return {"entries": [entry._asdict() for entry in entries], "truncated": cut}
+            entries, cut = files.list_entries(place, path, request["depth"], request["limit"])
+            return {"entries": [_shown(place, entry) for entry in entries], "truncated": cut}
         if method == "stat":
-            return dict(files.stat_entry(root, path)._asdict())
+            return _shown(place, files.stat_entry(place, path))
         if method == "mkdir":
-            files.make_directory(root, path)
+            files.make_directory(place, path)
         elif method == "delete":
-            files.delete(root, path)
-        elif method == "move":
-            files.move(root, request["source"], request["destination"])
+            files.delete(place, path)
         elif method == "symlink":
-            files.make_link(root, path, request["target"])
+            files.make_link(place, path, request["target"])
         else:
             raise AgentError("validation_error", f"unknown file operation: {method}")
         return {}
+
+
+def _shown(place: Place, entry: Entry) -> dict[str, Any]:
+    """An entry whose path is relative to the workspace, or absolute."""
+    members = entry._asdict()
+    if place.image:
+        members["path"] = "/" + entry.path.removeprefix(".").lstrip("/")
+    return members

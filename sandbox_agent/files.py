@@ -1,8 +1,8 @@
-"""File operations in the workspace, by file descriptor, as the session's user.
+"""File operations beneath a directory, by file descriptor, as the session's user.
 
 Everything here runs in a helper process that has become the session's user: it may
 hang or die without the agent noticing more than a failed request. The kernel resolves
-each path beneath the workspace's descriptor, so neither `..`, nor a symbolic link, nor
+each path beneath the directory's descriptor, so neither `..`, nor a symbolic link, nor
 a race leads out of it.
 """
 
@@ -13,8 +13,8 @@ import os
 import stat
 from collections.abc import Iterator
 
-from sandbox_agent.confine.syscalls import open_beneath
 from sandbox_agent.errors import AgentError
+from sandbox_agent.places import Place, open_in
 from sandbox_agent.protocol import CHUNK_BYTES, MAX_FRAME_BYTES, Entry
 
 # Of one answer: most of a frame, and what an entry takes besides its path.
@@ -23,36 +23,49 @@ _ENTRY_BYTES = 100
 _TYPES = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
 
 
-def open_regular(workspace: int, path: str, flags: int) -> int:
+def open_regular(workspace: Place, path: str, flags: int) -> int:
     """Opens a regular file; FIFOs, sockets and devices are refused without waiting for them.
 
     Raises: AgentError conflict where it is something else; OSError.
     """
-    fd = open_beneath(workspace, path, flags | os.O_NONBLOCK | os.O_NOCTTY, _mode(flags))
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    fd = open_in(workspace, path, flags | os.O_NONBLOCK | os.O_NOCTTY, _mode(flags))
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISREG(mode):
         os.close(fd)
-        raise AgentError("conflict", f"not a regular file: {path}")
+        raise _not_regular(mode, path)
     return fd
+
+
+def _not_regular(mode: int, path: str) -> AgentError:
+    if stat.S_ISDIR(mode):
+        return AgentError("conflict", f"is a directory, not a file: {path}; list it instead")
+    return AgentError("conflict", f"not a regular file: {path}")
 
 
 def _mode(flags: int) -> int:
     return 0o644 if flags & os.O_CREAT else 0
 
 
-def open_parent(workspace: int, path: str) -> tuple[int, str]:
-    """The directory that holds `path`, and the name in it. Raises: AgentError, OSError."""
+def split(path: str) -> tuple[str, str]:
+    """The directory that holds `path`, and the name in it. Raises: AgentError."""
     parent, _, name = path.rstrip("/").rpartition("/")
     if name in ("", ".", ".."):
         raise AgentError(
             "validation_error", f"path must name something inside the workspace: {path}"
         )
-    return open_beneath(workspace, parent or ".", os.O_PATH | os.O_DIRECTORY), name
+    return parent or ".", name
+
+
+def open_parent(workspace: Place, path: str) -> tuple[int, str]:
+    """The directory that holds `path`, opened, and the name in it. Raises: AgentError, OSError."""
+    parent, name = split(path)
+    return open_in(workspace, parent, os.O_PATH | os.O_DIRECTORY), name
 
 
 class Reader:
     """A file being read in chunks."""
 
-    def __init__(self, workspace: int, path: str) -> None:
+    def __init__(self, workspace: Place, path: str) -> None:
         self._fd = open_regular(workspace, path, os.O_RDONLY)
         self.size = os.fstat(self._fd).st_size
 
@@ -64,11 +77,28 @@ class Reader:
 class _Upload:
     """Bytes that are to become content. They go into an unnamed file of the directory.
 
-    When this process ends without a commit, the kernel forgets them: nothing has changed.
+    With `parents`, directories that are missing above it are made at the commit, and the bytes
+    are in the one above those until then. When this process ends without a commit, the kernel
+    forgets them: nothing has changed.
     """
 
-    def __init__(self, directory: int) -> None:
-        self._fd = open_beneath(directory, ".", os.O_TMPFILE | os.O_RDWR, 0o600)
+    def __init__(self, workspace: Place, path: str, *, parents: bool) -> None:
+        self._workspace, self._path = workspace, path
+        self._parent, self._name = split(path)
+        above = self._parent
+        while True:
+            try:
+                directory = open_in(workspace, above, os.O_PATH | os.O_DIRECTORY)
+                break
+            except FileNotFoundError:
+                if not parents or above == ".":
+                    raise
+                above = above.rpartition("/")[0] or "."
+        try:
+            self._fd = open_in(Place(directory), ".", os.O_TMPFILE | os.O_RDWR, 0o600)
+        finally:
+            os.close(directory)
+        self._missing = above != self._parent
         self.size = 0
 
     def push(self, data: bytes) -> None:
@@ -76,46 +106,70 @@ class _Upload:
         _write_all(self._fd, data)
         self.size += len(data)
 
+    def _make_parents(self) -> None:
+        if self._missing:
+            make_directory(self._workspace, self._parent)
+
 
 class Writer(_Upload):
     """A new content for a file, which appears whole at `commit` or not at all."""
 
-    def __init__(self, workspace: int, path: str, permissions: int | None = None) -> None:
-        self._directory, self._name = open_parent(workspace, path)
-        mode = 0o644
-        try:
-            current = os.stat(self._name, dir_fd=self._directory, follow_symlinks=False)
-            if not stat.S_ISREG(current.st_mode):
-                raise AgentError("conflict", f"not a regular file: {path}")
-            mode = stat.S_IMODE(current.st_mode) & 0o777
-        except FileNotFoundError:
-            pass
-        super().__init__(self._directory)
+    def __init__(
+        self,
+        workspace: Place,
+        path: str,
+        permissions: int | None = None,
+        *,
+        parents: bool = False,
+    ) -> None:
+        super().__init__(workspace, path, parents=parents)
+        mode = 0o644 if self._missing else self._current_mode()
         os.fchmod(self._fd, mode if permissions is None else permissions & 0o777)
+
+    def _current_mode(self) -> int:
+        """That of the file that will be replaced. Raises: AgentError, OSError where it may not."""
+        directory, name = open_parent(self._workspace, self._path)
+        try:
+            current = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            if not stat.S_ISREG(current.st_mode):
+                raise _not_regular(current.st_mode, self._path)
+            # Its directory would permit to replace it: whoever protects a file means it.
+            if not os.access(name, os.W_OK, dir_fd=directory):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), self._path)
+            return stat.S_IMODE(current.st_mode) & 0o777
+        except FileNotFoundError:
+            return 0o644
+        finally:
+            os.close(directory)
 
     def commit(self) -> None:
         """Gives the content its name, in one step."""
+        self._make_parents()
+        directory, name = open_parent(self._workspace, self._path)
         temporary = f".paddock-{os.urandom(8).hex()}"
-        # /proc/self/fd is the way to name an O_TMPFILE without a capability.
-        os.link(f"/proc/self/fd/{self._fd}", temporary, dst_dir_fd=self._directory)
         try:
-            os.rename(temporary, self._name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
-        except OSError:
-            os.unlink(temporary, dir_fd=self._directory)
-            raise
+            # /proc/self/fd is the way to name an O_TMPFILE without a capability.
+            os.link(f"/proc/self/fd/{self._fd}", temporary, dst_dir_fd=directory)
+            try:
+                os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+            except OSError:
+                os.unlink(temporary, dir_fd=directory)
+                raise
+        finally:
+            os.close(directory)
 
 
 class Appender(_Upload):
     """Bytes for the end of a file, which is made where it is missing; added at `commit`."""
 
-    def __init__(self, workspace: int, path: str) -> None:
-        self._workspace, self._path = workspace, path
+    def __init__(self, workspace: Place, path: str, *, parents: bool = False) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.close(open_regular(workspace, path, os.O_WRONLY))
-        super().__init__(open_parent(workspace, path)[0])
+        super().__init__(workspace, path, parents=parents)
 
     def commit(self) -> None:
         """Adds the bytes; takes them back when there is no room for all."""
+        self._make_parents()
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         target = open_regular(self._workspace, self._path, flags)
         start = os.fstat(target).st_size
@@ -133,13 +187,13 @@ def _write_all(fd: int, data: bytes) -> None:
         data = data[os.write(fd, data) :]
 
 
-def stat_entry(workspace: int, path: str) -> Entry:
+def stat_entry(workspace: Place, path: str) -> Entry:
     """What `path` is; a symbolic link is described, not followed. Raises: OSError."""
-    fd = open_beneath(workspace, path, os.O_PATH | os.O_NOFOLLOW)
+    fd = open_in(workspace, path, os.O_PATH | os.O_NOFOLLOW)
     return _entry(path, os.fstat(fd), "", fd)
 
 
-def list_entries(workspace: int, path: str, depth: int, limit: int) -> tuple[list[Entry], bool]:
+def list_entries(workspace: Place, path: str, depth: int, limit: int) -> tuple[list[Entry], bool]:
     """What a directory holds, `depth` levels down, sorted; and whether `limit`, or room, cut it.
 
     Directories are walked level by level, each opened anew beneath the workspace.
@@ -177,8 +231,8 @@ def _sorted(entries: list[Entry], cut: bool) -> tuple[list[Entry], bool]:
     return found, cut
 
 
-def _scan(workspace: int, directory: str) -> Iterator[Entry]:
-    fd = open_beneath(workspace, directory or ".", os.O_RDONLY | os.O_DIRECTORY)
+def _scan(workspace: Place, directory: str) -> Iterator[Entry]:
+    fd = open_in(workspace, directory or ".", os.O_RDONLY | os.O_DIRECTORY)
     try:
         with os.scandir(fd) as names:
             for name in names:
@@ -212,7 +266,7 @@ def _printable(entry: Entry) -> Entry:
     return entry._replace(path=os.fsencode(entry.path).decode(errors="backslashreplace"))
 
 
-def make_directory(workspace: int, path: str) -> None:
+def make_directory(workspace: Place, path: str) -> None:
     """Makes a directory and those above it; one that is there already is fine. Raises: OSError."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     for count in range(1, len(parts) + 1):
@@ -220,13 +274,13 @@ def make_directory(workspace: int, path: str) -> None:
         try:
             os.mkdir(name, 0o755, dir_fd=directory)
         except FileExistsError:
-            if count == len(parts) and stat_entry(directory, name).type != "directory":
+            if count == len(parts) and stat_entry(Place(directory), name).type != "directory":
                 raise
         finally:
             os.close(directory)
 
 
-def delete(workspace: int, path: str) -> None:
+def delete(workspace: Place, path: str) -> None:
     """Removes a file, a link, or an empty directory. Raises: OSError."""
     directory, name = open_parent(workspace, path)
     try:
@@ -235,14 +289,20 @@ def delete(workspace: int, path: str) -> None:
         os.rmdir(name, dir_fd=directory)
 
 
-def move(workspace: int, source: str, destination: str) -> None:
-    """Renames; an existing file at the destination is replaced. Raises: OSError."""
-    from_directory, from_name = open_parent(workspace, source)
-    to_directory, to_name = open_parent(workspace, destination)
-    os.rename(from_name, to_name, src_dir_fd=from_directory, dst_dir_fd=to_directory)
+def move(source: tuple[Place, str], destination: tuple[Place, str]) -> None:
+    """Renames; an existing file at the destination is replaced. Raises: AgentError, OSError."""
+    from_directory, from_name = open_parent(*source)
+    to_directory, to_name = open_parent(*destination)
+    try:
+        os.rename(from_name, to_name, src_dir_fd=from_directory, dst_dir_fd=to_directory)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        text = f"is on another file system than {source[1]}: {destination[1]}; copy it instead"
+        raise AgentError("conflict", text) from None
 
 
-def make_link(workspace: int, path: str, target: str) -> None:
+def make_link(workspace: Place, path: str, target: str) -> None:
     """Makes a symbolic link; a file or link that is there is replaced. Raises: OSError."""
     directory, name = open_parent(workspace, path)
     temporary = f".paddock-{os.urandom(8).hex()}"

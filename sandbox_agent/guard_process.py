@@ -317,7 +317,7 @@ def _tried(plan: Plan, pipes: Pipes, uid: int, profile: Profile) -> Failed | Den
         privileges.drop_to(uid)
         workspace = os.open(plan.workspace, os.O_PATH | os.O_DIRECTORY)
         step = Step.DIRECTORY
-        os.fchdir(beneath.open_path(workspace, plan.cwd))
+        _enter(workspace, plan.cwd)
         step = Step.PATHS
         escaping = _first_escaping(workspace, plan.inside)
         if escaping is not None:
@@ -330,6 +330,14 @@ def _tried(plan: Plan, pipes: Pipes, uid: int, profile: Profile) -> Failed | Den
         return Failed(step, error.errno or errno.EINVAL)
     except Exception:  # noqa: BLE001 - words that are none, as with a NUL, and memory that is used up
         return Failed(step, errno.EINVAL)
+
+
+def _enter(workspace: int, directory: str) -> None:
+    """Enters a directory of the workspace, which no link leads out of, or an absolute one."""
+    if directory.startswith("/"):
+        os.chdir(directory)
+    else:
+        os.fchdir(beneath.open_path(workspace, directory))
 
 
 def _execute(plan: Plan, profile: Profile) -> NoReturn:

@@ -36,6 +36,7 @@ class Transfers:
     def __init__(self, loop: Loop, boot: Boot, events: EventBuffer) -> None:
         self._loop = loop
         self._uid = boot.uid
+        self._anywhere = boot.commands is None
         self._events = events
         self._helpers: set[FileHelper] = set()
         self._streams: dict[int, _Stream] = {}
@@ -47,7 +48,9 @@ class Transfers:
         if len(self._helpers) >= _MOST_HELPERS:
             raise AgentError("busy", f"{_MOST_HELPERS} file operations run already: try again")
         try:
-            helper = FileHelper(self._loop, self._uid, WORKSPACE_DIR, self._on_helper_end)
+            helper = FileHelper(
+                self._loop, self._uid, WORKSPACE_DIR, self._anywhere, self._on_helper_end
+            )
         except OSError as error:
             raise AgentError("busy", f"no room for another process: {error.strerror}") from None
         self._helpers.add(helper)
@@ -122,7 +125,9 @@ class Transfers:
             self._touch(number)
             reply({"stream": number, "size": answer.get("size", 0)})
 
-        helper.ask({"method": mode, "path": path, "permissions": permissions}, answered)
+        parents = params.get("parents") is True
+        request = {"method": mode, "path": path, "permissions": permissions, "parents": parents}
+        helper.ask(request, answered)
 
     def _stream(self, params: Message) -> _Stream:
         number = given.number(params, "stream")

@@ -88,7 +88,7 @@ async def put(
     if str(source) == "-":
         if path is None:
             raise Failure("standard input needs a PATH to go to", status=Status.USAGE)
-        await found.files.write(path, sys.stdin.buffer)
+        await found.files.write(path, sys.stdin.buffer, parents=True)
         return
     kind = source.stat().st_mode  # where there is nothing, it says so
     target = path or source.resolve().name
@@ -101,11 +101,8 @@ async def put(
         raise Failure(f"{source} is neither a file nor a directory", status=Status.USAGE)
     if target.endswith("/"):
         target += source.name
-    parent = str(PurePosixPath(target).parent)
-    if parent not in (".", "/"):
-        await found.files.mkdir(parent)
     with source.open("rb") as file:
-        await found.files.write(target, file, permissions=stat.S_IMODE(kind))
+        await found.files.write(target, file, permissions=stat.S_IMODE(kind), parents=True)
 
 
 @app.command(epilog=example("paddock files get web-1 build ./build"))

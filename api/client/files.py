@@ -23,6 +23,8 @@ Content = bytes | str | BinaryIO | AsyncIterable[bytes]
 class Files(Face[F]):
     """File operations. Paths are relative to the workspace, or absolute under /workspace.
 
+    At levels that allow any command, files elsewhere can be read, and those in /tmp written.
+
     All methods raise `PaddockAPIError` in the class of its code (PermissionDeniedError for a
     path that leaves the workspace, NotFoundError, ConflictError for what is no regular file),
     and the other errors of `api.client.errors`.
@@ -54,19 +56,28 @@ class Files(Face[F]):
                 yield piece
 
     @method
-    async def write(self, path: str, content: Content, *, permissions: int | None = None) -> int:
+    async def write(
+        self,
+        path: str,
+        content: Content,
+        *,
+        permissions: int | None = None,
+        parents: bool = False,
+    ) -> int:
         """Writes a file, whole or not at all; returns its size in bytes.
 
         Text is encoded as UTF-8; a binary file is read, and closed. A file that is there is
         replaced, and keeps its mode, where no `permissions` (as 0o755) are given. Directories
-        must be there.
+        must be there, unless `parents` makes them.
         """
-        return await put(self._api, self._path, path, content, "overwrite", permissions)
+        return await put(
+            self._api, self._path, path, content, "overwrite", permissions, parents=parents
+        )
 
     @method
-    async def append(self, path: str, content: Content) -> int:
+    async def append(self, path: str, content: Content, *, parents: bool = False) -> int:
         """Adds to the end of a file, or makes it; returns the bytes added."""
-        return await put(self._api, self._path, path, content, "append")
+        return await put(self._api, self._path, path, content, "append", parents=parents)
 
     @method
     async def mkdir(self, path: str) -> None:
@@ -177,13 +188,15 @@ async def put(
     content: Content,
     mode: str,
     permissions: int | None = None,
+    *,
+    parents: bool = False,
 ) -> int:
     """Writes a file; returns the bytes that the control plane counted."""
     octal = None if permissions is None else f"{permissions & 0o777:04o}"
     answer = await api.json(
         "PUT",
         url,
-        params={"path": path, "mode": mode, "permissions": octal},
+        params={"path": path, "mode": mode, "permissions": octal, "parents": parents or None},
         timeout=_TRANSFER_SECONDS,
         data=content.encode() if isinstance(content, str) else content,
     )

@@ -288,6 +288,7 @@ class Level(Result):
     output_bytes: int
     audit_bytes: int
     noexec: bool
+    guard_writes: bool
     environment: tuple[str, ...] | None
     requires: LevelRequirements
     confinement: LevelConfinement

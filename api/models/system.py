@@ -26,6 +26,7 @@ _LOW = {
     "output_bytes": 1048576,
     "audit_bytes": 67108864,
     "noexec": True,
+    "guard_writes": True,
     "environment": ["LANG", "LC_*", "TZ"],
     "requires": {"landlock": 3, "seccomp": True, "mounts": True, "quota": False},
     "confinement": {
@@ -142,6 +143,10 @@ class Level(Model):
     output_bytes: Count = Field(description="How much is kept of a command's output.")
     audit_bytes: Count = Field(description="What one session may have in the audit ledger.")
     noexec: bool = Field(description="Nothing in the workspace or /tmp can be executed.")
+    guard_writes: bool = Field(
+        description="Where any command is allowed: those known to write may name paths of the "
+        "workspace only."
+    )
     environment: list[str] | None = Field(
         description="Variables that callers may set, or prefixes ending in `*`; null: any."
     )

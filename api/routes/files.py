@@ -68,7 +68,13 @@ async def write(call: Call, query: WriteQuery) -> web.Response:
     permissions = None if query.permissions is None else int(query.permissions, 8)
     with call.streaming("uploads", session):
         written = await call.plane.files.write(
-            call.principal, session, query.path, query.mode, _chunks(call.request), permissions
+            call.principal,
+            session,
+            query.path,
+            query.mode,
+            _chunks(call.request),
+            permissions,
+            parents=query.parents,
         )
     return reply({"path": query.path, "mode": query.mode, "bytes": written})
 

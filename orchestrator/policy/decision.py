@@ -7,14 +7,14 @@ from sandbox_agent.commands import CommandError, DeniedError, decide, normalize_
 
 
 def read_command(
-    command: str | None, argv: Sequence[str] | None, cwd: str | None
+    level: Level, command: str | None, argv: Sequence[str] | None, cwd: str | None
 ) -> tuple[list[str], str]:
     """The words of a command and its directory, whatever is allowed.
 
     Raises: DeniedError where they can't be told for operators of a shell; CommandError.
     """
     words = parse_command(command) if command is not None else list(argv or [])
-    return words, normalize_cwd(cwd or ".")
+    return words, normalize_cwd(cwd or ".", anywhere=level.commands is None)
 
 
 def check_command(
@@ -23,10 +23,17 @@ def check_command(
     """The words and the directory of a command that the level allows.
 
     It is given as a `command` line or an `argv`; `cwd` relative to the workspace or under
-    /workspace. Raises: DeniedError with the rule; CommandError for one that is malformed.
+    /workspace, or anywhere where any command is allowed. Raises: DeniedError with the rule;
+    CommandError for one that is malformed.
     """
-    words, directory = read_command(command, argv, cwd)
-    decision = decide(words, level.commands, cwd=directory, level=level.name)
+    words, directory = read_command(level, command, argv, cwd)
+    decision = decide(
+        words,
+        level.commands,
+        cwd=directory,
+        level=level.name,
+        guard_writes=level.guard_writes,
+    )
     if not decision.allow:
         raise DeniedError(decision.rule, decision.message)
     return words, directory

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from orchestrator.policy.decision import check_command, read_command
 from orchestrator.policy.layers import Layer, Stop, command_stops, path_stops
 from orchestrator.policy.levels import Level
-from orchestrator.workspace.paths import PATH_RULE, escape_message, inside_path
+from orchestrator.workspace.paths import PATH_RULE, escape_message, inside_path, outside_path
 from sandbox_agent.commands import DeniedError
 
 ALLOWED = "allowed"
@@ -53,7 +53,7 @@ def explain_command(
     """What the level says of a command. Raises: CommandError for one that is malformed."""
     stops: list[Stop] = []
     try:
-        words, directory = read_command(command, argv, cwd)
+        words, directory = read_command(level, command, argv, cwd)
         if words and words[0]:
             stops = command_stops(level, words, directory)
         check_command(level, command, argv, cwd)
@@ -63,13 +63,17 @@ def explain_command(
 
 
 def explain_path(level: Level, path: str) -> Explanation:
-    """Whether the file operations take a path, which is the same at every level.
+    """Whether the file operations take a path.
 
     The layers are those that would stop a command of the level which reads or writes it.
     """
-    if inside_path(path) is None:
-        return _denied(PATH_RULE, escape_message(path), path_stops(level, path))
-    return _allowed("the path is inside the workspace", [])
+    if inside_path(path) is not None:
+        return _allowed("the path is inside the workspace", [])
+    stops = path_stops(level, path)
+    if level.commands is None and outside_path(path, writes=False) is not None:
+        writes = outside_path(path, writes=True) is not None
+        return _allowed(f"the path can be read{' and written to' if writes else ''}", stops)
+    return _denied(PATH_RULE, escape_message(path), stops)
 
 
 def _allowed(message: str, stops: list[Stop]) -> Explanation:

@@ -136,6 +136,7 @@ class LevelTable(_Table):
     commands: _Commands
     network: Literal["none", "open"]
     noexec: bool
+    guard_writes: bool = True
     environment: _Variables
     home: Annotated[str, StringConstraints(pattern=r"^/[^\x00\n:]*$")]
     output_bytes: int = Field(ge=1024, le=64 * _MIB)
@@ -202,6 +203,8 @@ def _contradictions(table: LevelTable) -> Iterator[tuple[toml_lines.Path, str]]:
             ("confinement", "paths"),
             'can be true only where commands are listed: "any" leaves nothing to be confined to',
         )
+    if not table.guard_writes and table.commands is not None:
+        yield ("guard_writes",), 'can be false only where commands = "any"'
     for name in ("read", "execute"):
         if getattr(confinement, name) and not confinement.paths:
             yield ("confinement", name), "has no effect without confinement.paths"

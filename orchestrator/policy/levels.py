@@ -55,6 +55,8 @@ class Level:
     home: str
     mounts: tuple[str, ...]  # names of the operator's list, that each session has
     sha256: str  # of the file
+    # Where any command is allowed: words of those known to write are held to the workspace.
+    guard_writes: bool = True
 
     def public(self) -> dict[str, Any]:
         """The level as a plain object; `commands` and `environment` are null for "any"."""
@@ -75,6 +77,7 @@ class Level:
             "confinement": self.confinement._asdict(),
             "home": self.home,
             "mounts": list(self.mounts),
+            "guard_writes": self.guard_writes,
             "sha256": self.sha256,
         }
 
@@ -172,6 +175,7 @@ def _level(name: str, file: LevelFile) -> Level:
         confinement=Confinement(**table.confinement.model_dump()),
         home=table.home,
         mounts=tuple(table.mounts),
+        guard_writes=table.guard_writes,
         sha256=hashlib.sha256(file.data).hexdigest(),
     )
 

@@ -16,11 +16,18 @@ from orchestrator.errors import (
 from orchestrator.keys import Principal
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.session import Session
-from orchestrator.workspace.paths import PATH_RULE, escape_message, inside_path, leads_inside
+from orchestrator.workspace.paths import (
+    PATH_RULE,
+    escape_message,
+    inside_path,
+    leads_inside,
+    outside_path,
+)
 from sandbox_agent.protocol import CHUNK_BYTES, Message
 
 _MOST_PATH_BYTES = 4096
 _MOST_ENTRIES = 10_000
+_READING = ("file.read", "file.list")
 
 
 class FileDownload:
@@ -51,7 +58,8 @@ class FileDownload:
 class Files:
     """File operations. Each is recorded before it is answered.
 
-    Paths are relative to the workspace, or absolute under /workspace. All raise
+    Paths are relative to the workspace, or absolute under /workspace; at levels that allow any
+    command also others, which can be read, and those in /tmp written to. All raise
     ValidationError for a malformed path, PermissionDeniedError for one that leaves the
     workspace, NotFoundError, ConflictError (not a regular file, not empty, …), BusyError,
     SandboxUnavailableError, AuditUnavailableError, what `Session.check_open` raises, and
@@ -75,16 +83,19 @@ class Files:
         mode: str,
         chunks: AsyncIterator[bytes],
         permissions: int | None = None,
+        *,
+        parents: bool = False,
     ) -> int:
         """Writes a file, replacing it (`overwrite`) or at its end (`append`); the bytes written.
 
         It takes effect as a whole after the last chunk: if `chunks` raises, or the call
         is cancelled, nothing has changed. `permissions` are the nine bits that a replaced
-        or new file gets; without them a file keeps its own.
+        or new file gets; without them a file keeps its own. With `parents`, missing directories
+        above it are made.
         """
         operation = "append" if mode == "append" else "write"
         link, path = await self._prepare(principal, session, "file.write", path)
-        opened = await self._open(link, operation, path, permissions)
+        opened = await self._open(link, operation, path, permissions=permissions, parents=parents)
         stream = _number(opened, "stream")
         try:
             await self._push_all(link, stream, chunks, session.limits.workspace_bytes)
@@ -163,7 +174,9 @@ class Files:
         whole: bool = False,
         name: str = "path",
     ) -> tuple[AgentLink, str]:
-        """The agent and the path relative to the workspace; `whole` permits the workspace itself.
+        """The agent and the path as it takes it: relative to the workspace, or absolute.
+
+        `whole` permits the workspace itself.
 
         A path that leaves the workspace is refused here by its text, and recorded; the
         agent's kernel refuses what only links reveal.
@@ -172,6 +185,8 @@ class Files:
         self._recorder.check_room(session)
         check_path(path, name)
         relative = inside_path(path)
+        if relative is None and session.level.commands is None:
+            relative = outside_path(path, writes=operation not in _READING)
         if relative is None:
             raise await self._escape(principal, session, operation, name, path)
         if relative == "." and not whole:
@@ -194,10 +209,10 @@ class Files:
         return PermissionDeniedError(detail, rule=PATH_RULE, field=name)
 
     async def _open(
-        self, link: AgentLink, operation: str, path: str, permissions: int | None = None
+        self, link: AgentLink, operation: str, path: str, **members: int | None
     ) -> Message:
         """Opens a stream; when the caller is cancelled meanwhile, it is closed again."""
-        params = {"op": operation, "path": path, "permissions": permissions}
+        params = {"op": operation, "path": path, **members}
         opening = asyncio.ensure_future(self._ask(link, "file.open", params))
         try:
             return await asyncio.shield(opening)

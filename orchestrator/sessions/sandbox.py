@@ -333,4 +333,5 @@ def _boot(
         output_used_bytes=budget.used(Kind.OUTPUT_BYTES),
         output_budget_bytes=budget.limits.get(Kind.OUTPUT_BYTES),
         writable=tuple(mount.target for mount in mounts.values() if not mount.read_only),
+        guard_writes=level.guard_writes,
     )

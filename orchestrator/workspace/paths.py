@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from orchestrator.errors import ValidationError
+from sandbox_agent.outside import outside
 from sandbox_agent.protocol import WORKSPACE_DIR
 
 # With this alphabet an id is one path segment on every file system, is never `.`, `..`
@@ -68,6 +69,16 @@ def leads_inside(path: str, target: str) -> bool:
     if target.startswith("/"):
         return False
     return inside_path(posixpath.join(posixpath.dirname(path), target)) is not None
+
+
+def outside_path(path: str, *, writes: bool) -> str | None:
+    """The absolute form of a path outside of the workspace, where file operations may act on it.
+
+    That is for levels that allow any command: the image's files can be read, /tmp written to.
+    """
+    absolute = posixpath.normpath(posixpath.join(WORKSPACE_DIR, path))
+    absolute = f"/{absolute.lstrip('/')}"
+    return absolute if outside(absolute, writes=writes) else None
 
 
 def escape_message(path: str) -> str:

@@ -19,6 +19,7 @@ _LANDLOCK_RULE_PATH_BENEATH = 1
 
 # The path may not leave the directory it starts from, nor pass through /proc's magic links.
 RESOLVE_BENEATH = 0x08
+RESOLVE_IN_ROOT = 0x10
 RESOLVE_NO_MAGICLINKS = 0x02
 
 
@@ -88,7 +89,19 @@ def open_beneath(directory: int, path: str, flags: int, mode: int = 0) -> int:
     The kernel resolves the whole path in one call, so there is no race to win.
     Raises: OSError, with EXDEV where the path would leave the directory.
     """
-    how = _OpenHow(flags | os.O_CLOEXEC, mode, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
+    return _open(directory, path, flags, mode, RESOLVE_BENEATH)
+
+
+def open_in_root(root: int, path: str, flags: int) -> int:
+    """Opens `path` as if `root` were the root directory, for absolute links and `..` as well.
+
+    Links of the kernel's own, in /proc, are not followed. Raises: OSError.
+    """
+    return _open(root, path, flags, 0, RESOLVE_IN_ROOT)
+
+
+def _open(directory: int, path: str, flags: int, mode: int, resolve: int) -> int:
+    how = _OpenHow(flags | os.O_CLOEXEC, mode, resolve | RESOLVE_NO_MAGICLINKS)
     raw = os.fsencode(path)
     while True:
         fd = _LIBC.syscall(_OPENAT2, directory, raw, ctypes.byref(how), ctypes.sizeof(how))

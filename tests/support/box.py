@@ -141,7 +141,12 @@ class Box:
     # Files
 
     async def write(
-        self, path: str, *chunks: bytes, mode: str = "overwrite", permissions: int | None = None
+        self,
+        path: str,
+        *chunks: bytes,
+        mode: str = "overwrite",
+        permissions: int | None = None,
+        parents: bool = False,
     ) -> int:
         """Writes a file; the number of bytes."""
 
@@ -149,7 +154,9 @@ class Box:
             for chunk in chunks:
                 yield chunk
 
-        return await self.plane.files.write(TESTER, self.session, path, mode, pieces(), permissions)
+        return await self.plane.files.write(
+            TESTER, self.session, path, mode, pieces(), permissions, parents=parents
+        )
 
     async def read(self, path: str) -> bytes:
         """A file's content."""

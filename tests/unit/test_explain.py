@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -102,9 +103,36 @@ def test_paths_inside(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["..", "/etc/passwd", "a/../../b", "/workspace2", "/"])
 def test_paths_outside(path: str) -> None:
-    explained = explain_path(LEVELS["high"], path)
+    explained = explain_path(LEVELS["medium"], path)
     assert (explained.verdict, explained.rule) == ("deny", "path-outside-workspace")
     assert explained.remedy
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/etc/passwd", "the path can be read"),
+        ("../usr", "the path can be read"),
+        ("/tmp/x/..", "the path can be read"),
+        ("/tmp/x", "the path can be read and written to"),
+        ("/proc/self/mem", None),
+        ("/run/paddock", None),
+        ("//dev/../dev/null", None),
+    ],
+)
+def test_paths_outside_where_any_command_is_allowed(path: str, message: str | None) -> None:
+    explained = explain_path(LEVELS["high"], path)
+    if message is None:
+        assert explained.rule == "path-outside-workspace"
+    else:
+        assert (explained.allow, explained.message) == (True, message)
+
+
+def test_guarded_writes_can_be_switched_off() -> None:
+    level = replace(LEVELS["high"], guard_writes=False)
+    for command in (["cp", "a", "/etc/passwd"], ["rm", "-rf", "/tmp/x"]):
+        assert not explain_command(LEVELS["high"], None, command, None).allow
+        assert explain_command(level, None, command, "/tmp").allow
 
 
 @given(st.sampled_from(list(LEVELS)), st.text(max_size=30))

@@ -142,6 +142,24 @@ def test_paths_of_the_image(tmp_path: Path, name: str, entry: str, said: str) ->
     assert str(caught.value).startswith(place + said)
 
 
+def test_writes_are_guarded_unless_any_command_may_run_and_the_file_says_so(
+    tmp_path: Path,
+) -> None:
+    assert all(level.guard_writes for level in load_levels().values())
+    with pytest.raises(LevelError, match=r"guard_writes: can be false only where commands = "):
+        load_levels(override(tmp_path, "rank = 100", "guard_writes = false\nrank = 100"))
+    (tmp_path / "low.toml").unlink()
+    text = (PACKAGED / "high.toml").read_text()
+    (tmp_path / "high.toml").write_text(f"guard_writes = false\n{text}")
+    level = load_levels(tmp_path)["high"]
+    assert not level.guard_writes
+    assert restore_level(level.public()) == level
+    # Sessions of before there was the field.
+    public = load_levels()["high"].public()
+    del public["guard_writes"]
+    assert restore_level(public).guard_writes
+
+
 def test_lists_of_paths_without_their_rules(tmp_path: Path) -> None:
     new = 'paths = false\nexecute = ["/usr/lib/git-core"]\n#'
     with pytest.raises(LevelError, match=r":21: confinement\.execute: has no effect without"):

@@ -14,6 +14,7 @@ PURE_AGENT = {
     "sandbox_agent.baseline",
     "sandbox_agent.commands",
     "sandbox_agent.excerpts",
+    "sandbox_agent.outside",
     "sandbox_agent.pty.sanitize",
     "sandbox_agent.redaction",
     "sandbox_agent.repeats",

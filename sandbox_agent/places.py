@@ -1,0 +1,61 @@
+"""Where file operations act: the workspace, and what else a level leaves to its commands.
+
+At levels that allow any command the files of the image can be read, and /tmp can be written to,
+as commands can there. Views of the kernel and devices are no files of anybody.
+"""
+
+import os
+import posixpath
+from typing import NamedTuple
+
+from sandbox_agent.confine.syscalls import open_beneath, open_in_root
+from sandbox_agent.errors import AgentError
+from sandbox_agent.outside import TMP, is_file_of_image, outside
+
+RULE = "path-outside-workspace"
+
+
+class Place(NamedTuple):
+    """A directory that paths are resolved beneath.
+
+    `image`: it is the root of the image, in which links may lead anywhere.
+    """
+
+    directory: int
+    image: bool = False
+
+
+def open_in(place: Place, path: str, flags: int, mode: int = 0) -> int:
+    """Opens a path there. Raises: OSError; AgentError for what is no file of the image."""
+    if not place.image:
+        return open_beneath(place.directory, path, flags, mode)
+    fd = open_in_root(place.directory, path, flags)
+    if not is_file_of_image(os.readlink(f"/proc/self/fd/{fd}")):
+        os.close(fd)
+        raise AgentError("permission_denied", f"is no file of the image: /{path}", RULE)
+    return fd
+
+
+class Places:
+    """The places of one file worker; `anywhere` where its level allows any command."""
+
+    def __init__(self, workspace: str, *, anywhere: bool) -> None:
+        """Raises: OSError."""
+        flags = os.O_PATH | os.O_DIRECTORY
+        self._workspace = Place(os.open(workspace, flags))
+        self._anywhere = anywhere
+        self._tmp = Place(os.open(TMP, flags)) if anywhere else None
+        self._image = Place(os.open("/", flags), image=True) if anywhere else None
+
+    def find(self, path: str, *, writes: bool) -> tuple[Place, str]:
+        """The place of a path, and the path there: relative ones are of the workspace.
+
+        Raises: AgentError.
+        """
+        if not path.startswith("/"):
+            return self._workspace, path
+        path = posixpath.normpath(path)
+        found = self._tmp if writes else self._image
+        if found is None or not outside(path, writes=writes):
+            raise AgentError("permission_denied", f"path escapes workspace: {path}", RULE)
+        return found, path.removeprefix(TMP if writes else "").lstrip("/") or "."

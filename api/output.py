@@ -17,6 +17,8 @@ _MOST_FAILURES = 3
 # Beyond the time-out of the command: its end has to be recorded, its output fetched.
 _GRACE_SECONDS = 30.0
 _LONGEST_CHARACTER = 4
+# There is one gap; an agent that tells of more is not to be believed.
+_MARKED = -1
 # Most commands end within this; the sandbox keeps their output until it is asked for.
 _SOON_SECONDS = 0.05
 
@@ -55,15 +57,19 @@ async def collect(call: Call, session: Session, command: Command) -> dict[str, A
     Raises: PermissionDeniedError, SandboxUnavailableError.
     """
     kept = {name: bytearray() for name in STREAMS}
-    lost = False
+    lost, position = False, 0
     try:
         async with asyncio.timeout(session.level.timeout_max + _GRACE_SECONDS):
             if not await _ends_silently(command):
                 async for page in pages(call, session, command, 0):
                     lost = lost or page.lost
-                    for name, _, data in page.chunks:
+                    for name, offset, data in page.chunks:
+                        if offset > position >= 0:
+                            _mark_cut(kept, offset - position)
+                            position = _MARKED
                         if name in kept and len(kept[name]) <= session.level.output_bytes:
                             kept[name] += data
+                        position = position if position < 0 else offset + len(data)
     except TimeoutError:
         raise SandboxUnavailableError(
             "the command's output does not end", command_id=command.id
@@ -75,6 +81,13 @@ async def collect(call: Call, session: Session, command: Command) -> dict[str, A
         "truncated": result["truncated"] or (lost and result["output_bytes"] > 0),
         **{name: data.decode("utf-8", "replace") for name, data in kept.items()},
     }
+
+
+def _mark_cut(kept: dict[str, bytearray], count: int) -> None:
+    """Says between the first and the last of the streams' output how much of both is missing."""
+    for data in kept.values():
+        if data:
+            data += f"\n[{count} bytes of output were cut here]\n".encode()
 
 
 async def _ends_silently(command: Command) -> bool:

@@ -177,7 +177,8 @@ class Command:
         return {
             **self.tree.result(),
             "timed_out": self.tree.reason == "timeout",
-            "truncated": self.output.truncated,
+            "truncated": self.output.cut > 0,
+            "cut_bytes": self.output.cut,
             "output_bytes": self.output.total,
         }
 

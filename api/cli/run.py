@@ -212,7 +212,7 @@ def _status(end: "Exit", request: dict[str, Any]) -> int:
     elif end.error:
         complain(f"{request['argv'][0]}: {end.error}")
     if end.truncated:
-        note(f"{end.output_bytes} bytes were printed; not all were kept")
+        note(f"{end.output_bytes} bytes were printed; {end.cut_bytes} of them were not kept")
     return end.exit_code
 
 

@@ -43,6 +43,7 @@ class Exit(Result):
         exit_code: 128 + n after signal n; None when it is not known.
         signal: name of the signal that ended it.
         truncated: more was printed than was kept.
+        cut_bytes: what was not kept of it, from the middle; in the background, the beginning.
         output_bytes: all that was printed.
         leftover_killed: processes that it had left behind.
         reason: why it was ended, where it did not end by itself.
@@ -53,6 +54,7 @@ class Exit(Result):
     exit_code: int | None
     signal: str | None
     truncated: bool
+    cut_bytes: int
     output_bytes: int
     timed_out: bool
     leftover_killed: int

@@ -13,6 +13,7 @@ EXIT: dict[str, Any] = {
     "exit_code": 0,
     "signal": None,
     "truncated": False,
+    "cut_bytes": 0,
     "output_bytes": 14,
     "timed_out": False,
     "leftover_killed": 0,
@@ -47,6 +48,10 @@ class Exit(Model):
     exit_code: int | None = Field(description="128 + n after signal n; null when it is not known.")
     signal: str | None = Field(description="The signal that ended it.")
     truncated: bool = Field(description="More was printed than was kept.")
+    cut_bytes: Count = Field(
+        description="What was not kept of it: of a foreground command from the middle, in the "
+        "background from the beginning."
+    )
     output_bytes: Count = Field(description="All that was printed.")
     timed_out: bool
     leftover_killed: Count = Field(description="Processes that it had left behind.")
@@ -58,7 +63,10 @@ class Exit(Model):
 
 
 class CommandResult(Exit):
-    """What a foreground command came to, and what it printed; invalid UTF-8 is replaced."""
+    """What a foreground command came to, and what it printed; invalid UTF-8 is replaced.
+
+    Of more than is kept, the first and the last half; between them stands how much was cut.
+    """
 
     model_config = example({"command_id": _ID, **EXIT, "stdout": "notes.txt  src\n", "stderr": ""})
 

@@ -1,6 +1,7 @@
 """Commands over HTTP: results, streams, processes, and clients that go away."""
 
 import asyncio
+import base64
 import json
 from typing import Any
 
@@ -206,6 +207,27 @@ async def test_text_is_not_cut_inside_a_character(api: Api, path: str) -> None:
     api.agent.print(started["command_id"], "stdout", b"\xa9")
     page = await api.json("GET", f"{process}?after=1")
     assert (page["output"][0]["text"], page["next"]) == ("é", 3)
+
+
+async def test_what_was_cut_is_said_where_it_was(api: Api, path: str) -> None:
+    def cut(_params: Any) -> Any:
+        chunks = [
+            (stream, offset, base64.b64encode(data).decode())
+            for stream, offset, data in (
+                ("stdout", 0, b"first"),
+                ("stderr", 5, b"warned"),
+                ("stdout", 1011, b"last"),
+                # There is no second gap, whatever an agent says.
+                ("stdout", 2000, b"!"),
+            )
+        ]
+        return {"chunks": chunks, "next": 2001, "ended": True}
+
+    api.agents.plays["make"] = Play(b"text")
+    api.agent.overrides["output"] = cut
+    result = await api.json("POST", path + "/exec", json={"command": "make"})
+    said = "\n[1000 bytes of output were cut here]\n"
+    assert (result["stdout"], result["stderr"]) == (f"first{said}last!", f"warned{said}")
 
 
 async def test_lost_output_is_said(api: Api, path: str) -> None:

@@ -39,6 +39,9 @@ async def test_by_level(api: Api) -> None:
     assert [stop["layer"] for stop in answer["layers"]] == ["parser", "mount", "landlock"]
     body = {"level": "high", "path": "../x"}
     answer = await api.json("POST", EXPLAIN, json=body)
+    assert (answer["verdict"], answer["message"]) == ("allow", "the path can be read")
+    body = {"level": "high", "path": "../proc/x"}
+    answer = await api.json("POST", EXPLAIN, json=body)
     assert (answer["verdict"], answer["rule"]) == ("deny", "path-outside-workspace")
 
 

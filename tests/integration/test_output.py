@@ -48,7 +48,7 @@ async def test_reading_waits_no_longer_than_asked(high: Box) -> None:
     await high.finish(command)
 
 
-async def test_a_foreground_command_keeps_its_first_bytes(medium: Box) -> None:
+async def test_a_foreground_command_keeps_its_first_and_its_last_bytes(medium: Box) -> None:
     limit = medium.session.level.output_bytes
     text = "".join(f"{number:07d}\n" for number in range(300_000))
     await medium.write("lines", text.encode())
@@ -57,7 +57,10 @@ async def test_a_foreground_command_keeps_its_first_bytes(medium: Box) -> None:
     assert done.exit["output_bytes"] == len(text)
     # Each chunk is charged a little on top of its bytes.
     assert limit * 0.9 < len(done.stdout) <= limit
-    assert text.startswith(done.stdout)
+    assert done.exit["cut_bytes"] == len(text) - len(done.stdout)
+    half = limit * 9 // 20
+    assert text.startswith(done.stdout[:half])
+    assert text.endswith(done.stdout[-half:])
     assert done.exit_code == 0
 
 

@@ -168,6 +168,7 @@ class FakeAgent:
             "timed_out": False,
             "reason": None,
             "truncated": False,
+            "cut_bytes": 0,
             "output_bytes": running.total,
             "leftover_killed": 0,
             "duration_us": 1000,

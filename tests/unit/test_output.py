@@ -1,5 +1,7 @@
 """A command's output: bounded, complete where it can be, readable from any offset."""
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +36,7 @@ def test_pages_of_any_size_give_everything_back(writes: list[tuple[str, bytes]],
     for name in (STDOUT, STDERR):
         expected = b"".join(data for stream, data in writes if stream == name)
         assert b"".join(data for stream, _, data in pieces if stream == name) == expected
-    assert not output.truncated
+    assert output.cut == 0
 
 
 @given(WRITES, st.integers(0, 5000), st.booleans())
@@ -49,8 +51,17 @@ def test_the_limit_holds_and_all_is_counted(
     kept = b"".join(data for _, _, data in pieces)
     assert output.total == len(everything)
     assert len(kept) == output.kept <= max(limit, 0)
-    assert output.truncated == (len(kept) < len(everything))
-    assert everything.endswith(kept) if keep_tail else everything.startswith(kept)
+    assert output.cut == len(everything) - len(kept)
+    if keep_tail:
+        assert everything.endswith(kept)
+    # What is kept has one gap at most.
+    gaps = [
+        (offset + len(data), after)
+        for (_, offset, data), (_, after, _) in itertools.pairwise(pieces)
+        if offset + len(data) != after
+    ]
+    assert len(gaps) <= (0 if keep_tail else 1)
+    assert everything.endswith(pieces[-1][2] if pieces else b"")
     for _, offset, data in pieces:
         assert everything[offset : offset + len(data)] == data
 
@@ -62,7 +73,28 @@ def test_alternating_single_bytes_stay_within_a_small_multiple_of_the_limit() ->
     chunks, _ = output.read(0, 10**6)
     assert len(chunks) < 1000
     assert output.total == 50_000
-    assert output.truncated
+    assert output.cut > 0
+
+
+def test_the_first_and_the_last_are_kept_half_each() -> None:
+    output = Output(20_000, keep_tail=False)
+    text = b"".join(b"%07d\n" % number for number in range(10_000))
+    for start in range(0, len(text), 1000):
+        output.add(STDOUT, text[start : start + 1000])
+    pieces = _read_all(output, 0, 4096)
+    kept = b"".join(data for _, _, data in pieces)
+    assert 19_000 < len(kept) <= 20_000
+    assert (text[:9_500], text[-9_500:]) == (kept[:9_500], kept[-9_500:])
+    assert output.cut == len(text) - len(kept)
+    # Who reads on from within what was cut goes on behind it.
+    (chunk, *_), _ = output.read(40_000, 10)
+    assert chunk.offset == len(text) - output._tail.size
+
+
+def test_what_fits_is_whole() -> None:
+    output = Output(10_000, keep_tail=False)
+    output.add(STDOUT, b"a" * 9_000)
+    assert (output.cut, output.kept) == (0, 9_000)
 
 
 def test_reading_past_the_end_waits_there() -> None:

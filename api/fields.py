@@ -204,6 +204,7 @@ Argv = Annotated[
     Field(min_length=1, max_length=MAX_WORDS, examples=[["grep", "-rn", "TODO", "src"]]),
     AfterValidator(_argv_size),
 ]
+ToolArguments = Annotated[dict[str, Annotated[str, MaxBytes(8 * KIB)]], Field(max_length=64)]
 Directory = Annotated[str, MaxBytes(4096)]
 # Paths longer than this can't be opened on Linux.
 FilePath = Annotated[str, Field(min_length=1), MaxBytes(4096)]

@@ -28,6 +28,7 @@ from api.fields import (
     MaxBytes,
     Secrets,
     Signal,
+    ToolArguments,
     ToolName,
     check_level,
     sentence,
@@ -247,12 +248,16 @@ class SettingsBody(Body):
 
 
 class ExecBody(Body):
-    """What `POST …/exec` takes: exactly one of `command` and `argv`."""
+    """What `POST …/exec` takes: exactly one of `command`, `argv` and `tool`."""
 
-    model_config = ConfigDict(json_schema_extra=_exactly_one("command", "argv"))
+    model_config = ConfigDict(json_schema_extra=_exactly_one("command", "argv", "tool"))
 
     command: CommandLine | None = Field(default=None, description=_COMMAND)
     argv: Argv | None = Field(default=None, description="The words of a command.")
+    tool: ToolName | None = Field(
+        default=None, description="A oneshot tool: the command is as its manifest has it."
+    )
+    arguments: ToolArguments = Field(default_factory=dict, description="The tool's, by name.")
     cwd: Directory | None = Field(default=None, description=_CWD)
     env: Environment = Field(default_factory=dict, description="Over those of the session.")
     secrets: Secrets = Field(
@@ -283,7 +288,11 @@ class ExecBody(Body):
 
     @model_validator(mode="after")
     def _one_command(self) -> Self:
-        _check_one(self, "command", "argv")
+        _check_one(self, "command", "argv", "tool")
+        if self.tool is None and self.arguments:
+            raise sentence("arguments go with tool")
+        if self.tool is not None and self.env:
+            raise sentence("env can't be given with tool")
         _check_names(self.env, self.secrets)
         _check_not_both(self, "stdin", "stdin_base64")
         return self

@@ -31,6 +31,7 @@ from orchestrator.reload import Policy
 from orchestrator.sessions.budgets import Budgets
 from orchestrator.sessions.execution import Executions
 from orchestrator.sessions.files import Files
+from orchestrator.sessions.governed_commands import GovernedCommands
 from orchestrator.sessions.kept_workspaces import KeptWorkspaces
 from orchestrator.sessions.record_room import RecordRoom, free_bytes
 from orchestrator.sessions.recorder import Recorder
@@ -74,6 +75,7 @@ class ControlPlane:
     files: Files
     terminals: Terminals
     tools: GovernedTerminals
+    governed_commands: GovernedCommands
     approvals: Approvals
     archiving: Archiving
     recovered: Recovered
@@ -156,6 +158,7 @@ class ControlPlane:
         self.terminals = Terminals(
             self.database, recorder, budgets, settings.state_dir, self._expire_approvals
         )
+        self.governed_commands = GovernedCommands(self.policy.tools, self.keys, recorder)
         self.tools = GovernedTerminals(
             self.policy.tools, self.keys, self.terminals, self.approvals, self.files, recorder
         )

@@ -31,18 +31,20 @@ def check(
     """
     from orchestrator.tools.advice import advice
     from orchestrator.tools.catalog import PACKAGED, manifest_files
-    from orchestrator.tools.loader import ManifestError, load_manifest
+    from orchestrator.tools.loader import ManifestError
+    from orchestrator.tools.manifest import Manifest
+    from orchestrator.tools.oneshot_loader import load_tool
 
     wrong = 0
     paths = files or [*manifest_files(PACKAGED), *_folder_files()]
     for path in paths:
         try:
-            manifest = load_manifest(path)
+            manifest = load_tool(path)
         except ManifestError as error:
             complain(str(error))
             wrong += 1
             continue
-        for sentence in advice(manifest):
+        for sentence in advice(manifest) if isinstance(manifest, Manifest) else ():
             note(f"{path}: {sentence}")
     if wrong:
         raise typer.Exit(Status.FAILED)
@@ -66,6 +68,16 @@ def list_all(directory: _Directory = None, as_json: AsJson = False) -> None:
         }
         for manifest in catalog.values()
         for command in manifest.commands.values()
+    ]
+    commands += [
+        {
+            "name": tool.name,
+            "description": tool.description,
+            "risk_tier": tool.risk_tier,
+            "human_approval": tool.human_approval,
+            "sha256": tool.sha256,
+        }
+        for tool in catalog.oneshots.values()
     ]
     if as_json:
         print_json(commands)

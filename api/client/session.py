@@ -101,6 +101,19 @@ class Session(Face[F]):
         )
         return await run_to_end(self._api, self._path, body)
 
+    @method
+    async def run_tool(
+        self, tool: str, arguments: Mapping[str, str] | None = None, *, timeout: int | None = None
+    ) -> ExecResult:
+        """Runs a oneshot tool of the operator with its arguments, and waits for its end.
+
+        Raises: what `exec` does; NotFoundError where there is no such tool.
+        """
+        body: dict[str, Any] = {"tool": tool, "arguments": dict(arguments or {})}
+        if timeout is not None:
+            body["timeout"] = timeout
+        return await run_to_end(self._api, self._path, body)
+
     @stream
     async def exec_stream(
         self,

@@ -27,11 +27,11 @@ class Tool(Model):
 
     model_config = example(_TOOL)
 
-    name: str = Field(description="`<tool>.<command>`.")
+    name: str = Field(description="`<tool>.<command>`, or `<tool>` of a oneshot tool.")
     tool: str
-    command: str
+    command: str = Field(description="Empty for a oneshot tool.")
     description: str
-    pattern: str = Field(description="RE2; the whole line must match it.")
+    pattern: str = Field(description="RE2; the whole line must match it. Empty for a oneshot tool.")
     input_schema: dict[str, Any] = Field(description="JSON Schema of what it takes.")
     risk_tier: Literal["info", "low", "medium", "high", "critical"]
     human_approval: bool = Field(description="Each line waits for a person.")

@@ -34,8 +34,12 @@ async def execute(call: Call, body: ExecBody) -> web.StreamResponse:
 
 async def _execute(call: Call, session: Session, body: ExecBody) -> web.StreamResponse:
     await _change_level(call, session, body.permission_level)
+    request = body.request()
+    if body.tool is not None:
+        given = (body.tool, body.arguments, request)
+        request = await call.plane.governed_commands.request(call.principal, session, *given)
     command = await call.work.complete(
-        call.plane.executions.start(call.principal, session, body.request()),
+        call.plane.executions.start(call.principal, session, request),
         lambda command: _leave(call, session, command),
     )
     if call.wants_events():

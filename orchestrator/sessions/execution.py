@@ -399,6 +399,7 @@ def _described(
         "stdin_bytes": None if request.stdin is None else len(request.stdin),
         "timeout": timeout,
         "background": request.background,
+        **({} if request.tool is None else {"tool": request.tool}),
     }
 
 

@@ -32,7 +32,8 @@ class ExecRequest:
     """A command: either a `command` line, which knows no shell, or an `argv`.
 
     `cwd` is relative to the workspace or under /workspace; `timeout` is in seconds, None
-    for the level's default (in the background: no time-out).
+    for the level's default (in the background: no time-out). `tool` is the oneshot tool that the
+    words are of.
     """
 
     argv: list[str] | None = None
@@ -44,3 +45,4 @@ class ExecRequest:
     stdin_open: bool = False
     timeout: int | None = None
     background: bool = False
+    tool: str | None = None

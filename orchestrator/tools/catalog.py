@@ -12,9 +12,10 @@ from orchestrator.tools.loader import (
     ManifestError,
     claimed_name,
     load_manifest,
-    parse_manifest,
 )
 from orchestrator.tools.manifest import Manifest
+from orchestrator.tools.oneshot import Oneshot
+from orchestrator.tools.oneshot_loader import load_tool, parse_tool
 
 PACKAGED = Path(__file__).with_name("manifests")
 
@@ -22,10 +23,12 @@ PACKAGED = Path(__file__).with_name("manifests")
 class Catalog(Mapping[str, Manifest]):
     """Tools by name, in order. A terminal keeps the manifest that it was opened with."""
 
-    def __init__(self, by_file: Mapping[Path, Manifest]) -> None:
+    def __init__(self, by_file: Mapping[Path, Manifest | Oneshot]) -> None:
+        """Those of sessions are the mapping's; `oneshots` are the others, by name."""
         self._by_file = dict(by_file)
-        manifests = {manifest.name: manifest for manifest in by_file.values()}
-        self._manifests = dict(sorted(manifests.items()))
+        tools = sorted(by_file.values(), key=lambda tool: tool.name)
+        self._manifests = {tool.name: tool for tool in tools if isinstance(tool, Manifest)}
+        self.oneshots = {tool.name: tool for tool in tools if isinstance(tool, Oneshot)}
 
     def __getitem__(self, name: str) -> Manifest:
         return self._manifests[name]
@@ -36,7 +39,7 @@ class Catalog(Mapping[str, Manifest]):
     def __len__(self) -> int:
         return len(self._manifests)
 
-    def of_file(self, path: Path) -> Manifest | None:
+    def of_file(self, path: Path) -> Manifest | Oneshot | None:
         """What was read last of a file."""
         return self._by_file.get(path)
 
@@ -63,7 +66,7 @@ def kept_catalog(texts: Mapping[str, str]) -> Catalog:
     found = {}
     for name, text in texts.items():
         try:
-            found[Path(name)] = parse_manifest(text.encode(), name)
+            found[Path(name)] = parse_tool(text.encode(), name)
         except ManifestError:  # this version reads manifests more strictly
             continue
     return Catalog(found)
@@ -77,7 +80,7 @@ def read_catalog(directory: Path | None, before: Catalog | None = None) -> Readi
     looser than what the operator has written. Raises: ConfigError when the folder can't be read.
     """
     before = before or Catalog({})
-    found: dict[Path, Manifest] = {}
+    found: dict[Path, Manifest | Oneshot] = {}
     problems: dict[Path, str] = {}
     unknown: list[Path] = []
     if directory is not None:
@@ -105,10 +108,10 @@ def read_catalog(directory: Path | None, before: Catalog | None = None) -> Readi
     return Reading(Catalog(shipped | found), problems)
 
 
-def _read(path: Path, before: Catalog) -> tuple[Manifest | None, str | None]:
+def _read(path: Path, before: Catalog) -> tuple[Manifest | Oneshot | None, str | None]:
     """What is to be in force of a file, and why that is not its present content."""
     try:
-        return load_manifest(path), None
+        return load_tool(path), None
     except ManifestError as error:
         return before.of_file(path), str(error)
 
@@ -118,5 +121,5 @@ def _may_be(name: str, claimed: Collection[str | None]) -> bool:
     return name in claimed or None in claimed
 
 
-def _taken(manifest: Manifest, found: Mapping[Path, Manifest]) -> Path | None:
+def _taken(manifest: Manifest | Oneshot, found: Mapping[Path, Manifest | Oneshot]) -> Path | None:
     return next((path for path, each in found.items() if each.name == manifest.name), None)

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 
 from orchestrator.key_bounds import KeyBounds
 from orchestrator.tools.cedar import Facts
-from orchestrator.tools.gates import opening
+from orchestrator.tools.gates import SESSION_TOOLS, Setting, opening
 from orchestrator.tools.manifest import RISK_TIERS, Command, Manifest
+from orchestrator.tools.oneshot import Oneshot, always_refused
 from orchestrator.tools.rules import ToolRules
 from orchestrator.tools.schema import input_schema
 from orchestrator.tools.states import ERROR, READY
@@ -25,7 +26,7 @@ class Asker(NamedTuple):
 
 
 def list_tools(rules: ToolRules, asker: Asker) -> list[dict[str, Any]]:
-    """Every `{tool}.{command}`, in the order of the catalog.
+    """Every `{tool}.{command}`, in the order of the catalog, and then every oneshot `{tool}`.
 
     `rule` is the gate that no line could pass in this session; None where `allowed`. The
     policies are asked as for a first interaction, in every state that the tool can be in.
@@ -49,7 +50,44 @@ def list_tools(rules: ToolRules, asker: Asker) -> list[dict[str, Any]]:
                     "sha256": manifest.sha256,
                 }
             )
+    listed += [_oneshot(rules, tool, asker) for tool in rules.catalog.oneshots.values()]
     return listed
+
+
+def _oneshot(rules: ToolRules, tool: Oneshot, asker: Asker) -> dict[str, Any]:
+    rule = _refusing_oneshot(rules, tool, asker)
+    return {
+        "name": tool.name,
+        "tool": tool.name,
+        "command": "",
+        "description": tool.description,
+        "pattern": "",
+        "input_schema": {
+            "type": "object",
+            "properties": {arg.name: {"type": "string"} for arg in tool.args},
+            "required": [
+                arg.name for arg in tool.args if arg.required and not tool.defaults.get(arg.name)
+            ],
+            "additionalProperties": False,
+        },
+        "risk_tier": tool.risk_tier,
+        "human_approval": tool.human_approval,
+        "allowed": rule is None,
+        "rule": rule,
+        "sha256": tool.sha256,
+    }
+
+
+def _refusing_oneshot(rules: ToolRules, tool: Oneshot, asker: Asker) -> str | None:
+    if asker.tools is not None and tool.name not in asker.tools:
+        return SESSION_TOOLS
+    if (refused := asker.bounds.refuses_tool(tool.name)) is not None:
+        return refused[0]
+    highest, level = asker.highest_tier, asker.permission_level
+    found = always_refused(
+        tool, Setting(rules.scope, highest, level, READY, 0, rules.policies, asker.role)
+    )
+    return None if found is None else found.rule
 
 
 def _refusing(rules: ToolRules, manifest: Manifest, command: Command, asker: Asker) -> str | None:

@@ -3,9 +3,9 @@
 import hashlib
 import shlex
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError as TableError
 
@@ -30,6 +30,8 @@ from orchestrator.tools.tables import (
     SessionTable,
 )
 
+T = TypeVar("T")
+
 SUFFIX = ".clad.toml"
 MAX_BYTES = 256 * 1024
 # No shell reads the command: what one would act on is a mistake.
@@ -44,8 +46,8 @@ class ManifestError(ConfigError):
     """A manifest that can't be used; the message names the file, the field and the reason."""
 
 
-class _FieldError(ValueError):
-    """A field and the reason."""
+class FieldError(ValueError):
+    """A field of a manifest, and why it can't be used."""
 
     def __init__(self, field: str, reason: object) -> None:
         super().__init__(f"{field}: {reason}")
@@ -53,13 +55,13 @@ class _FieldError(ValueError):
 
 def load_manifest(path: Path) -> Manifest:
     """A manifest's file. Raises: ManifestError."""
-    return parse_manifest(_read(path), str(path))
+    return parse_manifest(read_bytes(path), str(path))
 
 
 def claimed_name(path: Path) -> str | None:
     """The `tool.name` of a file that may be broken elsewhere; None where it can't be told."""
     try:
-        name = tomllib.loads(_read(path).decode())["tool"]["name"]
+        name = tomllib.loads(read_bytes(path).decode())["tool"]["name"]
     except (ManifestError, ValueError, LookupError, TypeError, RecursionError):
         return None
     return name if isinstance(name, str) else None
@@ -67,26 +69,40 @@ def claimed_name(path: Path) -> str | None:
 
 def parse_manifest(data: bytes, name: str) -> Manifest:
     """A manifest from its bytes; `name` is how messages call it. Raises: ManifestError."""
+    values = values_of(data, name)
+    return read_as(name, lambda: _session(values, data))
+
+
+def values_of(data: bytes, name: str) -> dict[str, Any]:
+    """A manifest's TOML. Raises: ManifestError."""
     if len(data) > MAX_BYTES:
         raise ManifestError(f"{name}: has more than {MAX_BYTES} bytes")
     try:
-        values = tomllib.loads(data.decode())
+        return tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise ManifestError(f"{name}: is not TOML: {error}") from None
+
+
+def read_as(name: str, build: Callable[[], T]) -> T:
+    """What `build` makes of a manifest's values. Raises: ManifestError for what it finds."""
     try:
-        _check_kind(values)
-        table = ManifestTable.model_validate(values)
-        return _build(table, data)
+        return build()
     except TableError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise ManifestError(f"{name}: {_described(first['loc'], first['msg'])}") from None
-    except _FieldError as error:
+    except FieldError as error:
         raise ManifestError(f"{name}: {error}") from None
     except RecursionError:
         raise ManifestError(f"{name}: is nested too deeply") from None
 
 
-def _read(path: Path) -> bytes:
+def _session(values: Mapping[str, Any], data: bytes) -> Manifest:
+    _check_kind(values)
+    return _build(ManifestTable.model_validate(values), data)
+
+
+def read_bytes(path: Path) -> bytes:
+    """A manifest's bytes, one more than there may be at most. Raises: ManifestError."""
     try:
         with path.open("rb") as file:
             return file.read(MAX_BYTES + 1)
@@ -98,17 +114,17 @@ def _check_kind(values: Mapping[str, Any]) -> None:
     """What manifests of other kinds lack is explained by their kind first."""
     tool = values.get("tool")
     if not isinstance(tool, dict):
-        raise _FieldError("tool", "is missing: a manifest has a table [tool]")
+        raise FieldError("tool", "is missing: a manifest has a table [tool]")
     mode = tool.get("mode", "session" if "session" in values else "oneshot")
     if mode in ("oneshot", "browser"):
         given = "" if "mode" in tool else " where there is no table [session]"
-        raise _FieldError("tool.mode", f'is {mode}{given}: only mode = "session" can be run')
+        raise FieldError("tool.mode", f'is {mode}{given}: only mode = "session" can be run')
     if tool.get("dispatch") == "callback":
-        raise _FieldError("tool.dispatch", "is callback: only exec can be run")
+        raise FieldError("tool.dispatch", "is callback: only exec can be run")
     if "session" not in values:
-        raise _FieldError("session", 'is missing: mode = "session" needs a table [session]')
+        raise FieldError("session", 'is missing: mode = "session" needs a table [session]')
     if "output" not in values:
-        raise _FieldError("output", "is missing: a manifest has a table [output]")
+        raise FieldError("output", "is missing: a manifest has a table [output]")
 
 
 def _build(table: ManifestTable, data: bytes) -> Manifest:
@@ -125,7 +141,7 @@ def _build(table: ManifestTable, data: bytes) -> Manifest:
         description=tool.description,
         risk_tier=tool.risk_tier,
         version=tool.version,
-        cedar=None if tool.cedar is None else _cedar(tool.cedar),
+        cedar=None if tool.cedar is None else cedar_names(tool.cedar),
         startup_command=session.startup_command,
         argv=_argv(session.startup_command, tool.binary),
         ready_pattern=_ready(session.ready_pattern),
@@ -154,7 +170,8 @@ def _build(table: ManifestTable, data: bytes) -> Manifest:
     )
 
 
-def _cedar(table: CedarTable) -> CedarNames:
+def cedar_names(table: CedarTable) -> CedarNames:
+    """What Cedar policies know a tool by."""
     return CedarNames(table.resource, table.action, table.principal)
 
 
@@ -163,18 +180,18 @@ def _argv(command: str, binary: str | None) -> tuple[str, ...]:
     try:
         argv = tuple(shlex.split(command))
     except ValueError as error:
-        raise _FieldError(field, f"can't be split into words: {error}") from None
+        raise FieldError(field, f"can't be split into words: {error}") from None
     if not argv or not argv[0]:
-        raise _FieldError(field, "is empty")
+        raise FieldError(field, "is empty")
     for word in argv:
         if found := sorted(_SHELL.intersection(word)):
             shown = repr(found[0])[1:-1]
-            raise _FieldError(field, f"{shown} may not be in it: no shell runs it")
+            raise FieldError(field, f"{shown} may not be in it: no shell runs it")
         if "\0" in word:
-            raise _FieldError(field, "NUL may not be in it")
+            raise FieldError(field, "NUL may not be in it")
     program = PurePosixPath(argv[0]).name
     if binary is not None and program != binary:
-        raise _FieldError("tool.binary", f"is {binary}, but the startup command runs {program}")
+        raise FieldError("tool.binary", f"is {binary}, but the startup command runs {program}")
     return argv
 
 
@@ -198,14 +215,14 @@ def _ready(text: str) -> Pattern:
     field = "session.ready_pattern"
     pattern = _pattern(field, text)
     if pattern.matches(""):
-        raise _FieldError(field, "matches the empty string: everything would look like a prompt")
+        raise FieldError(field, "matches the empty string: everything would look like a prompt")
     return pattern
 
 
 def _check_parser(interaction: InteractionTable) -> None:
     if (interaction.parser is None) != (interaction.dialect is None):
         field = "dialect" if interaction.dialect is None else "parser"
-        raise _FieldError(
+        raise FieldError(
             f"session.interaction.{field}", "is missing: parser and dialect go together"
         )
 
@@ -213,11 +230,11 @@ def _check_parser(interaction: InteractionTable) -> None:
 def _check_statements(field: str, table: CommandTable, dialect: str | None) -> None:
     for member, given in (("statements", table.statements), ("functions", table.functions)):
         if given and dialect is None:
-            raise _FieldError(f"{field}.{member}", "goes with session.interaction.parser")
+            raise FieldError(f"{field}.{member}", "goes with session.interaction.parser")
     if dialect is not None and not table.statements:
-        raise _FieldError(f"{field}.statements", "is missing: session.interaction.parser needs it")
+        raise FieldError(f"{field}.statements", "is missing: session.interaction.parser needs it")
     if UNPARSED in table.statements and (len(table.statements) > 1 or table.functions):
-        raise _FieldError(f"{field}.statements", f"{UNPARSED} stands alone")
+        raise FieldError(f"{field}.statements", f"{UNPARSED} stands alone")
 
 
 def _command(name: str, table: CommandTable, human_approval: bool, dialect: str | None) -> Command:
@@ -243,7 +260,12 @@ def _command(name: str, table: CommandTable, human_approval: bool, dialect: str 
 
 def _argument(field: str, name: str, table: ArgumentTable, command: Pattern) -> Argument:
     if name not in command.names:
-        raise _FieldError(field, f"the command's pattern has no group (?P<{name}>…)")
+        raise FieldError(field, f"the command's pattern has no group (?P<{name}>…)")
+    return typed_argument(field, name, table)
+
+
+def typed_argument(field: str, name: str, table: ArgumentTable) -> Argument:
+    """An argument of its type. Raises: FieldError for members that do not go with it."""
     kind = table.type
     goes_with = (
         ("allowed", bool(table.allowed), kind == "enum", kind == "enum"),
@@ -256,11 +278,11 @@ def _argument(field: str, name: str, table: ArgumentTable, command: Pattern) -> 
     )
     for member, given, possible, needed in goes_with:
         if given and not possible:
-            raise _FieldError(f"{field}.{member}", f"does not go with type {kind}")
+            raise FieldError(f"{field}.{member}", f"does not go with type {kind}")
         if needed and not given:
-            raise _FieldError(f"{field}.{member}", f"is missing: type {kind} needs it")
+            raise FieldError(f"{field}.{member}", f"is missing: type {kind} needs it")
     if table.min is not None and table.max is not None and table.min > table.max:
-        raise _FieldError(f"{field}.min", "is over max")
+        raise FieldError(f"{field}.min", "is over max")
     return Argument(
         name=name,
         type=kind,
@@ -283,7 +305,7 @@ def _states(
     fields += [(f"session.commands.{n}.state", c.state) for n, c in commands.items() if c.state]
     for field, state in fields:
         if known is not None and state not in known:
-            raise _FieldError(field, f"{state} is not in the enum of output.schema's session_state")
+            raise FieldError(field, f"{state} is not in the enum of output.schema's session_state")
     for text, state in session.states.items():
         yield _pattern(f'session.states."{text}"', text), state
 
@@ -294,25 +316,25 @@ def _check_schema(schema: Mapping[str, Any] | None) -> None:
     try:
         check_result_schema(schema)
     except ResultSchemaError as error:
-        raise _FieldError("output.schema", error) from None
+        raise FieldError("output.schema", error) from None
 
 
 def _environment(env: Mapping[str, str]) -> dict[str, str]:
     for name, value in env.items():
         if "\0" in value:
-            raise _FieldError(f"session.env.{name}", "NUL may not be in it")
+            raise FieldError(f"session.env.{name}", "NUL may not be in it")
         # The loader would run what they name before the program itself.
         if name.startswith("LD_"):
-            raise _FieldError(f"session.env.{name}", "variables of the dynamic loader can't be set")
+            raise FieldError(f"session.env.{name}", "variables of the dynamic loader can't be set")
     return dict(env)
 
 
 def _paths(name: str, paths: list[str]) -> tuple[str, ...]:
     for path in paths:
         if {".", ".."} & set(path.split("/")):
-            raise _FieldError(f"session.confinement.{name}", f"{path}: . and .. may not be in it")
+            raise FieldError(f"session.confinement.{name}", f"{path}: . and .. may not be in it")
         if any(PurePosixPath(path).is_relative_to(closed) for closed in _CLOSED):
-            raise _FieldError(f"session.confinement.{name}", f"{path} can't be opened by a tool")
+            raise FieldError(f"session.confinement.{name}", f"{path} can't be opened by a tool")
     return tuple(paths)
 
 
@@ -320,7 +342,7 @@ def _pattern(field: str, text: str) -> Pattern:
     try:
         return compile_pattern(text)
     except PatternError as error:
-        raise _FieldError(field, error) from None
+        raise FieldError(field, error) from None
 
 
 def _described(location: tuple[int | str, ...], message: str) -> str:

@@ -85,7 +85,7 @@ class ToolTable(Table):
     binary: _Text | None = Field(default=None, description="The name of the program that starts.")
     mode: Literal["oneshot", "session", "browser"] | None = Field(
         default=None,
-        description="Only `session` can be run. Unset: `session` where there is a table "
+        description="`browser` can't be run. Unset: `session` where there is a table "
         "`[session]`, else `oneshot`.",
     )
     description: Annotated[str, Field(max_length=1024)] = ""
@@ -93,7 +93,7 @@ class ToolTable(Table):
         default="low", description="For people: each command is held to its own."
     )
     version: _Text | None = None
-    timeout_seconds: _Seconds = Field(default=60, description="Not used by sessions.")
+    timeout_seconds: _Seconds = Field(default=60, description="Of a oneshot command.")
     human_approval: bool = Field(default=False, description="Every command needs an approval.")
     dispatch: Literal["exec", "callback"] = Field(
         default="exec", description="Only `exec` can be run."

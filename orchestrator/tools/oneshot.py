@@ -1,0 +1,173 @@
+"""Oneshot tools: one command with typed arguments, as its manifest has it.
+
+The words of the command are fixed before a value is put into them: a value can't add a word,
+and none that stands alone may look like an option.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from orchestrator.tools.arguments import Argument
+from orchestrator.tools.cedar import Facts
+from orchestrator.tools.gates import Setting
+from orchestrator.tools.manifest import RISK_TIERS, CedarNames
+from orchestrator.tools.scope import Scope
+
+MAX_VALUE = 8192
+_HOLE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_NUMBERS = ("integer", "number", "port", "duration")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Whether an argument has, or has not, a value; the words that are there then."""
+
+    argument: str
+    value: str
+    equal: bool
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Oneshot:
+    """A tool that is run once, with its arguments, and ends."""
+
+    name: str
+    description: str
+    risk_tier: str
+    human_approval: bool
+    cedar: CedarNames | None
+    timeout_seconds: int
+    args: tuple[Argument, ...]
+    defaults: Mapping[str, str]  # of arguments, and of further holes
+    words: tuple[str, ...]
+    mappings: Mapping[str, Mapping[str, tuple[str, ...]]]  # by argument and value
+    conditions: Mapping[str, Condition]
+    sha256: str
+    source: str = field(repr=False)
+
+
+class Refused(NamedTuple):
+    """The gate that refuses, and why."""
+
+    rule: str
+    message: str
+
+
+def refusal(tool: Oneshot, given: Mapping[str, str], setting: Setting) -> Refused | None:
+    """Why a command with these arguments may not run; None where it may."""
+    for check in (_unknown, _values):
+        if (found := check(tool, given, setting)) is not None:
+            return found
+    return always_refused(tool, setting)
+
+
+def always_refused(tool: Oneshot, setting: Setting) -> Refused | None:
+    """The gate that no arguments could pass; None where there is none."""
+    for check in (_tier, _policies, _approval):
+        if (found := check(tool, setting)) is not None:
+            return found
+    return None
+
+
+def argv(tool: Oneshot, given: Mapping[str, str]) -> list[str]:
+    """The words of the command, for arguments that were not refused."""
+    values = {arg.name: "" for arg in tool.args} | dict(tool.defaults) | _meant(given)
+    groups = {
+        hole: words.get(values[name], ())
+        for name, words in tool.mappings.items()
+        for hole in flags_holes(name)
+    }
+    for name, condition in tool.conditions.items():
+        met = (values[condition.argument] == condition.value) == condition.equal
+        groups[f"_{name}"] = condition.words if met else ()
+    return list(_filled(tool.words, values, groups))
+
+
+def flags_holes(argument: str) -> set[str]:
+    """The holes that a mapping fills: that of scan_type _scan_type_flags and _scan_flags."""
+    return {f"_{argument}_flags", f"_{argument.removesuffix('_type')}_flags"}
+
+
+def holes(words: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
+    """The name of every hole in words, and whether it is a word of its own."""
+    for word in words:
+        for found in _HOLE.finditer(word):
+            if found[1] is not None:
+                yield found[1], found[0] == word
+
+
+def _filled(
+    words: tuple[str, ...], values: Mapping[str, str], groups: Mapping[str, tuple[str, ...]]
+) -> Iterator[str]:
+    for word in words:
+        name = word[1:-1]
+        if word == f"{{{name}}}" and name in groups:
+            yield from _filled(groups[name], values, {})
+        elif word != f"{{{name}}}" or values.get(name) != "":
+            yield _HOLE.sub(_fill(values), word)
+
+
+def _fill(values: Mapping[str, str]) -> Callable[[re.Match[str]], str]:
+    return lambda found: found[0][0] if found[1] is None else values[found[1]]
+
+
+def _meant(given: Mapping[str, str]) -> dict[str, str]:
+    """An empty value is none: it must not take the place of a default, nor move other words."""
+    return {name: value for name, value in given.items() if value}
+
+
+def _unknown(tool: Oneshot, given: Mapping[str, str], setting: Setting) -> Refused | None:
+    known = [arg.name for arg in tool.args]
+    for name in given:
+        if name not in known:
+            reason = f"there is no argument {name[:64]}; there are: {', '.join(known) or 'none'}"
+            return Refused("argument", reason)
+    return None
+
+
+def _values(tool: Oneshot, given: Mapping[str, str], setting: Setting) -> Refused | None:
+    for arg in tool.args:
+        value = _meant(given).get(arg.name, tool.defaults.get(arg.name))
+        if (reason := _value_refusal(arg, value, setting.scope)) is not None:
+            scoped = arg.type == "scope_target" or arg.scope_check
+            return Refused("scope" if scoped else "argument", reason)
+    return None
+
+
+def _value_refusal(arg: Argument, value: str | None, scope: Scope) -> str | None:
+    if value is not None and len(value) > MAX_VALUE:
+        return f"{arg.name}: has more than {MAX_VALUE} characters"
+    if (reason := arg.refusal(value, scope)) is not None:
+        return reason
+    if value and value.startswith("-") and arg.type not in _NUMBERS:
+        return f"{arg.name}: may not begin with -, as an option does"
+    if value and not value.isprintable():
+        return f"{arg.name}: has a character that is not shown"
+    return None
+
+
+def _tier(tool: Oneshot, setting: Setting) -> Refused | None:
+    highest = setting.highest_tier
+    if RISK_TIERS.index(tool.risk_tier) <= RISK_TIERS.index(highest):
+        return None
+    level = setting.permission_level
+    message = f"risk tier {tool.risk_tier} is over what permission level {level} allows: {highest}"
+    return Refused("risk-tier", message)
+
+
+def _policies(tool: Oneshot, setting: Setting) -> Refused | None:
+    if setting.policies is None:
+        return None
+    level, role = setting.permission_level, setting.role
+    facts = Facts(tool.name, setting.session_state, 0, tool.risk_tier, level, role)
+    reason = setting.policies.refusal(tool.name, tool.cedar, facts)
+    return None if reason is None else Refused("cedar", f"{tool.name}: {reason}")
+
+
+def _approval(tool: Oneshot, setting: Setting) -> Refused | None:
+    if not tool.human_approval:
+        return None
+    return Refused("human-approval", f"{tool.name} needs a person, who can't be asked for it yet")

@@ -1,0 +1,151 @@
+"""Reads oneshot manifests, as strictly as those of sessions; every refusal names the field."""
+
+import hashlib
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchestrator.tools.arguments import Argument
+from orchestrator.tools.loader import (
+    FieldError,
+    cedar_names,
+    parse_manifest,
+    read_as,
+    read_bytes,
+    typed_argument,
+    values_of,
+)
+from orchestrator.tools.manifest import CRITICAL, Manifest
+from orchestrator.tools.oneshot import Condition, Oneshot, flags_holes, holes
+from orchestrator.tools.oneshot_tables import (
+    ConditionalTable,
+    Default,
+    OneshotTable,
+    TemplateTable,
+)
+from orchestrator.tools.scope import NO_SCOPE
+
+_WHEN = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(==|!=)\s*(?:'([^']*)'|\"([^\"]*)\")\s*")
+
+
+def build(table: OneshotTable, data: bytes) -> Oneshot:
+    """The tool of a oneshot manifest. Raises: FieldError."""
+    tool, command = table.tool, table.command
+    args = tuple(typed_argument(f"args.{name}", name, arg) for name, arg in table.args.items())
+    defaults = {name: _text(value) for name, value in command.defaults.items()}
+    for name, arg in table.args.items():
+        if arg.default is not None:
+            defaults[name] = _text(arg.default)
+    _check_defaults(args, defaults)
+    conditions = {
+        name: _condition(f"command.conditionals.{name}", conditional)
+        for name, conditional in command.conditionals.items()
+    }
+    built = Oneshot(
+        name=tool.name,
+        description=tool.description,
+        risk_tier=tool.risk_tier,
+        human_approval=tool.human_approval or tool.risk_tier == CRITICAL,
+        cedar=None if tool.cedar is None else cedar_names(tool.cedar),
+        timeout_seconds=tool.timeout_seconds,
+        args=args,
+        defaults=defaults,
+        words=_words(command),
+        mappings={
+            name: {
+                value: _split(f"command.mappings.{name}.{value}", flags)
+                for value, flags in values.items()
+            }
+            for name, values in command.mappings.items()
+        },
+        conditions=conditions,
+        sha256=hashlib.sha256(data).hexdigest(),
+        source=data.decode(),
+    )
+    _check_names(built)
+    _check_program(built, tool.binary)
+    return built
+
+
+def _text(value: Default) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _words(command: TemplateTable) -> tuple[str, ...]:
+    if (command.template is None) == (command.exec is None):
+        raise FieldError("command", "must have one of template and exec")
+    if command.exec is not None:
+        return tuple(command.exec)
+    return _split("command.template", command.template or "")
+
+
+def _split(field: str, text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise FieldError(field, f"can't be split into words: {error}") from None
+
+
+def _condition(field: str, table: ConditionalTable) -> Condition:
+    found = _WHEN.fullmatch(table.when)
+    if found is None:
+        raise FieldError(f"{field}.when", "must be <argument> == '<text>', or with !=")
+    value = found[3] if found[3] is not None else found[4]
+    words = _split(f"{field}.template", table.template)
+    return Condition(found[1], value, found[2] == "==", words)
+
+
+def _check_defaults(args: tuple[Argument, ...], defaults: Mapping[str, str]) -> None:
+    """What is no target of its own must be of its type; a target is looked at in its session."""
+    for arg in args:
+        value = defaults.get(arg.name)
+        if value and arg.type != "scope_target" and not arg.scope_check:
+            reason = arg.refusal(value, NO_SCOPE)
+            if reason is not None:
+                raise FieldError(f"args.{arg.name}.default", reason)
+
+
+def _check_names(tool: Oneshot) -> None:
+    """Every hole has something to fill it."""
+    values = {arg.name for arg in tool.args} | set(tool.defaults)
+    groups = {f"_{name}" for name in tool.conditions}
+    for name in tool.mappings:
+        if name not in values:
+            raise FieldError(f"command.mappings.{name}", "there is no such argument")
+        groups |= flags_holes(name)
+        for words in tool.mappings[name].values():
+            for hole, _ in holes(words):
+                if hole not in values:
+                    reason = f"nothing is known to fill {{{hole}}}"
+                    raise FieldError(f"command.mappings.{name}", reason)
+    for name, alone in holes(tool.words):
+        if name not in values and not (name in groups and alone):
+            raise FieldError("command.template", f"nothing is known to fill {{{name}}}")
+    for name, condition in tool.conditions.items():
+        for used in (condition.argument, *(hole for hole, _ in holes(condition.words))):
+            if used not in values:
+                raise FieldError(f"command.conditionals.{name}", f"there is no argument {used}")
+
+
+def _check_program(tool: Oneshot, binary: str | None) -> None:
+    program = tool.words[0] if tool.words else ""
+    if not program or "{" in program:
+        raise FieldError("command.template", "must begin with the program's name")
+    if binary is not None and program.rpartition("/")[2] != binary:
+        raise FieldError("tool.binary", f"is {binary}, but the command runs {program}")
+
+
+def load_tool(path: Path) -> Manifest | Oneshot:
+    """A manifest's file, of either kind. Raises: ManifestError."""
+    return parse_tool(read_bytes(path), str(path))
+
+
+def parse_tool(data: bytes, name: str) -> Manifest | Oneshot:
+    """A manifest of either kind from its bytes. Raises: ManifestError."""
+    values = values_of(data, name)
+    tool = values.get("tool")
+    mode = tool.get("mode", "oneshot") if isinstance(tool, dict) else None
+    if mode != "oneshot" or "session" in values or "command" not in values:
+        return parse_manifest(data, name)
+    return read_as(name, lambda: build(OneshotTable.model_validate(values), data))

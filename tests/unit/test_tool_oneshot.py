@@ -1,0 +1,179 @@
+"""Oneshot tools: words, types, gates, and manifests that can't be used."""
+
+import ipaddress
+
+import pytest
+
+from orchestrator.tools.gates import Setting
+from orchestrator.tools.loader import ManifestError
+from orchestrator.tools.manifest import Manifest
+from orchestrator.tools.oneshot import Oneshot, argv, refusal
+from orchestrator.tools.oneshot_loader import parse_tool
+from orchestrator.tools.scope import Scope
+from tests.support.manifests import MINIMAL
+
+SCAN = r"""
+[tool]
+name = "scan"
+binary = "nmap"
+timeout_seconds = 600
+risk_tier = "low"
+
+[tool.evidence]
+output_dir = "{evidence_dir}/{scan_id}-nmap"
+capture = true
+
+[args.target]
+position = 1
+type = "scope_target"
+block_internal = true
+
+[args.scan_type]
+position = 2
+type = "enum"
+allowed = ["ping", "service"]
+
+[args.extra]
+required = false
+type = "string"
+sanitize = ["injection"]
+default = ""
+
+[command]
+template = "nmap {_scan_flags} --max-rate {max_rate} -oX '%{{out}}' {extra} {target}"
+
+[command.defaults]
+max_rate = 1000
+
+[command.mappings.scan_type]
+ping = "-sn -PE"
+service = "-sT -sV --version-intensity 5"
+
+[output]
+format = "xml"
+parser = "builtin:xml"
+envelope = true
+"""
+FETCH = """
+[tool]
+name = "fetch"
+binary = "curl"
+
+[args.url]
+type = "url"
+schemes = ["http", "https"]
+scope_check = true
+
+[args.method]
+required = false
+type = "enum"
+allowed = ["GET", "HEAD"]
+default = "GET"
+
+[args.headers]
+required = false
+type = "string"
+default = ""
+
+[command]
+template = "curl -s -X {method} {_header_flags} {url}"
+
+[command.conditionals]
+header_flags = { when = "headers != ''", template = "-H 'X: {headers}'" }
+
+[output]
+"""
+SCOPE = Scope(networks=(ipaddress.ip_network("10.0.0.0/8"),), domains=("api.example.com",))
+
+
+def read(text: str) -> Oneshot:
+    tool = parse_tool(text.encode(), "test.clad.toml")
+    assert isinstance(tool, Oneshot)
+    return tool
+
+
+def why(text: str, tier: str = "high", **given: str) -> str | None:
+    setting = Setting(SCOPE, tier, tier, "ready", 0, None, "agent")
+    found = refusal(read(text), given, setting)
+    return None if found is None else found.rule
+
+
+def test_the_words_of_a_scan() -> None:
+    given = {"target": "10.0.0.1", "scan_type": "ping"}
+    assert why(SCAN, **given) is None
+    assert argv(read(SCAN), given) == [
+        *("nmap", "-sn", "-PE", "--max-rate", "1000", "-oX", "%{out}", "10.0.0.1")
+    ]
+
+
+def test_words_on_a_condition() -> None:
+    given = {"url": "https://api.example.com/v1"}
+    assert why(FETCH, **given) is None
+    assert argv(read(FETCH), given) == ["curl", "-s", "-X", "GET", given["url"]]
+    assert argv(read(FETCH), given | {"method": "", "headers": ""}) == argv(read(FETCH), given)
+    given |= {"headers": "a b '{url}'"}
+    words = argv(read(FETCH), given)
+    assert words == ["curl", "-s", "-X", "GET", "-H", "X: a b '{url}'", given["url"]]
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({}, "scope"),
+        ({"target": "10.0.0.1"}, "argument"),
+        ({"target": "8.8.8.8", "scan_type": "ping"}, "scope"),
+        ({"target": "10.0.0.1", "scan_type": "syn"}, "argument"),
+        ({"target": "10.0.0.1", "scan_type": "ping", "rate": "1"}, "argument"),
+        ({"target": "10.0.0.1", "scan_type": "ping", "max_rate": "1"}, "argument"),
+        ({"target": "10.0.0.1", "scan_type": "ping", "extra": "-oN /x"}, "argument"),
+        ({"target": "10.0.0.1", "scan_type": "ping", "extra": "--script=x"}, "argument"),
+        ({"target": "10.0.0.1", "scan_type": "ping", "extra": "a;b"}, "argument"),
+        ({"target": "10.0.0.1", "scan_type": "ping", "extra": "a\x1bb"}, "argument"),
+        ({"target": "10.0.0.1", "scan_type": "ping", "extra": "x" * 8193}, "argument"),
+    ],
+)
+def test_arguments_are_held_to_their_types(given: dict[str, str], rule: str) -> None:
+    assert why(SCAN, **given) == rule
+
+
+def test_gates() -> None:
+    given = {"target": "10.0.0.1", "scan_type": "ping"}
+    assert why(SCAN.replace('"low"', '"high"'), "medium", **given) == "risk-tier"
+    approved = SCAN.replace('"low"', '"low"\nhuman_approval = true')
+    assert why(approved, **given) == "human-approval"
+    assert why(SCAN.replace('"low"', '"critical"'), "critical", **given) == "human-approval"
+    assert why(FETCH, url="https://evil.com/") == "scope"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("{target}", "{host}", "command.template: nothing is known to fill {host}"),
+        ("{_scan_flags}", "x{_scan_flags}", "nothing is known to fill {_scan_flags}"),
+        ("nmap {_scan", "{extra} {_scan", "command.template: must begin with the program's name"),
+        ('"nmap {_scan', '"sh nmap {_scan', "tool.binary: is nmap, but the command runs sh"),
+        ('"-sn -PE"', '"-sn {port}"', "command.mappings.scan_type: nothing is known to fill"),
+        ("mappings.scan_type", "mappings.kind", "command.mappings.kind: there is no such argument"),
+        ('"scope_target"', '"hostname"', "args.target.type: "),
+        ('default = ""', 'default = "a;b"', "args.extra.default: "),
+        ("position = 1", "place = 1", "args.target.place: is not a known field"),
+        ("-oX '", "-oX ", "command.template: can't be split into words"),
+        ("[output]", "[outputs]", "output: is missing"),
+    ],
+)
+def test_manifests_that_can_not_be_used(old: str, new: str, expected: str) -> None:
+    assert old in SCAN
+    with pytest.raises(ManifestError) as caught:
+        read(SCAN.replace(old, new, 1))
+    assert expected in str(caught.value)
+
+
+def test_conditions_are_simple() -> None:
+    with pytest.raises(ManifestError, match=r"header_flags\.when: must be <argument>"):
+        read(FETCH.replace("headers != ''", "headers != '' and url"))
+    with pytest.raises(ManifestError, match="there is no argument header"):
+        read(FETCH.replace("headers != ''", "header != ''"))
+
+
+def test_sessions_are_read_as_before() -> None:
+    assert isinstance(parse_tool(MINIMAL.encode(), "x"), Manifest)

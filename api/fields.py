@@ -3,6 +3,7 @@
 import base64
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from pydantic import (
@@ -87,6 +88,17 @@ def _digits(value: Any) -> int:
     return int(value)
 
 
+def _moment(value: Any) -> str:
+    """A time with its zone, as events have it: in UTC, with microseconds."""
+    try:
+        moment = datetime.fromisoformat(str(value))
+        if moment.tzinfo is None:
+            raise ValueError
+        return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+    except (ValueError, OverflowError):
+        raise ValueError("must be a time such as 2026-03-04T09:30:00Z") from None
+
+
 def _truth(value: Any) -> bool:
     if value not in ("true", "false"):
         raise ValueError("must be true or false")
@@ -133,6 +145,12 @@ LevelName = Annotated[str | None, _level_or_null("permission_level"), _LEVEL_OR_
 Level = Annotated[str | None, _level_or_null("level"), _LEVEL_OR_NULL]
 ToolName = Annotated[str, Field(min_length=1, max_length=128)]
 Whole = Annotated[int, Field(ge=0, lt=10**18), BeforeValidator(_digits)]
+Positive = Annotated[int, Field(ge=1, lt=10**18), BeforeValidator(_digits)]
+Moment = Annotated[
+    str,
+    BeforeValidator(_moment),
+    WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-03-04T09:30:00Z"]}),
+]
 PageSize = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_digits)]
 Depth = Annotated[int, Field(ge=1, le=64), BeforeValidator(_digits)]
 Truth = Annotated[bool, BeforeValidator(_truth)]

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from api.fields import Depth, FilePath, Label, PageSize, Truth, Whole
+from api.fields import Depth, FilePath, Label, Moment, PageSize, Positive, Truth, Whole
 
 
 class Query(BaseModel):
@@ -18,9 +18,15 @@ class NoQuery(Query):
 
 
 class SessionsQuery(Query):
-    """`label` as key:value; `cursor` is the `next` of the page before."""
+    """`label` as key:value; `cursor` is the `next` of the page before.
 
-    status: Literal["active", "paused", "completed", "aborted", "budget-exceeded"] | None = None
+    With `ended`, or a status that is final, all that ever ended so; otherwise those that live
+    or ended lately.
+    """
+
+    status: (
+        Literal["active", "paused", "ended", "completed", "aborted", "budget-exceeded"] | None
+    ) = None
     label: Label | None = None
     limit: PageSize = 100
     cursor: Annotated[str, Field(max_length=128)] | None = None
@@ -69,7 +75,13 @@ class EventsQuery(Query):
     after: Whole | None = None
 
 
-class AuditQuery(Query):
+class IncarnationQuery(Query):
+    """Which of the sessions of that id; without it the latest."""
+
+    incarnation: Positive | None = None
+
+
+class AuditQuery(IncarnationQuery):
     """Filters over a session's events."""
 
     after: Whole = 0
@@ -94,13 +106,34 @@ class ArchivesQuery(Query):
     limit: PageSize = 100
 
 
-class ExportQuery(Query):
+class SearchQuery(Query):
+    """What is searched for over all sessions; what is left out does not matter.
+
+    `text` is looked for in the whole event, in any case of ASCII letters; `from` and `to` are
+    times, both included; `cursor` is the `next` of the page before.
+    """
+
+    session: Annotated[str, Field(max_length=128)] | None = None
+    incarnation: Positive | None = None
+    owner: Annotated[str, Field(max_length=128)] | None = None
+    operation: Annotated[str, Field(max_length=64)] | None = None
+    decision: Literal["allow", "deny", "pending"] | None = None
+    rule: Annotated[str, Field(max_length=256)] | None = None
+    actor: Annotated[str, Field(max_length=256)] | None = None
+    text: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    since: Moment | None = Field(default=None, alias="from")
+    until: Moment | None = Field(default=None, alias="to")
+    limit: PageSize = 100
+    cursor: Positive | None = None
+
+
+class ExportQuery(IncarnationQuery):
     """One JSON text per line is the only format."""
 
     format: Literal["jsonl"] = "jsonl"
 
 
-class VerifyQuery(Query):
+class VerifyQuery(IncarnationQuery):
     """A place in the chain that was noted before: both or neither."""
 
     seq: Whole | None = None

@@ -130,11 +130,13 @@ class Approvals:
         Raises: AuditUnavailableError, StoreError.
         """
         left = await self._database.read(approval_rows.pending)
+        incarnations = await self._database.read(approval_rows.incarnations)
         for approval in left:
             expired = _decided(approval, "expired", "system", _RESTARTED)
             draft = EventDraft(
                 session_key=approval.session_key,
                 session_id=approval.session_id,
+                incarnation=incarnations.get(approval.session_key),
                 source="control-plane",
                 actor="system",
                 operation="approval.decision",

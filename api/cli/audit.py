@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import aclosing, nullcontext
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,6 +35,68 @@ _Hash = Annotated[
 ]
 
 
+_Incarnation = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Which session of that id; otherwise the latest."),
+]
+_Time = Annotated[
+    datetime | None,
+    typer.Option(
+        formats=["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S.%f%z"],
+        metavar="TIME",
+        help="Such as 2026-03-04T09:30:00Z.",
+    ),
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print each as JSON on a line of its own.")]
+
+
+@app.command(epilog=example("paddock audit search --decision deny --session web-1"))
+@remote
+async def search(
+    paddock: "Paddock",
+    session: Annotated[
+        str | None, typer.Option(metavar="SESSION", help="Only of that session.")
+    ] = None,
+    incarnation: _Incarnation = None,
+    owner: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Only of that key's sessions.")
+    ] = None,
+    operation: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Such as command.start or file.write.")
+    ] = None,
+    decision: Annotated[
+        str | None, typer.Option(metavar="DECISION", help="allow, deny or pending.")
+    ] = None,
+    rule: Annotated[
+        str | None, typer.Option(metavar="RULE", help="The rule that refused it.")
+    ] = None,
+    actor: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A key's name, or handle:SESSION.")
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What is somewhere in the event.")
+    ] = None,
+    since: _Time = None,
+    until: _Time = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many at most.")] = 100,
+    as_json: _Json = False,
+) -> None:
+    """Search the events of all sessions, newest first; of those that ended long ago, too."""
+    found = paddock.search(
+        session=session,
+        incarnation=incarnation,
+        owner=owner,
+        operation=operation,
+        decision=decision,
+        rule=rule,
+        actor=actor,
+        text=text,
+        since=since,
+        until=until,
+    )
+    await show(found, as_json=as_json, with_session=True, most=limit)
+
+
 @app.command("list", epilog=example("paddock audit list web-1 --decision deny"))
 @remote
 async def list_all(
@@ -46,12 +109,11 @@ async def list_all(
         str | None, typer.Option(metavar="DECISION", help="allow, deny or pending.")
     ] = None,
     after: Annotated[int, typer.Option(min=0, metavar="SEQ", help="Only those after it.")] = 0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print each as JSON on a line of its own.")
-    ] = False,
+    incarnation: _Incarnation = None,
+    as_json: _Json = False,
 ) -> None:
     """List a session's events, first to last; of one that ended long ago, too."""
-    events = paddock.sessions.audit(session).events(
+    events = paddock.sessions.audit(session, incarnation=incarnation).events(
         after=after, operation=operation, decision=decision
     )
     await show(events, as_json=as_json, with_session=False)
@@ -59,9 +121,14 @@ async def list_all(
 
 @app.command(epilog=example("paddock audit stats web-1"))
 @remote
-async def stats(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
+async def stats(
+    paddock: "Paddock",
+    session: SessionId,
+    incarnation: _Incarnation = None,
+    as_json: AsJson = False,
+) -> None:
     """Count a session's events by operation and decision."""
-    found = await paddock.sessions.audit(session).stats()
+    found = await paddock.sessions.audit(session, incarnation=incarnation).stats()
     if as_json:
         print_json(found.raw)
         return
@@ -80,12 +147,14 @@ async def export(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to a file.")
     ] = None,
+    incarnation: _Incarnation = None,
 ) -> None:
     """Write a session's whole chain, an event a line, as `audit verify --file` reads it."""
     count = 0
     target = nullcontext(sys.stdout) if output is None else output.open("w", encoding="utf-8")
     with target as file:
-        async with aclosing(paddock.sessions.audit(session).export()) as lines:
+        chain = paddock.sessions.audit(session, incarnation=incarnation)
+        async with aclosing(chain.export()) as lines:
             async for line in lines:
                 file.write(line + "\n")
                 count += 1
@@ -108,6 +177,7 @@ async def verify(
         Path | None,
         typer.Option("--archive", metavar="FILE", help="An archived chain; it is verified here."),
     ] = None,
+    incarnation: _Incarnation = None,
     seq: _Seq = None,
     hash: _Hash = None,
     anchor: Annotated[
@@ -131,6 +201,8 @@ async def verify(
         raise Failure("give one of SESSION, --file FILE and --archive FILE", status=Status.USAGE)
     if (seq is None) != (hash is None):
         raise Failure("--seq and --hash go together", status=Status.USAGE)
+    if incarnation is not None and session is None:
+        raise Failure("--incarnation is of a SESSION", status=Status.USAGE)
     noted = Noted(seq, hash, anchor, public_key)
     with working("verifying"):
         if archive is not None:
@@ -139,7 +211,7 @@ async def verify(
             verdict = verify_file(file, noted)
         else:
             async with connection.open() as paddock:
-                audit = paddock.sessions.audit(session or "")
+                audit = paddock.sessions.audit(session or "", incarnation=incarnation)
                 if anchor is None:
                     verdict = (await audit.verify(seq=seq, hash=hash)).raw
                 else:

@@ -61,15 +61,23 @@ async def events(
 
 
 async def show(
-    events: "AsyncGenerator[AuditEvent, None]", *, as_json: bool, with_session: bool
+    events: "AsyncGenerator[AuditEvent, None]",
+    *,
+    as_json: bool,
+    with_session: bool,
+    most: int | None = None,
 ) -> None:
-    """Prints events as they come."""
+    """Prints events as they come, at most so many."""
+    count = 0
     async with aclosing(events) as coming:
         async for event in coming:
+            count += 1
             if as_json:
                 print_json_line(event.raw)
             else:
                 print_line(*line(event.raw, with_session=with_session))
+            if count == most:
+                return
 
 
 def line(event: dict[str, Any], *, with_session: bool) -> list[tuple[str, str]]:

@@ -33,7 +33,10 @@ _Purge = Annotated[bool, typer.Option("--purge", help="Remove its files as well.
 async def list_all(
     paddock: "Paddock",
     status: Annotated[
-        str | None, typer.Option(metavar="STATUS", help="active, paused, completed or aborted.")
+        str | None,
+        typer.Option(
+            metavar="STATUS", help="active, paused, or ended (or how): those of long ago, too."
+        ),
     ] = None,
     label: Annotated[
         str | None, typer.Option(metavar="KEY:VALUE", help="Those that have this label.")

@@ -19,9 +19,10 @@ class Audit(Face[F]):
     `api.client.errors`.
     """
 
-    def __init__(self, link: Link, path: str) -> None:
+    def __init__(self, link: Link, path: str, incarnation: int | None = None) -> None:
         super().__init__(link)
         self._path = f"{path}/audit"
+        self._which = {"incarnation": incarnation}
 
     @stream
     async def events(
@@ -36,7 +37,8 @@ class Audit(Face[F]):
 
         Filters that are None are off; `decision` is `allow`, `deny` or `pending`.
         """
-        params = {"limit": _PAGE, "operation": operation, "decision": decision, "turn": turn}
+        filters = {"operation": operation, "decision": decision, "turn": turn}
+        params = {**self._which, **filters, "limit": _PAGE}
         position: int | None = after
         while position is not None:
             page = await self._api.json("GET", self._path, params={**params, "after": position})
@@ -47,7 +49,9 @@ class Audit(Face[F]):
     @method
     async def stats(self) -> AuditStats:
         """How many operations and decisions of each kind."""
-        return AuditStats.parse(await self._api.json("GET", f"{self._path}/stats"))
+        return AuditStats.parse(
+            await self._api.json("GET", f"{self._path}/stats", params=self._which)
+        )
 
     @stream
     async def export(self) -> AsyncGenerator[str, None]:
@@ -60,6 +64,7 @@ class Audit(Face[F]):
         async with self._api.open(
             "GET",
             f"{self._path}/export",
+            params=self._which,
             content_type="application/jsonl",
             silence=_SILENCE_SECONDS,
         ) as pieces:
@@ -75,7 +80,7 @@ class Audit(Face[F]):
         With `seq` and `hash` (of a `Receipt` that was kept) it must have that event too:
         so it is found that the end was cut off.
         """
-        params = {"seq": seq, "hash": hash}
+        params = {**self._which, "seq": seq, "hash": hash}
         answer = await self._api.json(
             "GET", f"{self._path}/verify", params=params, timeout=_VERIFY_SECONDS
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from datetime import datetime
 from ssl import SSLContext
 from types import TracebackType
 from typing import Self
@@ -16,6 +17,8 @@ from api.client.session import EXPLAIN, explain_body
 from api.client.sessions import Sessions
 from api.client.streams import never, resumed
 from api.client.transport import Options, Pool, Transport
+
+_PAGE = 500
 
 
 class Policies(Face[F]):
@@ -74,6 +77,48 @@ class _Client(Face[F]):
         async with aclosing(resumed(self._api, "/api/events", after, never)) as events:
             async for event in events:
                 yield AuditEvent.parse(event.data)
+
+    @stream
+    async def search(
+        self,
+        *,
+        session: str | None = None,
+        incarnation: int | None = None,
+        owner: str | None = None,
+        operation: str | None = None,
+        decision: str | None = None,
+        rule: str | None = None,
+        actor: str | None = None,
+        text: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> AsyncGenerator[AuditEvent, None]:
+        """Events on record of all sessions of this key (an admin's: of everybody), newest first.
+
+        Those of sessions that ended long ago, too. Filters that are None are off; `text` is
+        looked for in the whole event; `since` and `until` have a time zone, and are included.
+        """
+        params = {
+            "session": session,
+            "incarnation": incarnation,
+            "owner": owner,
+            "operation": operation,
+            "decision": decision,
+            "rule": rule,
+            "actor": actor,
+            "text": text,
+            "from": None if since is None else since.isoformat(),
+            "to": None if until is None else until.isoformat(),
+            "limit": _PAGE,
+            "cursor": None,
+        }
+        while True:
+            page = await self._api.json("GET", "/api/audit", params=params)
+            for event in items(page):
+                yield AuditEvent.parse(event)
+            params["cursor"] = page.get("next")
+            if params["cursor"] is None:
+                return
 
 
 class Paddock(_Client[Async]):

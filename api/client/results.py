@@ -170,14 +170,16 @@ class Transfer:
 class AuditEvent(Result):
     """One event of the audit ledger.
 
-    `id` counts in all chains, `seq` in the session's; `source` is `control-plane`, `agent`
-    or `engine`; `decision` is `allow`, `deny`, `pending` or None.
+    `id` counts in all chains, `seq` in the session's; `incarnation` says which session of that id
+    it is, from 1; `source` is `control-plane`, `agent` or `engine`; `decision` is `allow`,
+    `deny`, `pending` or None.
     """
 
     id: int
     seq: int
     time: datetime
     session_id: str | None
+    incarnation: int | None = None
     turn: int | None
     source: str
     actor: str

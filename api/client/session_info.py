@@ -145,6 +145,7 @@ class SessionInfo(Result):
     last_activity_at: datetime
     deadlines: Deadlines
     termination: Termination | None
+    incarnation: int | None = None
     budget: Budget | None = None
     role: str | None = None
     tools: tuple[str, ...] | None = None

@@ -144,7 +144,10 @@ class Sessions(Face[F]):
     async def list(
         self, *, status: str | None = None, label: tuple[str, str] | None = None
     ) -> tuple[Session[F], ...]:
-        """The sessions that live or ended lately, newest first, perhaps of one `status`."""
+        """The sessions that live or ended lately, newest first, perhaps of one `status`.
+
+        With `ended`, or a status that is final, all that ever ended so.
+        """
         params: dict[str, Any] = {"limit": _PAGE, "status": status, "cursor": None}
         params["label"] = None if label is None else ":".join(label)
         found: tuple[Session[F], ...] = ()
@@ -181,9 +184,13 @@ class Sessions(Face[F]):
         answer = await self._api.json("POST", url, body={}, timeout=ENGINE_SECONDS)
         return SessionInfo.parse(answer)
 
-    def audit(self, id: str) -> Audit[F]:
-        """The audit chain of a session, which can be read when the session is long gone."""
-        return Audit(self._link, session_path(id))
+    def audit(self, id: str, *, incarnation: int | None = None) -> Audit[F]:
+        """The audit chain of a session, which can be read when the session is long gone.
+
+        Of several sessions of that id, one after the other, it is that of the latest, or the one
+        of that number, from 1.
+        """
+        return Audit(self._link, session_path(id), incarnation)
 
     def _session(self, view: dict[str, Any]) -> Session[F]:
         handle = view.get("handle")

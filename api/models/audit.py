@@ -11,6 +11,7 @@ _EVENT = {
     "seq": 2,
     "time": "2026-03-04T09:30:12.482113Z",
     "session_id": "sess-4f1c0a9be27d3586",
+    "incarnation": 1,
     "turn": None,
     "source": "control-plane",
     "actor": "handle:sess-4f1c0a9be27d3586",
@@ -50,6 +51,10 @@ class AuditEvent(Model):
     seq: int = Field(ge=1, description="From 1 in each chain.")
     time: Time
     session_id: str | None = Field(description="Null for events of no session.")
+    incarnation: Count | None = Field(
+        default=None,
+        description="Which session of that id, from 1; events of earlier versions lack it.",
+    )
     turn: Count | None
     source: Literal["control-plane", "agent", "engine"]
     actor: str = Field(description="A key's name, `handle:<session>`, `agent` or `system`.")
@@ -76,6 +81,15 @@ class AuditEvents(Model):
     """Events in order; `next` is the `after` of the next page."""
 
     model_config = example({"items": [_EVENT], "next": None})
+
+    items: list[AuditEvent]
+    next: int | None
+
+
+class FoundEvents(Model):
+    """Events, newest first; `next` is the `cursor` of the next page, also of an empty one."""
+
+    model_config = example({"items": [_EVENT], "next": 812})
 
     items: list[AuditEvent]
     next: int | None

@@ -29,6 +29,7 @@ _SETTINGS: dict[str, Any] = {
 }
 EXAMPLE: dict[str, Any] = {
     "id": _ID,
+    "incarnation": 1,
     "owner": "ci",
     "status": "active",
     "activity": "idle",
@@ -119,6 +120,7 @@ class Session(SessionSettings):
     model_config = example(EXAMPLE)
 
     id: str
+    incarnation: int = Field(ge=1, description="Which session of that id.")
     owner: str = Field(description="The name of the key that created it.")
     status: Annotated[Status, Strict(False)]
     activity: Annotated[Activity, Strict(False)]

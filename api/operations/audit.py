@@ -8,9 +8,18 @@ from api.models.audit import (
     AuditEvents,
     AuditStats,
     AuditVerdict,
+    FoundEvents,
 )
 from api.operations.base import SESSION, Events, Operation, ok
-from api.queries import ArchivesQuery, AuditQuery, EventsQuery, ExportQuery, VerifyQuery
+from api.queries import (
+    ArchivesQuery,
+    AuditQuery,
+    EventsQuery,
+    ExportQuery,
+    IncarnationQuery,
+    SearchQuery,
+    VerifyQuery,
+)
 from api.routes import audit, events
 from api.schemas import ArchiveBody
 
@@ -47,6 +56,17 @@ OPERATIONS = (
     ),
     Operation(
         "GET",
+        "/api/audit",
+        audit.search_all,
+        Access.READ_ALL,
+        query=SearchQuery,
+        id="search_all_audit",
+        tag=_TAG,
+        summary="Search the events of all sessions",
+        replies=ok("A page of events, newest first.", FoundEvents),
+    ),
+    Operation(
+        "GET",
         _AUDIT,
         audit.search,
         Access.READ,
@@ -61,6 +81,7 @@ OPERATIONS = (
         _AUDIT + "/stats",
         audit.stats,
         Access.READ,
+        query=IncarnationQuery,
         id="count_audit",
         tag=_TAG,
         summary="Count a session's events",

@@ -7,19 +7,51 @@ from aiohttp import web
 
 from api import stream
 from api.call import Call, reply
-from api.queries import ArchivesQuery, AuditQuery, ExportQuery, VerifyQuery
+from api.queries import (
+    ArchivesQuery,
+    AuditQuery,
+    ExportQuery,
+    IncarnationQuery,
+    SearchQuery,
+    VerifyQuery,
+)
 from api.schemas import ArchiveBody
 from orchestrator.audit import query as audit
+from orchestrator.audit.search import Search
+from orchestrator.audit.search import search as audit_search
 from orchestrator.audit.verify import verify as verify_chain
 from orchestrator.errors import PermissionDeniedError
 from orchestrator.keys import Role
+
+
+async def search_all(call: Call, query: SearchQuery) -> web.Response:
+    """Events of all sessions of the caller, newest first; `next` is the next page's `cursor`.
+
+    A page may have fewer events than `limit`, or none, although there are more: go on until
+    `next` is null.
+    """
+    wanted = Search(
+        session=query.session,
+        incarnation=query.incarnation,
+        owner=query.owner,
+        visible_to=call.principal.sees_owner,
+        operation=query.operation,
+        decision=query.decision,
+        rule=query.rule,
+        actor=query.actor,
+        text=query.text,
+        since=query.since,
+        until=query.until,
+    )
+    found = await audit_search(call.plane.database, wanted, query.cursor, query.limit)
+    return reply({"items": found.items, "next": found.next})
 
 
 async def search(call: Call, query: AuditQuery) -> web.Response:
     """Events in order, filtered; `next` is the `after` of the next page."""
     items = await audit.events(
         call.plane.database,
-        await _key(call),
+        await _key(call, query),
         after_seq=query.after,
         limit=query.limit,
         turn=query.turn,
@@ -30,14 +62,14 @@ async def search(call: Call, query: AuditQuery) -> web.Response:
     return reply({"items": items, "next": items[-1]["seq"] if full else None})
 
 
-async def stats(call: Call) -> web.Response:
+async def stats(call: Call, query: IncarnationQuery) -> web.Response:
     """How many operations and decisions of each kind."""
-    return reply(await audit.stats(call.plane.database, await _key(call)))
+    return reply(await audit.stats(call.plane.database, await _key(call, query)))
 
 
 async def export(call: Call, query: ExportQuery) -> web.StreamResponse:
     """The whole chain as it is now, one JSON text per line, as its hashes were made."""
-    key = await _key(call)
+    key = await _key(call, query)
     response = web.StreamResponse(headers={"Content-Type": "application/jsonl; charset=utf-8"})
     with call.streaming("downloads"):
         await stream.begin(call.request, response)
@@ -50,7 +82,7 @@ async def export(call: Call, query: ExportQuery) -> web.StreamResponse:
 async def verify(call: Call, query: VerifyQuery) -> web.Response:
     """Recomputes the whole chain; with `seq` and `hash` it must also have that event."""
     verdict = await verify_chain(
-        call.plane.database, await _key(call), seq=query.seq, hash=query.hash
+        call.plane.database, await _key(call, query), seq=query.seq, hash=query.hash
     )
     return reply(asdict(verdict))
 
@@ -82,8 +114,8 @@ def _check_admin(call: Call) -> None:
         raise PermissionDeniedError("archives are the operator's: this needs an admin's key")
 
 
-async def _key(call: Call) -> str:
+async def _key(call: Call, query: IncarnationQuery) -> str:
     """The chain of the session in the path: it outlives the session's record."""
-    key = await call.plane.sessions.audit_key(call.principal, call.session_id)
+    key = await call.plane.sessions.audit_key(call.principal, call.session_id, query.incarnation)
     await call.plane.archiving.check_here(key)
     return key

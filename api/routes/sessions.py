@@ -15,6 +15,9 @@ from orchestrator.sessions.requests import NewSession
 from orchestrator.sessions.session import Session
 from sandbox_agent.redaction import Redactor
 
+# Statuses of sessions that are not kept in memory for good.
+ENDED = frozenset({"ended", "completed", "aborted", "budget-exceeded"})
+
 
 async def create(call: Call, body: SessionBody) -> web.Response:
     """Creates a session; the answer has its handle, which is not shown again."""
@@ -44,11 +47,32 @@ async def _create(call: Call, request: NewSession, *, named: bool) -> web.Respon
 
 async def list_all(call: Call, query: SessionsQuery) -> web.Response:
     """The caller's sessions, newest first."""
+    if query.status in ENDED:
+        return await _list_ended(call, query)
     found = call.plane.sessions.list(call.principal, status=query.status, label=query.label)
     found.sort(key=_position, reverse=True)
     if query.cursor is not None:
         start = _decode_cursor(query.cursor)
         found = [session for session in found if _position(session) < start]
+    page = found[: query.limit]
+    more = len(found) > len(page)
+    return reply(
+        {
+            "items": [call.plane.sessions.summary(session) for session in page],
+            "next": _encode_cursor(_position(page[-1])) if more else None,
+        }
+    )
+
+
+async def _list_ended(call: Call, query: SessionsQuery) -> web.Response:
+    """Those that have ended, however long ago."""
+    found = await call.plane.sessions.list_ended(
+        call.principal,
+        status=None if query.status == "ended" else query.status,
+        label=query.label,
+        before=None if query.cursor is None else _decode_cursor(query.cursor),
+        limit=query.limit + 1,
+    )
     page = found[: query.limit]
     more = len(found) > len(page)
     return reply(

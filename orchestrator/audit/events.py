@@ -91,6 +91,8 @@ class EventDraft:
     duration_ms: int | None = None
     command_id: str | None = None
     agent: tuple[str, int] | None = None
+    # Which session of that id, from 1.
+    incarnation: int | None = None
     turn: int | None = None
     tokens_used: int | None = None
     time: str | None = None
@@ -136,6 +138,7 @@ def members(draft: EventDraft) -> Event:
     return {
         "time": draft.time or now(),
         "session_id": _string("session_id", draft.session_id),
+        "incarnation": _integer("incarnation", draft.incarnation),
         "turn": _integer("turn", draft.turn),
         "source": draft.source,
         "actor": _string("actor", draft.actor),

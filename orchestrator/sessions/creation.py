@@ -14,7 +14,7 @@ from orchestrator.keys import Principal, digest, new_handle
 from orchestrator.metrics import Metrics
 from orchestrator.mount_list import chosen
 from orchestrator.policy.levels import Level, Levels, effective_limits
-from orchestrator.sessions import admission
+from orchestrator.sessions import admission, registry
 from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.registry import Registry
@@ -81,6 +81,10 @@ class Creation:
         self._admit()
         self._registry.reserve(session)
         try:
+            if request.id is not None:
+                session.incarnation = await self._database.read(
+                    lambda connection: registry.next_incarnation(connection, session.id)
+                )
             await self._start(principal, session)
         except BaseException:
             self._registry.unreserve(session)

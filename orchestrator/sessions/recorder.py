@@ -91,6 +91,7 @@ class Recorder:
         draft = EventDraft(
             session_key=session.key,
             session_id=session.id,
+            incarnation=session.incarnation,
             source=source,
             actor=actor,
             operation=operation,

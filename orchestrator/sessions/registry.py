@@ -4,7 +4,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 
 from orchestrator.budget import Budget, Kind
@@ -154,8 +154,8 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
     connection.execute(
         "INSERT INTO sessions (key, id, owner, status, permission_level, level, image, labels,"
         " env, limits, idle_timeout, wall_timeout, budget, mounts, role, tools,"
-        " handle_sha256, secret_names, seal_key, acknowledged, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
+        " handle_sha256, secret_names, seal_key, incarnation, acknowledged, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
         (
             session.key,
             session.id,
@@ -176,8 +176,14 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
             session.handle_sha256,
             json.dumps(session.secrets.stored.names),
             session.secrets.stored.key,
+            session.incarnation,
             session.created_at,
         ),
+    )
+    connection.execute(
+        "INSERT INTO incarnations (id, latest) VALUES (?, ?)"
+        " ON CONFLICT (id) DO UPDATE SET latest = excluded.latest",
+        (session.id, session.incarnation),
     )
 
 
@@ -243,7 +249,7 @@ _COLUMNS = (
     "sessions.key, sessions.id, sessions.owner, status, level, image, labels, env, limits,"
     " idle_timeout, wall_timeout, budget, audit_bytes, mounts, role, tools, handle_sha256,"
     " acknowledged,"
-    " secret_names, seal_key,"
+    " secret_names, seal_key, incarnation,"
     " sessions.created_at,"
     " termination, sandbox,"
     " coalesce(uid, 0) AS uid, coalesce(slot, '') AS slot,"
@@ -293,6 +299,7 @@ class Row:
             root_dir=root_dir(row["id"]),
             created_at=row["created_at"],
             last_activity_at=row["last_event"] or row["created_at"],
+            incarnation=row["incarnation"],
             mounts=tuple(json.loads(row["mounts"])),
             role=row["role"],
             tools=None if row["tools"] is None else tuple(json.loads(row["tools"])),
@@ -334,11 +341,73 @@ def ended_after(ttl_seconds: int) -> str:
     return _format(datetime.now(UTC) - timedelta(seconds=ttl_seconds))
 
 
-def find_key(connection: sqlite3.Connection, session_id: str, owner: str | None) -> str | None:
-    """The key of the latest session of that id (and owner): its audit outlives its record."""
+def next_incarnation(connection: sqlite3.Connection, session_id: str) -> int:
+    """The number of the next session of that id."""
     row = connection.execute(
-        "SELECT key FROM sessions WHERE id = ? COLLATE BINARY AND (? IS NULL OR owner = ?)"
-        " ORDER BY created_at DESC LIMIT 1",
-        (session_id, owner, owner),
+        "SELECT latest FROM incarnations WHERE id = ?", (session_id,)
+    ).fetchone()
+    return 1 if row is None else int(row[0]) + 1
+
+
+def find_key(
+    connection: sqlite3.Connection,
+    session_id: str,
+    owner: str | None,
+    incarnation: int | None = None,
+) -> str | None:
+    """The key of a session of that id (and owner), the latest without a number.
+
+    Its audit outlives its record.
+    """
+    row = connection.execute(
+        "SELECT key FROM sessions WHERE id = :id AND id = :id COLLATE BINARY"
+        " AND (:owner IS NULL OR owner = :owner)"
+        " AND (:number IS NULL OR incarnation = :number)"
+        " ORDER BY incarnation DESC LIMIT 1",
+        {"id": session_id, "owner": owner, "number": incarnation},
     ).fetchone()
     return None if row is None else str(row[0])
+
+
+@dataclass(frozen=True, slots=True)
+class EndedPage:
+    """Which of the sessions that ended are wanted, newest first; filters that are None are off.
+
+    `before` is the (created_at, key) of the last one that was seen.
+    """
+
+    owner: str | None
+    status: str | None
+    label: tuple[str, str] | None
+    before: tuple[str, str] | None
+    limit: int
+
+
+def load_ended(connection: sqlite3.Connection, wanted: EndedPage) -> list[sqlite3.Row]:
+    """Rows of sessions that ended and that somebody was told of, however long ago."""
+    conditions = ["status NOT IN ('active', 'paused')", "acknowledged = 1"]
+    values: list[object] = []
+    for condition, value in (
+        ("sessions.owner = ?", wanted.owner),
+        ("status = ?", wanted.status),
+    ):
+        if value is not None:
+            conditions.append(condition)
+            values.append(value)
+    if wanted.label is not None:
+        conditions.append(
+            "EXISTS (SELECT 1 FROM json_each(labels) AS label"
+            " WHERE label.key = ? AND label.value = ?)"
+        )
+        values += wanted.label
+    if wanted.before is not None:
+        conditions.append("(sessions.created_at, sessions.key) < (?, ?)")
+        values += wanted.before
+    cursor = connection.cursor()
+    cursor.row_factory = sqlite3.Row
+    return cursor.execute(
+        f"SELECT {_COLUMNS} FROM sessions LEFT JOIN workspaces ON workspaces.id = sessions.id"  # noqa: S608
+        f" WHERE {' AND '.join(conditions)}"
+        " ORDER BY sessions.created_at DESC, sessions.key DESC LIMIT ?",
+        (*values, wanted.limit),
+    ).fetchall()

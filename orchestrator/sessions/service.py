@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -31,7 +31,7 @@ from orchestrator.sessions.level_change import LevelChange
 from orchestrator.sessions.lifecycle import Rationale, Status, check_transition
 from orchestrator.sessions.pausing import Pausing
 from orchestrator.sessions.recorder import Recorder
-from orchestrator.sessions.registry import Registry
+from orchestrator.sessions.registry import Registry, Row
 from orchestrator.sessions.requests import NewSession
 from orchestrator.sessions.sandbox import Sandboxes
 from orchestrator.sessions.session import Session
@@ -133,22 +133,43 @@ class Sessions:
         ]
         return sorted(found, key=lambda session: session.created_at, reverse=True)
 
-    async def audit_key(self, principal: Principal, session_id: str) -> str:
-        """The audit chain of the latest session of that id, however long ago it ended.
+    async def list_ended(
+        self,
+        principal: Principal,
+        *,
+        status: str | None,
+        label: tuple[str, str] | None,
+        before: tuple[str, str] | None,
+        limit: int,
+    ) -> Sequence[Session]:
+        """The sessions of the principal that have ended, however long ago, newest first.
 
-        Raises: NotFoundError.
+        `status` None: whatever they ended as; `before`: created before that (created_at, key).
+        """
+        wanted = registry.EndedPage(principal.sees_owner, status, label, before, limit)
+        rows = await self._database.read(lambda connection: registry.load_ended(connection, wanted))
+        return [Row(row, self._workspaces.root_dir, clamped_limits).session for row in rows]
+
+    async def audit_key(
+        self, principal: Principal, session_id: str, incarnation: int | None = None
+    ) -> str:
+        """The audit chain of a session of that id, the latest without a number.
+
+        It may have ended long ago. Raises: NotFoundError.
         """
         session = self.registry.get(session_id)
-        if session is not None and principal.may_see(session.key, session.owner):
+        wanted = session is not None and incarnation in (None, session.incarnation)
+        if session is not None and wanted and principal.may_see(session.key, session.owner):
             return session.key
         if principal.role is not Role.HANDLE:
             owner = principal.sees_owner
             key = await self._database.read(
-                lambda connection: registry.find_key(connection, session_id, owner)
+                lambda connection: registry.find_key(connection, session_id, owner, incarnation)
             )
             if key is not None:
                 return key
-        raise NotFoundError(f"no session {session_id[:128]}")
+        number = "" if incarnation is None else f" with the incarnation {incarnation}"
+        raise NotFoundError(f"no session {session_id[:128]}{number}")
 
     def summary(self, session: Session) -> dict[str, Any]:
         """The session's object without what only the engine knows."""

@@ -65,7 +65,10 @@ class Command:
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """One session. `key` names this incarnation, of which there may be several of one `id`."""
+    """One session. `key` names it, of which there may be several of one `id`, one at a time.
+
+    `incarnation` is its number among those, from 1.
+    """
 
     key: str
     id: str
@@ -86,6 +89,7 @@ class Session:
     root_dir: str
     created_at: str
     last_activity_at: str
+    incarnation: int = 1
     # Those that it asked for, besides its level's.
     mounts: tuple[str, ...] = ()
     # Who policies take its agent for.

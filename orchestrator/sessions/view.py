@@ -28,6 +28,7 @@ def session_view(session: Session, container: Container | None = None) -> dict[s
     """The session's object; with the container, its state and limits as the engine reports them."""
     return {
         "id": session.id,
+        "incarnation": session.incarnation,
         "owner": session.owner,
         "status": session.status,
         "activity": activity(session.status, session.at_work),

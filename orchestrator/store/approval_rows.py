@@ -112,6 +112,16 @@ def pending(connection: sqlite3.Connection) -> list[Approval]:
     return [_approval(row) for row in rows]
 
 
+def incarnations(connection: sqlite3.Connection) -> dict[str, int]:
+    """Of the sessions whose approvals nobody has decided, by key."""
+    return dict(
+        connection.execute(
+            "SELECT key, incarnation FROM sessions"
+            " WHERE key IN (SELECT session_key FROM approvals WHERE status = 'pending')"
+        ).fetchall()
+    )
+
+
 def _approval(row: tuple[Any, ...]) -> Approval:
     values = dict(zip(_NAMES, row, strict=False))
     return Approval(**values | {"files": json.loads(values["files"])})

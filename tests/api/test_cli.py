@@ -402,6 +402,46 @@ async def test_audit_of_a_session(api: Api, session: str, tmp_path: Path) -> Non
         assert (await run_beside("audit", "verify", *wrong)).status == 2
 
 
+async def test_audit_of_earlier_sessions(api: Api, session: str, tmp_path: Path) -> None:
+    await run_beside("exec", session, "ls")
+    await api.json("DELETE", f"/api/sessions/{session}")
+    await api.session(id=session)
+    one = ("--incarnation", "1")
+    listed = await run_beside("audit", "list", session, *one, "--json")
+    events = [json.loads(line) for line in listed.out.splitlines()]
+    assert {event["incarnation"] for event in events} == {1}
+    counted = objects(await run_beside("audit", "stats", session, *one, "--json"))
+    assert counted["total_operations"] == len(events)
+    verdict = objects(await run_beside("audit", "verify", session, *one, "--json"))
+    assert verdict["seq"] == len(events)
+    exported = await run_beside("audit", "export", session, *one)
+    assert len(exported.out.splitlines()) == len(events)
+    assert (await run_beside("audit", "stats", session, "--incarnation", "3")).status != 0
+    file = ("--file", str(tmp_path / "chain.jsonl"))
+    assert (await run_beside("audit", "verify", *file, *one)).status == 2
+    ended = objects(await run_beside("sessions", "list", "--status", "ended", "--json"))
+    assert [(view["id"], view["incarnation"]) for view in ended] == [(session, 1)]
+
+
+async def test_searching_the_audit(api: Api, session: str) -> None:
+    await run_beside("exec", session, "ls", "needle")
+    await api.session(id="web-2")
+    found = await run_beside("audit", "search", "--text", "NEEDLE", "--json")
+    events = [json.loads(line) for line in found.out.splitlines()]
+    assert [event["operation"] for event in events] == ["command.start"]
+    shown = await run_beside("audit", "search", "--operation", "session.create", "--limit", "1")
+    assert len(shown.out.splitlines()) == 1
+    assert "web-2" in shown.out
+    filters = ("--session", session, "--owner", "admin", "--actor", "admin", "--decision", "allow")
+    times = ("--since", "2001-01-01T00:00:00Z", "--until", "2999-01-01T00:00:00.5+02:00")
+    both = await run_beside("audit", "search", *filters, *times, "--incarnation", "1", "--json")
+    assert len(both.out.splitlines()) == 2, both.err
+    nothing = await run_beside("audit", "search", "--rule", "none", "--json")
+    assert (nothing.status, nothing.out) == (0, "")
+    for wrong in (("--since", "yesterday"), ("--limit", "0"), ("--incarnation", "0")):
+        assert (await run_beside("audit", "search", *wrong)).status == 2
+
+
 async def test_a_full_disk_is_told_with_its_remedy(session: str) -> None:
     ended = await run_beside("audit", "export", session, "-o", "/dev/full")
     assert ended.status == 1

@@ -57,7 +57,8 @@ def test_members_are_those_of_the_contract() -> None:
         )
     )
     assert set(event) == {
-        "time", "session_id", "turn", "source", "actor", "operation", "decision", "rule",
+        "time", "session_id", "incarnation", "turn", "source", "actor", "operation", "decision",
+        "rule",
         "permission_level", "workspace_root", "args", "result", "error", "duration_ms",
         "tokens_used", "agent",
     }  # fmt: skip

@@ -1,5 +1,6 @@
 import asyncio
 import os
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from functools import partial
@@ -7,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.store.database import Database, StoreError
+from orchestrator.sessions.registry import next_incarnation
+from orchestrator.store.database import _MIGRATIONS, Database, StoreError
 
 
 @pytest.fixture
@@ -124,6 +126,34 @@ async def test_migrations_are_applied_once_and_in_order(tmp_path: Path) -> None:
         database = await Database.open(tmp_path / "x.db", files)
         assert await database.read(names) == ["from two"]
         await database.close()
+
+
+async def test_sessions_of_earlier_versions_get_their_numbers(tmp_path: Path) -> None:
+    files = tmp_path / "migrations"
+    files.mkdir()
+    for file in sorted(_MIGRATIONS.glob("*.sql")):
+        if file.name < "0016":
+            shutil.copy(file, files)
+    database = await Database.open(tmp_path / "paddock.db", files)
+
+    def make(connection: sqlite3.Connection) -> None:
+        rows = (("k3", "a", "3"), ("k1", "a", "1"), ("k2", "a", "2"), ("k4", "A", "4"))
+        for key, name, created_at in (*rows, ("k5", "b", "5")):
+            session(connection, key, "completed", name)
+            connection.execute(
+                "UPDATE sessions SET created_at = ? WHERE key = ?", (created_at, key)
+            )
+
+    await database.write(make)
+    await database.close()
+    database = await Database.open(tmp_path / "paddock.db")
+    found = await database.read(
+        lambda conn: conn.execute("SELECT key, incarnation FROM sessions ORDER BY key").fetchall()
+    )
+    assert found == [("k1", 1), ("k2", 2), ("k3", 3), ("k4", 1), ("k5", 1)]
+    latest = [await database.read(partial(next_incarnation, session_id=name)) for name in "aAbc"]
+    assert latest == [4, 2, 2, 1]
+    await database.close()
 
 
 async def test_a_broken_migration_leaves_the_schema_as_it_was(tmp_path: Path) -> None:

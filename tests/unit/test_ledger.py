@@ -55,7 +55,7 @@ async def test_an_event_in_its_chain(database: Database, ledger: Ledger) -> None
     assert first.body["prev_hash"] == other.body["prev_hash"] == GENESIS_HASH
     assert second.body["prev_hash"] == first.hash
     assert await query.events(database, "k1") == [first.event(), second.event()]
-    assert len(first.event()) == 20
+    assert len(first.event()) == 21
     assert (await verify.verify(database, "k1")).hash == second.hash
 
 

@@ -18,7 +18,7 @@ _NOTHING: dict[str, Any] = {
     "egress_bytes": None,
 }
 EXAMPLE: dict[str, Any] = {
-    "limits": {**_NOTHING, "commands": 100, "cpu_seconds": 60, "audit_bytes": 67_108_864},
+    "limits": {**_NOTHING, "commands": 100, "cpu_seconds": 60, "audit_bytes": 268_435_456},
     "consumed": {
         "time": 12.482113,
         "iterations": 0,
@@ -34,7 +34,7 @@ EXAMPLE: dict[str, Any] = {
         **_NOTHING,
         "commands": 97,
         "cpu_seconds": 59.268056,
-        "audit_bytes": 67_099_648,
+        "audit_bytes": 268_426_240,
     },
 }
 

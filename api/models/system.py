@@ -24,7 +24,7 @@ _LOW = {
     "timeout_default": 20,
     "timeout_max": 120,
     "output_bytes": 1048576,
-    "audit_bytes": 67108864,
+    "audit_bytes": 268435456,
     "noexec": True,
     "guard_writes": True,
     "environment": ["LANG", "LC_*", "TZ"],

@@ -23,7 +23,7 @@ from orchestrator.schema_errors import reason
 
 _MIB = 1024 * 1024
 # What a session may have recorded, where its level says nothing, and the most that one can say.
-DEFAULT_AUDIT_BYTES = 64 * _MIB
+DEFAULT_AUDIT_BYTES = 256 * _MIB
 MOST_AUDIT_BYTES = 1024 * 1024 * _MIB
 # Below these a sandbox's own agent, or the engine, would not work.
 MINIMUMS: dict[str, float] = {

@@ -113,10 +113,11 @@ class Recorder:
             self._metrics.denied(rule)
         if operation.startswith(_ACTIVITY):
             session.last_activity_at = max(session.last_activity_at, recorded.time)
-        self._count(session, recorded.bytes, operation)
+        self.count(session, recorded.bytes, operation)
         return recorded
 
-    def _count(self, session: Session, size: int, operation: str) -> None:
+    def count(self, session: Session, size: int, operation: str | None = None) -> None:
+        """So much more is kept of the session: events, or the evidence of its terminals."""
         budget = session.budget
         budget.consume(Kind.AUDIT_BYTES, size)
         full = budget.exceeded is None and budget.left(Kind.AUDIT_BYTES) == 0

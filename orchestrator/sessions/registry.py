@@ -231,6 +231,17 @@ def with_end(
     return apply
 
 
+def counting(session_key: str, size: int) -> Callable[[sqlite3.Connection], None]:
+    """An effect that counts what is kept of the session besides its events."""
+
+    def apply(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "UPDATE sessions SET audit_bytes = audit_bytes + ? WHERE key = ?", (size, session_key)
+        )
+
+    return apply
+
+
 def with_budget(session: Session) -> Callable[[sqlite3.Connection], None]:
     """An effect that stores what the session has used so far."""
     return updating(session, budget=json.dumps(session.budget.stored()))

@@ -54,16 +54,19 @@ class Evidence:
         self,
         directory: Path,
         redactor: Callable[[], Redactor] = lambda: Redactor(),
+        count: Callable[[int], None] = lambda size: None,
         *,
         capture: bool = True,
         name: str | None = None,
     ) -> None:
         """Makes the files, which must not be there; nothing that `redactor` finds gets in.
 
-        Without `capture` the raw bytes are counted only. `name`: a further name beside the
-        directory's own, with the terminal's id for `{session_id}`.
+        `count` is told of the bytes that are written. Without `capture` the raw bytes are counted
+        only. `name`: a further name beside the directory's own, with the terminal's id for
+        `{session_id}`.
         """
         self.directory = directory
+        self._count = count
         self._most_raw = MOST_RAW_BYTES if capture else 0
         self._link = None
         if name is not None and name != "{session_id}":
@@ -98,6 +101,7 @@ class Evidence:
             _write(self._raw, kept)
             self._raw_bytes += len(kept)
             self._raw_hash.update(kept)
+            self._count(len(kept))
 
     def note(self, event: str, fields: Sequence[str], *, last: bool = False) -> None:
         """A line of the transcript; the `last` one has room when others have none."""
@@ -110,6 +114,12 @@ class Evidence:
         _write(self._transcript, text)
         self._transcript_bytes += len(text)
         self._transcript_hash.update(text)
+        self._count(len(text))
+
+    @property
+    def bytes(self) -> int:
+        """What has been written."""
+        return self._raw_bytes + self._transcript_bytes
 
     async def finish(self) -> Digests:
         """Makes the files durable and lets go of them."""

@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from orchestrator.audit.events import now
+from orchestrator.audit.writer import both
 from orchestrator.errors import PaddockError
+from orchestrator.sessions import registry
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
@@ -76,7 +78,10 @@ class Finishing:
                     "interaction_count": live.interactions,
                     **(digests.public() if digests else {}),
                 },
-                effect=store.ending(live.id, ended_at, final),
+                effect=both(
+                    store.ending(live.id, ended_at, final),
+                    registry.counting(live.session.key, live.evidence.bytes),
+                ),
             )
         except PaddockError as error:
             # Its row has no end: the next start records it.
@@ -124,7 +129,10 @@ class Finishing:
             "reason": reason,
             "evidence": digests.public() if digests else None,
         }
-        effect = store.ending(row.id, ended_at, final)
+        kept = digests.raw_bytes + digests.transcript_bytes if digests else 0
+        effect = both(
+            store.ending(row.id, ended_at, final), registry.counting(row.session_key, kept)
+        )
         if session is None:  # forgotten meanwhile, with everything that could be recorded of it
             await self._database.write(effect)
             return

@@ -81,6 +81,7 @@ class Opening:
             evidence = Evidence(
                 directory,
                 lambda: secrets.redactor,
+                lambda size: self._recorder.count(session, size),
                 capture=spec.capture,
                 name=spec.evidence_name,
             )

@@ -118,7 +118,7 @@ async def test_a_budget_is_shown_whole(api: Api) -> None:
         ("limits", "consumed", "remaining"), KINDS
     )
     told = {kind: limit for kind, limit in shown["limits"].items() if limit is not None}
-    assert told == {**limits, "audit_bytes": 64 * 1024 * 1024}
+    assert told == {**limits, "audit_bytes": 256 * 1024 * 1024}
     assert {kind for kind, left in shown["remaining"].items() if left is not None} == set(told)
     assert 0 < shown["consumed"]["time"] < 600
     for view in (

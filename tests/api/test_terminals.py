@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.budget import Kind
 from orchestrator.errors import ConflictError, PermissionDeniedError, SandboxUnavailableError
 from orchestrator.keys import Principal, Role
 from orchestrator.sessions.session import Session
@@ -49,6 +50,24 @@ async def test_a_terminal_from_its_start_to_its_end(api: Api) -> None:
     assert [line.split()[1] for line in text.splitlines()] == [
         *("STARTUP", "READY", "INPUT", "OUTPUT", "CLOSED")
     ]
+
+
+async def test_evidence_counts_as_what_is_on_record(api: Api) -> None:
+    path, session, terminal = await opened(api)
+    await interact(api, session, terminal, "x" * 1000)
+    before = session.budget.used(Kind.AUDIT_BYTES)
+    await interact(api, session, terminal, "x" * 3000)
+    assert session.budget.used(Kind.AUDIT_BYTES) - before > 5000  # events, transcript, what it said
+    ended = await api.json("DELETE", f"{path}/ptys/{terminal['id']}")
+    kept = ended["evidence"]["raw_bytes"] + ended["evidence"]["transcript_bytes"]
+    stored, events = await api.plane.database.read(
+        lambda connection: connection.execute(
+            "SELECT audit_bytes, (SELECT sum(length(CAST(body AS BLOB)) + 512) FROM events"
+            " WHERE session_key = sessions.key) FROM sessions WHERE key = ?",
+            (session.key,),
+        ).fetchone()
+    )
+    assert stored == events + kept == session.budget.used(Kind.AUDIT_BYTES)
 
 
 async def test_terminals_are_readable_after_their_session(api: Api) -> None:

@@ -6,7 +6,7 @@ quotes, and every part of the tree that the tables of `sql_known` do not have.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +17,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from orchestrator.tools.sql_known import (
     ACTIONS,
+    BUILT_IN,
     HARMLESS,
     HARMLESS_NAMES,
     KINDS,
@@ -44,11 +45,11 @@ def read_statement(text: str, dialect: str) -> Statement:
     """One statement, without its semicolon. Raises: SqlError."""
     known = _DIALECTS[dialect]
     _check_characters(text, known)
-    tree = _parse(_EXPLAIN.sub("", text, count=1), known)
+    tree, names = _parse(_EXPLAIN.sub("", text, count=1), known)
     if type(tree).__name__ not in ACTIONS:
         raise SqlError("it is no statement of a known kind")
     actions: set[str] = set()
-    functions: set[str] = set()
+    functions = set(names)
     for node in tree.walk():
         actions.update(_actions(node))
         if isinstance(node, exp.Func):
@@ -76,7 +77,8 @@ def _check_characters(text: str, dialect: str) -> None:
         raise SqlError(f"it has more than {_MAX_BRACKETS} brackets")
 
 
-def _parse(text: str, name: str) -> exp.Expr:
+def _parse(text: str, name: str) -> tuple[exp.Expr, set[str]]:
+    """The tree, and names that only the parser takes for those of known functions."""
     dialect = sqlglot.Dialect.get_or_raise(name)
     try:
         tokens = dialect.tokenize(text)
@@ -92,7 +94,7 @@ def _parse(text: str, name: str) -> exp.Expr:
     tree = trees[0] if len(trees) == 1 else None
     if not isinstance(tree, exp.Expr):
         raise SqlError("it must be one statement")
-    return tree
+    return tree, set(_unknown_names(tokens, dialect.parser_class.FUNCTIONS, name))
 
 
 def _bounded(base: type[Any], tokens: int) -> type[Any]:
@@ -123,6 +125,16 @@ def _check_quoted_names(tokens: list[Token]) -> None:
         if quoted and following.token_type is TokenType.L_PAREN and before is not TokenType.INTO:
             raise SqlError("functions may not be called by a name in quotes")
         before = token.token_type
+
+
+def _unknown_names(tokens: list[Token], functions: Container[str], dialect: str) -> Iterator[str]:
+    """Names before a parenthesis that the parser knows, and the database has not built in."""
+    built_in = BUILT_IN.get(dialect)
+    for token, following in pairwise(tokens):
+        name = token.text.lower()
+        called = following.token_type is TokenType.L_PAREN and name.upper() in functions
+        if called and built_in is not None and name not in built_in | HARMLESS_NAMES[dialect]:
+            yield name
 
 
 def _actions(node: exp.Expr) -> Iterator[str]:

@@ -146,3 +146,48 @@ HARMLESS_NAMES = {
     """
     ),
 }
+# Names that sqlglot has a class for and the database has built in. Under any other of sqlglot's
+# names a database may hold a function of its own. SQLite's are the program's, never a database's.
+BUILT_IN = {
+    "postgres": _names(
+        """
+        abs acos any_value array array_agg array_append array_cat array_length array_position
+        array_prepend array_remove array_to_string ascii asin atan atan2 avg bit_length bool_and
+        bool_or btrim cast cbrt ceil ceiling char character_length char_length chr coalesce concat
+        concat_ws convert corr cos cot count covar_pop covar_samp cume_dist current_catalog
+        current_database current_date current_role current_schema current_time current_timestamp
+        current_user date date_bin date_trunc degrees dense_rank div exists exp extract first_value
+        floor format gen_random_uuid generate_series greatest grouping initcap json_extract_path
+        json_extract_path_text json_object_agg json_strip_nulls json_object jsonb_object_agg
+        justify_days justify_hours justify_interval lag last_value lead least left length like ln
+        localtime localtimestamp log log10 lower lpad ltrim make_interval make_timestamp max md5
+        min mod mode now nth_value ntile nullif overlay percent_rank percentile_cont
+        percentile_disc pi power radians random rank regexp_count regexp_instr regexp_like
+        regexp_replace regexp_substr repeat replace reverse right round row_number rpad rtrim
+        session_user sign sin split_part position string_agg sqrt starts_with stddev stddev_pop
+        stddev_samp string_to_array strpos substr substring sum tan time timestamp to_char to_date
+        to_hex to_number to_timestamp translate trim trunc unnest upper var_pop var_samp variance
+        version width_bucket
+        """
+    ),
+    "mysql": _names(
+        """
+        abs acos any_value ascii asin atan atan2 avg bit_length cast ceil ceiling char
+        character_length char_length coalesce convert concat concat_ws cos cot count cume_dist
+        curdate current_date current_role current_time current_timestamp current_user curtime
+        database date date_add date_format date_sub datediff day dayname dayofmonth dayofweek
+        dayofyear degrees dense_rank div elt exists exp extract first_value floor format
+        from_unixtime greatest group_concat grouping hex hour if ifnull instr isnull json_array
+        json_arrayagg json_extract json_keys json_object json_objectagg json_remove json_set
+        json_type lag last_day last_value lcase lead least left length like ln localtime
+        localtimestamp locate log log10 log2 lower lpad ltrim max md5 min minute mod month
+        monthname nth_value ntile nullif percent_rank pi position pow power quarter radians rand
+        rank regexp_instr regexp_like regexp_replace regexp_substr repeat replace reverse right
+        round row_number rpad rtrim schema second session_user sha sha1 sha2 sign sin space sqrt
+        std stddev stddev_pop stddev_samp str_to_date substr substring substring_index sum tan time
+        time_format timestamp timestampadd timestampdiff to_days trim truncate ucase unhex upper
+        utc_date utc_time utc_timestamp uuid var_pop var_samp variance version week weekofyear xor
+        year
+        """
+    ),
+}

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from api.client import Paddock, PermissionDeniedError
 from orchestrator.config import Settings
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.unit.test_tool_oneshot import FETCH
@@ -32,6 +33,16 @@ async def test_a_handle_runs_it(api: Api) -> None:
     words = ["curl", "-s", "-X", "GET", "https://api.example.com/"]
     assert (started["args"]["argv"], started["args"]["tool"]) == (words, "fetch")
     assert started["args"]["timeout"] == 60
+
+
+async def test_the_client_runs_it(api: Api) -> None:
+    async with Paddock(str(api.server.make_url("/")), OPERATOR_KEY) as paddock:
+        session = await paddock.sessions.create(permission_level="high")
+        arguments = {"url": "https://api.example.com/"}
+        assert (await session.run_tool("fetch", arguments, timeout=9)).exit_code == 0
+        with pytest.raises(PermissionDeniedError) as refusal:
+            await session.run_tool("fetch", {"url": "https://evil.example.org/"})
+        assert refusal.value.rule == "scope"
 
 
 async def test_what_is_refused_runs_nothing(api: Api) -> None:

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from orchestrator.tools.loader import parse_manifest
+from orchestrator.tools.oneshot import Oneshot, argv
+from orchestrator.tools.oneshot_loader import parse_tool
 from orchestrator.tools.scope import load_scope
 from tests.support.documents import blocks
 
@@ -22,6 +24,15 @@ def test_the_scope_files_of_the_document_and_the_example_are_one(tmp_path: Path)
     scope = load_scope(path)
     assert scope.problem is None
     assert scope == load_scope(ROOT / "examples" / "tools" / "scope.toml")
+
+
+def test_the_oneshot_manifest_of_the_document_loads() -> None:
+    (text,) = [each for each in _toml() if 'name = "fetch"' in each]
+    tool = parse_tool(text.encode(), "docs/tools.md")
+    assert isinstance(tool, Oneshot)
+    given = {"url": "https://staging.example.com/"}
+    words = ["curl", "-s", "-X", "GET", "-H", "Accept: text/html", given["url"]]
+    assert argv(tool, given) == words
 
 
 def _toml() -> list[str]:

@@ -37,6 +37,12 @@ pattern = "^.+$"
         ("select lower(x) as low from (values (1, 'é;--')) as t(a, x)", "select"),
         ("EXPLAIN SELECT 1", "select"),
         ("TABLE t", "select"),
+        (
+            "SELECT now(), to_char(a, 'x'), date_trunc('day', b), string_agg(c, ','), "
+            "cast(d AS char(3)), e LIKE ('x'), EXISTS (SELECT 1), length(f), json_agg(g), "
+            "extract(year FROM b), substring(c FROM 1 FOR 2), repeat('x', 3), nullif(a, b) FROM t",
+            "select",
+        ),
         ("INSERT INTO t (a) VALUES (1) RETURNING a", "insert"),
         ('INSERT INTO "T" (a) SELECT a FROM u', "insert"),
         ("INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING", "insert"),
@@ -84,6 +90,10 @@ def test_what_others_would_do(dialect: str, text: str, actions: str) -> None:
         ("postgresql", "INSERT INTO t VALUES (dblink_exec('x', 'y'))", "dblink_exec"),
         ("postgresql", "SELECT query_to_xml('DROP TABLE t', true, true, '')", "query_to_xml"),
         ("postgresql", "SELECT nextval('x')", "nextval"),
+        # The parser knows them from other databases; here somebody has made them.
+        ("postgresql", "SELECT contains('x', 'y')", "contains"),
+        ("postgresql", "SELECT 1 FROM t WHERE Ends_With (a, 'x')", "ends_with"),
+        ("mysql", "SELECT initcap(a) FROM t", "initcap"),
         ("mysql", "SELECT LOAD_FILE('/etc/passwd')", "load_file"),
         ("mysql", "SELECT sleep(10)", "sleep"),
         ("sqlite", "SELECT load_extension('x')", "load_extension"),

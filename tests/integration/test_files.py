@@ -60,7 +60,10 @@ async def test_overwriting_replaces_all_and_keeps_the_mode(high: Box) -> None:
 async def test_permissions_that_are_asked_for(high: Box) -> None:
     await high.write("run", b"#!/bin/sh\necho ran\n", permissions=0o755)
     assert (await high.bash("./run")).stdout == "ran\n"
-    await high.write("run", b"x", permissions=0o4600)
+    with pytest.raises(ValidationError, match="permissions"):
+        await high.write("run", b"x", permissions=0o4600)
+    assert (high.workspace / "run").stat().st_mode == 0o100755
+    await high.write("run", b"x", permissions=0o600)
     assert (high.workspace / "run").stat().st_mode == 0o100600
 
 

@@ -112,7 +112,7 @@ class Anchoring:
         """The heads that the next portion of events makes, and how far that is."""
         until = min(after + _PORTION, last)
         while True:
-            rows = await self._database.read(partial(_heads, after=after, until=until))
+            rows = await self._database.browse(partial(_heads, after=after, until=until))
             if len(rows) <= most or until == after + 1:
                 return until, {row[0]: ChainHead(*row) for row in rows}
             until = after + max(1, (until - after) // 2)

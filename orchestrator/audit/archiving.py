@@ -81,7 +81,7 @@ class Archiving:
         async with self._lock:
             await self._empty()
             # One more than are taken tells whether there is more.
-            found = await self._database.read(
+            found = await self._database.browse(
                 lambda connection: archive_rows.due(connection, before, MOST_AT_ONCE + 1)
             )
             archived, refused = [], {}
@@ -96,7 +96,7 @@ class Archiving:
 
     async def page(self, after: str, limit: int) -> list[Archived]:
         """What is archived, in the order of the sessions' keys. Raises: StoreError."""
-        return await self._database.read(lambda conn: archive_rows.page(conn, after, limit))
+        return await self._database.browse(lambda conn: archive_rows.page(conn, after, limit))
 
     async def check_here(self, session_key: str) -> None:
         """Raises: NotFoundError where the chain is in an archive, which it names."""
@@ -109,7 +109,7 @@ class Archiving:
 
     async def _archive(self, session: Ended, actor: str) -> Archived:
         """Raises: ArchiveError; then nothing has changed."""
-        head = await self._database.read(lambda connection: chain_head(connection, session.key))
+        head = await self._database.browse(lambda connection: chain_head(connection, session.key))
         draft = self._directory / f".{session.key}"
         name = session.key + archive_file.SUFFIX
         about = {"session": {n: v for n, v in session._asdict().items() if n != "audit_bytes"}}
@@ -149,7 +149,7 @@ class Archiving:
             ("approvals", archive_file.APPROVALS),
             ("terminals", archive_file.TERMINALS),
         ):
-            rows = await self._database.read(partial(archive_rows.rows_of, table=table, key=key))
+            rows = await self._database.browse(partial(archive_rows.rows_of, table=table, key=key))
             text = "".join(rows)
             await asyncio.to_thread((draft / name).write_text, text, encoding="utf-8")
 
@@ -170,7 +170,7 @@ class Archiving:
 
     async def _empty(self) -> None:
         """Deletes what is left of archived sessions."""
-        for key, owner, size in await self._database.read(archive_rows.left):
+        for key, owner, size in await self._database.browse(archive_rows.left):
             evidence = self._evidence / key
             if evidence.exists():
                 await asyncio.to_thread(shutil.rmtree, evidence)

@@ -7,16 +7,24 @@ from typing import Any, Protocol
 
 from orchestrator.agent_messages import AgentEvent, parse_event, parse_frame
 from orchestrator.errors import SandboxUnavailableError
-from sandbox_agent.protocol import FrameDecoder, Message, encode, notification, request
+from sandbox_agent.protocol import (
+    MOST_UNACKNOWLEDGED_EXECS,
+    FrameDecoder,
+    Message,
+    encode,
+    notification,
+    request,
+)
 
 log = logging.getLogger(__name__)
 
 # A control plane that can't write to its agent holds at most this much for it.
 _MOST_UNSENT_BYTES = 16 * 1024 * 1024
 # Acknowledgements wait this long for something to travel with, or until so many are due:
-# each one on its own would wake the agent for nothing else.
+# each one on its own would wake the agent for nothing else. A command that executes one program
+# after another never waits for the time to pass.
 _ACK_SECONDS = 0.02
-_MOST_UNACKNOWLEDGED = 64
+_MOST_UNACKNOWLEDGED = MOST_UNACKNOWLEDGED_EXECS // 2
 # Beyond either, whatever else the loop has to do comes first.
 _FRAMES_A_TURN = 32
 _TURN_SECONDS = 0.002

@@ -39,12 +39,19 @@ class EventBuffer:
         self._repeats: Repeats[tuple[str, dict[str, object]]] = Repeats(_RATE, _BURST)
         self._pending: deque[tuple[int, Message]] = deque()
         self._on_empty: list[Callable[[], None]] = []
-        self._on_room: list[Callable[[], None]] = []
+        self._on_acknowledged: list[Callable[[], None]] = []
+        # The number up to which every event is durable.
+        self.acknowledged = 0
 
     @property
     def full(self) -> bool:
         """Whether new work must wait until the control plane has caught up."""
         return len(self._pending) >= _MOST_EVENTS
+
+    @property
+    def last(self) -> int:
+        """The number of the last event."""
+        return self._seq
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -54,17 +61,15 @@ class EventBuffer:
         self.tell_repeats()
         return self._emit(operation, fields)
 
-    def emit_often(self, operation: str, **fields: object) -> bool:
+    def emit_often(self, operation: str, **fields: object) -> int | None:
         """The same for what programs may do again and again: above a rate repeats are counted.
 
-        Returns whether it was recorded by itself. If not, `tell_repeats` is to be called soon.
+        Returns None where it was not recorded by itself: `tell_repeats` is to be called soon.
         """
         event = operation, fields
         like = hashlib.sha256(repr(event).encode("utf-8", "backslashreplace")).hexdigest()
         told = self._repeats.take(like, event, time.monotonic())
-        if told:
-            self._emit(operation, fields)
-        return told
+        return self._emit(operation, fields) if told else None
 
     def tell_repeats(self) -> None:
         """Records how often it happened again: one event for each, `args.repeats` times."""
@@ -91,11 +96,10 @@ class EventBuffer:
     def acknowledge(self, seq: int) -> None:
         """Forgets events up to and including `seq`: they are durable."""
         while self._pending and self._pending[0][0] <= seq:
-            self._pending.popleft()
-        if not self.full:
-            waiting, self._on_room = self._on_room, []
-            for callback in waiting:
-                callback()
+            self.acknowledged, _ = self._pending.popleft()
+        waiting, self._on_acknowledged = self._on_acknowledged, []
+        for callback in waiting:
+            callback()
         if not self._pending:
             waiting, self._on_empty = self._on_empty, []
             for callback in waiting:
@@ -114,9 +118,9 @@ class EventBuffer:
         else:
             callback()
 
-    def when_room(self, callback: Callable[[], None]) -> None:
-        """Calls back once the buffer is not full any more."""
-        self._on_room.append(callback)
+    def when_acknowledged(self, callback: Callable[[], None]) -> None:
+        """Calls back once, with the next word of what is durable."""
+        self._on_acknowledged.append(callback)
 
 
 def _short(value: Any) -> Any:

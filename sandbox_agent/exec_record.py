@@ -3,12 +3,12 @@
 import errno
 import os
 import sys
-from collections.abc import Callable
-from typing import NamedTuple
+from collections import deque
 
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.confine import notify
 from sandbox_agent.loop import READ, Loop, Timer
+from sandbox_agent.protocol import MOST_UNACKNOWLEDGED_EXECS, MOST_UNACKNOWLEDGED_REPEATS
 
 # Seen by a command as the failure of its own call; the rule is the parser's for a first word.
 _RULE = "exec-allowlist"
@@ -16,15 +16,45 @@ _RULE = "exec-allowlist"
 _REPEATS_SECONDS = 1.0
 
 
-class Source(NamedTuple):
-    """Where calls come from: `command_id` tells whose guard it is now.
+class Source:
+    """Where calls come from: one guard, and the command that it has now.
 
     `executable` lists the programs, and directories of programs, that the kernel lets it
     execute; None: any.
     """
 
-    command_id: Callable[[], str | None]
-    executable: frozenset[str] | None
+    def __init__(self, executable: frozenset[str] | None) -> None:
+        self.executable = executable
+        self.command_id: str | None = None
+        # Numbers of the command's events that may not be durable yet.
+        self._unacknowledged: deque[int] = deque()
+        # How much was counted and not told yet, and the event that told what was before.
+        self._repeats = 0
+        self._repeats_told = 0
+
+    def begin(self, command_id: str) -> None:
+        """The guard has its next command."""
+        self.command_id = command_id
+        self._unacknowledged.clear()
+        self._repeats = self._repeats_told = 0
+
+    def executed(self, event: int | None) -> None:
+        """The command has executed something, of which that event tells; None: it was counted."""
+        if event is None:
+            self._repeats += 1
+        else:
+            self._unacknowledged.append(event)
+
+    def may_execute(self, events: EventBuffer) -> bool:
+        """Whether few enough of its events are not durable yet."""
+        while self._unacknowledged and self._unacknowledged[0] <= events.acknowledged:
+            self._unacknowledged.popleft()
+        if self._repeats >= MOST_UNACKNOWLEDGED_REPEATS // 2:
+            if self._repeats_told > events.acknowledged:
+                return False
+            events.tell_repeats()
+            self._repeats, self._repeats_told = 0, events.last
+        return len(self._unacknowledged) < MOST_UNACKNOWLEDGED_EXECS
 
 
 class ExecRecorder:
@@ -50,11 +80,11 @@ class ExecRecorder:
         self._loop.unwatch(listener)
         os.close(listener)
 
-    def _wait_for_room(self, listener: int) -> None:
-        """Unrecorded, nothing is executed: callers wait until events have been stored."""
+    def _wait(self, listener: int) -> None:
+        """Unrecorded, next to nothing is executed: callers wait until events are durable."""
         self._loop.unwatch(listener)
         if not self._waiting:
-            self._events.when_room(self._resume)
+            self._events.when_acknowledged(self._resume)
         self._waiting.add(listener)
 
     def _resume(self) -> None:
@@ -63,8 +93,9 @@ class ExecRecorder:
             self.watch(listener, self._served[listener])
 
     def _serve(self, listener: int) -> None:
-        if self._events.full:
-            self._wait_for_room(listener)
+        source = self._served[listener]
+        if self._events.full or not source.may_execute(self._events):
+            self._wait(listener)
             return
         notice = notify.receive(listener)
         if notice is None:
@@ -78,20 +109,20 @@ class ExecRecorder:
             print(f"execve not looked at: {type(error).__name__}", file=sys.stderr, flush=True)
             notify.refuse(listener, notice, errno.EFAULT)
             return
-        self._record(execution, self._served[listener])
+        source.executed(self._record(execution, source))
         notify.let_go_on(listener, notice)
 
-    def _record(self, execution: notify.Execution, source: Source) -> None:
-        command_id = source.command_id()
+    def _record(self, execution: notify.Execution, source: Source) -> int | None:
+        """The number of the event that tells of it; None where it was counted only."""
         known = bool(execution.path)
         refused = known and not _permits(source.executable, execution.real_path)
         told = self._events.emit_often(
             "command.exec",
             decision="deny" if refused else None,
             rule=_RULE if refused else None,
-            command_id=command_id,
+            command_id=source.command_id,
             args={
-                "command_id": command_id,
+                "command_id": source.command_id,
                 "path": execution.path,
                 "real_path": execution.real_path,
                 "argv": execution.argv,
@@ -101,8 +132,9 @@ class ExecRecorder:
             error=f"the kernel refuses to execute {execution.path}" if refused else None,
             duration_ms=0,
         )
-        if not told and self._telling is None:
+        if told is None and self._telling is None:
             self._telling = self._loop.after(_REPEATS_SECONDS, self._tell)
+        return told
 
     def _tell(self) -> None:
         self._telling = None

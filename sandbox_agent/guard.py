@@ -43,14 +43,13 @@ class Guard:
         self.socket = ours
         self._number = 0
         self._recorder = recorder
-        self._source = Source(lambda: self._command_id, setup.profile.executable)
+        self._source = Source(setup.profile.executable)
         self._listener: int | None = None
-        self._command_id: str | None = None
 
     def start(self, command_id: str, plan: Plan, pipes: Pipes) -> None:
         """Hands it its next command. Raises: OSError when the guard is gone."""
         self._number += 1
-        self._command_id = command_id
+        self._source.begin(command_id)
         # A document of its own, because a plan may be larger than one message.
         document = os.memfd_create("plan", os.MFD_CLOEXEC)
         try:

@@ -97,6 +97,11 @@ OUTPUT_BUDGET = "output_bytes"
 # Why a command was ended, where the session's budget was used up.
 BUDGET_REASON = "budget_exceeded"
 
+# So many programs of one command, or terminal, may run whose events are not acknowledged yet;
+# and so often what is on record already may run again, where repeats are counted.
+MOST_UNACKNOWLEDGED_EXECS = 8
+MOST_UNACKNOWLEDGED_REPEATS = 128
+
 _LENGTH = struct.Struct(">I")
 
 Message = dict[str, Any]

@@ -17,9 +17,17 @@ from orchestrator.sessions.sandbox import Sandbox, Sandboxes
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.stop_records import StopRecords
 from orchestrator.sessions.stopping import Stopper
-from sandbox_agent.protocol import BUDGET_REASON
+from sandbox_agent.protocol import (
+    BUDGET_REASON,
+    MOST_UNACKNOWLEDGED_EXECS,
+    MOST_UNACKNOWLEDGED_REPEATS,
+)
 
 _ENDING = "the session is ending"
+_MISSING = (
+    f"of each, up to {MOST_UNACKNOWLEDGED_EXECS} programs that it executed last may be missing, "
+    f"and up to {MOST_UNACKNOWLEDGED_REPEATS} repetitions of what is on record"
+)
 # Who acts when nobody asked.
 SYSTEM = Principal("system", Role.ADMIN)
 
@@ -89,14 +97,15 @@ class Ending:
                 **({} if deadline is None else {"deadline": deadline}),
             }
             self._record_end(session, principal, status, termination, result, error)
-            recorded = await self._stops.recorded(session)
+            hands_over = await self._stops.recorded(session) and thaws
+            terminals = [] if hands_over else sorted(session.terminals)
             session.status, session.termination, session.sandbox = status, termination, None
             self._registry.end(session)
             self._deadlines.forget(session)
             session.env = {}
             try:
-                await self._release(sandbox, rationale, thaws and recorded)
-                await self._close_gap(session)
+                await self._release(sandbox, rationale, hands_over)
+                await self._close_gap(session, terminals)
             finally:
                 session.over.set_result(None)
 
@@ -155,24 +164,30 @@ class Ending:
         reason = BUDGET_REASON if exhausted else "session_ended"
         await self._sandboxes.release(sandbox, reason, at_once=exhausted)
 
-    async def _close_gap(self, session: Session) -> None:
-        """Says on record which commands' ends were lost with the sandbox."""
+    async def _close_gap(self, session: Session, terminals: list[str]) -> None:
+        """Says on record what was lost with the sandbox: ends of commands, and what they executed.
+
+        `terminals` are those that it took along.
+        """
         lost = session.running
-        if not lost:
+        if not lost and not terminals:
             return
+        error = "the sandbox ended before it reported these commands' and terminals' ends"
+        if session.level.confinement.record_execs:
+            error += f"; {_MISSING}"
 
         async def write() -> None:
             recorded = await self._recorder.record(
                 session,
                 "audit.gap",
                 actor="system",
-                args={"commands": [command.id for command in lost]},
-                error="the sandbox ended before it reported these commands' ends",
+                args={"commands": [command.id for command in lost], "terminals": terminals},
+                error=error,
                 stop=True,
             )
             for command in lost:
-                error = "the end of this command was lost with its sandbox"
-                command.finish(exit_result(None, error, None, None, recorded.seq, recorded.hash))
+                lost_end = "the end of this command was lost with its sandbox"
+                command.finish(exit_result(None, lost_end, None, None, recorded.seq, recorded.hash))
 
         self._stops.add(session, write)
         await self._stops.recorded(session)

@@ -1,5 +1,6 @@
 """Every program that a command executes in turn is on record before it starts."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,9 +9,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from orchestrator.agent_messages import AgentEvent
 from orchestrator.control_plane import ControlPlane
 from orchestrator.policy import levels as level_files
-from tests.support.box import Box
+from sandbox_agent.protocol import MOST_UNACKNOWLEDGED_EXECS
+from tests.conftest import BoxFactory
+from tests.support.attempts import attempt
+from tests.support.box import PATIENCE, Box, ended
 from tests.support.plane import opened
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -90,6 +95,75 @@ async def test_a_background_command_that_is_killed_takes_its_waiting_calls_along
     ended = await high.cancel(command)
     assert ended.exit["reason"] == "client_gone"
     assert (await high.bash("echo alive")).stdout == "alive\n"
+
+
+# Between what is executed and what is durable
+
+# Each program leaves a file behind: what has run can be counted, whatever is on record.
+MANY = "for i in $(seq 100); do /usr/bin/touch made-$i; done; echo all"
+
+
+def made(box: Box) -> int:
+    return len(list(box.workspace.glob("made-*")))
+
+
+async def stalled(box: Box, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Nothing of that sandbox becomes durable until the event is set."""
+    assert box.session.sandbox is not None
+    link, go_on = box.session.sandbox.link, asyncio.Event()
+    record = link._on_event
+
+    async def wait(event: AgentEvent) -> None:
+        await go_on.wait()
+        await record(event)
+
+    monkeypatch.setattr(link, "_on_event", wait)
+    return go_on
+
+
+async def buffered(box: Box, number: int) -> None:
+    """Waits until so many events of the agent are not durable."""
+    async with asyncio.timeout(PATIENCE):
+        while (await box.ask("stats"))["buffered_events"] != number:
+            pass
+
+
+async def test_next_to_nothing_is_executed_before_it_is_durable(
+    new_box: BoxFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = await new_box("high")
+    go_on = await stalled(box, monkeypatch)
+    commands = [await box.start(argv=["bash", "-c", f"mkdir {n}; cd {n}; {MANY}"]) for n in "ab"]
+    await buffered(box, 2 * MOST_UNACKNOWLEDGED_EXECS)
+    for _ in range(20):
+        assert (await box.ask("stats"))["buffered_events"] == 2 * MOST_UNACKNOWLEDGED_EXECS
+    # One of each was `mkdir`, another `seq`.
+    for name in "ab":
+        directory = box.workspace / name
+        assert len(list(directory.iterdir())) <= MOST_UNACKNOWLEDGED_EXECS - 2
+    go_on.set()
+    for command in commands:
+        assert (await box.finish(command)).stdout == "all\n"
+        assert len(await executed(box, command.id)) == 102
+    await box.close()
+
+
+@attempt("programs that run while the agent is made to crash", layer="agent", levels="high")
+async def test_after_a_crash_the_record_says_what_it_may_miss(
+    new_box: BoxFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = await new_box("high")
+    await stalled(box, monkeypatch)
+    command = await box.start(argv=["bash", "-c", MANY], background=True)
+    await buffered(box, MOST_UNACKNOWLEDGED_EXECS)
+    agent = box.agent()
+    agent.kill()
+    await ended(agent)
+    gap = await box.event("audit.gap")
+    assert gap["args"]["commands"] == [command.id]
+    assert f"up to {MOST_UNACKNOWLEDGED_EXECS} programs" in gap["error"]
+    assert "may be missing" in gap["error"]
+    assert 0 < made(box) <= MOST_UNACKNOWLEDGED_EXECS + len(await executed(box, command.id))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

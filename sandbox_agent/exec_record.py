@@ -7,6 +7,8 @@ from collections import deque
 
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.confine import notify
+from sandbox_agent.confine.caller import UNKNOWN
+from sandbox_agent.images import Images
 from sandbox_agent.loop import READ, Loop, Timer
 from sandbox_agent.protocol import MOST_UNACKNOWLEDGED_EXECS, MOST_UNACKNOWLEDGED_REPEATS
 
@@ -26,6 +28,8 @@ class Source:
     def __init__(self, executable: frozenset[str] | None) -> None:
         self.executable = executable
         self.command_id: str | None = None
+        # Which programs its processes run.
+        self.images = Images()
         # Numbers of the command's events that may not be durable yet.
         self._unacknowledged: deque[int] = deque()
         # How much was counted and not told yet, and the event that told what was before.
@@ -35,6 +39,7 @@ class Source:
     def begin(self, command_id: str) -> None:
         """The guard has its next command."""
         self.command_id = command_id
+        self.images = Images()
         self._unacknowledged.clear()
         self._repeats = self._repeats_told = 0
 
@@ -114,8 +119,12 @@ class ExecRecorder:
 
     def _record(self, execution: notify.Execution, source: Source) -> int | None:
         """The number of the event that tells of it; None where it was counted only."""
-        known = bool(execution.path)
-        refused = known and not _permits(source.executable, execution.real_path)
+        path, real_path, running = execution.path, execution.program.path, execution.running
+        refused = real_path != UNKNOWN and not _permits(source.executable, real_path)
+        problems = [f"the kernel refuses to execute {path}"] if refused else []
+        if not source.images.agree(execution.process, running):
+            problems.append(f"its caller runs {running.path}, and not what is on record for it")
+        source.images.record(execution.process, running, execution.program)
         told = self._events.emit_often(
             "command.exec",
             decision="deny" if refused else None,
@@ -123,13 +132,14 @@ class ExecRecorder:
             command_id=source.command_id,
             args={
                 "command_id": source.command_id,
-                "path": execution.path,
-                "real_path": execution.real_path,
+                "path": path,
+                "real_path": real_path,
+                "by": running.path,
                 "argv": execution.argv,
                 **({} if execution.whole else {"argv_partly": True}),
             },
             result=None,
-            error=f"the kernel refuses to execute {execution.path}" if refused else None,
+            error="; ".join(problems) or None,
             duration_ms=0,
         )
         if told is None and self._telling is None:

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from sandbox_agent.confine import caller
+from sandbox_agent.confine.caller import Process, Program
 from sandbox_agent.confine.syscalls import borrow_file_identity
 from sandbox_agent.excerpts import MOST_WORDS
 
@@ -32,7 +34,6 @@ _SHORT_WORD = 256
 _LONGEST_PATH = 4096
 # Of an offset in a file, as which the kernel takes an address.
 _HIGHEST_ADDRESS = 2**63 - 1
-_ONESELF = b"/proc/self/"
 
 
 class Notice(NamedTuple):
@@ -45,16 +46,18 @@ class Notice(NamedTuple):
 
 
 class Execution(NamedTuple):
-    """What a process is about to execute: the path as it gave it, and as the kernel sees it.
+    """What a process is about to execute: the path as it gave it, and the program behind that.
 
-    Both are empty where its memory can't be read: it has asked the kernel to hide it. `whole`:
-    these are all of its words.
+    The path is empty, and the program not known, where its memory can't be read: it has asked
+    the kernel to hide it. `whole`: these are all of its words. `running` is what it runs now.
     """
 
     path: str
-    real_path: str
+    program: Program
     argv: list[str]
     whole: bool
+    process: Process
+    running: Program
 
 
 def receive(listener: int) -> Notice | None:
@@ -96,18 +99,20 @@ def describe(listener: int, notice: Notice, uid: int) -> Execution:
     executed either, for a path that changes could lead somewhere a moment later.
     """
     with _as_user(uid):
+        process, running = caller.process(notice.pid), caller.running(notice.pid)
         try:
             memory = os.open(f"/proc/{notice.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
         except PermissionError:
-            return Execution("", "", [], True)
+            return Execution("", caller.NOT_KNOWN, [], True, process, running)
         try:
-            # The number may have gone to another process before the file was opened.
-            fcntl.ioctl(listener, _ID_VALID, struct.pack("<Q", notice.id))
-            path = _text(memory, notice.path_at, _LONGEST_PATH)
+            path = _path(memory, notice.path_at)
             argv, whole = _words(memory, notice.argv_at)
         finally:
             os.close(memory)
-        return Execution(_shown(path), _shown(_real_path(notice.pid, path)), argv, whole)
+        program = caller.program(notice.pid, path)
+        # The number may have gone to another process before, or while, it was looked at.
+        fcntl.ioctl(listener, _ID_VALID, struct.pack("<Q", notice.id))
+        return Execution(_shown(path), program, argv, whole, process, running)
 
 
 @contextmanager
@@ -119,16 +124,15 @@ def _as_user(uid: int) -> Iterator[None]:
         borrow_file_identity(0)
 
 
-def _real_path(pid: int, path: bytes) -> bytes:
-    if path.startswith(_ONESELF):  # the caller's, not the agent's
-        path = b"/proc/%d/%s" % (pid, path[len(_ONESELF) :])
-    if not path.startswith(b"/"):
-        path = b"/proc/%d/cwd/%s" % (pid, path)
-    found = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        return os.readlink(b"/proc/self/fd/%d" % found)
-    finally:
-        os.close(found)
+def _path(memory: int, at: int) -> bytes:
+    """Raises: OSError, as the kernel would for a path that is none."""
+    data = _read(memory, _LONGEST_PATH, at)
+    path, end, _ = data.partition(b"\0")
+    if not end:
+        raise _error(errno.ENAMETOOLONG if len(data) == _LONGEST_PATH else errno.EFAULT)
+    if not path:
+        raise _error(errno.ENOENT)
+    return path
 
 
 def _words(memory: int, at: int) -> tuple[list[str], bool]:
@@ -166,11 +170,15 @@ def _text(memory: int, at: int, longest: int) -> bytes:
 def _read(memory: int, most: int, at: int) -> bytes:
     """What is at that address, up to where nothing is. Raises: OSError where nothing is at all."""
     if at > _HIGHEST_ADDRESS:
-        raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
+        raise _error(errno.EFAULT)
     try:
         return os.pread(memory, most, at)
     except OSError:  # of a file it would be EIO
-        raise OSError(errno.EFAULT, os.strerror(errno.EFAULT)) from None
+        raise _error(errno.EFAULT) from None
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
 
 
 def _shown(text: bytes) -> str:

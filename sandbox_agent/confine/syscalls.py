@@ -17,10 +17,12 @@ _LANDLOCK_ADD_RULE = 445
 _LANDLOCK_RESTRICT_SELF = 446
 _LANDLOCK_RULE_PATH_BENEATH = 1
 
-# The path may not leave the directory it starts from, nor pass through /proc's magic links.
+# The path may not leave the directory it starts from, nor pass through /proc's magic links, nor
+# from one mount to another.
 RESOLVE_BENEATH = 0x08
 RESOLVE_IN_ROOT = 0x10
 RESOLVE_NO_MAGICLINKS = 0x02
+RESOLVE_NO_XDEV = 0x01
 
 
 class _OpenHow(ctypes.Structure):
@@ -108,6 +110,16 @@ def _open(directory: int, path: str, flags: int, mode: int, resolve: int) -> int
         # EAGAIN: something was renamed while the kernel checked a `..`; nothing was decided.
         if fd >= 0 or ctypes.get_errno() != 11:
             return checked(int(fd), path)
+
+
+def open_on_mount(directory: int, path: bytes, flags: int) -> int:
+    """Opens `path`, absolute or relative to `directory`, if it stays on the mount it begins on.
+
+    Raises: OSError, with EXDEV or ELOOP where it does not.
+    """
+    how = _OpenHow(flags | os.O_CLOEXEC, 0, RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS)
+    fd = _LIBC.syscall(_OPENAT2, directory, path, ctypes.byref(how), ctypes.sizeof(how))
+    return checked(int(fd))
 
 
 def landlock_abi() -> int:

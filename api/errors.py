@@ -62,6 +62,12 @@ def describe(error: Exception) -> PaddockError:
     return PaddockError(_INTERNAL)
 
 
+def title(status: HTTPStatus) -> str:
+    """A status in words, which Python 3.13 changed for this one."""
+    too_large = status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    return "Content Too Large" if too_large else status.phrase
+
+
 def document(error: PaddockError, request_id: str) -> dict[str, Any]:
     """The problem document: `{type, title, status, code, detail, request_id, …}`.
 
@@ -71,7 +77,7 @@ def document(error: PaddockError, request_id: str) -> dict[str, Any]:
     return {
         **{name: _cut(value) for name, value in error.fields.items()},
         "type": "about:blank",
-        "title": status.phrase,
+        "title": title(status),
         "status": status.value,
         "code": error.code,
         "detail": cut_known(error.detail),

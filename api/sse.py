@@ -3,7 +3,7 @@
 import codecs
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
@@ -33,12 +33,11 @@ class EventStream:
         """One event, its data as JSON on one line. Raises: ConnectionError."""
         await stream.write(self._request, self.response, encode_event(event, data, event_id))
 
-    async def send_all(self, events: Iterable[tuple[str, str, int]]) -> None:
-        """Events, each with its data as JSON on one line, and its id. Raises: ConnectionError."""
-        text = "".join(
-            f"id: {event_id}\nevent: {event}\ndata: {data}\n\n" for event, data, event_id in events
-        )
-        await stream.write(self._request, self.response, text.encode())
+    async def send_text(self, event: str, text: str, event_id: int) -> None:
+        """One event whose data is JSON already, on one line. Raises: ConnectionError."""
+        head = f"id: {event_id}\nevent: {event}\ndata: "
+        data = f"{head}{text}\n\n".encode()
+        await stream.write(self._request, self.response, data)
 
     async def beat(self) -> None:
         """A comment, so that the connection is seen to live. Raises: ConnectionError."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any
 
-from api.errors import STATUSES
+from api.errors import STATUSES, title
 from api.models.problem import Problem
 from api.openapi.schemas import Schema, ref
 from api.operations.base import Operation
@@ -75,7 +75,7 @@ def problem_examples() -> dict[str, Schema]:
             "summary": _meanings()[code],
             "value": {
                 "type": "about:blank",
-                "title": status.phrase,
+                "title": title(status),
                 "status": status.value,
                 "code": code,
                 "detail": detail,

@@ -47,8 +47,8 @@ async def _follow(
     position_of = attrgetter(position)
     while True:
         events = await _next(follower, stream)
-        if events:
-            await stream.send_all((e.operation, e.text, position_of(e)) for e in events)
+        for event in events or ():
+            await stream.send_text(event.operation, event.text, position_of(event))
         over = events == []
         if over or (not call.allowed() and (session is None or session.live)):
             return await stream.end()

@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose test lint bench stop down clean openapi docs venv dev engine image compose-tool compiler
+.PHONY: help run compose test versions lint bench stop down clean openapi docs venv dev engine image compose-tool compiler
 
 python := .venv/bin/python
 
@@ -17,6 +17,9 @@ compose: image ## run the control plane as a container instead: docs/deployment.
 
 test: dev image compose-tool compiler ## all tests; ARGS= goes to pytest
 	@$(python) -m pytest $(ARGS)
+
+versions: dev ## the unit and API tests, on every other Python that is allowed and here
+	@scripts/versions.sh $(ARGS)
 
 openapi: dev ## write docs/openapi.json anew
 	@$(python) -m api openapi --output docs/openapi.json
@@ -40,7 +43,7 @@ down: ## take down what `make compose` brought up; sandboxes go on
 
 clean: ## stop and remove all that was made here: sandboxes, workspaces, images, .venv
 	@if [ -e .venv ] || [ -e data ]; then scripts/venv.sh && $(python) -m scripts.clean; fi
-	@rm -rf .venv *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .venv-3.* *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 venv:
 	@scripts/venv.sh run

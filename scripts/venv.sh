@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Makes .venv and installs the project into it; `venv.sh dev` adds what tests and lint need.
+# VENV names another directory, PYTHON another interpreter than python3.
 # Does nothing when that was done for the pyproject.toml that is there now.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,8 +13,9 @@ case $kind in
     *) fail "usage: scripts/venv.sh [run|dev]" ;;
 esac
 python=${PYTHON:-python3}
+venv=${VENV:-.venv}
 
-if ! .venv/bin/python -c pass 2>/dev/null; then
+if ! "$venv/bin/python" -c pass 2>/dev/null; then
     if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
         can_install || fail "Python 3.11 or newer with its venv module is needed: install it"
         step "Python's venv module is missing: installing python3 and python3-venv"
@@ -21,17 +23,17 @@ if ! .venv/bin/python -c pass 2>/dev/null; then
     fi
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
         fail "Python 3.11 or newer is needed, $python is $("$python" -V): set PYTHON"
-    step "making .venv"
-    rm -rf .venv
-    "$python" -m venv .venv
+    step "making $venv"
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
 fi
 
-wanted="$(sha256sum <pyproject.toml) $PWD $(.venv/bin/python -V)"
+wanted="$(sha256sum <pyproject.toml) $PWD $("$venv/bin/python" -V)"
 # What tests need includes what running needs.
-for stamp in .venv/installed-dev ".venv/installed-$kind"; do
+for stamp in "$venv/installed-dev" "$venv/installed-$kind"; do
     if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then exit 0; fi
 done
 step "installing the project and what it depends on"
-.venv/bin/python -m pip install --disable-pip-version-check --no-input --progress-bar off \
+"$venv/bin/python" -m pip install --disable-pip-version-check --no-input --progress-bar off \
     -e "$project" 2>&1 | { grep --line-buffered -v '^Requirement already satisfied' || true; } | dimmed
-printf '%s\n' "$wanted" >".venv/installed-$kind"
+printf '%s\n' "$wanted" >"$venv/installed-$kind"

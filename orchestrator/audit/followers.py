@@ -22,8 +22,6 @@ _PAGE = 100
 _MOST_WAITING = 256
 _MOST_WAITING_BYTES = 1024 * 1024
 _MOST_OWNERS = 10_000
-# Pages of the past that are kept for those who read the same.
-_KEPT_PAGES_BYTES = 8 * 1024 * 1024
 _NONE: frozenset["Follower"] = frozenset()
 
 
@@ -131,32 +129,6 @@ class Follower:
         return events
 
 
-class _Pages:
-    """Pages that were read lately, by session_key and position."""
-
-    def __init__(self) -> None:
-        self._pages: OrderedDict[tuple[str, int], _Page] = OrderedDict()
-        self._bytes = 0
-
-    def get(self, place: tuple[str, int]) -> _Page | None:
-        """The page, if it is kept."""
-        page = self._pages.get(place)
-        if page is not None:
-            self._pages.move_to_end(place)
-        return page
-
-    def keep(self, place: tuple[str, int], page: _Page) -> None:
-        """Keeps it, and drops what was used longest ago."""
-        self._pages[place] = page
-        self._bytes += _size(page)
-        while self._bytes > _KEPT_PAGES_BYTES:
-            self._bytes -= _size(self._pages.popitem(last=False)[1])
-
-
-def _size(page: _Page) -> int:
-    return sum(len(event.text) for event in page.events)
-
-
 class Followers:
     """All followers of a ledger."""
 
@@ -169,9 +141,6 @@ class Followers:
         self._owner_of = owner_of
         self._owners: OrderedDict[str, str] = OrderedDict()
         self._of_sessions: dict[str, set[Follower]] = {}
-        # One page at a time, for all followers: those that read the past leave the loop to others.
-        self._reading = asyncio.Lock()
-        self._pages = _Pages()
         # With the owner whose events it gets; None: everybody's.
         self._of_all: dict[Follower, str | None] = {}
         # The `id` of the next commit's first event, unless something was committed untold.
@@ -185,19 +154,9 @@ class Followers:
         """Follows a session's chain after a `seq`, until it is over and all of it is read."""
 
         async def read(position: int) -> _Page:
-            async with self._reading:
-                kept = self._pages.get((session_key, position))
-                if kept is not None:
-                    await asyncio.sleep(0)  # others have their turn, as while one is read
-                    return kept
-                found = await query.events(
-                    self._database, session_key, after_seq=position, limit=_PAGE
-                )
-                end = found[-1]["seq"] if found else position
-                page = _Page([_streamed(event) for event in found], end, len(found) == _PAGE)
-                if page.more:  # nothing in it changes any more
-                    self._pages.keep((session_key, position), page)
-                return page
+            found = await query.events(self._database, session_key, after_seq=position, limit=_PAGE)
+            end = found[-1]["seq"] if found else position
+            return _Page([_streamed(event) for event in found], end, len(found) == _PAGE)
 
         follower = Follower(read, after, over)
         followers = self._of_sessions.setdefault(session_key, set())
@@ -215,10 +174,9 @@ class Followers:
         """Follows all chains after an `id`; with an owner, those of its sessions."""
 
         async def read(position: int) -> _Page:
-            async with self._reading:
-                # Where none of the events up to here is the owner's, it goes on after them.
-                end = await self._ledger.wait(None, -1)
-                found = await query.all_events(self._database, position, _PAGE, owner)
+            # Where none of the events up to here is the owner's, it goes on after them.
+            end = await self._ledger.wait(None, -1)
+            found = await query.all_events(self._database, position, _PAGE, owner)
             more = len(found) == _PAGE
             last = found[-1]["id"] if found else position
             return _Page([_streamed(e) for e in found], last if more else max(last, end), more)

@@ -99,30 +99,6 @@ async def test_a_commit_is_read_and_dumped_once_for_all_followers(
     assert browsed.count == 0
 
 
-async def test_the_past_is_read_once_for_all_who_read_the_same(
-    ledger: Ledger, followers: Followers, browsed: Browsed
-) -> None:
-    await asyncio.gather(*(ledger.append(draft()) for _ in range(950)))
-    with all_of(followers, 50, "k1", 0) as following:
-        found = await asyncio.gather(*(numbers(follower, 950) for follower in following))
-        assert found == [list(range(1, 951))] * 50
-    # Nine whole pages, and for each what may still grow.
-    assert browsed.count == 9 + 50
-
-
-async def test_pages_of_the_past_are_kept_in_bounded_room(
-    ledger: Ledger, followers: Followers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_KEPT_PAGES_BYTES", 200_000)
-    await asyncio.gather(*(ledger.append(draft()) for _ in range(1050)))
-    for after in range(0, 1000, 37):
-        with followers.of_session("k1", after) as follower:
-            assert await numbers(follower, 1050) == list(range(after + 1, 1051))
-        assert followers._pages._bytes <= 200_000
-    kept = followers._pages._pages.values()
-    assert followers._pages._bytes == sum(map(module._size, kept))
-
-
 async def test_what_came_before_is_read_and_nothing_twice(
     ledger: Ledger, followers: Followers
 ) -> None:

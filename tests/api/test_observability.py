@@ -1,5 +1,6 @@
 """Metrics and the log as requests make them, and the files that name the metrics."""
 
+import asyncio
 import json
 import logging
 import os
@@ -176,6 +177,25 @@ async def test_an_agents_lines_name_its_session_and_no_request(log: Path, api: A
     said = [event for event in events(log) if event["logger"] == "orchestrator.agent_connection"]
     assert said
     assert {(line.get("session_id"), line.get("request_id")) for line in said} == {("mine", None)}
+
+
+async def test_an_agent_that_breaks_the_protocol_is_on_record_and_counted(api: Api) -> None:
+    session = await api.session(id="mine")
+    api.agent.emit("made.up")
+    seq = 0
+    async with asyncio.timeout(20):
+        while not (found := await violations(api, session["id"])):
+            seq = await api.plane.ledger.wait(api.plane.sessions.registry.live[0].key, seq)
+    assert [(event["actor"], event["source"], event["error"]) for event in found] == [
+        ("system", "control-plane", "an agent may not report this operation")
+    ]
+    assert (await scrape(api))["paddock_agent_violations_total"] == 1
+
+
+async def violations(api: Api, session_id: str) -> list[dict[str, Any]]:
+    path = f"/api/sessions/{session_id}/audit?operation=agent.violation"
+    found: list[dict[str, Any]] = (await api.json("GET", path))["items"]
+    return found
 
 
 _METRIC = re.compile(r"\b(?:paddock|process)_[a-z_]+\b")

@@ -11,6 +11,8 @@ STDERR = "stderr"
 # between its streams byte by byte cannot make the agent hold many times the limit.
 _CHUNK_COST = 128
 _LARGEST_CHUNK = 64 * 1024
+# In one answer: the control plane reads no message of very many values.
+_MOST_CHUNKS = 4096
 
 
 class Chunk(NamedTuple):
@@ -99,7 +101,10 @@ class Output:
             self._tail.shrink()
 
     def read(self, after: int, limit: int) -> tuple[list[Chunk], int]:
-        """Kept chunks from offset `after` on, at most `limit` bytes, and the offset to go on at."""
+        """Kept chunks from offset `after` on, and the offset to go on at.
+
+        At most `limit` bytes; fewer where a command changed its stream very often.
+        """
         chunks: list[Chunk] = []
         for stream, offset, data in chain(self._head.chunks, self._tail.chunks):
             end = offset + len(data)
@@ -109,6 +114,6 @@ class Output:
             part = data[start - offset :][:limit]
             chunks.append(Chunk(stream, start, part))
             limit -= len(part)
-            if limit <= 0:
+            if limit <= 0 or len(chunks) >= _MOST_CHUNKS:
                 return chunks, start + len(part)
         return chunks, max(after, self.total)

@@ -1,11 +1,14 @@
 """A command's output: bounded, complete where it can be, readable from any offset."""
 
+import base64
 import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.agent_messages import parse_frame
 from sandbox_agent.output import STDERR, STDOUT, Output
+from sandbox_agent.protocol import CHUNK_BYTES, encode, result
 
 WRITES = st.lists(
     st.tuples(st.sampled_from([STDOUT, STDERR]), st.binary(max_size=300)), max_size=60
@@ -101,3 +104,18 @@ def test_reading_past_the_end_waits_there() -> None:
     output = Output(10, keep_tail=True)
     output.add(STDOUT, b"abc")
     assert output.read(3, 10) == ([], 3)
+
+
+def test_a_page_of_single_bytes_is_a_message_that_the_control_plane_reads() -> None:
+    output = Output(4 * 1024 * 1024, keep_tail=False)
+    for number in range(40_000):
+        output.add((STDOUT, STDERR)[number % 2], b"x")
+    position, found = 0, 0
+    while position < output.total:
+        chunks, following = output.read(position, CHUNK_BYTES)
+        page = [[c.stream, c.offset, base64.b64encode(c.data).decode()] for c in chunks]
+        answer = result(1, {"chunks": page, "next": following, "ended": True})
+        assert parse_frame(encode(answer)[4:]) == answer
+        assert following > position
+        position, found = following, found + sum(len(c.data) for c in chunks)
+    assert found == output.kept

@@ -118,7 +118,7 @@ async def test_an_end_is_carried_out_and_recorded_later(
         else ["command.start", "session.terminated", "audit.gap"]
     )
     (event,) = (await api.json("GET", PATH + "/audit?operation=audit.gap"))["items"]
-    assert event["args"] == {"commands": [command]}
+    assert event["args"] == {"commands": [command], "terminals": []}
     # Its id is free again.
     assert (await api.session(id="box"))["status"] == "active"
 

@@ -45,35 +45,61 @@ class Stopper:
 
     async def _freeze(self, sandbox: Sandbox) -> bool:
         try:
-            async with asyncio.timeout(_FREEZE_SECONDS):
-                await self._engine.pause(sandbox.container_id)
+            return await self._freeze_rest(sandbox)
         except (PaddockError, TimeoutError) as error:
             log.warning("sandbox %s can't be frozen, so it is killed: %s", sandbox.name, error)
             await _kill(sandbox)
             return False
+
+    async def _freeze_rest(self, sandbox: Sandbox) -> bool:
+        """What starts and ends too fast to be frozen is killed, and its agent frozen then.
+
+        Raises: PaddockError, TimeoutError.
+        """
+        async with asyncio.timeout(_FREEZE_SECONDS):
+            try:
+                await self._engine.pause(sandbox.container_id)
+            except PaddockError as error:
+                log.warning("sandbox %s can't be frozen as it is: %s", sandbox.name, error.detail)
+                await _kill(sandbox, spare_first=True)
+                await self._engine.pause(sandbox.container_id)
         return True
 
 
-async def _kill(sandbox: Sandbox) -> None:
+async def _kill(sandbox: Sandbox, *, spare_first: bool = False) -> None:
+    kill = partial(kill_group, sandbox.container_id, spare_first=spare_first)
     try:
-        await bounded(partial(kill_group, sandbox.container_id), _KILL_SECONDS)
+        await bounded(kill, _KILL_SECONDS)
     except (OSError, TimeoutError) as error:
         log.error("the processes of sandbox %s can't be killed: %s", sandbox.name, error)
 
 
-def kill_group(container_id: str, host: Host = THIS_HOST) -> int:
+def kill_group(container_id: str, host: Host = THIS_HOST, *, spare_first: bool = False) -> int:
     """Kills every process of a container's control group; how many there were.
 
     The container's first process is one of them, and all others end with it: none can be made
-    meanwhile that stays. Raises: OSError.
+    meanwhile that stays. `spare_first`: only the others. Raises: OSError.
     """
     groups = find_groups(container_id, None, host)
     if groups is None:
         return 0
     pids = [int(line) for line in (groups.pids / "cgroup.procs").read_text().split()]
     for pid in filter(None, pids):  # 0: of a namespace that is not shown here
+        if spare_first and _is_first(pid, host):
+            continue
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             continue
     return len(pids)
+
+
+def _is_first(pid: int, host: Host) -> bool:
+    """Whether it is process 1 where it runs; of one that has ended nobody can tell."""
+    try:
+        status = (host.proc / str(pid) / "status").read_text(errors="replace")
+    except OSError:
+        return False
+    return any(
+        line.startswith("NSpid:") and line.split()[-1] == "1" for line in status.splitlines()
+    )

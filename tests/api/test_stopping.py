@@ -274,14 +274,36 @@ async def test_an_end_does_not_wait_for_who_has_the_session(api: Api, command: s
 async def test_a_sandbox_that_can_not_be_frozen_is_killed(
     api: Api, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    killed: list[str] = []
-    monkeypatch.setattr("orchestrator.sessions.stopping.kill_group", killed.append)
+    killed = kills(monkeypatch)
     (container,) = api.engine.containers
-    api.engine.fail_next("pause", EngineUnavailableError("hangs"))
+    for _ in range(2):
+        api.engine.fail_next("pause", EngineUnavailableError("can't"))
     await api.json("POST", PATH + "/abort")
-    assert killed == [container]
+    assert killed == [(container, True), (container, False)]
     assert api.engine.containers == {}
     assert (await operations(api))[-2:] == ["session.terminated", "audit.gap"]
+
+
+async def test_what_can_not_be_frozen_is_killed_and_its_agent_goes_on(
+    api: Api, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = kills(monkeypatch)
+    (container,) = api.engine.containers
+    api.engine.fail_next("pause", EngineUnavailableError("can't"))
+    await api.json("POST", PATH + "/abort")
+    assert killed == [(container, True)]
+    assert "audit.gap" not in await operations(api)
+
+
+def kills(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """The control groups that are killed from now on, and whether first processes are spared."""
+    killed: list[tuple[str, bool]] = []
+
+    def kill_group(container_id: str, *, spare_first: bool) -> None:
+        killed.append((container_id, spare_first))
+
+    monkeypatch.setattr("orchestrator.sessions.stopping.kill_group", kill_group)
+    return killed
 
 
 async def test_one_that_ends_twice_is_ended_once(api: Api, command: str) -> None:

@@ -37,7 +37,7 @@ PAYLOAD = b"#!/bin/sh\necho ran\n"
 LEVELS = ("low", "medium", "high")
 SECONDS = 60
 # What compose.yaml sets itself, and what would lie outside the state directory.
-NOT_PASSED_ON = {"state_dir", "listen", "docker_host", "workspaces_dir"}
+NOT_PASSED_ON = {"state_dir", "listen", "docker_host", "workspaces_dir", "archive_dir"}
 
 
 class Deployment:

@@ -15,7 +15,7 @@ from tests.support.documents import Block, blocks, documents
 from tests.support.leaks import NOTHING, left_behind
 from tests.support.server import ROOT, Server, serving
 
-SECONDS = 90
+SECONDS = 300
 # A stream that goes on by itself has to do so for this long.
 _STREAM_SECONDS = 2
 _RUNNABLE = {"sh", "python"}

@@ -170,5 +170,19 @@ def test_everything_of_a_control_group_is_killed(host: Host) -> None:
         assert (one.wait(), two.wait()) == (-signal.SIGKILL, -signal.SIGKILL)
 
 
+def test_a_container_s_first_process_can_be_spared(host: Host) -> None:
+    version_1(host, f"docker/{ID}")
+    with subprocess.Popen(["sleep", "1000"]) as first, subprocess.Popen(["sleep", "1000"]) as other:
+        process_of(host, first.pid, 1, b"")
+        process_of(host, other.pid, 17, b"")
+        listed = f"{first.pid}\n{other.pid}\n"
+        write(host.cgroup / "pids" / f"docker/{ID}" / "cgroup.procs", listed)
+        kill_group(ID, host, spare_first=True)
+        assert other.wait() == -signal.SIGKILL
+        assert first.poll() is None
+        kill_group(ID, host)
+        assert first.wait() == -signal.SIGKILL
+
+
 def test_a_control_group_that_is_gone_has_nothing_to_kill(host: Host) -> None:
     assert kill_group(ID, host) == 0

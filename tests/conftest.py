@@ -7,6 +7,7 @@ from contextlib import closing
 import docker
 import pytest
 import pytest_asyncio
+from hypothesis import HealthCheck, settings
 
 from images.builder import build
 from orchestrator.control_plane import ControlPlane
@@ -14,6 +15,10 @@ from tests.support.box import Box
 from tests.support.plane import opened
 
 BoxFactory = Callable[..., Awaitable[Box]]
+
+# Beside other load an example may take any time: that says nothing about what is tested.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 @pytest.fixture(scope="session")

@@ -29,7 +29,8 @@ class Refusals:
         """`record` puts one of a session on record. Raises: AuditUnavailableError."""
         self._record = record
         self._repeats: dict[str, Repeats[Members]] = {}
-        self._telling: dict[str, asyncio.Task[None]] = {}
+        # Sessions of which something is counted, and what tells it.
+        self._telling: dict[str, tuple[Session, asyncio.Task[None]]] = {}
 
     async def record(self, session: Session, members: Members) -> None:
         """Records it, or counts it: then it is on record a second later, or with the end.
@@ -41,7 +42,7 @@ class Refusals:
             await self._record(session, members)
         elif session.key not in self._telling:
             task = asyncio.create_task(self._tell_later(session))
-            self._telling[session.key] = task
+            self._telling[session.key] = session, task
             task.add_done_callback(lambda _: self._telling.pop(session.key, None))
 
     async def end(self, session: Session) -> None:
@@ -51,16 +52,16 @@ class Refusals:
 
     async def close(self) -> None:
         """Tells everything that was counted."""
-        for task in list(self._telling.values()):
+        telling = list(self._telling.values())
+        for _, task in telling:
             task.cancel()
-        # One that is cancelled tells at once.
-        await asyncio.gather(*self._telling.values(), return_exceptions=True)
+        await asyncio.gather(*(task for _, task in telling), return_exceptions=True)
+        for session, _ in telling:
+            await self._tell(session)
 
     async def _tell_later(self, session: Session) -> None:
-        try:
-            await asyncio.sleep(_SECONDS)
-        finally:
-            await self._tell(session)
+        await asyncio.sleep(_SECONDS)
+        await self._tell(session)
 
     async def _tell(self, session: Session) -> None:
         repeats = self._repeats.get(session.key)

@@ -17,6 +17,7 @@ class Ended(NamedTuple):
     key: str
     id: str
     owner: str
+    incarnation: int
     created_at: str
     terminated_at: str
     audit_bytes: int
@@ -49,7 +50,7 @@ _MARKS = ", ".join(f":{name}" for name in _NAMES)
 def due(connection: sqlite3.Connection, ended_before: str, most: int) -> list[Ended]:
     """Sessions that ended before that time and are not archived, oldest end first."""
     rows = connection.execute(
-        "SELECT key, id, owner, created_at, terminated_at, audit_bytes FROM sessions"
+        "SELECT key, id, owner, incarnation, created_at, terminated_at, audit_bytes FROM sessions"
         " WHERE terminated_at < ? AND NOT EXISTS ("
         "SELECT 1 FROM archives WHERE session_key = sessions.key)"
         " ORDER BY terminated_at LIMIT ?",

@@ -161,7 +161,8 @@ async def test_a_chain_goes_whole_and_its_head_stays(
     assert files["events.jsonl"].decode() == "".join(lines)
     assert b"DROP TABLE users" in files["approvals.jsonl"]
     assert files["evidence/pty-1/raw"] == b"appdb=> "
-    assert verified.manifest["session"]["id"] == ID
+    told = verified.manifest["session"]
+    assert (told["id"], told["incarnation"], told["owner"]) == (ID, 1, "ci")
     assert await counts(database) == [0, 0, 0, 0]
     assert not (tmp_path / "evidence" / KEY).exists()
     assert freed == [("ci", -taken)]

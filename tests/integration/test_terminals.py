@@ -210,11 +210,11 @@ async def test_a_prompt_in_front_of_a_sleep_is_none(high: Box) -> None:
 
 async def test_what_a_spoofer_says_later_is_nobodys_answer(high: Box) -> None:
     tool = await Tool.open(high, output_wait_ms=300)
-    envelope = await tool.do("spoof 1")
+    envelope = await tool.do("spoof")
     assert (envelope["status"], envelope["results"]["output"]) == ("timeout", "")
     with pytest.raises(BusyError, match="not come back to its prompt"):
         await tool.do("say early")
-    await tool.more()
+    await tool.wake()
     assert await tool.output("say next") == "next"
     await tool.close()
 
@@ -246,7 +246,7 @@ async def test_a_notice_does_not_end_a_terminals_use(high: Box) -> None:
     tool = await Tool.open(high)
     for turn in range(2):
         assert await tool.output(f"notice background {turn}") == ""
-        await tool.more()
+        await tool.wake()
         assert await tool.output(f"say {turn}") == str(turn)
     said = [
         event["result"]
@@ -261,7 +261,7 @@ async def test_a_notice_does_not_end_a_terminals_use(high: Box) -> None:
 async def test_what_a_tool_says_between_lines_is_nobodys_answer(high: Box) -> None:
     tool = await Tool.open(high)
     assert await tool.output("late surprise") == ""
-    await tool.more()
+    await tool.wake()
     assert await tool.output("say next") == "next"
     assert re.search(r"LATE +\d+ bytes", await tool.transcript())
     await tool.close()

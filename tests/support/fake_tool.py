@@ -138,19 +138,27 @@ class Tool:
         self.show()
 
     def do_late(self, text: str) -> None:
-        """Is at its prompt, and says something more after a while."""
+        """Is at its prompt, and says something more, with another prompt, when it gets a signal."""
+        said = text.encode() + b"\n" + self.prompt.encode()
+        signal.signal(signal.SIGUSR1, lambda *_: write(said))
         self.show()
-        threading.Timer(0.3, lambda: write(text.encode() + b"\n" + self.prompt.encode())).start()
 
     def do_notice(self, text: str) -> None:
-        """Is at its prompt, and says something more after a while, without another prompt."""
+        """Is at its prompt, and says something more, without another, when it gets a signal."""
+        signal.signal(signal.SIGUSR1, lambda *_: write(text.encode() + b"\n"))
         self.show()
-        threading.Timer(0.3, lambda: write(text.encode() + b"\n")).start()
 
     def do_spoof(self, seconds: str) -> None:
-        """Shows what looks like its prompt and sleeps; then comes its answer."""
+        """Shows what looks like its prompt and sleeps; then comes its answer.
+
+        Without a number of seconds it sleeps until it gets a signal.
+        """
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
         write(self.prompt.encode())
-        time.sleep(float(seconds))
+        if seconds:
+            time.sleep(float(seconds))
+        else:
+            signal.sigwait({signal.SIGUSR1})
         write(b"was not the prompt\n")
         self.show()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -100,6 +101,11 @@ class Tool:
         return await self.box.plane.terminals.interact(
             TESTER, self.box.session, self.id, tool, text, decide, **more
         )
+
+    async def wake(self) -> None:
+        """Gives the tool its signal, and waits until it has said something."""
+        await self.box.ask("pty.signal", terminal_id=self.id, signal=signal.SIGUSR1)
+        await self.more()
 
     async def more(self) -> None:
         """Waits until the tool has said something that nobody has read."""

@@ -126,7 +126,7 @@ async def test_images_must_be_listed_present_and_ours(
     async with opened(image=sandbox_image, images=(foreign_image, missing)) as plane:
         for image, error, said in [
             ("debian:latest", ValidationError, "not on the operator's list"),
-            (missing, EngineUnavailableError, "build it with"),
+            (missing, EngineUnavailableError, "build or pull it there"),
             (foreign_image, ValidationError, "carries sandbox protocol None"),
         ]:
             with pytest.raises(error, match=said):

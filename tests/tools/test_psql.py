@@ -51,6 +51,15 @@ ESCAPES = (
     "GRANT ALL ON t TO PUBLIC",
     "SET ROLE postgres",
 )
+# Written as the command, and doing more: by the command that they are sent as.
+MORE = (
+    ("select_query", "SELECT * INTO copied FROM stock"),
+    ("select_query", "SELECT pg_read_file('/etc/passwd')"),
+    ("select_query", "SELECT lo_import('/etc/passwd')"),
+    ("select_query", "SELECT * FROM stock FOR UPDATE"),
+    ("insert", "INSERT INTO stock VALUES (1, 'x') ON CONFLICT (id) DO UPDATE SET name = 'x'"),
+    ("insert", "INSERT INTO stock SELECT 9, pg_read_file('/etc/passwd')"),
+)
 # What a program of its own would have left behind.
 SHELLS = (
     "\\! /usr/bin/mkfifo escaped",
@@ -150,6 +159,19 @@ async def test_what_the_level_does_not_permit(psql: RealTool, table: str) -> Non
 async def test_no_way_out_reaches_psql(psql: RealTool, text: str) -> None:
     for command in ("select_query", "describe_table", "insert"):
         await psql.refuses(command, text)
+
+
+@pytest.mark.parametrize(("command", "text"), MORE)
+async def test_what_does_more_than_its_command_reaches_nothing(
+    psql: RealTool, table: str, command: str, text: str
+) -> None:
+    await psql.refuses(command, text, "statement")
+
+
+async def test_an_insert_that_updates_waits_for_a_person(psql: RealTool, table: str) -> None:
+    line = f"INSERT INTO {table} VALUES (7, 'a') ON CONFLICT (id) DO UPDATE SET name = 'b'"
+    assert (await psql.do("upsert", line))["status"] == "pending"
+    assert "(0 rows)" in await psql.said("select_query", f"SELECT * FROM {table} WHERE id = 7")
 
 
 async def test_the_level_holds_what_a_loose_manifest_lets_through(plane: ControlPlane) -> None:

@@ -211,7 +211,7 @@ async def test_commands_that_are_ended_at_once_end(sandbox_image: str) -> None:
         assert client.wait(container, timeout=90)["StatusCode"] == 0, client.logs(container)
         report = json.loads(client.logs(container, stderr=False))
     finally:
-        client.remove_container(container, force=True)
+        client.remove_container(container, v=True, force=True)
         client.close()
     assert report == {"TERM": ["SIGTERM"], "KILL": ["SIGKILL"], "group": ["SIGUSR1"]}
 

@@ -46,7 +46,7 @@ def waiting_image(client: docker.APIClient) -> Iterator[str]:
         entry = 'ENTRYPOINT ["/bin/sh", "-c", "echo started; exec sleep 600"]'
         client.commit(container["Id"], repository=name, tag="latest", changes=[entry])
     finally:
-        client.remove_container(container["Id"], force=True)
+        client.remove_container(container["Id"], v=True, force=True)
     yield f"{name}:latest"
     client.remove_image(f"{name}:latest", force=True)
 
@@ -58,7 +58,7 @@ async def engine(client: docker.APIClient) -> AsyncIterator[DockerEngine]:
     yield engine
     await engine.close()
     for left in containers_of(client, instance):
-        client.remove_container(left, force=True)
+        client.remove_container(left, v=True, force=True)
 
 
 @pytest.fixture

@@ -391,7 +391,7 @@ async def test_a_container_that_is_removed_from_outside_is_a_crash(
     new_box: BoxFactory, client: docker.APIClient
 ) -> None:
     box = await new_box("low")
-    client.remove_container(box.container_id, force=True)
+    client.remove_container(box.container_id, v=True, force=True)
     await box.event("session.terminated")
     assert box.session.status == "aborted"
     await box.close()

@@ -205,7 +205,7 @@ async def test_without_scopes_the_guard_walks_its_tree(sandbox_image: str) -> No
         assert client.wait(container, timeout=60)["StatusCode"] == 0, client.logs(container)
         report = json.loads(client.logs(container, stderr=False))
     finally:
-        client.remove_container(container, force=True)
+        client.remove_container(container, v=True, force=True)
         client.close()
     assert report["daemons_before"] == guard_without_scopes.DAEMONS
     assert report["result"]["leftover_killed"] == guard_without_scopes.DAEMONS

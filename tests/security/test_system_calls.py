@@ -230,4 +230,4 @@ def _unconfined(arsenal: Arsenal, program: str) -> frozenset[str]:
             client.wait(container, timeout=120)
             return parse_report(client.logs(container).decode(errors="replace")).worked
         finally:
-            client.remove_container(container, force=True)
+            client.remove_container(container, v=True, force=True)

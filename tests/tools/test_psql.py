@@ -13,6 +13,7 @@ from tests.support.real_tool import RealTool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+SERVER = "/usr/lib/postgresql/15/bin"
 # By what they are after: a shell, files, another server, another statement.
 ESCAPES = (
     "\\! id",
@@ -187,6 +188,32 @@ async def test_the_level_holds_what_a_loose_manifest_lets_through(plane: Control
     said = await psql.said("any", "COPY (SELECT 1) TO PROGRAM 'touch escaped';")
     assert "must be superuser" in said
     assert [process.name() for process in box.processes()] == ["psql"]
+    await box.close()
+
+
+async def test_the_documented_manifest_works_as_it_is(plane: ControlPlane) -> None:
+    """Its server listens on localhost, which is the session itself."""
+    box = await Box.create(plane, "high")
+    initdb = "-D db -A trust -N -U owner --locale=C -E UTF8"
+    made = await box.bash(f"{SERVER}/initdb {initdb}")
+    assert made.exit_code == 0, made.stderr
+    settings = "-c fsync=off -c listen_addresses=127.0.0.1 -c unix_socket_directories="
+    server = await box.start(f"{SERVER}/postgres -D db {settings}")
+    await box.printed(server, "ready to accept connections")
+    for line in (
+        "createuser -h 127.0.0.1 -U owner agent_user",
+        "createdb -h 127.0.0.1 -U owner -O agent_user appdb",
+    ):
+        done = await box.run(f"{SERVER}/{line}")
+        assert done.exit_code == 0, done.stderr
+    psql = await RealTool.open(box, "psql_session")
+    assert "2" in (await psql.said("select_query", "SELECT 1 + 1")).split()
+    assert "(1 row)" in await psql.said("select_query", "SELECT current_user")
+    envelope = await psql.do("update", "UPDATE users SET name = 'x'")
+    assert envelope["status"] == "pending"
+    await psql.close()
+    evidence = plane.settings.state_dir / "evidence" / box.session.key
+    assert b"SELECT 1 + 1" in (evidence / f"{psql.id}-psql" / "raw").read_bytes()
     await box.close()
 
 

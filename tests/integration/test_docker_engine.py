@@ -110,9 +110,7 @@ async def test_it_describes_itself_and_its_images(engine: DockerEngine, waiting_
     assert await engine.image("paddock/there-is-none:latest") is None
 
 
-async def test_a_container_s_life(
-    engine: DockerEngine, client: docker.APIClient, spec: SandboxSpec
-) -> None:
+async def test_a_container_s_life(engine: DockerEngine, spec: SandboxSpec) -> None:
     container_id = await engine.create(spec)
     container = await found(engine, container_id)
     assert container.name == spec.name
@@ -120,9 +118,9 @@ async def test_a_container_s_life(
     assert container.state is ContainerState.RUNNING
     assert container.exit_code is None
     assert container.limits == {"cpus": 0.5, "memory_bytes": 64 * MIB, "pids": 32}
-    # Its first process may be slow to say something.
-    await asyncio.to_thread(next, client.logs(container_id, stream=True, follow=True))
-    assert "started" in await engine.logs(container_id)
+    async with asyncio.timeout(TIMEOUT):
+        while "started" not in await engine.logs(container_id):
+            pass  # its first process may be slow to say something
     assert [entry.id for entry in await engine.list()] == [container_id]
 
     await engine.pause(container_id)

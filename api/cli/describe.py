@@ -19,7 +19,7 @@ def summary(event: Mapping[str, Any]) -> str:
 
 def _subject(operation: str, args: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     kind = operation.partition(".")[0]
-    if operation == "command.start":
+    if operation in ("command.start", "command.exec"):
         argv = args.get("argv")
         return words(argv) if isinstance(argv, list) else _members(args)
     if operation == "command.exit":

@@ -74,7 +74,7 @@ def _bulk_summary(events: Sequence[Event]) -> str:
 def _summary(event: Event) -> str:
     args, result = event["args"], event["result"] or {}
     match event["operation"]:
-        case "command.start":
+        case "command.start" | "command.exec":
             return " ".join(args["argv"])
         case "command.exit" if result:
             took = event["duration_ms"] / 1000

@@ -204,3 +204,9 @@ def test_what_a_sandbox_prints_is_passed_on_elsewhere(is_terminal: bool, raw: bo
 
 def test_a_help_page_on_a_terminal() -> None:
     assert "Usage:" in run("run", "--help", terminal=True).out
+
+
+def test_a_program_that_a_command_executes_is_shown_by_its_words() -> None:
+    args = {"argv": ["sed", "-i", "s/a/b c/"], "by": "/bin/sh", "path": "/bin/sed"}
+    event = {"operation": "command.exec", "args": args}
+    assert summary(event) == "sed -i 's/a/b c/'"

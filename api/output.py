@@ -9,7 +9,7 @@ from api.sse import HEARTBEAT_SECONDS, EventStream, TextDecoder
 from orchestrator.errors import SandboxUnavailableError
 from orchestrator.sessions.execution import OutputPage
 from orchestrator.sessions.session import Command, Session
-from sandbox_agent.protocol import CHUNK_BYTES
+from sandbox_agent.protocol import CHUNK_BYTES, MOST_CHUNKS
 
 STREAMS = ("stdout", "stderr")
 # The sandbox agent redials after a lost connection; more failures in a row are no accident.
@@ -24,17 +24,17 @@ _SOON_SECONDS = 0.05
 
 
 async def pages(
-    call: Call, session: Session, command: Command, after: int
+    call: Call, session: Session, command: Command, after: int, *, whole: bool
 ) -> AsyncIterator[OutputPage]:
     """The command's output from `after` to its end; an empty page when nothing came for a while.
 
-    What the sandbox agent can't give any more ends it.
+    `whole`: also what is stored of long output. What the sandbox agent can't give any more ends it.
     """
     failures = 0
     while failures < _MOST_FAILURES:
         try:
             page = await call.plane.executions.output(
-                session, command, after, HEARTBEAT_SECONDS, looks=call.looks
+                *(session, command, after, HEARTBEAT_SECONDS), looks=call.looks, whole=whole
             )
         except SandboxUnavailableError:
             failures += 1
@@ -48,7 +48,8 @@ async def pages(
 def _is_last(page: OutputPage, command: Command) -> bool:
     """Whether nothing comes after a page: an ended command's page that is full may have more."""
     size = sum(len(data) for _, _, data in page.chunks)
-    return size < CHUNK_BYTES if page.ended else command.ended and not size
+    full = size >= CHUNK_BYTES or len(page.chunks) >= MOST_CHUNKS
+    return not full if page.ended else command.ended and not size
 
 
 async def collect(call: Call, session: Session, command: Command) -> dict[str, Any]:
@@ -61,7 +62,7 @@ async def collect(call: Call, session: Session, command: Command) -> dict[str, A
     try:
         async with asyncio.timeout(session.level.timeout_max + _GRACE_SECONDS):
             if not await _ends_silently(command):
-                async for page in pages(call, session, command, 0):
+                async for page in pages(call, session, command, 0, whole=False):
                     lost = lost or page.lost
                     for name, offset, data in page.chunks:
                         if offset > position >= 0:
@@ -105,7 +106,7 @@ async def follow(
     SandboxUnavailableError.
     """
     text = TextDecoder()
-    async for page in pages(call, session, command, after):
+    async for page in pages(call, session, command, after, whole=not call.looks):
         for name, offset, data in page.chunks:
             if piece := text.feed(name, data):
                 # Who resumes gets a character that was cut off here as a whole.

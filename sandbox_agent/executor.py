@@ -16,6 +16,7 @@ from sandbox_agent.process import Command, Request
 from sandbox_agent.programs import PATH, find_program
 from sandbox_agent.protocol import WORKSPACE_DIR, Boot, Message
 from sandbox_agent.session_secrets import SessionSecrets
+from sandbox_agent.stored_output import Room, StoredOutput
 from sandbox_agent.work import Work
 
 
@@ -43,6 +44,7 @@ class Executor:
         self._running: dict[str, Command] = {}
         # As much as all that may run at once can have printed.
         self.outputs = Outputs(loop, boot.max_running * boot.output_bytes)
+        self._room = Room(boot.memory_bytes)
 
     @property
     def running(self) -> list[str]:
@@ -124,7 +126,7 @@ class Executor:
                 self._loop,
                 self._guards.take(),
                 request,
-                self._boot.output_bytes,
+                Output(self._boot.output_bytes, request.background, StoredOutput(self._room)),
                 self._on_progress,
                 self._end,
             )
@@ -164,6 +166,7 @@ class Executor:
             "reason": None,
             "truncated": output.cut > 0,
             "cut_bytes": output.cut,
+            "stored_bytes": output.stored,
             "output_bytes": output.total,
             "leftover_killed": 0,
             "duration_us": 0,

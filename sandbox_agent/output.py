@@ -2,7 +2,12 @@
 
 from collections import deque
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from sandbox_agent.protocol import MOST_CHUNKS
+
+if TYPE_CHECKING:
+    from sandbox_agent.stored_output import StoredOutput
 
 STDOUT = "stdout"
 STDERR = "stderr"
@@ -11,8 +16,6 @@ STDERR = "stderr"
 # between its streams byte by byte cannot make the agent hold many times the limit.
 _CHUNK_COST = 128
 _LARGEST_CHUNK = 64 * 1024
-# In one answer: the control plane reads no message of very many values.
-_MOST_CHUNKS = 4096
 
 
 class Chunk(NamedTuple):
@@ -50,9 +53,14 @@ class _Kept:
         self.size += len(data)
         self._cost += len(data)
 
+    @property
+    def over(self) -> bool:
+        """Whether there is more than may be kept."""
+        return self._cost > self._limit
+
     def shrink(self) -> None:
         """Drops the oldest bytes, until the others are within the limit."""
-        while self._cost > self._limit:
+        while self.over:
             stream, offset, data = self.chunks.popleft()
             cut = min(self._cost - self._limit, len(data))
             self.size -= cut
@@ -67,14 +75,17 @@ class Output:
     """Both streams of one command in the order they were read.
 
     At most `limit` bytes are kept: the first and the last of them, half each, or with `keep_tail`
-    (background commands, whose latest lines matter) only the last ones. All are counted.
+    (background commands, whose latest lines matter) only the last ones. All are counted. Of
+    more than that, all from the beginning is put into `stored`, as far as it takes it.
     """
 
-    def __init__(self, limit: int, keep_tail: bool) -> None:
+    def __init__(self, limit: int, keep_tail: bool, stored: "StoredOutput | None" = None) -> None:
         first = 0 if keep_tail else limit // 2
         self._head = _Kept(first)
         self._tail = _Kept(limit - first)
         self._head_full = keep_tail
+        self._stored = stored
+        self._long = False
         self.total = 0
 
     @property
@@ -87,8 +98,15 @@ class Output:
         """How many bytes were dropped."""
         return self.total - self.kept
 
+    @property
+    def stored(self) -> int:
+        """How many bytes are stored, from the beginning on; none of output that is not long."""
+        return 0 if self._stored is None else self._stored.size
+
     def add(self, stream: str, data: bytes) -> None:
         """Counts `data` and keeps what fits."""
+        if self._long and self._stored is not None:
+            self._stored.add(stream, data)
         offset = self.total
         self.total += len(data)
         if not self._head_full:
@@ -98,14 +116,33 @@ class Output:
             offset, data = offset + len(first), data[len(first) :]
         if data:
             self._tail.add(stream, offset, data)
+            if self._tail.over and not self._long:
+                self._store()
             self._tail.shrink()
 
-    def read(self, after: int, limit: int) -> tuple[list[Chunk], int]:
+    def _store(self) -> None:
+        """It is about to lose its first byte: until now all of it is here."""
+        self._long = True
+        if self._stored is not None:
+            for chunk in chain(self._head.chunks, self._tail.chunks):
+                self._stored.add(chunk.stream, chunk.data)
+
+    def forget(self) -> None:
+        """Nothing is kept any more but what is stored."""
+        self._head, self._tail = _Kept(0), _Kept(0)
+
+    def read(self, after: int, limit: int, whole: bool = False) -> tuple[list[Chunk], int]:
         """Kept chunks from offset `after` on, and the offset to go on at.
 
-        At most `limit` bytes; fewer where a command changed its stream very often.
+        `whole`: those that are stored, too. At most `limit` bytes and MOST_CHUNKS chunks.
         """
         chunks: list[Chunk] = []
+        if whole and self._stored is not None and after < self._stored.size:
+            chunks = self._stored.read(after, limit, MOST_CHUNKS)
+            after += (size := sum(len(chunk.data) for chunk in chunks))
+            limit -= size
+            if limit <= 0 or len(chunks) >= MOST_CHUNKS or not size:
+                return chunks, after
         for stream, offset, data in chain(self._head.chunks, self._tail.chunks):
             end = offset + len(data)
             if end <= after:
@@ -114,6 +151,6 @@ class Output:
             part = data[start - offset :][:limit]
             chunks.append(Chunk(stream, start, part))
             limit -= len(part)
-            if limit <= 0 or len(chunks) >= _MOST_CHUNKS:
+            if limit <= 0 or len(chunks) >= MOST_CHUNKS:
                 return chunks, start + len(part)
         return chunks, max(after, self.total)

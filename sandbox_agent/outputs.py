@@ -30,6 +30,7 @@ class _Waiting(NamedTuple):
     limit: int
     # It is not whom the output is kept for.
     looks: bool
+    whole: bool
     reply: Reply
     timer: Timer
 
@@ -42,13 +43,15 @@ class Outputs:
         self._unread_bytes = unread_bytes
         self._running: dict[str, Output] = {}
         self._ended: OrderedDict[str, Output] = OrderedDict()
+        # Ended commands of which only what is stored is left.
+        self._stored: dict[str, Output] = {}
         self._unread: set[str] = set()
         self._waiting: dict[str, list[_Waiting]] = {}
 
     @property
     def ended(self) -> list[str]:
-        """Ids of ended commands whose output is still here."""
-        return list(self._ended)
+        """Ids of ended commands whose output, or its beginning, is still here."""
+        return [*self._stored, *self._ended]
 
     def add(self, command_id: str, output: Output) -> None:
         """A command that runs from now on."""
@@ -75,25 +78,28 @@ class Outputs:
         """
         command_id, after = given.text(params, "command_id"), given.number(params, "after")
         limit, looks = min(given.number(params, "limit", 1), CHUNK_BYTES), bool(params.get("looks"))
+        whole = params.get("whole") is True
         wait_ms = given.number(params, "wait_ms", 0, given.MOST_MS)
         running = self._running.get(command_id)
         if running is None or running.total > after or not wait_ms:
-            reply(self._page(command_id, after, limit, looks))
+            reply(self._page(command_id, after, limit, looks, whole))
             return
         expire = functools.partial(self._answer, command_id)
         timer = self._loop.after(wait_ms / 1000, expire)
-        waiting = _Waiting(after, limit, looks, reply, timer)
+        waiting = _Waiting(after, limit, looks, whole, reply, timer)
         self._waiting.setdefault(command_id, []).append(waiting)
 
-    def _page(self, command_id: str, after: int, limit: int, looks: bool) -> Message:
+    def _page(self, command_id: str, after: int, limit: int, looks: bool, whole: bool) -> Message:
         output = self._running.get(command_id) or self._ended.get(command_id)
+        if output is None and whole:
+            output = self._stored.get(command_id)
         if output is None:
             raise AgentError("not_found", f"the output of command {command_id} is no longer kept")
-        chunks, position = output.read(after, limit)
+        chunks, position = output.read(after, limit, whole)
         encoded = [
             [chunk.stream, chunk.offset, base64.b64encode(chunk.data).decode()] for chunk in chunks
         ]
-        ended = command_id in self._ended
+        ended = command_id not in self._running
         if ended and position >= output.total and not looks:
             self._on_read(command_id)
         return {"chunks": encoded, "next": position, "ended": ended}
@@ -102,7 +108,8 @@ class Outputs:
         for waiting in self._waiting.pop(command_id, []):
             waiting.timer.cancel()
             try:
-                waiting.reply(self._page(command_id, waiting.after, waiting.limit, waiting.looks))
+                after, limit, looks, whole, *_ = waiting
+                waiting.reply(self._page(command_id, after, limit, looks, whole))
             except AgentError as error:
                 waiting.reply(error)
 
@@ -131,5 +138,9 @@ class Outputs:
         kept = sum(self._ended[command_id].kept for command_id in oldest_first)
         while len(oldest_first) > most or kept > most_bytes:
             command_id = oldest_first.pop(0)
-            kept -= self._ended.pop(command_id).kept
+            output = self._ended.pop(command_id)
+            kept -= output.kept
             self._unread.discard(command_id)
+            if output.stored:
+                output.forget()
+                self._stored[command_id] = output

@@ -42,13 +42,13 @@ class Command:
         loop: Loop,
         guard: Guard,
         request: Request,
-        output_bytes: int,
+        output: Output,
         on_progress: Callable[["Command"], None],
         on_end: Callable[["Command"], None],
     ) -> None:
         self.id = request.command_id
         self.background = request.background
-        self.output = Output(output_bytes, keep_tail=request.background)
+        self.output = output
         self.ended = False
         self._loop = loop
         self._on_progress = on_progress
@@ -179,6 +179,7 @@ class Command:
             "timed_out": self.tree.reason == "timeout",
             "truncated": self.output.cut > 0,
             "cut_bytes": self.output.cut,
+            "stored_bytes": self.output.stored,
             "output_bytes": self.output.total,
         }
 

@@ -7,8 +7,9 @@ directory, the agent dials. Bytes travel as base64.
 Host → agent, requests
     exec      {command_id, argv, cwd, env, secrets, stdin, stdin_open, timeout_ms, background} → {}
               answered when the command has started; it ends with a `command.exit` event
-    output    {command_id, after, limit, wait_ms, looks} → {chunks: [[stream, offset, data]], next,
-              ended}  `looks`: somebody else than the command's caller, for whom it is kept
+    output    {command_id, after, limit, wait_ms, looks, whole} → {chunks: [[stream, offset, data]],
+              next, ended}  `looks`: somebody else than the command's caller, for whom it is kept;
+              `whole`: also what is stored of long output
     stdin     {command_id, data, close} → {}         answered when there is room for it
     signal    {command_id, signal} → {}
     cancel    {command_id, reason} → {}              TERM, then KILL after 2 s
@@ -69,6 +70,10 @@ PROTOCOL_VERSION = 3
 # One frame never needs more: bulk data travels in chunks of CHUNK_BYTES.
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
+# Of output, in one answer: no message of very many values is read.
+MOST_CHUNKS = 4096
+# Commands of one sandbox whose long output is stored.
+MOST_STORED = 64
 SOCKET_NAME = "control.sock"
 BOOT_NAME = "boot.json"
 RUN_DIR = "/run/paddock"

@@ -211,7 +211,7 @@ def _status(end: "Exit", request: dict[str, Any]) -> int:
         complain(f"the command was ended: {end.reason}")
     elif end.error:
         complain(f"{request['argv'][0]}: {end.error}")
-    if end.truncated:
+    if end.truncated and end.stored_bytes < end.output_bytes:
         note(f"{end.output_bytes} bytes were printed; {end.cut_bytes} of them were not kept")
     return end.exit_code
 

@@ -44,6 +44,8 @@ class Exit(Result):
         signal: name of the signal that ended it.
         truncated: more was printed than was kept.
         cut_bytes: what was not kept of it, from the middle; in the background, the beginning.
+        stored_bytes: of long output, so much from the beginning stays readable while the sandbox
+            lives: `processes.get` and `processes.follow` give it.
         output_bytes: all that was printed.
         leftover_killed: processes that it had left behind.
         reason: why it was ended, where it did not end by itself.
@@ -55,6 +57,7 @@ class Exit(Result):
     signal: str | None
     truncated: bool
     cut_bytes: int
+    stored_bytes: int
     output_bytes: int
     timed_out: bool
     leftover_killed: int

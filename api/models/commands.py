@@ -14,6 +14,7 @@ EXIT: dict[str, Any] = {
     "signal": None,
     "truncated": False,
     "cut_bytes": 0,
+    "stored_bytes": 0,
     "output_bytes": 14,
     "timed_out": False,
     "leftover_killed": 0,
@@ -51,6 +52,10 @@ class Exit(Model):
     cut_bytes: Count = Field(
         description="What was not kept of it: of a foreground command from the middle, in the "
         "background from the beginning."
+    )
+    stored_bytes: Count = Field(
+        description="Of long output, so much from the beginning stays readable with `after`, by "
+        "reading the process, until the sandbox ends; 0 of output that was not cut."
     )
     output_bytes: Count = Field(description="All that was printed.")
     timed_out: bool

@@ -26,7 +26,10 @@ async def read(call: Call, query: OutputQuery) -> web.StreamResponse:
         call.work.follow()
         with call.streaming("output", session):
             return await watch(call, session, command, after)
-    page = await call.plane.executions.output(session, command, after, 0, looks=call.looks)
+    # What is stored is nothing for those who only look on, like the session's files.
+    page = await call.plane.executions.output(
+        session, command, after, 0, looks=call.looks, whole=not call.looks
+    )
     total = (command.result or {}).get("output_bytes", 0)
     items, position = output.page_text(page, final=command.ended and page.next >= total)
     return reply({**command_view(command), "output": items, "next": position, "lost": page.lost})

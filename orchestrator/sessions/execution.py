@@ -290,11 +290,19 @@ class Executions:
             command.ending = False
 
     async def output(
-        self, session: Session, command: Command, after: int, wait: float, *, looks: bool = False
+        self,
+        session: Session,
+        command: Command,
+        after: int,
+        wait: float,
+        *,
+        looks: bool = False,
+        whole: bool = False,
     ) -> OutputPage:
         """Output from offset `after` on; waits up to `wait` seconds for some.
 
-        `looks`: it stays kept for the command's caller. Raises: SandboxUnavailableError.
+        `looks`: it stays kept for the command's caller; `whole`: also what is stored of long
+        output. Raises: SandboxUnavailableError.
         """
         if session.sandbox is None or not command.dispatched:
             return OutputPage([], after, command.ended, lost=True)
@@ -304,6 +312,7 @@ class Executions:
             "limit": CHUNK_BYTES,
             "wait_ms": int(wait * 1000),
             "looks": looks,
+            "whole": whole,
         }
         try:
             answer = await session.sandbox.link.request("output", params, wait + _GRACE_SECONDS)

@@ -19,6 +19,7 @@ def exit_result(
         "signal": signal_name if isinstance(signal_name, str) else None,
         "truncated": values.get("truncated") is True,
         "cut_bytes": _integer(values.get("cut_bytes")) or 0,
+        "stored_bytes": _integer(values.get("stored_bytes")) or 0,
         "output_bytes": _integer(values.get("output_bytes")) or 0,
         "timed_out": values.get("timed_out") is True,
         "leftover_killed": _integer(values.get("leftover_killed")) or 0,

@@ -19,6 +19,7 @@ from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.sessions.lifecycle import LIVE, Status, Termination
 from orchestrator.sessions.session_secrets import SessionSecrets, Stored
 from orchestrator.workspace.slots import Workspace
+from sandbox_agent.protocol import MOST_STORED
 
 if TYPE_CHECKING:
     from orchestrator.sessions.sandbox import Sandbox
@@ -55,6 +56,11 @@ class Command:
     def ended(self) -> bool:
         """Whether nothing of it runs any more."""
         return self.result is not None
+
+    @property
+    def stored(self) -> bool:
+        """Whether its output was long, and is stored in its sandbox."""
+        return self.result is not None and self.result.get("stored_bytes", 0) > 0
 
     def finish(self, result: dict[str, Any]) -> None:
         """Sets the result and wakes whoever waits for it; a second result changes nothing."""
@@ -195,8 +201,10 @@ class Session:
             self.streams[kind] -= 1
 
     def remember(self, command: Command) -> None:
-        """Keeps a command; of those that have ended only the latest are kept."""
+        """Keeps a command; of those that have ended the latest, and all whose output is stored."""
         self.commands[command.id] = command
-        ended = [kept.id for kept in self.commands.values() if kept.ended]
-        for command_id in ended[: max(0, len(ended) - _REMEMBERED_COMMANDS)]:
-            del self.commands[command_id]
+        ended = [kept for kept in self.commands.values() if kept.ended]
+        stored = [kept for kept in ended if kept.stored][-MOST_STORED:]
+        for kept in ended[: max(0, len(ended) - _REMEMBERED_COMMANDS)]:
+            if kept not in stored:
+                del self.commands[kept.id]

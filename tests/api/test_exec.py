@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientResponse, ClientTimeout
 
+from sandbox_agent.protocol import MOST_CHUNKS
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.support.contract import check_event
 from tests.support.fake_agent import AgentRefusalError, Play
@@ -228,6 +229,28 @@ async def test_what_was_cut_is_said_where_it_was(api: Api, path: str) -> None:
     result = await api.json("POST", path + "/exec", json={"command": "make"})
     said = "\n[1000 bytes of output were cut here]\n"
     assert (result["stdout"], result["stderr"]) == (f"first{said}last!", f"warned{said}")
+
+
+async def test_pages_of_very_many_pieces_are_not_taken_for_the_last(api: Api, path: str) -> None:
+    def paged(params: Any) -> Any:
+        after = params["after"]
+        pieces = range(after, min(after + MOST_CHUNKS, 5000))
+        chunks = [[("stdout", "stderr")[number % 2], number, "eA=="] for number in pieces]
+        return {"chunks": chunks, "next": after + len(chunks), "ended": True}
+
+    api.agents.plays["make"] = Play(b"x" * 5000)
+    api.agent.overrides["output"] = paged
+    result = await api.json("POST", path + "/exec", json={"command": "make"})
+    assert (result["stdout"], result["stderr"]) == ("x" * 2500, "x" * 2500)
+
+
+async def test_a_result_has_what_is_kept_and_its_process_all(api: Api, path: str) -> None:
+    api.agents.plays["make"] = Play(b"text")
+    result = await api.json("POST", path + "/exec", json={"command": "make"})
+    process = f"{path}/processes/{result['command_id']}"
+    await api.json("GET", process)
+    asked = [params["whole"] for method, params in api.agent.requests if method == "output"]
+    assert asked == [False, True]
 
 
 async def test_lost_output_is_said(api: Api, path: str) -> None:

@@ -147,6 +147,21 @@ async def test_a_viewer_sees_the_sessions_of_its_owner(api: Api) -> None:
     await api.problem(401, "unauthorized", "GET", "/api/sessions/mine", key=mine["handle"])
 
 
+async def test_a_viewer_reads_output_but_not_what_is_stored_of_it(api: Api) -> None:
+    await api.session(key=OPERATOR_KEY, id="mine", permission_level="high")
+    api.agents.plays["make"] = Play(b"text")
+    body = {"command": "make"}
+    done = await api.json("POST", "/api/sessions/mine/exec", key=OPERATOR_KEY, json=body)
+    api.agent.requests.clear()
+    for key in (VIEWER, OPERATOR_KEY):
+        path = f"/api/sessions/mine/processes/{done['command_id']}"
+        assert (await api.json("GET", path, key=key))["output"][0]["text"] == "text"
+        sse = {"Accept": "text/event-stream"}
+        await (await api.call("GET", path, key=key, headers=sse)).read()
+    asked = [params["whole"] for method, params in api.agent.requests if method == "output"]
+    assert asked == [False, False, True, True]
+
+
 async def test_a_viewers_stream_has_its_owners_events(api: Api) -> None:
     headers = {"Authorization": f"Bearer {VIEWER}"}
     async with asyncio.timeout(10), api.client.get("/api/events", headers=headers) as response:

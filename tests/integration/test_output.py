@@ -5,7 +5,9 @@ import asyncio
 import pytest
 
 from orchestrator.errors import SandboxUnavailableError
-from tests.support.box import Box
+from orchestrator.sessions.session import Command
+from tests.conftest import BoxFactory
+from tests.support.box import TESTER, Box
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -137,6 +139,100 @@ async def test_output_that_is_being_read_is_not_evicted(high: Box) -> None:
     )
     for number, outcome in enumerate(done):
         assert outcome.stdout == f"{number}\n" + "x" * 1_000_000
+
+
+async def whole(box: Box, command: Command, after: int = 0) -> dict[str, bytes]:
+    """All that is readable of each stream, in pages, with no gap between them."""
+    found = {"stdout": b"", "stderr": b""}
+    while True:
+        page = await box.plane.executions.output(box.session, command, after, 0.0, whole=True)
+        for stream, offset, data in page.chunks:
+            assert offset == after
+            found[stream] += data
+            after += len(data)
+        assert page.next == after
+        assert page.ended
+        if not page.chunks:
+            return found
+
+
+def lines(first: int, last: int) -> bytes:
+    return b"".join(b"%07d\n" % number for number in range(first, last))
+
+
+async def test_long_output_stays_readable_whole(high: Box) -> None:
+    script = f"{LINES} 1 999999; {LINES} 1000000 1499999 >&2; {LINES} 1500000 1999999"
+    done = await high.bash(script)
+    printed = lines(1, 1_000_000) + lines(1_500_000, 2_000_000)
+    expected = {"stdout": printed, "stderr": lines(1_000_000, 1_500_000)}
+    assert done.exit["truncated"]
+    size = sum(len(data) for data in expected.values())
+    assert done.exit["stored_bytes"] == done.exit["output_bytes"] == size
+    assert await whole(high, done.command) == expected
+    # More commands than are remembered, or have their output kept.
+    for _ in range(70):
+        await high.run(argv=["true"])
+    command = high.plane.executions.command(high.session, done.command.id)
+    assert await whole(high, command) == expected
+    rest = {"stdout": lines(1_500_000, 2_000_000), "stderr": lines(1_250_000, 1_500_000)}
+    assert await whole(high, command, 1_249_999 * 8) == rest
+
+
+async def test_the_beginning_is_stored_up_to_a_limit_that_is_told(new_box: BoxFactory) -> None:
+    box = await new_box("low")
+    limit = box.session.limits.memory_bytes // 64
+    text = lines(0, limit // 4)
+    await box.write("lines", text)
+    stored = []
+    for _ in range(5):
+        done = await box.run("cat lines")
+        assert (done.exit_code, done.exit["output_bytes"]) == (0, len(text))
+        assert text.endswith(done.stdout[-1000:].encode())
+        stored.append(done.exit["stored_bytes"])
+        page = await box.plane.executions.output(box.session, done.command, 0, 0.0, whole=True)
+        assert text.startswith(b"".join(data for _, _, data in page.chunks))
+    # All of the session's commands share four times as much.
+    assert all(limit - 100 < size <= limit for size in stored[:4])
+    assert stored[4] == 0
+    assert (await box.run("ls")).exit["stored_bytes"] == 0
+    await box.close()
+
+
+async def test_no_other_command_reaches_what_is_stored(new_box: BoxFactory) -> None:
+    box = await new_box("high")
+    done = await box.run(argv=["seq", "-f", "%07.0f", "0", "999999"])
+    script = """
+import ctypes, os
+libc = ctypes.CDLL(None)
+opened, processes = [], [name for name in os.listdir("/proc") if name.isdigit()]
+for process in processes:
+    if process == str(os.getpid()):
+        continue
+    pidfd = libc.syscall(434, int(process), 0)
+    for number in range(256):
+        for flags in (os.O_RDONLY, os.O_WRONLY | os.O_TRUNC):
+            try:
+                os.close(os.open(f"/proc/{process}/fd/{number}", flags))
+                opened.append((process, number))
+            except OSError:
+                pass
+        if libc.syscall(438, pidfd, number, 0) >= 0:
+            opened.append((process, number))
+print("1" in processes, opened)
+"""
+    assert (await box.python(script)).stdout == "True []\n"
+    assert (await whole(box, done.command))["stdout"] == lines(0, 1_000_000)
+    await box.close()
+
+
+async def test_what_is_stored_goes_with_its_sandbox(new_box: BoxFactory) -> None:
+    box = await new_box("high")
+    done = await box.run(argv=["seq", "-f", "%07.0f", "0", "999999"])
+    assert done.exit["stored_bytes"] == 8_000_000
+    await box.plane.sessions.change_settings(TESTER, box.session, "medium", {})
+    page = await box.plane.executions.output(box.session, done.command, 0, 0.0, whole=True)
+    assert (page.chunks, page.lost) == ([], True)
+    await box.close()
 
 
 async def test_an_answer_never_exceeds_a_frame(high: Box) -> None:

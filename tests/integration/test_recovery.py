@@ -104,6 +104,19 @@ async def test_sessions_and_running_commands_go_on(server: Server) -> None:
     assert (await server.ok("GET", f"/api/sessions/{session}/audit/verify"))["ok"]
 
 
+async def test_long_output_stays_readable(server: Server) -> None:
+    session = await create(server)
+    done = await run(server, session, ["seq", "-f", "%07.0f", "0", "999999"])
+    assert done["truncated"]
+    await restart(server)
+    path = f"/api/sessions/{session}/processes/{done['command_id']}"
+    text = ""
+    while (page := await server.ok("GET", f"{path}?after={len(text)}"))["output"]:
+        assert page["exit"]["stored_bytes"] == 8_000_000
+        text += "".join(chunk["text"] for chunk in page["output"])
+    assert text == "".join(f"{number:07d}\n" for number in range(1_000_000))
+
+
 async def test_a_command_that_ended_meanwhile_is_not_lost(server: Server) -> None:
     session = await create(server)
     command = await run(

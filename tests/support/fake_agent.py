@@ -169,6 +169,7 @@ class FakeAgent:
             "reason": None,
             "truncated": False,
             "cut_bytes": 0,
+            "stored_bytes": 0,
             "output_bytes": running.total,
             "leftover_killed": 0,
             "duration_us": 1000,

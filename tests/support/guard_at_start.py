@@ -16,6 +16,7 @@ from sandbox_agent.exec_record import ExecRecorder
 from sandbox_agent.guard import Guard
 from sandbox_agent.guard_process import Plan, Setup
 from sandbox_agent.loop import Loop
+from sandbox_agent.output import Output
 from sandbox_agent.process import Command, Request
 from sandbox_agent.protocol import Boot, Confinement
 
@@ -63,7 +64,8 @@ def main() -> None:
             loop.after(0, next_round)
 
         request = Request("c", plan, None, stdin_open=False, timeout_ms=None, background=False)
-        told[name](Command(loop, guard, request, 4096, lambda _: None, on_end))
+        output = Output(4096, keep_tail=False)
+        told[name](Command(loop, guard, request, output, lambda _: None, on_end))
 
     loop.after(0, next_round)
     loop.run()

@@ -16,6 +16,7 @@ from sandbox_agent.exec_record import ExecRecorder
 from sandbox_agent.guard import Guard
 from sandbox_agent.guard_process import Plan, Setup
 from sandbox_agent.loop import Loop
+from sandbox_agent.output import Output
 from sandbox_agent.process import Command, Request
 
 UID = 54321
@@ -72,8 +73,15 @@ def main() -> None:
     source = sys.argv[1] + "print('all', flush=True); sys.stdin.read()"
     leader = request("a", ["python3", "-c", source, str(DAEMONS)])
     quiet = request("b", ["sleep", "1000"])
-    bystander = Command(loop, guard(loop), quiet, 4096, lambda _: None, lambda _: loop.stop())
-    Command(loop, guard(loop), leader, 4096, on_progress, on_end)
+    bystander = Command(
+        loop,
+        guard(loop),
+        quiet,
+        Output(4096, keep_tail=False),
+        lambda _: None,
+        lambda _: loop.stop(),
+    )
+    Command(loop, guard(loop), leader, Output(4096, keep_tail=False), on_progress, on_end)
     loop.run()
     print(json.dumps(report))
 

@@ -1,6 +1,7 @@
 """A log file of bounded size: when it is full it is put aside, and a new one begun."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -33,7 +34,8 @@ class LogFile:
         for number in range(KEPT, 1, -1):
             if (older := self._aside(number - 1)).exists():
                 os.replace(older, self._aside(number))
-        os.replace(self._path, self._aside(1))
+        with suppress(FileNotFoundError):  # somebody has taken it away
+            os.replace(self._path, self._aside(1))
         fresh = self._open()
         for standard in _STANDARD:
             if _same(standard, self.descriptor):

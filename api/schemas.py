@@ -293,6 +293,8 @@ class ExecBody(Body):
             raise sentence("arguments go with tool")
         if self.tool is not None and self.env:
             raise sentence("env can't be given with tool")
+        if self.tool is not None and not all(name.startswith("SECRET_") for name in self.secrets):
+            raise sentence("the names of secrets that go with tool must begin with SECRET_")
         _check_names(self.env, self.secrets)
         _check_not_both(self, "stdin", "stdin_base64")
         return self

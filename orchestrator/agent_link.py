@@ -136,7 +136,8 @@ class AgentLink:
         An agent sends an operation's event before its answer, so whoever has the answer
         and then this, has the operation on record. Raises: AuditUnavailableError.
         """
-        recorded = await asyncio.gather(*self._recording)
+        # Whoever waits may be cancelled: that ends no recording, which others wait for too.
+        recorded = await asyncio.shield(asyncio.gather(*self._recording))
         if not all(recorded):
             raise AuditUnavailableError("an audit event could not be recorded")
 

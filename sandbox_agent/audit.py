@@ -59,17 +59,18 @@ class EventBuffer:
     def emit(self, operation: str, **fields: object) -> int:
         """Records that `operation` happened; returns the event's number."""
         self.tell_repeats()
-        return self._emit(operation, fields)
+        return self._emit(operation, self._told(fields))
 
     def emit_often(self, operation: str, **fields: object) -> int | None:
         """The same for what programs may do again and again: above a rate repeats are counted.
 
         Returns None where it was not recorded by itself: `tell_repeats` is to be called soon.
         """
-        event = operation, fields
+        # What is kept of it is bounded, as what is told is.
+        event = operation, self._told(fields)
         like = hashlib.sha256(repr(event).encode("utf-8", "backslashreplace")).hexdigest()
         told = self._repeats.take(like, event, time.monotonic())
-        return self._emit(operation, fields) if told else None
+        return self._emit(*event) if told else None
 
     def tell_repeats(self) -> None:
         """Records how often it happened again: one event for each, `args.repeats` times."""
@@ -77,6 +78,11 @@ class EventBuffer:
             args = fields["args"]
             if isinstance(args, dict):
                 self._emit(operation, {**fields, "args": {**args, "repeats": count}})
+
+    def _told(self, fields: dict[str, object]) -> dict[str, object]:
+        """The fields as they are told: without secrets, what is long by its beginning."""
+        short = {name: _short(self._cut(fields[name])) for name in _TELLING if name in fields}
+        return {**fields, **short}
 
     def _emit(self, operation: str, fields: dict[str, object]) -> int:
         self._seq += 1
@@ -86,7 +92,6 @@ class EventBuffer:
             "operation": operation,
             "time": time.time(),
             **fields,
-            **{name: _short(self._cut(fields[name])) for name in _TELLING if name in fields},
         }
         message = notification("event", event)
         self._pending.append((self._seq, message))

@@ -206,7 +206,7 @@ def list_entries(workspace: Place, path: str, depth: int, limit: int) -> tuple[l
         for directory in level:
             try:
                 found = sorted(_scan(workspace, directory), key=lambda entry: entry.path)
-            except OSError:
+            except (OSError, AgentError):
                 # Only what was asked for must be readable; the rest is listed by name.
                 if current_depth == 0:
                     raise

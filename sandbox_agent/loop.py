@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
+# The kernel's timers take no more than 24 days.
+_LONGEST_SECONDS = 86_400.0
 
 
 class Timer:
@@ -80,7 +82,7 @@ class Loop:
             heapq.heappop(self._timers)
         if not self._timers:
             return None
-        return max(0.0, self._timers[0].due - time.monotonic())
+        return min(_LONGEST_SECONDS, max(0.0, self._timers[0].due - time.monotonic()))
 
     def _run_timers(self) -> None:
         now = time.monotonic()

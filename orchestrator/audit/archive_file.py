@@ -10,6 +10,7 @@ import io
 import json
 import os
 import tarfile
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -28,6 +29,10 @@ EVENTS, APPROVALS, TERMINALS, EVIDENCE = (
 _MANIFEST = "manifest.json"
 _MOST_MANIFEST_BYTES = 16 * 1024 * 1024
 _PIECE = 1024 * 1024
+_UNREADABLE = (
+    *(OSError, EOFError, zlib.error, tarfile.TarError),
+    *(ValueError, KeyError, TypeError, RecursionError),
+)
 _LONGEST_LINE = 1024 * 1024
 
 
@@ -94,7 +99,9 @@ def verify(path: Path, chain: Chain | None = None) -> Verified:
         with tarfile.open(path, "r:gz") as archive:
             manifest = _manifest(archive)
             verdict = _verify(archive, manifest, chain or Chain())
-    except (OSError, EOFError, tarfile.TarError, ValueError, KeyError, TypeError) as error:
+        if verdict.ok and verdict.seq == 0:
+            raise ValueError("it has no event")
+    except _UNREADABLE as error:
         raise ArchiveError(f"{path}: is no archive that can be read: {error}") from None
     return Verified(verdict, manifest, Seal(verdict.seq, verdict.hash, sha256, size))
 

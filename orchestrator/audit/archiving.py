@@ -7,6 +7,7 @@ A start after a kill goes on with what is on record already.
 import asyncio
 import logging
 import shutil
+import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -57,6 +58,8 @@ class Archiving:
         self._evidence = evidence
         self._freed = freed
         self._lock = asyncio.Lock()
+        # Sessions that could not be archived the last time: the others come first.
+        self._refused: set[str] = set()
         self._task: Supervised | None = None
 
     def start(self, retention_seconds: int | None, tasks: Tasks) -> None:
@@ -81,16 +84,20 @@ class Archiving:
         async with self._lock:
             await self._empty()
             # One more than are taken tells whether there is more.
+            most = MOST_AT_ONCE + 1 + len(self._refused)
             found = await self._database.browse(
-                lambda connection: archive_rows.due(connection, before, MOST_AT_ONCE + 1)
+                lambda connection: archive_rows.due(connection, before, most)
             )
+            found.sort(key=lambda session: session.key in self._refused)
             archived, refused = [], {}
             for session in found[:MOST_AT_ONCE]:
                 try:
                     archived.append(await self._archive(session, actor))
+                    self._refused.discard(session.key)
                 except ArchiveError as error:
                     log.error("session %s is not archived: %s", session.id, error)
                     refused[session.id] = str(error)
+                    self._refused.add(session.key)
             await self._empty()
         return Run(archived, refused, len(found) > MOST_AT_ONCE and bool(archived))
 
@@ -123,6 +130,8 @@ class Archiving:
             )
         except OSError as error:
             raise ArchiveError(f"{self._directory}: {error.strerror}") from None
+        except ValueError as error:
+            raise ArchiveError(f"an event is broken: {error}") from None
         finally:
             await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
         archived = Archived(
@@ -166,7 +175,14 @@ class Archiving:
             args=told,
             result=result,
         )
-        await self._ledger.append(draft, archive_rows.inserting(archived))
+        insert = archive_rows.inserting(archived)
+
+        def apply(connection: sqlite3.Connection) -> None:
+            if chain_head(connection, archived.session_key) != (archived.seq, archived.hash):
+                raise ArchiveError("something was recorded meanwhile: it is tried again")
+            insert(connection)
+
+        await self._ledger.append(draft, apply)
 
     async def _empty(self) -> None:
         """Deletes what is left of archived sessions."""

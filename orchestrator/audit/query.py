@@ -152,6 +152,7 @@ async def _select(
     database: Database, statement: str, values: tuple[Any, ...] | dict[str, Any]
 ) -> list[Event]:
     def read(connection: sqlite3.Connection) -> list[Event]:
-        return [full_event(*row) for row in connection.execute(statement, values)]
+        # All at once: a broken event must leave no statement at work, which keeps the old view.
+        return [full_event(*row) for row in connection.execute(statement, values).fetchall()]
 
     return await database.browse(read)

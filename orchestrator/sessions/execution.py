@@ -323,7 +323,7 @@ class Executions:
             return OutputPage(chunks, int(answer["next"]), bool(answer["ended"]), lost=False)
         except NotFoundError:
             return OutputPage([], after, command.ended, lost=True)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise SandboxUnavailableError("the sandbox agent answered with garbage") from None
 
     async def stdin(self, session: Session, command: Command, data: bytes, close: bool) -> None:

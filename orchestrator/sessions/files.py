@@ -281,5 +281,5 @@ def _entry(entry: Any) -> dict[str, Any]:
             "modified": float(entry["modified"]),
             "target": None if target is None else str(target),
         }
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         raise SandboxUnavailableError("the sandbox agent answered with garbage") from None

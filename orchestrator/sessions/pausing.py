@@ -48,10 +48,12 @@ class Pausing:
         """
         async with session.lock:
             sandbox = _sandbox(session, Status.ACTIVE)
+            _check_goes_on(sandbox)
             if not await self._stops.recorded(session):
                 raise AuditUnavailableError("the session's pause is not on record yet: try again")
             await self._engine.resume(sandbox.container_id)
             try:
+                _check_goes_on(sandbox)
                 await self._record(principal, session, Status.ACTIVE)
             except BaseException:
                 await self._engine.pause(sandbox.container_id)
@@ -71,6 +73,12 @@ class Pausing:
             time=at,
             stop=status is Status.PAUSED,
         )
+
+
+def _check_goes_on(sandbox: Sandbox) -> None:
+    """Raises: SandboxUnavailableError where somebody has it stand still for the session's end."""
+    if sandbox.freezing is not None:
+        raise SandboxUnavailableError("the session is ending")
 
 
 def _sandbox(session: Session, wanted: Status) -> Sandbox:

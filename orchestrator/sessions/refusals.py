@@ -1,6 +1,7 @@
 """Refusals of a session on record: above a rate, like ones are told once with their number."""
 
 import asyncio
+import hashlib
 import json
 import logging
 import time
@@ -9,6 +10,7 @@ from typing import Any
 
 from orchestrator.errors import PaddockError
 from orchestrator.sessions.session import Session
+from sandbox_agent import excerpts
 from sandbox_agent.repeats import Repeats
 
 log = logging.getLogger(__name__)
@@ -37,6 +39,9 @@ class Refusals:
 
         Raises: AuditUnavailableError.
         """
+        # What is kept of it is bounded, as what is recorded is.
+        args = excerpts.excerpts(session.secrets.cut_value(members["args"]))
+        members = {**members, "args": args}
         repeats = self._repeats.setdefault(session.key, Repeats(_RATE, _BURST))
         if repeats.take(_like(members), members, time.monotonic()):
             await self._record(session, members)
@@ -77,4 +82,4 @@ def _like(members: Members) -> str:
     """What two refusals must have in common; each command has an id of its own."""
     args = {name: value for name, value in members["args"].items() if name != "command_id"}
     alike = {**members, "args": args, "command_id": None}
-    return json.dumps(alike, sort_keys=True, default=str)
+    return hashlib.sha256(json.dumps(alike, sort_keys=True, default=str).encode()).hexdigest()

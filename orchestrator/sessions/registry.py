@@ -266,7 +266,8 @@ _COLUMNS = (
     " coalesce(uid, 0) AS uid, coalesce(slot, '') AS slot,"
     " coalesce(workspaces.created_at, '') AS workspace_created,"
     " coalesce(workspaces.quota, 'none') AS workspace_quota,"
-    " (SELECT max(time) FROM events WHERE session_key = sessions.key) AS last_event"
+    " (SELECT time FROM events WHERE session_key = sessions.key ORDER BY seq DESC LIMIT 1)"
+    " AS last_event"
 )
 
 

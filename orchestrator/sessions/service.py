@@ -147,7 +147,7 @@ class Sessions:
         `status` None: whatever they ended as; `before`: created before that (created_at, key).
         """
         wanted = registry.EndedPage(principal.sees_owner, status, label, before, limit)
-        rows = await self._database.read(lambda connection: registry.load_ended(connection, wanted))
+        rows = await self._database.browse(lambda conn: registry.load_ended(conn, wanted))
         return [Row(row, self._workspaces.root_dir, clamped_limits).session for row in rows]
 
     async def audit_key(

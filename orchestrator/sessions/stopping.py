@@ -45,13 +45,18 @@ class Stopper:
 
     async def _freeze(self, sandbox: Sandbox) -> bool:
         try:
-            return await self._freeze_rest(sandbox)
+            await self._freeze_rest(sandbox)
         except (PaddockError, TimeoutError) as error:
             log.warning("sandbox %s can't be frozen, so it is killed: %s", sandbox.name, error)
-            await _kill(sandbox)
-            return False
+        except Exception:
+            # Whatever it is: an end must not fail by it, now or when it is tried again.
+            log.exception("sandbox %s can't be frozen, so it is killed", sandbox.name)
+        else:
+            return True
+        await _kill(sandbox)
+        return False
 
-    async def _freeze_rest(self, sandbox: Sandbox) -> bool:
+    async def _freeze_rest(self, sandbox: Sandbox) -> None:
         """What starts and ends too fast to be frozen is killed, and its agent frozen then.
 
         Raises: PaddockError, TimeoutError.
@@ -63,14 +68,13 @@ class Stopper:
                 log.warning("sandbox %s can't be frozen as it is: %s", sandbox.name, error.detail)
                 await _kill(sandbox, spare_first=True)
                 await self._engine.pause(sandbox.container_id)
-        return True
 
 
 async def _kill(sandbox: Sandbox, *, spare_first: bool = False) -> None:
     kill = partial(kill_group, sandbox.container_id, spare_first=spare_first)
     try:
         await bounded(kill, _KILL_SECONDS)
-    except (OSError, TimeoutError) as error:
+    except (OSError, RuntimeError, TimeoutError) as error:
         log.error("the processes of sandbox %s can't be killed: %s", sandbox.name, error)
 
 

@@ -48,13 +48,16 @@ _MARKS = ", ".join(f":{name}" for name in _NAMES)
 
 
 def due(connection: sqlite3.Connection, ended_before: str, most: int) -> list[Ended]:
-    """Sessions that ended before that time and are not archived, oldest end first."""
+    """Sessions without an event since that time that are not archived, oldest end first."""
     rows = connection.execute(
         "SELECT key, id, owner, incarnation, created_at, terminated_at, audit_bytes FROM sessions"
-        " WHERE terminated_at < ? AND NOT EXISTS ("
+        " WHERE terminated_at < :before AND NOT EXISTS ("
         "SELECT 1 FROM archives WHERE session_key = sessions.key)"
-        " ORDER BY terminated_at LIMIT ?",
-        (ended_before, most),
+        # What came of its end may be on record much later.
+        " AND coalesce((SELECT time FROM events WHERE session_key = sessions.key"
+        " ORDER BY seq DESC LIMIT 1), '') < :before"
+        " ORDER BY terminated_at LIMIT :most",
+        {"before": ended_before, "most": most},
     )
     return [Ended(*row) for row in rows]
 

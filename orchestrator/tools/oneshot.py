@@ -142,7 +142,8 @@ def _value_refusal(arg: Argument, value: str | None, scope: Scope) -> str | None
         return f"{arg.name}: has more than {MAX_VALUE} characters"
     if (reason := arg.refusal(value, scope)) is not None:
         return reason
-    if value and value.startswith("-") and arg.type not in _NUMBERS:
+    negative = arg.type in _NUMBERS and (arg.min or 0) < 0
+    if value and value.startswith("-") and not negative:
         return f"{arg.name}: may not begin with -, as an option does"
     if value and not value.isprintable():
         return f"{arg.name}: has a character that is not shown"

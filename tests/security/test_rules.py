@@ -178,7 +178,8 @@ async def test_write_at_high(plain: Boxes, arsenal: Arsenal, level: str, name: s
 @attempt("a working directory outside of the workspace", layer="words")
 async def test_directory(plain: Boxes, arsenal: Arsenal, level: str) -> None:
     box = plain[level]
-    for cwd in ("..", "/", "/usr/share", "/workspacex", "sub/../..", "\0"):
+    outside = ("..", "/", "/usr/share", "/workspacex", "sub/../..")
+    for cwd in ("\0", *(() if level == "high" else outside)):
         with pytest.raises(ValidationError):
             await box.run("ls -a", cwd=cwd)
     for cwd in ("directory", "directory/open"):

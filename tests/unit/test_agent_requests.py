@@ -19,7 +19,7 @@ from sandbox_agent.connection import Connection
 from sandbox_agent.errors import AgentError
 from sandbox_agent.file_helper import parse_answer
 from sandbox_agent.guard import Guards
-from sandbox_agent.loop import Loop
+from sandbox_agent.loop import READ, Loop
 from sandbox_agent.protocol import (
     SOCKET_NAME,
     Boot,
@@ -299,3 +299,16 @@ def test_garbage_ends_the_connection(served: Served, garbage: bytes) -> None:
     served.say(garbage.ljust(4096, b"\xff"))
     assert served.received == []
     assert served.peer.recv(1) == b""
+
+
+def test_a_timer_may_be_years_ahead() -> None:
+    loop = Loop()
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, b"x")
+        loop.watch(reader, READ, lambda _: loop.stop())
+        loop.after(1e9, lambda: None)
+        loop.run()
+    finally:
+        os.close(reader)
+        os.close(writer)

@@ -17,6 +17,7 @@ from orchestrator.audit.archive_file import ArchiveError
 from orchestrator.audit.archiving import Archiving
 from orchestrator.audit.events import EventDraft
 from orchestrator.audit.ledger import Ledger
+from orchestrator.audit.search import Search, search
 from orchestrator.audit.verify import Anchor, Chain, verify
 from orchestrator.errors import NotFoundError
 from orchestrator.store.database import Database
@@ -149,7 +150,7 @@ async def test_a_chain_goes_whole_and_its_head_stays(
     head = await verify(database, KEY)
     taken = (await counts(database))[3]
     lines = [line async for line in query.export(database, KEY)]
-    run = await archiving.run(timedelta(days=1), "admin")
+    run = await archiving.run(timedelta(0), "admin")
     assert (run.refused, run.more) == ({}, False)
     (archived,) = run.archived
     path = tmp_path / "archive" / archived.file
@@ -178,7 +179,7 @@ async def test_a_chain_goes_whole_and_its_head_stays(
     # Its place is not given to others, and nothing is archived twice.
     later = await ledger.append(draft(key="other"))
     assert later.id > sealed["id"]
-    assert (await archiving.run(timedelta(days=1), "admin")).archived == []
+    assert (await archiving.run(timedelta(0), "admin")).archived == []
 
 
 async def test_every_change_of_an_archive_is_found(
@@ -229,6 +230,15 @@ def test_what_is_no_archive_is_said_to_be_none(tmp_path: Path, data: bytes) -> N
         archive_file.verify(path)
 
 
+async def test_an_archive_without_an_event_is_none(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in (archive_file.EVENTS, archive_file.APPROVALS, archive_file.TERMINALS):
+        (source / name).touch()
+    with pytest.raises(ArchiveError, match="no event"):
+        archive_file.write(tmp_path / "x.tar.gz", {}, (0, "0" * 64), source, tmp_path / "none")
+
+
 async def test_a_broken_chain_stays_where_it_is(
     database: Database, ledger: Ledger, archiving: Archiving, tmp_path: Path
 ) -> None:
@@ -243,6 +253,56 @@ async def test_a_broken_chain_stays_where_it_is(
     assert "not whole" in run.refused[ID]
     assert (await counts(database))[0] == 4
     assert list((tmp_path / "archive").iterdir()) == []
+
+
+async def test_what_is_recorded_meanwhile_is_not_lost(
+    database: Database,
+    ledger: Ledger,
+    archiving: Archiving,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await ended(database, ledger, tmp_path, events=3)
+    write, loop = archive_file.write, asyncio.get_running_loop()
+
+    def late(*args: Any) -> archive_file.Seal:
+        seal = write(*args)
+        recorded = ledger.append(draft("command.exit"))
+        asyncio.run_coroutine_threadsafe(recorded, loop).result()
+        return seal
+
+    monkeypatch.setattr(archive_file, "write", late)
+    run = await archiving.run(timedelta(0), "admin")
+    assert "meanwhile" in run.refused[ID]
+    assert (await counts(database))[0] == 5
+    monkeypatch.undo()
+    (archived,) = (await archiving.run(timedelta(0), "admin")).archived
+    assert archived.seq == 5
+
+
+async def test_what_was_recorded_lately_waits(
+    database: Database, ledger: Ledger, archiving: Archiving, tmp_path: Path
+) -> None:
+    """Of a session whose end could not be recorded for long, more may follow."""
+    await ended(database, ledger, tmp_path, events=3)
+    assert await archiving.run(timedelta(days=1), "admin") == ([], {}, False)
+
+
+async def test_an_event_that_is_no_json_stops_nobody_else(
+    database: Database, ledger: Ledger, archiving: Archiving, tmp_path: Path
+) -> None:
+    await ended(database, ledger, tmp_path, events=3)
+    await ended(database, ledger, tmp_path, key="other", events=3)
+    await database.write(
+        lambda connection: connection.execute(
+            "UPDATE events SET body = 'no json' WHERE session_key = ? AND seq = 2", (KEY,)
+        )
+    )
+    run = await archiving.run(timedelta(0), "admin")
+    assert [one.session_key for one in run.archived] == ["other"]
+    assert list(run.refused) == [ID]
+    found = await search(database, Search(session=ID))
+    assert [event["seq"] for event in found.items] == [4, 3, 1]
 
 
 async def test_a_directory_that_can_not_be_written_changes_nothing(
@@ -295,7 +355,7 @@ async def test_a_retention_archives_by_itself(
     database: Database, ledger: Ledger, archiving: Archiving, tmp_path: Path
 ) -> None:
     await ended(database, ledger, tmp_path, events=2)
-    archiving.start(60, Tasks())
+    archiving.start(0, Tasks())
     async with asyncio.timeout(20):
         await ledger.wait("system", 0)
     await archiving.close()

@@ -29,6 +29,17 @@ def test_a_full_file_is_put_aside(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_file_that_was_taken_away_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    file = LogFile(path, max_bytes=10)
+    path.unlink()
+    os.write(file.descriptor, b"nobody reads this")
+    file.turn()
+    os.write(file.descriptor, b"here")
+    file.close()
+    assert path.read_bytes() == b"here"
+
+
 def test_standard_output_goes_along(tmp_path: Path) -> None:
     script = (
         "import os, sys; from pathlib import Path; from api.log_file import LogFile\n"

@@ -178,6 +178,13 @@ def file_settings(settings: Settings) -> Settings:
     return settings.model_copy(update={"admin_key": None})
 
 
+def _put(path: Path, text: str) -> None:
+    """At once: a file that is written in place is empty for a moment, which is a change too."""
+    draft = path.with_name("draft")
+    draft.write_text(text)
+    draft.replace(path)
+
+
 async def test_the_admin_key_is_replaced_in_its_file(
     file_settings: Settings, ledger: Ledger, database: Database
 ) -> None:
@@ -196,12 +203,12 @@ async def test_the_admin_key_is_replaced_in_its_file(
         assert policy.keys.authenticate(second) == Principal("admin", Role.ADMIN)
         assert path.stat().st_mode & 0o777 == 0o600
         # By hand as well; what can't be a key changes nothing.
-        path.write_text("short\n")
+        _put(path, "short\n")
         await event(ledger, database, 2)
         await policy.look()
         assert policy.keys.authenticate(second) is not None
         assert "at least 16" in policy.problems[path]
-        path.write_text("the-third-admin-key\n")
+        _put(path, "the-third-admin-key\n")
         await event(ledger, database, 3)
         assert policy.keys.authenticate(second) is None
         assert policy.keys.authenticate("the-third-admin-key") is not None

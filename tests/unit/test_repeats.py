@@ -1,5 +1,7 @@
 """Like events in quick succession: above a rate only their number is told."""
 
+import tracemalloc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,3 +64,17 @@ def test_the_agent_tells_repeats_before_anything_else() -> None:
         {"path": "/bin/true", "repeats": 800},
     )
     assert (last["operation"], last["seq"], counted["seq"]) == ("command.exit", 202, 201)
+
+
+def test_what_is_kept_of_repeats_is_bounded() -> None:
+    events = EventBuffer("0" * 16, lambda message: None)
+    words = [["x" * 1000] * 200, ["y" * 1000] * 200]
+    tracemalloc.start()
+    for number in range(1000):
+        events.acknowledge(events.last)
+        args = {"argv": [*words[number % 2], str(number)]}
+        events.emit_often("command.exec", args=args, error=None)
+        del args
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 4_000_000

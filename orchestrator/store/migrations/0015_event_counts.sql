@@ -10,5 +10,5 @@ CREATE TABLE event_counts (
 
 INSERT INTO event_counts (session_key, operation, decision, events, tokens)
 SELECT session_key, operation, coalesce(decision, ''), count(*),
-       coalesce(sum(json_extract(body, '$.tokens_used')), 0)
+       coalesce(sum(iif(json_valid(body), json_extract(body, '$.tokens_used'), 0)), 0)
 FROM events GROUP BY session_key, operation, coalesce(decision, '');

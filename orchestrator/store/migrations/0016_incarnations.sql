@@ -1,10 +1,11 @@
 -- Sessions of one id, one after the other, are told apart by a number: 1, 2, and so on.
 ALTER TABLE sessions ADD COLUMN incarnation INTEGER NOT NULL DEFAULT 1;
-UPDATE sessions SET incarnation = (
-    SELECT count(*) FROM sessions AS other
-    WHERE other.id = sessions.id COLLATE BINARY
-        AND (other.created_at, other.key) <= (sessions.created_at, sessions.key)
-);
+CREATE TEMPORARY TABLE numbered (key TEXT PRIMARY KEY, number INTEGER NOT NULL);
+INSERT INTO numbered
+SELECT key, row_number() OVER (PARTITION BY id COLLATE BINARY ORDER BY created_at, key)
+FROM sessions;
+UPDATE sessions SET incarnation = (SELECT number FROM numbered WHERE key = sessions.key);
+DROP TABLE numbered;
 
 -- The latest that was given, also to a session that nobody was told of.
 CREATE TABLE incarnations (

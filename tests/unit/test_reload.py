@@ -180,8 +180,9 @@ def file_settings(settings: Settings) -> Settings:
 
 def _put(path: Path, text: str) -> None:
     """At once: a file that is written in place is empty for a moment, which is a change too."""
-    draft = path.with_name("draft")
+    draft = path.with_suffix(".draft")
     draft.write_text(text)
+    draft.chmod(0o600)
     draft.replace(path)
 
 

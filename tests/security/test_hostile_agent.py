@@ -110,6 +110,9 @@ class Host:
             self.share,
         )
         self.failures = 0
+        # Events are on record only when it is set.
+        self.disk = asyncio.Event()
+        self.disk.set()
         self._impostors: list[Impostor] = []
 
     async def _committed(self, boot_id: str) -> int:
@@ -117,6 +120,7 @@ class Host:
         return next(number for number in range(len(known) + 1) if number + 1 not in known)
 
     async def _on_event(self, event: AgentEvent) -> None:
+        await self.disk.wait()
         if self.failures:
             self.failures -= 1
             raise AuditUnavailableError("no room")
@@ -371,6 +375,25 @@ async def test_repetitions_on_the_next_connection_are_recorded_once(host: Host) 
     assert (await again.receive())["params"]["seq"] == 3
     assert [known.seq for known in host.events] == [1, 2, 3]
     assert host.violations == []
+
+
+async def test_who_waits_for_the_record_and_gives_up_ends_no_recording(host: Host) -> None:
+    """A client that hangs up cancels its request, and nobody else's."""
+    host.disk.clear()
+    agent = await host.greeted()
+    asking = asyncio.create_task(host.link.request("stats", {}))
+    asked = await agent.receive()
+    await agent.send(event(seq=1), event(seq=2), result(asked["id"], {}))
+    await asking
+    hasty, patient = (asyncio.create_task(host.link.settled()) for _ in range(2))
+    await asyncio.sleep(0)
+    hasty.cancel()
+    await asyncio.wait([hasty])
+    host.disk.set()
+    await patient
+    assert [known.seq for known in host.events] == [1, 2]
+    while (await agent.receive())["params"]["seq"] < 2:
+        pass
 
 
 @attempt("… it repeats events", layer="control plane")

@@ -1,8 +1,9 @@
 """Archives over HTTP, by the client and at the command line."""
 
 import json
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -14,23 +15,26 @@ from tests.support.until import until
 ARCHIVES = "/api/audit/archives"
 
 
+class LongAfter(datetime):
+    """The clock of whoever archives: whatever happens in a test was long ago."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return super().now(tz) + timedelta(days=365)
+
+
 @pytest.fixture(autouse=True)
 def environment(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PADDOCK_URL", f"http://127.0.0.1:{api.server.port}")
     monkeypatch.setenv("PADDOCK_KEY", ADMIN_KEY)
+    monkeypatch.setattr("orchestrator.audit.archiving.datetime", LongAfter)
 
 
-async def ended_long_ago(api: Api, session_id: str, key: str = OPERATOR_KEY) -> None:
+async def closed(api: Api, session_id: str, key: str = OPERATOR_KEY) -> None:
     await api.session(id=session_id, permission_level="low", key=key)
     path = f"/api/sessions/{session_id}"
     await api.json("POST", path + "/exec", json={"argv": ["ls"]}, key=key)
     await api.call("DELETE", path, key=key)
-    await api.plane.database.write(
-        lambda connection: connection.execute(
-            "UPDATE sessions SET terminated_at = '2020-01-01T00:00:00.000000Z' WHERE id = ?",
-            (session_id,),
-        )
-    )
 
 
 def printed(ended: Ended) -> Any:
@@ -39,7 +43,7 @@ def printed(ended: Ended) -> Any:
 
 
 async def test_from_the_ledger_to_a_file_that_verifies_alone(api: Api, settings: Settings) -> None:
-    await ended_long_ago(api, "web-1")
+    await closed(api, "web-1")
     await api.session(id="live")
     before = await api.json("GET", "/api/sessions/web-1/audit/verify")
     (row,) = printed(await run_beside("audit", "archive", "--older-than", "30", "--json"))
@@ -56,12 +60,12 @@ async def test_from_the_ledger_to_a_file_that_verifies_alone(api: Api, settings:
         assert row["file"] in problem["detail"]
     assert (await api.json("GET", "/api/sessions/live/audit/verify"))["ok"]
     # The id can be used again, and has a chain of its own then.
-    await ended_long_ago(api, "web-1")
+    await closed(api, "web-1")
     assert (await api.json("POST", ARCHIVES, json={}))["items"][0]["session_id"] == "web-1"
 
 
 async def test_a_changed_file_is_found_at_the_command_line(api: Api, settings: Settings) -> None:
-    await ended_long_ago(api, "web-1")
+    await closed(api, "web-1")
     (item,) = (await api.json("POST", ARCHIVES, json={}))["items"]
     file: Path = settings.archive_path / item["file"]
     wrong = await run_beside(
@@ -77,7 +81,7 @@ async def test_a_changed_file_is_found_at_the_command_line(api: Api, settings: S
 
 
 async def test_only_admins_archive(api: Api) -> None:
-    await ended_long_ago(api, "web-1")
+    await closed(api, "web-1")
     calls: list[tuple[str, dict[str, Any]]] = [("POST", {"json": {}}), ("GET", {})]
     for method, arguments in calls:
         await api.problem(403, "permission_denied", method, ARCHIVES, key=OPERATOR_KEY, **arguments)
@@ -88,14 +92,14 @@ async def test_only_admins_archive(api: Api) -> None:
     "body", [{"older_than": 59}, {"older_than": "60"}, {"older_than": 10**12}, {"more": 1}, []]
 )
 async def test_bodies_that_can_not_be(api: Api, body: Any) -> None:
-    await ended_long_ago(api, "web-1")
+    await closed(api, "web-1")
     await api.problem(400, "validation_error", "POST", ARCHIVES, json=body)
     assert (await api.json("GET", ARCHIVES))["items"] == []
 
 
 async def test_pages(api: Api) -> None:
     for number in range(3):
-        await ended_long_ago(api, f"web-{number}")
+        await closed(api, f"web-{number}")
     await api.json("POST", ARCHIVES, json={})
     first = await api.json("GET", f"{ARCHIVES}?limit=2")
     rest = await api.json("GET", f"{ARCHIVES}?limit=2&after={first['next']}")
@@ -120,7 +124,7 @@ class TestAnchored:
     async def test_sessions_exports_and_archives(
         self, api: Api, settings: Settings, anchors: Path, tmp_path: Path
     ) -> None:
-        await ended_long_ago(api, "web-1")
+        await closed(api, "web-1")
         head = await api.json("GET", "/api/sessions/web-1/audit/verify")
         await until(lambda: anchors.exists() and head["hash"] in anchors.read_text())
         key = (settings.state_dir / "anchor.pub").read_text().strip()

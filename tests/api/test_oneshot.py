@@ -45,6 +45,15 @@ async def test_the_client_runs_it(api: Api) -> None:
         assert refusal.value.rule == "scope"
 
 
+async def test_secrets_choose_no_other_program(api: Api) -> None:
+    session = await api.session(key=OPERATOR_KEY, permission_level="high")
+    path = f"/api/sessions/{session['id']}"
+    body = {"tool": "fetch", "arguments": {"url": "https://api.example.com/"}}
+    secrets = {"secrets": {"PATH": "/workspace/programs"}}
+    await api.problem(400, "validation_error", "POST", path + "/exec", json=body | secrets)
+    assert (await api.json("GET", path + "/audit?operation=command.start"))["items"] == []
+
+
 async def test_what_is_refused_runs_nothing(api: Api) -> None:
     session = await api.session(key=OPERATOR_KEY, permission_level="high")
     path = f"/api/sessions/{session['id']}"

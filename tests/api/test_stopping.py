@@ -306,6 +306,28 @@ def kills(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     return killed
 
 
+async def test_a_freeze_that_fails_by_anything_keeps_no_session_alive(
+    api: Api, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = kills(monkeypatch)
+    (container,) = api.engine.containers
+    api.engine.fail_next("pause", RuntimeError("can't start new thread"))
+    await api.json("POST", PATH + "/abort")
+    assert killed == [(container, False)]
+    assert api.engine.containers == {}
+
+
+async def test_a_session_that_is_ending_is_not_resumed(api: Api, command: str) -> None:
+    await api.json("POST", PATH + "/pause")
+    session = api.plane.sessions.find(ADMIN, "box")
+    assert session.sandbox is not None
+    freezing = asyncio.get_running_loop().create_task(asyncio.sleep(0, result=True))
+    session.sandbox.freezing = freezing
+    (container,) = api.engine.containers
+    await api.problem(502, "sandbox_unavailable", "POST", PATH + "/resume")
+    assert api.engine.containers[container].state is ContainerState.PAUSED
+
+
 async def test_one_that_ends_twice_is_ended_once(api: Api, command: str) -> None:
     ways = [api.call("DELETE", PATH), api.call("POST", PATH + "/abort"), api.call("DELETE", PATH)]
     await asyncio.gather(*ways)

@@ -136,6 +136,15 @@ def test_arguments_are_held_to_their_types(given: dict[str, str], rule: str) -> 
     assert why(SCAN, **given) == rule
 
 
+def test_a_number_looks_like_no_option() -> None:
+    head = SCAN.replace('type = "string"\nsanitize = ["injection"]', 'type = "integer"')
+    given = {"target": "10.0.0.1", "scan_type": "ping"}
+    assert why(head, **given, extra="5") is None
+    assert why(head, **given, extra="-5") == "argument"
+    below = head.replace('type = "integer"', 'type = "integer"\nmin = -9')
+    assert why(below, **given, extra="-5") is None
+
+
 def test_gates() -> None:
     given = {"target": "10.0.0.1", "scan_type": "ping"}
     assert why(SCAN.replace('"low"', '"high"'), "medium", **given) == "risk-tier"

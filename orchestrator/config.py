@@ -30,6 +30,7 @@ from orchestrator.allowed_hosts import host_name
 from orchestrator.http_post import URL_PATTERN
 from orchestrator.limits import KeyLimits
 from orchestrator.mount_list import Mount, check_list
+from orchestrator.resolvers import MOST_RESOLVERS, check_resolver
 
 CONFIG_FILE_VARIABLE = "PADDOCK_CONFIG_FILE"
 MIN_SECRET_LENGTH = 16
@@ -305,6 +306,13 @@ class Settings(BaseSettings):
         description="The engine's runtime for sandboxes. Unset: its default. Levels that it can't "
         "enforce are refused.",
     )
+    resolvers: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        max_length=MOST_RESOLVERS,
+        description="Name servers of sandboxes with a network, IPv4 addresses, comma-separated; "
+        "port 53 of theirs is open to sandboxes, also on the host. Unset: those that the engine's "
+        "host uses.",
+    )
     mounts: Annotated[dict[str, Mount], NoDecode] = Field(
         default={},
         description="Directories of the host that levels and sessions may name, by name: "
@@ -433,7 +441,12 @@ class Settings(BaseSettings):
                 ) from None
         return value
 
-    @field_validator("images", "allowed_hosts", mode="before")
+    @field_validator("resolvers")
+    @classmethod
+    def _check_resolvers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(map(check_resolver, value)))
+
+    @field_validator("images", "allowed_hosts", "resolvers", mode="before")
     @classmethod
     def _split_list(cls, value: Any) -> Any:
         if isinstance(value, str):

@@ -124,6 +124,7 @@ class ControlPlane:
             host=settings.docker_host,
             timeout=settings.engine_timeout,
             threads=settings.engine_threads,
+            resolvers=settings.resolvers,
         )
         self.engine = MeasuredEngine(engine, self.metrics)
         self._resources.push_async_callback(self.engine.close)

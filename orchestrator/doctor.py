@@ -82,6 +82,7 @@ async def run_checks(
         host=settings.docker_host,
         timeout=min(settings.engine_timeout, _NETWORK_SECONDS),
         threads=2,
+        resolvers=settings.resolvers,
     )
     try:
         return await _examine(settings, examined, image_inputs)

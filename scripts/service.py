@@ -96,6 +96,7 @@ def connect(settings: Settings, instance: str) -> DockerEngine:
         host=settings.docker_host,
         timeout=settings.engine_timeout,
         threads=settings.engine_threads,
+        resolvers=settings.resolvers,
     )
 
 

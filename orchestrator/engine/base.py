@@ -62,6 +62,14 @@ class SandboxSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenNetwork:
+    """The bridge for sandboxes with network access, by its name, and whom they ask for names."""
+
+    name: str
+    resolvers: tuple[str, ...]  # IPv4 addresses
+
+
+@dataclass(frozen=True, slots=True)
 class Container:
     """A container that exists; `exit_code` is None until it has ended."""
 
@@ -180,12 +188,19 @@ class Engine(ABC):
         """The end of what its first process printed: why an agent died."""
 
     @abstractmethod
-    async def ensure_open_network(self, image: str) -> str:
-        """The name of the bridge for sandboxes with network access, made when missing.
+    async def ensure_open_network(self, image: str) -> OpenNetwork:
+        """The bridge for sandboxes with network access, made when missing.
 
         Destinations on the host and link-local addresses are dropped for it; `image`
         is the image whose iptables install the rules. Raises: EngineUnavailableError
         when the rules can't be installed: the network is then not to be used.
+        """
+
+    @abstractmethod
+    async def close_names(self, container_id: str, image: str) -> None:
+        """Takes the engine's own name server, which names neighbours, from a sandbox on it.
+
+        Raises: EngineUnavailableError: the sandbox is not to be used then.
         """
 
     @abstractmethod

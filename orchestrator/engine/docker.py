@@ -26,12 +26,14 @@ from orchestrator.engine.base import (
     EngineEvent,
     EngineInfo,
     Image,
+    OpenNetwork,
     SandboxKernel,
     SandboxSpec,
     missing_image,
 )
 from orchestrator.engine.docker_events import EventStream
-from orchestrator.engine.docker_network import OpenNetwork
+from orchestrator.engine.docker_network import Bridge
+from orchestrator.engine.docker_resolvers import close_engines_own
 from orchestrator.engine.docker_spec import (
     container_config,
     refuse_dropped_limits,
@@ -49,10 +51,17 @@ class DockerEngine(Engine):
     """Sandboxes as containers of one Docker engine."""
 
     def __init__(
-        self, instance: str, *, host: str | None = None, timeout: float = 30.0, threads: int = 8
+        self,
+        instance: str,
+        *,
+        host: str | None = None,
+        timeout: float = 30.0,
+        threads: int = 8,
+        resolvers: tuple[str, ...] = (),
     ) -> None:
         """`host` is as in DOCKER_HOST, None: the environment's; `timeout` in seconds.
 
+        `resolvers` are for sandboxes with a network; none: the host's.
         Nothing is contacted before the first call.
         """
         self.instance = instance
@@ -62,7 +71,7 @@ class DockerEngine(Engine):
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="engine")
         self._client: docker.APIClient | None = None
         self._client_lock = threading.Lock()
-        self._network = OpenNetwork(instance)
+        self._network = Bridge(instance, resolvers)
         self._streams: set[EventStream] = set()
 
     async def info(self) -> EngineInfo:
@@ -144,13 +153,20 @@ class DockerEngine(Engine):
 
         return await self._call("read a container's log", read)
 
-    async def ensure_open_network(self, image: str) -> str:
+    async def ensure_open_network(self, image: str) -> OpenNetwork:
         """See `Engine.ensure_open_network`."""
         if not self._network.trusted():
             await self._call(
                 "make the open network", lambda client: self._network.ensure(client, image)
             )
-        return self._network.name
+        return OpenNetwork(self._network.name, self._network.resolvers)
+
+    async def close_names(self, container_id: str, image: str) -> None:
+        """See `Engine.close_names`."""
+        await self._call(
+            "take its name server from a sandbox",
+            lambda client: close_engines_own(client, image, self.instance, container_id),
+        )
 
     async def remove_open_network(self, image: str) -> None:
         """See `Engine.remove_open_network`."""

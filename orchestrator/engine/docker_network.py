@@ -7,28 +7,31 @@ plane itself needs no privilege over the host's firewall.
 import logging
 import threading
 import time
-from typing import Any
 
 import docker
-from docker.errors import APIError, ImageNotFound, NotFound
+from docker.errors import APIError, NotFound
 
-from orchestrator.engine.base import LABEL_INSTANCE, missing_image
-from orchestrator.engine.docker_spec import log_config
+from orchestrator.engine.base import LABEL_INSTANCE
+from orchestrator.engine.docker_helper import network_helper, run_helper
+from orchestrator.engine.docker_resolvers import host_resolvers
 from orchestrator.errors import EngineUnavailableError
 
 # Rules that were seen in place are trusted for so long: somebody may flush the firewall.
 TRUST_SECONDS = 60.0
-HELPER_SECONDS = 20
 
 BRIDGE_NAME = "com.docker.network.bridge.name"
 BRIDGE_ICC = "com.docker.network.bridge.enable_icc"
 
 # Everything that arrives from the bridge for an address of the host, whichever, passes
 # INPUT; link-local destinations elsewhere (cloud metadata) pass DOCKER-USER. Of the two
-# iptables back ends the one that Docker uses is the right one.
+# iptables back ends the one that Docker uses is the right one. Name servers that the operator
+# set may be there, too: lookups to them are let through by a chain of the bridge's name, which
+# is filled anew each time, and stands before the others.
 RULES_SCRIPT = """\
 set -eu
 action=$1 bridge=$2 backend=
+shift 2
+resolvers=$*
 for candidate in nft legacy; do
     if "iptables-$candidate" -w 5 -C FORWARD -j DOCKER-USER 2>/dev/null; then
         backend=$candidate
@@ -52,26 +55,49 @@ drop() {
         ;;
     esac
 }
+lookups() {
+    for chain in DOCKER-USER INPUT; do
+        while "iptables-$backend" -w 5 -D "$chain" -i "$bridge" -j "$bridge" 2>/dev/null; do :; done
+    done
+    "iptables-$backend" -w 5 -F "$bridge" 2>/dev/null || :
+    "iptables-$backend" -w 5 -X "$bridge" 2>/dev/null || :
+    if [ "$action" = remove ] || [ -z "$resolvers" ]; then
+        return
+    fi
+    "iptables-$backend" -w 5 -N "$bridge"
+    for address in $resolvers; do
+        for protocol in udp tcp; do
+            "iptables-$backend" -w 5 -A "$bridge" -d "$address" -p "$protocol" --dport 53 -j ACCEPT
+        done
+    done
+    for chain in DOCKER-USER INPUT; do
+        "iptables-$backend" -w 5 -I "$chain" -i "$bridge" -j "$bridge"
+    done
+}
 drop "iptables-$backend" DOCKER-USER -d 169.254.0.0/16
 drop "iptables-$backend" INPUT
 if [ -e /proc/net/if_inet6 ]; then
     drop "ip6tables-$backend" INPUT
 fi
+lookups
 """
 
 _log = logging.getLogger(__name__)
 
 
-class OpenNetwork:
+class Bridge:
     """This instance's bridge; its methods block and may be called from any thread."""
 
-    def __init__(self, instance: str) -> None:
+    def __init__(self, instance: str, resolvers: tuple[str, ...] = ()) -> None:
+        """`resolvers` are the operator's; without them those of the engine's host are asked."""
         self.name = f"paddock-open-{instance}"
         self.bridge = f"pdk{instance}"[:15]  # the kernel's limit for interface names
         self._instance = instance
         self._helper = f"paddock-net-{instance}"
         self._lock = threading.Lock()
         self._trusted_until = 0.0
+        self._set_resolvers = resolvers
+        self.resolvers = resolvers
 
     def trusted(self) -> bool:
         """Whether the rules were in place a moment ago."""
@@ -92,6 +118,8 @@ class OpenNetwork:
             try:
                 self._run_helper(client, image, "install")
                 self._ensure_bridge(client)
+                if not self._set_resolvers:
+                    self.resolvers = host_resolvers(client, image, self._instance)
             except BaseException:
                 self._undo(client, image)
                 raise
@@ -143,49 +171,10 @@ class OpenNetwork:
         return True
 
     def _run_helper(self, client: docker.APIClient, image: str, action: str) -> None:
-        self._remove_helper(client)  # one that a killed control plane left
-        try:
-            config = helper_config(image, self._instance, action, self.bridge)
-            try:
-                made = client.create_container_from_config(  # type: ignore[no-untyped-call]
-                    config, self._helper
-                )
-            except ImageNotFound as error:
-                raise missing_image(image) from error
-            client.start(made["Id"])
-            code = client.wait(made["Id"], timeout=HELPER_SECONDS)["StatusCode"]
-            if code != 0:
-                output = client.logs(made["Id"], tail=5).decode(errors="replace").strip()
-                raise EngineUnavailableError(
-                    f"the rules of the open network could not be set: {output[:500]}"
-                )
-        finally:
-            self._remove_helper(client)
-
-    def _remove_helper(self, client: docker.APIClient) -> None:
-        try:
-            client.remove_container(self._helper, force=True)
-        except NotFound:
-            return
-
-
-def helper_config(image: str, instance: str, action: str, bridge: str) -> dict[str, Any]:
-    """The container that installs or removes the rules: `action` is install or remove."""
-    return {
-        "Image": image,
-        "User": "0",
-        "Entrypoint": ["/bin/sh", "-c", RULES_SCRIPT, "sh", action, bridge],
-        "Labels": {LABEL_INSTANCE: instance},
-        "HostConfig": {
-            "NetworkMode": "host",
-            "CapDrop": ["ALL"],
-            "CapAdd": ["NET_ADMIN", "NET_RAW"],
-            "SecurityOpt": ["no-new-privileges"],
-            "ReadonlyRootfs": True,
-            "Tmpfs": {"/run": "size=65536,mode=700"},  # for iptables' lock
-            "Memory": 64 * 2**20,
-            "PidsLimit": 32,
-            "RestartPolicy": {"Name": "no"},
-            "LogConfig": log_config(),
-        },
-    }
+        arguments = (action, self.bridge, *self._set_resolvers)
+        run_helper(
+            client,
+            self._helper,
+            network_helper(image, self._instance, "host", RULES_SCRIPT, *arguments),
+            "the rules of the open network could not be set",
+        )

@@ -13,6 +13,7 @@ from orchestrator.engine.base import (
     EngineEvent,
     EngineInfo,
     Image,
+    OpenNetwork,
     SandboxKernel,
     SandboxSpec,
 )
@@ -163,11 +164,15 @@ class FakeEngine(Engine):
         await self._enter("logs")
         return ""
 
-    async def ensure_open_network(self, image: str) -> str:
+    async def ensure_open_network(self, image: str) -> OpenNetwork:
         """See `Engine.ensure_open_network`."""
         await self._enter("ensure_open_network")
         self.open_network = True
-        return f"paddock-open-{self._instance}"
+        return OpenNetwork(f"paddock-open-{self._instance}", ("192.0.2.53",))
+
+    async def close_names(self, container_id: str, image: str) -> None:
+        """See `Engine.close_names`."""
+        await self._enter("close_names")
 
     async def remove_open_network(self, image: str) -> None:
         """See `Engine.remove_open_network`."""

@@ -8,6 +8,7 @@ from orchestrator.engine.base import (
     EngineEvent,
     EngineInfo,
     Image,
+    OpenNetwork,
     SandboxKernel,
     SandboxSpec,
 )
@@ -71,10 +72,15 @@ class MeasuredEngine(Engine):
         with self._measure("logs"):
             return await self._engine.logs(container_id)
 
-    async def ensure_open_network(self, image: str) -> str:
+    async def ensure_open_network(self, image: str) -> OpenNetwork:
         """See `Engine.ensure_open_network`."""
         with self._measure("ensure_open_network"):
             return await self._engine.ensure_open_network(image)
+
+    async def close_names(self, container_id: str, image: str) -> None:
+        """See `Engine.close_names`."""
+        with self._measure("close_names"):
+            await self._engine.close_names(container_id, image)
 
     async def remove_open_network(self, image: str) -> None:
         """See `Engine.remove_open_network`."""

@@ -118,9 +118,10 @@ class Sandboxes:
         await self.check_level(level)
         mounts = self._mounts(session, level)
         await self._check(session.image)
-        network = None
+        opened = None
         if level.network == "open":
-            network = await self._engine.ensure_open_network(self._settings.image)
+            opened = await self._engine.ensure_open_network(self._settings.image)
+        network = opened.name if opened else None
         workspace = session.workspace
         data = await self._workspaces.prepare(workspace, limits.workspace_bytes)
         directory = SandboxDirectory.create(
@@ -129,6 +130,7 @@ class Sandboxes:
             uid=workspace.uid,
             home=level.home,
             noexec=level.noexec,
+            resolvers=opened.resolvers if opened else (),
             shared={
                 name: Shared(self._source(name, mount), mount.read_only)
                 for name, mount in mounts.items()
@@ -142,6 +144,8 @@ class Sandboxes:
             await _listen(link, session)
             spec = self._spec(session, level, limits, directory, network, mounts)
             container_id = await self._engine.create(spec)
+            if network is not None:
+                await self._engine.close_names(container_id, self._settings.image)
             await self._hello(link, container_id)
             await self._check_sandbox(level, link)
             secrets = session.secrets.message()
@@ -290,6 +294,7 @@ class Sandboxes:
                 Bind(str(directory.run), RUN_DIR, read_only=True),
                 Bind(str(directory.passwd), "/etc/passwd", read_only=True),
                 Bind(str(directory.group), "/etc/group", read_only=True),
+                Bind(str(directory.resolv_conf), "/etc/resolv.conf", read_only=True),
                 # Read-only already, where they are to be: for an engine to make them so would
                 # take their other flags off.
                 *(

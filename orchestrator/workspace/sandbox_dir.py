@@ -1,4 +1,4 @@
-"""The directory of one sandbox on the host: control socket, mount points, passwd, group."""
+"""The directory of one sandbox on the host: control socket, mount points, files of /etc."""
 
 import secrets
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
+from orchestrator.resolvers import resolv_conf
 from orchestrator.workspace import mounts
 
 # What a run directory may hold: nothing else is ever removed from it.
@@ -70,6 +71,11 @@ class SandboxDirectory:
         """Names the session's gid; read-only at /etc/group in the sandbox."""
         return self.path / "group"
 
+    @property
+    def resolv_conf(self) -> Path:
+        """Names its name servers; read-only at /etc/resolv.conf in the sandbox."""
+        return self.path / "resolv.conf"
+
     @classmethod
     def create(
         cls,
@@ -79,6 +85,7 @@ class SandboxDirectory:
         uid: int,
         home: str,
         noexec: bool,
+        resolvers: tuple[str, ...] = (),
         shared: Mapping[str, Shared] = NOTHING_SHARED,
     ) -> Self:
         """Makes it and mounts `data`, and what is shared, in it; nothing is left if that fails.
@@ -94,6 +101,7 @@ class SandboxDirectory:
             directory.workspace.mkdir(mode=0o700)
             _write(directory.passwd, passwd_text(uid, home))
             _write(directory.group, group_text(uid))
+            _write(directory.resolv_conf, resolv_conf(resolvers))
             mounts.bind(str(data), str(directory.workspace), noexec=noexec)
             directory.mounts.mkdir(mode=0o700)
             for name, (source, read_only) in shared.items():
@@ -115,7 +123,8 @@ class SandboxDirectory:
         points = sorted(self.mounts.iterdir()) if self.mounts.exists() else []
         for point in points:
             mounts.unmount(str(point))
-        for file in (*(self.run / name for name in RUN_FILES), self.passwd, self.group):
+        files = (self.passwd, self.group, self.resolv_conf)
+        for file in (*(self.run / name for name in RUN_FILES), *files):
             file.unlink(missing_ok=True)
         for directory in (*points, self.mounts, self.run, self.workspace, self.path):
             with suppress(FileNotFoundError):

@@ -153,6 +153,7 @@ FAILURES = {
     "network": ("engine.ensure_open_network", EngineUnavailableError("no rules")),
     "image": ("engine.image", EngineUnavailableError("asleep")),
     "create": ("engine.create", EngineUnavailableError("no room")),
+    "names": ("engine.close_names", EngineUnavailableError("no rule")),
     "hello": ("sessions._creation._sandboxes._hello", SandboxUnavailableError("silent")),
     "interrupted": ("sessions._creation._sandboxes._hello", asyncio.CancelledError()),
     "acknowledge": ("sessions._creation._workspaces.keeping", AuditUnavailableError("full")),

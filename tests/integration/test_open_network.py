@@ -214,7 +214,7 @@ def flush(bridge: str) -> None:
 async def test_the_host_and_link_local_addresses_are_out_of_reach(
     engine: DockerEngine, client: docker.APIClient, image: str, ready: Ready
 ) -> None:
-    network = await engine.ensure_open_network(image)
+    network = (await engine.ensure_open_network(image)).name
     plain = f"paddock-test-{secrets.token_hex(4)}"
     client.create_network(plain, driver="bridge")
     try:
@@ -245,7 +245,7 @@ async def test_the_host_and_link_local_addresses_are_out_of_reach(
 async def test_containers_do_not_reach_each_other(
     engine: DockerEngine, client: docker.APIClient, image: str, ready: Ready
 ) -> None:
-    network = await engine.ensure_open_network(image)
+    network = (await engine.ensure_open_network(image)).name
     plain = f"paddock-test-{secrets.token_hex(4)}"
     client.create_network(plain, driver="bridge")
     try:
@@ -263,13 +263,13 @@ async def test_containers_do_not_reach_each_other(
 async def test_it_is_made_once_and_removed_whole(
     engine: DockerEngine, client: docker.APIClient, image: str
 ) -> None:
-    network = await engine.ensure_open_network(image)
+    network = (await engine.ensure_open_network(image)).name
     bridge = f"pdk{engine.instance}"
     installed = rules(bridge)
     assert any("DOCKER-USER" in rule and "169.254.0.0/16" in rule for rule in installed)
     # Another process of the same instance finds everything in place.
     again = DockerEngine(engine.instance, timeout=60)
-    assert await again.ensure_open_network(image) == network
+    assert (await again.ensure_open_network(image)).name == network
     assert rules(bridge) == installed
 
     with container(client, image, network, "sleep", "600"):
@@ -302,7 +302,8 @@ async def test_without_rules_there_is_no_network(client: docker.APIClient, image
     """An image whose iptables do nothing useful: high is refused and nothing is left."""
     name = f"paddock-test-{secrets.token_hex(4)}:latest"
     repository = name.removesuffix(":latest")
-    with container(client, image, "none", "rm", "-f", "/usr/sbin/xtables-nft-multi") as broken:
+    programs = ("/usr/sbin/xtables-nft-multi", "/usr/sbin/xtables-legacy-multi")
+    with container(client, image, "none", "rm", "-f", *programs) as broken:
         client.wait(broken["Id"], timeout=60)
         client.commit(broken["Id"], repository=repository, tag="latest")
     engine = DockerEngine(secrets.token_hex(4), timeout=60)
@@ -311,6 +312,11 @@ async def test_without_rules_there_is_no_network(client: docker.APIClient, image
             await engine.ensure_open_network(name)
         with pytest.raises(EngineUnavailableError, match="images build"):
             await engine.ensure_open_network("paddock/there-is-none:latest")
+        with (
+            container(client, image, "bridge", "sleep", "600") as found,
+            pytest.raises(EngineUnavailableError, match="could not be taken"),
+        ):
+            await engine.close_names(found["Id"], name)
         assert client.networks(names=[f"paddock-open-{engine.instance}"]) == []
         assert rules(f"pdk{engine.instance}") == []
         assert await engine.list() == []

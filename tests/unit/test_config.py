@@ -58,6 +58,11 @@ def test_images_are_comma_separated(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_settings().images == ("a:1", "b/c:2")
 
 
+def test_name_servers_are_comma_separated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_RESOLVERS", "10.0.0.2, 10.0.0.3,10.0.0.2")
+    assert load_settings().resolvers == ("10.0.0.2", "10.0.0.3")
+
+
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
@@ -68,6 +73,9 @@ def test_images_are_comma_separated(monkeypatch: pytest.MonkeyPatch) -> None:
         ("PADDOCK_LISTEN", "localhost:x"),
         ("PADDOCK_IMAGE", "with space"),
         ("PADDOCK_IMAGES", "ok,-bad"),
+        ("PADDOCK_RESOLVERS", "127.0.0.53"),
+        ("PADDOCK_RESOLVERS", "dns.example"),
+        ("PADDOCK_RESOLVERS", "10.0.0.1,10.0.0.2,10.0.0.3,10.0.0.4"),
         ("PADDOCK_MAX_ACTIVE", "0"),
         ("PADDOCK_MAX_ACTIVE", "many"),
         ("PADDOCK_UID_COUNT", "4000000000"),

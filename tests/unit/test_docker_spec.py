@@ -7,7 +7,8 @@ import pytest
 
 from orchestrator.engine import docker_kernel, docker_records
 from orchestrator.engine.base import Bind, ContainerState, Limits, SandboxKernel, SandboxSpec
-from orchestrator.engine.docker_network import OpenNetwork, helper_config
+from orchestrator.engine.docker_helper import network_helper
+from orchestrator.engine.docker_network import Bridge
 from orchestrator.engine.docker_spec import (
     container_config,
     host_config,
@@ -152,14 +153,14 @@ def test_a_limit_that_the_engine_ignores_is_refused() -> None:
 
 
 def test_names_of_the_open_network_fit() -> None:
-    network = OpenNetwork("0a1b2c3d")
+    network = Bridge("0a1b2c3d")
     assert network.name == "paddock-open-0a1b2c3d"
     assert network.bridge == "pdk0a1b2c3d"
     assert len(network.bridge) <= 15
 
 
 def test_the_helper_has_no_more_than_it_needs() -> None:
-    config = helper_config("image", "0a1b2c3d", "install", "pdk0a1b2c3d")
+    config = network_helper("image", "0a1b2c3d", "host", "script", "install", "pdk0a1b2c3d")
     assert config["Entrypoint"][-2:] == ["install", "pdk0a1b2c3d"]
     assert config["HostConfig"]["CapDrop"] == ["ALL"]
     assert config["HostConfig"]["CapAdd"] == ["NET_ADMIN", "NET_RAW"]

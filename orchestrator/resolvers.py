@@ -1,0 +1,40 @@
+"""Name servers that a sandbox with a network may be given: IPv4 addresses. Pure."""
+
+import ipaddress
+
+# More of them the C library does not ask.
+MOST_RESOLVERS = 3
+
+
+def check_resolver(text: str) -> str:
+    """An address that a sandbox can ask. Raises: ValueError."""
+    try:
+        address = ipaddress.IPv4Address(text)
+    except ValueError:
+        raise ValueError(f"{text!r} must be an IPv4 address") from None
+    if address.is_loopback or address.is_unspecified or address.is_multicast:
+        raise ValueError(f"{text!r} must be an address that is reached from a sandbox")
+    if address == ipaddress.IPv4Address("255.255.255.255"):
+        raise ValueError(f"{text!r} must be the address of one name server")
+    return str(address)
+
+
+def usable(resolv_conf: str) -> tuple[str, ...]:
+    """Those that the text of a resolv.conf names, without those that no sandbox can ask."""
+    found: dict[str, None] = {}
+    for line in resolv_conf.splitlines():
+        words = line.split()
+        if len(words) < 2 or words[0] != "nameserver":
+            continue
+        try:
+            found[check_resolver(words[1])] = None
+        except ValueError:
+            continue  # IPv6, which the bridge has not, or the host's own loopback address
+    return tuple(found)[:MOST_RESOLVERS]
+
+
+def resolv_conf(resolvers: tuple[str, ...]) -> str:
+    """The file for a sandbox; no search list: domains of the host are nobody's business there."""
+    if not resolvers:
+        return "# This sandbox has no name server.\n"
+    return "".join(f"nameserver {address}\n" for address in resolvers)

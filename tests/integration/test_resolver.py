@@ -1,0 +1,221 @@
+"""Whom sandboxes ask for names, and that nobody names their neighbours."""
+
+import ipaddress
+import json
+import secrets
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+import pytest_asyncio
+
+from orchestrator.control_plane import ControlPlane
+from orchestrator.engine.docker_resolvers import ENGINES_OWN
+from orchestrator.resolvers import usable
+from tests.support.attempts import attempt
+from tests.support.box import TESTER, Box
+from tests.support.name_server import EVERYBODY, name_server
+from tests.support.plane import opened
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+# Prints what came back of each question [server, port, "udp" | "tcp", type, name]: how many
+# answers, or null for nothing at all.
+ASK = """
+import json, socket, struct, sys
+def question(kind, name):
+    labels = b"".join(bytes([len(part)]) + part.encode() for part in name.split("."))
+    head = struct.pack("!HHHHHH", 7, 0x100, 1, 0, 0, 0)
+    return head + labels + struct.pack("!BHH", 0, kind, 1)
+def one(server, port, transport, kind, name):
+    asked = question({"A": 1, "PTR": 12}[kind], name)
+    udp = transport == "udp"
+    form = socket.SOCK_DGRAM if udp else socket.SOCK_STREAM
+    try:
+        with socket.socket(socket.AF_INET, form) as peer:
+            peer.settimeout(5)
+            peer.connect((server, port))
+            peer.sendall(asked if udp else struct.pack("!H", len(asked)) + asked)
+            said = peer.recv(4096)
+            if not udp:
+                said = said[2:] or peer.recv(4096)
+            return struct.unpack_from("!H", said, 6)[0]
+    except (OSError, struct.error):
+        return None
+print(json.dumps([one(*wanted) for wanted in json.loads(sys.argv[1])]))
+"""
+LOOK_UP = """
+import socket, sys
+try:
+    print(socket.gethostbyname(sys.argv[1]))
+except OSError:
+    print("nobody")
+"""
+
+
+def ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=10)
+
+
+@pytest.fixture(scope="module")
+def resolver() -> Iterator[str]:
+    """An address of the host on which the operator's name server answers."""
+    address = f"198.18.{secrets.randbelow(250)}.{1 + secrets.randbelow(250)}"
+    ip("address", "add", f"{address}/32", "dev", "lo")
+    try:
+        with name_server(address):
+            yield address
+    finally:
+        ip("address", "del", f"{address}/32", "dev", "lo")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def plane(sandbox_image: str, resolver: str) -> AsyncIterator[ControlPlane]:
+    async with opened(image=sandbox_image, resolvers=(resolver,)) as plane:
+        yield plane
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def box(plane: ControlPlane) -> Box:
+    return await Box.create(plane, "high")
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[docker.APIClient]:
+    with closing(docker.APIClient(version="auto")) as client:
+        yield client
+
+
+def inside(box: Box, path: str) -> str:
+    """A file as the sandbox has it."""
+    return Path(f"/proc/{box.agent().pid}/root{path}").read_text()
+
+
+def ports(box: Box) -> list[tuple[str, int]]:
+    """Where the engine's name server listens in the sandbox, by protocol; 53 is translated."""
+    own = f"{int.from_bytes(ipaddress.IPv4Address(ENGINES_OWN).packed, 'little'):08X}"
+    found = [("udp", 53), ("tcp", 53)]
+    for protocol in ("udp", "tcp"):
+        table = Path(f"/proc/{box.agent().pid}/net/{protocol}").read_text()
+        for line in table.splitlines()[1:]:
+            address, port = line.split()[1].split(":")
+            if address == own:
+                found.append((protocol, int(port, 16)))
+    return found
+
+
+def neighbour_questions(facts: dict[str, Any], network: str) -> list[tuple[str, str]]:
+    """Questions that give a container away, by its inspection."""
+    settings = facts["NetworkSettings"]["Networks"][network]
+    name = facts["Name"].lstrip("/")
+    names = {name, facts["Id"][:12], facts["Config"]["Hostname"], *(settings["Aliases"] or ())}
+    names |= {f"{one}.{network}" for one in names}
+    reverse = ipaddress.IPv4Address(settings["IPAddress"]).reverse_pointer
+    return [*(("A", one) for one in sorted(names)), ("PTR", reverse)]
+
+
+def seen_without_measures(
+    client: docker.APIClient, image: str, network: str, questions: list[Any]
+) -> list[int | None]:
+    """What a container that is merely on that network is answered."""
+    made = client.create_container(
+        image,
+        entrypoint=["python3", "-c", ASK, json.dumps(questions)],
+        host_config=client.create_host_config(network_mode=network, cap_drop=["ALL"]),
+    )
+    try:
+        client.start(made["Id"])
+        client.wait(made["Id"], timeout=60)
+        answers: list[int | None] = json.loads(client.logs(made["Id"]))
+        return answers
+    finally:
+        client.remove_container(made["Id"], force=True)
+
+
+@attempt(
+    "names of neighbours, of the engine's own name server, by UDP and TCP, on port 53 and its own",
+    layer="packet filter",
+    levels="high",
+)
+async def test_nobody_names_a_neighbour(
+    plane: ControlPlane, box: Box, client: docker.APIClient, resolver: str, sandbox_image: str
+) -> None:
+    neighbour = await Box.create(plane, "high")
+    assert box.session.sandbox is not None
+    network = box.session.sandbox.network
+    assert network is not None
+    facts = client.inspect_container(neighbour.container_id)
+    asked = neighbour_questions(facts, network)
+    assert len(asked) >= 6
+
+    engines = [(ENGINES_OWN, 53, "udp", *one) for one in asked]
+    told = seen_without_measures(client, sandbox_image, network, engines)
+    assert told.count(None) == 0
+    assert all(told[index] for index, one in enumerate(asked) if one[1] == facts["Name"][1:])
+    assert told[-1], "the test shows nothing"
+
+    listening = ports(box)
+    assert len(listening) == 4, "the engine's name server listens where the test does not look"
+    questions = [
+        (ENGINES_OWN, port, protocol, *one) for protocol, port in listening for one in asked
+    ]
+    answers = (await box.python(ASK, json.dumps(questions))).value
+    assert answers == [None] * len(questions)
+
+    # Nor does anything else: what else a sandbox has of names is its own.
+    for path in ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf"):
+        text = (await box.run(argv=["cat", path])).stdout
+        assert facts["Id"][:12] not in text
+        assert facts["Name"][1:] not in text
+    assert (await box.run(argv=["cat", "/proc/sys/kernel/domainname"])).stdout == "(none)\n"
+    assert (await box.run(argv=["uname", "-n"])).stdout == "sandbox\n"
+    await neighbour.close()
+
+
+async def test_the_operators_name_server_answers(box: Box, resolver: str) -> None:
+    assert inside(box, "/etc/resolv.conf") == f"nameserver {resolver}\n"
+    assert (await box.python(LOOK_UP, "paddock.example")).stdout.strip() == EVERYBODY
+    questions = [(resolver, 53, protocol, "A", "a.example") for protocol in ("udp", "tcp")]
+    assert (await box.python(ASK, json.dumps(questions))).value == [1, 1]
+    # Nothing of that machine but its port 53 is open.
+    with closing(socket.create_server((resolver, 0))) as server:
+        other = (resolver, server.getsockname()[1])
+        script = "import socket, sys; socket.create_connection(sys.argv[1:], timeout=2)"
+        assert (await box.python(script, *map(str, other))).exit_code == 1
+        server.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+async def test_without_a_network_there_is_no_name_server(plane: ControlPlane) -> None:
+    for level in ("low", "medium"):
+        box = await Box.create(plane, level)
+        assert "nameserver" not in inside(box, "/etc/resolv.conf")
+        assert len(ports(box)) == 2
+        await box.close()
+
+
+async def test_a_level_change_brings_the_name_server_and_takes_it(
+    plane: ControlPlane, resolver: str
+) -> None:
+    box = await Box.create(plane, "low")
+    for level, told in (("high", True), ("medium", False)):
+        await plane.sessions.change_settings(TESTER, box.session, level, {})
+        assert (resolver in inside(box, "/etc/resolv.conf")) is told
+    await box.close()
+
+
+async def test_the_hosts_name_servers_are_the_default(sandbox_image: str) -> None:
+    async with opened(image=sandbox_image) as plane:
+        box = await Box.create(plane, "high")
+        named = usable(inside(box, "/etc/resolv.conf"))
+        hosts = usable(Path("/etc/resolv.conf").read_text())
+        # A host that asks itself names its own name servers elsewhere.
+        assert named == hosts or not hosts
+        assert ENGINES_OWN not in named
+        await box.close()

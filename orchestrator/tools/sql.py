@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.errors import ErrorLevel
 from sqlglot.tokenizer_core import Token, TokenType
 
 from orchestrator.tools.sql_known import (
@@ -87,10 +87,12 @@ def _parse(text: str, name: str) -> tuple[exp.Expr, set[str]]:
         _check_quoted_names(tokens)
         parser = _bounded(dialect.parser_class, len(tokens))
         trees = parser(error_level=ErrorLevel.RAISE, dialect=dialect).parse(tokens, text)
-    except SqlglotError:
-        raise SqlError("the parser does not understand it") from None
+    except SqlError:
+        raise
     except RecursionError:
         raise SqlError("it is nested too deeply") from None
+    except Exception:  # noqa: BLE001 - odd statements trip the parser itself up: an empty `x[]`
+        raise SqlError("the parser does not understand it") from None
     tree = trees[0] if len(trees) == 1 else None
     if not isinstance(tree, exp.Expr):
         raise SqlError("it must be one statement")

@@ -4,7 +4,7 @@ import logging
 import string
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orchestrator.tools.loader import ManifestError
@@ -259,6 +259,7 @@ _WORDS = st.sampled_from(
     ),
     st.sampled_from(["postgresql", "mysql", "sqlite"]),
 )
+@example("SELECT a[]", "postgresql")
 def test_any_text_is_read_or_refused(text: str, dialect: str) -> None:
     try:
         statement = read_statement(text, dialect)

@@ -10,7 +10,7 @@ import pytest
 from api.models.inspection import InspectedSession
 from orchestrator.config import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.doctor import healthy, run_checks
+from orchestrator.doctor import run_checks
 from tests.conftest import BoxFactory
 from tests.support.box import PATIENCE, TESTER, Box
 
@@ -76,9 +76,9 @@ async def test_the_doctor_beside_a_running_control_plane(control_plane: ControlP
     settings: Settings = control_plane.settings
     ours = settings.model_copy(update={"listen": "127.0.0.1:0"})
     before = sorted(os.listdir(settings.state_dir))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(2 * PATIENCE):
         checks = await run_checks(ours)
-    assert healthy(checks), checks
+    assert [check for check in checks if not check.ok] == []
     levels = {check.name: check.status for check in checks if check.name.startswith("level")}
     assert set(levels) == {"level low", "level medium", "level high"}
     assert sorted(os.listdir(settings.state_dir)) == before

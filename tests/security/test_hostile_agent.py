@@ -40,7 +40,7 @@ from sandbox_agent.protocol import (
 from tests.support.attempts import attempt
 
 BOOT_ID = "0123456789abcdef"
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 class Impostor:

@@ -184,7 +184,7 @@ async def test_the_webhook_is_told(settings: Settings, engine: FakeEngine, agent
         try:
             session, _ = await plane.sessions.create(ADMIN, NewSession(id="web-1"))
             asked = await plane.approvals.obtain(session, DROP, "handle:web-1", 0)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 message = await told
             await plane.sessions.close(ADMIN, session, purge=False)
         finally:
@@ -275,7 +275,7 @@ async def test_the_client(api: Api, session: dict[str, Any]) -> None:
     url = str(api.server.make_url("/"))
     first = await ask(api)
     async with Paddock(url, OPERATOR_KEY) as paddock:
-        async with asyncio.timeout(20), aclosing(paddock.approvals.watch()) as watching:
+        async with asyncio.timeout(60), aclosing(paddock.approvals.watch()) as watching:
             assert (await anext(watching)).id == first
             second = await ask(api, line=DROP._replace(text="DROP TABLE b"))
             assert (await anext(watching)).id == second

@@ -50,7 +50,7 @@ async def over(api: Api, path: str) -> dict[str, Any]:
     session = api.plane.sessions.registry.get(path.rsplit("/", 1)[1])
     assert session is not None
     seq = 0
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await events(api, path, "session.terminated"):
             seq = await api.plane.ledger.wait(session.key, seq)
         async with session.lock:  # until everything is released
@@ -303,7 +303,7 @@ async def over_events(api: Api, path: str, count: int) -> None:
     session = api.plane.sessions.registry.get(path.rsplit("/", 1)[1])
     assert session is not None
     seq = 0
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(await events(api, path, "command.exit")) < count:
             seq = await api.plane.ledger.wait(session.key, seq)
 
@@ -458,7 +458,7 @@ async def test_an_end_that_can_not_be_recorded_is_recorded_later(
     assert await events(api, path, "session.terminated") == []
     stopped.set()
     seq = 0
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await events(api, path, "audit.gap"):
             seq = await api.plane.ledger.wait(session.key, seq)
     items = (await api.json("GET", f"{path}/audit"))["items"]

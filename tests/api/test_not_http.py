@@ -91,7 +91,7 @@ async def send(api: Api, data: bytes, *, eof: bool = True) -> bytes:
         writer.write(data)
         if eof:
             writer.write_eof()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await reader.read()
     finally:
         writer.close()

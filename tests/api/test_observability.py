@@ -183,7 +183,7 @@ async def test_an_agent_that_breaks_the_protocol_is_on_record_and_counted(api: A
     session = await api.session(id="mine")
     api.agent.emit("made.up")
     seq = 0
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (found := await violations(api, session["id"])):
             seq = await api.plane.ledger.wait(api.plane.sessions.registry.live[0].key, seq)
     assert [(event["actor"], event["source"], event["error"]) for event in found] == [

@@ -206,7 +206,7 @@ class TestFloor:
         (command,) = full.running
         args = {"command_id": command.id, "path": "/x", "argv": ["x"]}
         api.agent.emit("command.exec", command_id=command.id, decision=None, args=args)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await api.agent.asked("cancel")
 
 

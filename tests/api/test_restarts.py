@@ -96,7 +96,7 @@ class Restarts(RuleBasedStateMachine):
 
     def run(self, work: Awaitable[T]) -> T:
         async def wait() -> T:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 return await work
 
         return self.runner.run(wait())

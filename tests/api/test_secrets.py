@@ -404,7 +404,7 @@ async def test_values_of_variables_go_with_their_session(api: Api) -> None:
             assert value in stored(state_dir)
             rest = ("DELETE", "") if way == "DELETE" else ("POST", f"/{way}")
             await api.json(rest[0], f"/api/sessions/{way}{rest[1]}")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await until(lambda: value not in stored(state_dir))
     names = [event["args"].get("env") for event in await recorded(api, "abort")]
     assert names[0] == ["A"]
@@ -429,7 +429,7 @@ async def test_values_that_an_earlier_version_left_are_removed(
     await plane.close()
     plane = await ControlPlane.open(settings, engine)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await until(lambda: value not in stored(settings.state_dir))
     finally:
         await plane.close()

@@ -93,7 +93,7 @@ async def operations(api: Api) -> list[str]:
 async def recorded(api: Api, operation: str) -> list[str]:
     """What is on record once that is, in a chain that is whole."""
     session, seq = api.plane.sessions.find(ADMIN, "box"), 0
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while operation not in (found := await operations(api)):
             seq = await api.plane.ledger.wait(session.key, seq)
     assert (await api.json("GET", PATH + "/audit/verify"))["ok"]

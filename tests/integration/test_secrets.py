@@ -284,7 +284,7 @@ async def test_values_are_nowhere_but_where_they_must_be(server: Server, tmp_pat
     for data in (of_the_engine(state_dir), of_the_state(state_dir)):
         assert found(data) == []
     await server.ok("DELETE", "/api/sessions/box")
-    await asyncio.wait_for(until_gone(state_dir, VARIABLE.encode()), 20)
+    await asyncio.wait_for(until_gone(state_dir, VARIABLE.encode()), 60)
     await server.stop()
     assert found(of_a_backup(state_dir, tmp_path)) == []
     assert VARIABLE.encode() not in of_a_backup(state_dir, tmp_path)

@@ -128,7 +128,7 @@ class FakeAgent:
 
     async def asked(self, method: str) -> Message:
         """The parameters of the first request of that method, once there is one."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while True:
                 for name, params in self.requests:
                     if name == method:

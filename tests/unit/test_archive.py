@@ -356,7 +356,7 @@ async def test_a_retention_archives_by_itself(
 ) -> None:
     await ended(database, ledger, tmp_path, events=2)
     archiving.start(0, Tasks())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await ledger.wait("system", 0)
     await archiving.close()
     assert len(list((tmp_path / "archive").glob("*.tar.gz"))) == 1

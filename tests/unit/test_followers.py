@@ -63,7 +63,7 @@ def browsed(database: Database, monkeypatch: pytest.MonkeyPatch) -> Browsed:
 async def numbers(follower: Follower, until: int) -> list[int]:
     """The `seq` of what it gets, up to that one."""
     found: list[int] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not found or found[-1] < until:
             found += [event.seq for event in await follower.next()]
     return found
@@ -205,13 +205,13 @@ async def test_an_owner_gets_events_of_the_owners_sessions_only(
         for key in ("k2", SYSTEM_KEY, "k1", "k2", "k3", "k1"):
             await fill(ledger, 1, key)
         found: list[int] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             # Whose k3 is, only the database can tell.
             while len(found) < 3:
                 found += [event.id for event in await follower.next()]
         assert found == [4, 6, 7]
         everything: list[int] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(everything) < 7:
                 everything += [event.id for event in await everybodys.next()]
         assert everything == list(range(1, 8))

@@ -75,7 +75,7 @@ async def policy(settings: Settings, ledger: Ledger) -> AsyncIterator[Policy]:
 
 async def event(ledger: Ledger, database: Database, seq: int) -> dict[str, Any]:
     """The event of that number in the system's chain, once it is there."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await ledger.wait(SYSTEM_KEY, seq - 1)
     (found,) = await query.events(database, SYSTEM_KEY, after_seq=seq - 1, limit=1)
     assert found["operation"] == "policy.reloaded"

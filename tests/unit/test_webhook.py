@@ -46,7 +46,7 @@ class Receiver:
         await self.requests.put(Request(line, headers, body))
 
     async def next(self) -> Request:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await self.requests.get()
 
 

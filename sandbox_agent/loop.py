@@ -13,16 +13,36 @@ WRITE = selectors.EVENT_WRITE
 _LONGEST_SECONDS = 86_400.0
 
 
-class Timer:
-    """A callback that is due; `cancel` makes it a no-op."""
+# Cancelled timers are left where they are until they are so many, and most of all.
+_MOST_CANCELLED = 64
 
-    def __init__(self, due: float, callback: Callable[[], None]) -> None:
+
+class Timer:
+    """A callback that is due; `cancel` makes it a no-op, as it is once it was called."""
+
+    def __init__(
+        self, due: float, callback: Callable[[], None], on_cancel: Callable[[], None]
+    ) -> None:
         self.due = due
-        self.callback: Callable[[], None] | None = callback
+        self._callback: Callable[[], None] | None = callback
+        self._on_cancel = on_cancel
+
+    @property
+    def pending(self) -> bool:
+        """Whether it will call back."""
+        return self._callback is not None
 
     def cancel(self) -> None:
         """Drops the callback."""
-        self.callback = None
+        if self._callback is not None:
+            self._callback = None
+            self._on_cancel()
+
+    def expire(self) -> None:
+        """Calls back, unless it was cancelled."""
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
 
     def __lt__(self, other: "Timer") -> bool:
         return self.due < other.due
@@ -34,6 +54,8 @@ class Loop:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._timers: list[Timer] = []
+        # How many of them were cancelled.
+        self._cancelled = 0
         self._children: dict[int, Callable[[], None]] = {}
         self._stopped = False
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -52,7 +74,7 @@ class Loop:
 
     def after(self, seconds: float, callback: Callable[[], None]) -> Timer:
         """Calls back once, that much later."""
-        timer = Timer(time.monotonic() + seconds, callback)
+        timer = Timer(time.monotonic() + seconds, callback, self._on_cancel)
         heapq.heappush(self._timers, timer)
         return timer
 
@@ -78,8 +100,8 @@ class Loop:
             self._run_timers()
 
     def _timeout(self) -> float | None:
-        while self._timers and self._timers[0].callback is None:
-            heapq.heappop(self._timers)
+        while self._timers and not self._timers[0].pending:
+            self._next_timer()
         if not self._timers:
             return None
         return min(_LONGEST_SECONDS, max(0.0, self._timers[0].due - time.monotonic()))
@@ -87,9 +109,20 @@ class Loop:
     def _run_timers(self) -> None:
         now = time.monotonic()
         while self._timers and self._timers[0].due <= now:
-            timer = heapq.heappop(self._timers)
-            if timer.callback is not None:
-                timer.callback()
+            self._next_timer().expire()
+
+    def _next_timer(self) -> Timer:
+        timer = heapq.heappop(self._timers)
+        self._cancelled -= not timer.pending
+        return timer
+
+    def _on_cancel(self) -> None:
+        """However many are set and cancelled again, those that are left are most of all."""
+        self._cancelled += 1
+        if self._cancelled > max(_MOST_CANCELLED, len(self._timers) // 2):
+            self._timers = [timer for timer in self._timers if timer.pending]
+            heapq.heapify(self._timers)
+            self._cancelled = 0
 
     def _on_wake(self, _events: int) -> None:
         try:

@@ -21,6 +21,8 @@ _KEPT_BYTES = 8 * 1024 * 1024
 # of callers that never do, only so many are waited for.
 _UNREAD_SECONDS = 30.0
 _UNREAD_COMMANDS = 256
+# So many callers wait at once, of all commands; one that has gone away waits on for its time.
+_MOST_WAITING = 1024
 
 
 class _Waiting(NamedTuple):
@@ -45,7 +47,8 @@ class Outputs:
         self._ended: OrderedDict[str, Output] = OrderedDict()
         # Ended commands of which only what is stored is left.
         self._stored: dict[str, Output] = {}
-        self._unread: set[str] = set()
+        # Until when those wait for their caller.
+        self._unread: dict[str, Timer] = {}
         self._waiting: dict[str, list[_Waiting]] = {}
 
     @property
@@ -66,15 +69,15 @@ class Outputs:
         """It has ended; `unread` when somebody will come for what it printed."""
         output = self._ended[command_id] = self._running.pop(command_id)
         if unread and output.kept:
-            self._unread.add(command_id)
-            self._loop.after(_UNREAD_SECONDS, lambda: self._on_read(command_id))
+            expire = functools.partial(self._on_read, command_id)
+            self._unread[command_id] = self._loop.after(_UNREAD_SECONDS, expire)
         self._evict()
         self.progress(command_id)
 
     def read(self, params: Message, reply: Reply) -> None:
         """Answers with what was printed from `after` on; waits for some when there is none yet.
 
-        Raises: AgentError not_found when it is no longer kept.
+        Raises: AgentError not_found when it is no longer kept, busy when too many wait.
         """
         command_id, after = given.text(params, "command_id"), given.number(params, "after")
         limit, looks = min(given.number(params, "limit", 1), CHUNK_BYTES), bool(params.get("looks"))
@@ -84,6 +87,8 @@ class Outputs:
         if running is None or running.total > after or not wait_ms:
             reply(self._page(command_id, after, limit, looks, whole))
             return
+        if sum(map(len, self._waiting.values())) >= _MOST_WAITING:
+            raise AgentError("busy", "too many wait for output already: try again")
         expire = functools.partial(self._answer, command_id)
         timer = self._loop.after(wait_ms / 1000, expire)
         waiting = _Waiting(after, limit, looks, whole, reply, timer)
@@ -119,12 +124,14 @@ class Outputs:
             for caller in waiting:
                 caller.timer.cancel()
         self._waiting.clear()
+        for timer in self._unread.values():
+            timer.cancel()
         self._unread.clear()
         self._evict()
 
     def _on_read(self, command_id: str) -> None:
         if command_id in self._unread:
-            self._unread.discard(command_id)
+            self._unread.pop(command_id).cancel()
             self._evict()
 
     def _evict(self) -> None:
@@ -140,7 +147,8 @@ class Outputs:
             command_id = oldest_first.pop(0)
             output = self._ended.pop(command_id)
             kept -= output.kept
-            self._unread.discard(command_id)
+            if command_id in self._unread:
+                self._unread.pop(command_id).cancel()
             if output.stored:
                 output.forget()
                 self._stored[command_id] = output

@@ -99,6 +99,7 @@ class Tree:
 
     def after(self, seconds: float, callback: Callable[[], None]) -> None:
         """Calls back that much later, unless nothing is left by then."""
+        self._timers = [timer for timer in self._timers if timer.pending]
         self._timers.append(self._loop.after(seconds, callback))
 
     def _order(self, order: bytes) -> None:

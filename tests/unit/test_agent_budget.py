@@ -20,19 +20,18 @@ class Later(Loop):
         self.waits: list[tuple[float, Timer]] = []
 
     def after(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        timer = Timer(seconds, callback)
+        timer = Timer(seconds, callback, lambda: None)
         self.waits.append((seconds, timer))
         return timer
 
     @property
     def pending(self) -> list[float]:
-        return [seconds for seconds, timer in self.waits if timer.callback is not None]
+        return [seconds for seconds, timer in self.waits if timer.pending]
 
     def fire(self) -> None:
         waits, self.waits = self.waits, []
         for _, timer in waits:
-            if timer.callback is not None:
-                timer.callback()
+            timer.expire()
 
 
 class Sandbox:

@@ -41,6 +41,8 @@ class Guard:
         theirs.close()
         ours.setblocking(False)
         self.socket = ours
+        # The most that the session's user may have, which are all but the agent and its guards.
+        self.processes = setup.processes
         self._number = 0
         self._recorder = recorder
         self._source = Source(setup.profile.executable)

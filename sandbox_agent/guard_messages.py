@@ -10,7 +10,8 @@ short whatever the command is; `N` numbers the guard's commands.
                     X<step> <errno>  the command could not be started: at which step, and why
                     D<index>   it was not started: that operand leads out of the workspace
                     E<numbers> the first process ended: wait status, CPU time in microseconds,
-                               peak memory in bytes, and 1 if others of its tree are left
+                               peak memory in bytes, 1 if others of its tree are left, and 1 if
+                               it failed while the workspace or /tmp was full
                     G<number>  nothing is left now; that many processes outlived the first
 """
 
@@ -25,7 +26,7 @@ TERM, KILL = b"t", b"k"
 _PLAN = b"p"
 _LARGEST_ERRNO = 4095
 _ORDER = re.compile(rb"([tk]|s([0-9]{1,3})) ([0-9]{1,18})")
-_REPORT = re.compile(rb"([XDEG])([0-9]{1,18}(?: [0-9]{1,18}){0,3})")
+_REPORT = re.compile(rb"([XDEG])([0-9]{1,18}(?: [0-9]{1,18}){0,4})")
 
 
 class Step(enum.IntEnum):
@@ -59,12 +60,16 @@ class Denied(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How the first process ended, what it used, and whether others are left."""
+    """How the first process ended, what it used, and whether others are left.
+
+    `full`: it failed, and there is no room in the workspace or in /tmp.
+    """
 
     status: int
     cpu_us: int
     max_rss_bytes: int
     left: bool
+    full: bool
 
 
 class Gone(NamedTuple):
@@ -121,8 +126,9 @@ def parse_report(message: bytes) -> Report:
     kind, numbers = found[1], [int(number) for number in found[2].split()]
     if kind == b"X" and len(numbers) == 2 and 0 < numbers[1] <= _LARGEST_ERRNO:
         return Failed(Step(numbers[0]), numbers[1])
-    if kind == b"E" and len(numbers) == 4 and numbers[0] <= 0xFFFF:
-        return Ended(numbers[0], numbers[1], numbers[2], bool(numbers[3]))
+    if kind == b"E" and len(numbers) == 5 and numbers[0] <= 0xFFFF:
+        status, cpu_us, max_rss_bytes, left, full = numbers
+        return Ended(status, cpu_us, max_rss_bytes, bool(left), bool(full))
     if kind in b"DG" and len(numbers) == 1:
         return Denied(numbers[0]) if kind == b"D" else Gone(numbers[0])
     raise ValueError("not a report")

@@ -12,13 +12,14 @@ import sys
 import termios
 from typing import Any, NamedTuple, NoReturn
 
-from sandbox_agent import guard_messages
+from sandbox_agent import guard_messages, limits
 from sandbox_agent.confine import beneath, privileges, seccomp, syscalls
 from sandbox_agent.confine.profile import Profile
 from sandbox_agent.guard_messages import Denied, Ended, Failed, Gone, Order, Report, Step
 
 _NOT_FOUND = 127
 _FAILED = 70
+_TEMPORARY = "/tmp"  # noqa: S108 - the sandbox's own
 
 
 class Setup(NamedTuple):
@@ -134,6 +135,7 @@ class _Guard:
         self._profile = setup.profile
         self._preference = preference
         self._number = 0
+        self._workspace = ""
         self._first = 0
         self._first_ended = False
         self._left_behind = False
@@ -149,6 +151,7 @@ class _Guard:
             if received is None:
                 return
             self._number, plan, pipes = received
+            self._workspace = plan.workspace
             self._first_ended = self._left_behind = False
             self._outlived = 0
             started = self._fork(plan, pipes)
@@ -167,7 +170,7 @@ class _Guard:
                     _become_command(plan, pipes, self._uid, self._profile, self._agent)
         except OSError as error:
             self._send(Failed(Step.START, error.errno or errno.EAGAIN))
-            self._send(Ended(0, 0, 0, left=False))
+            self._send(Ended(0, 0, 0, left=False, full=False))
             return False
         return True
 
@@ -263,7 +266,8 @@ class _Guard:
     def _report_end(self, status: int, usage: Any, left: bool) -> None:
         self._left_behind = left
         cpu_us = int((usage.ru_utime + usage.ru_stime) * 1_000_000)
-        self._send(Ended(status, cpu_us, usage.ru_maxrss * 1024, left))
+        full = status != 0 and limits.is_full(self._workspace, _TEMPORARY)
+        self._send(Ended(status, cpu_us, usage.ru_maxrss * 1024, left, full))
 
     def _send(self, report: Report) -> None:
         # Without its agent, nobody is left who could want to know.

@@ -82,6 +82,11 @@ class Loop:
         """Calls back when the child has ended and was reaped."""
         self._children[pid] = callback
 
+    @property
+    def children(self) -> int:
+        """How many children are waited for."""
+        return len(self._children)
+
     def stop(self) -> None:
         """Makes `run` return after the current callbacks."""
         self._stopped = True

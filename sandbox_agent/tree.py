@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sandbox_agent import guard_messages, oom
+from sandbox_agent import guard_messages, limits
 from sandbox_agent.guard import Guard
 from sandbox_agent.guard_messages import Denied, Ended, Failed, Gone, Step
 from sandbox_agent.guard_process import Pipes, Plan
@@ -19,6 +19,8 @@ KILL_AFTER_SECONDS = 2.0
 _ORDER_AGAIN_SECONDS = 0.05
 # What is told of a word that can be as long as a message.
 _SHOWN_CHARACTERS = 256
+# What it means that a process could not be made, or become the program.
+_STRIKES = {errno.EAGAIN: limits.PIDS, errno.ENOMEM: limits.OOM}
 
 
 class Tree:
@@ -52,8 +54,8 @@ class Tree:
         self._on_left = on_left
         self._on_gone = on_gone
         self._started = time.monotonic()
-        self._oom_kills = oom.kills()
-        self._out_of_memory = False
+        self._counters = limits.counters()
+        self._struck: str | None = None
         self._ended: Ended | None = None
         self._reason: str | None = None
         self._leftovers = 0
@@ -143,12 +145,14 @@ class Tree:
         self.failure = f"cannot {what}: {os.strerror(failed.errno)}"
         # As shells have it.
         self._failure_code = 127 if failed.errno == errno.ENOENT else 126
+        self._struck = _STRIKES.get(failed.errno)
 
     def _on_first_ended(self, ended: Ended) -> None:
         self._ended = ended
-        # A shell tells a child's end by a signal as its own exit status.
-        killed = _exit_status(ended.status)[0] == 128 + signal.SIGKILL
-        self._out_of_memory = killed and oom.kills() > self._oom_kills
+        if ended.status and self._struck is None:
+            most = self.guard.processes + self._loop.children + 1
+            after, now = limits.counters(), limits.running()
+            self._struck = limits.struck(self._counters, after, now, most, full=ended.full)
         if ended.left:
             self._on_left()
         else:
@@ -165,12 +169,12 @@ class Tree:
 
     def result(self) -> dict[str, Any]:
         """What it came to; complete once nothing is left."""
-        ended = self._ended or Ended(0, 0, 0, left=False)
+        ended = self._ended or Ended(0, 0, 0, left=False, full=False)
         exit_code, signal_name = _exit_status(ended.status)
         return {
             "exit_code": self._failure_code if self.failure is not None else exit_code,
             "signal": signal_name,
-            "reason": self._reason or ("oom" if self._out_of_memory else None),
+            "reason": self._reason or self._struck,
             "leftover_killed": self._leftovers,
             "duration_us": int((time.monotonic() - self._started) * 1_000_000),
             "cpu_us": ended.cpu_us,

@@ -199,14 +199,22 @@ def _flush() -> None:
     sys.stderr.flush()
 
 
+# What struck the sandbox while a command ran that failed.
+_STRUCK = {
+    "oom": "the sandbox's memory was used up",
+    "pids": "the sandbox had no room for another process",
+    "disk": "the workspace or /tmp was full",
+}
+
+
 def _status(end: "Exit", request: dict[str, Any]) -> int:
     """The command's exit status; where it has none, or did not end by itself, says why."""
     if end.exit_code is None:
         raise Failure(f"{request['argv'][0]}: {end.error or end.reason or 'its end is unknown'}")
     if end.timed_out:
         complain("the command was ended at its time limit; --timeout SECONDS gives it more")
-    elif end.reason == "oom":
-        complain("the command was ended: the sandbox's memory was used up")
+    elif end.reason in _STRUCK:
+        complain(f"the command failed, and {_STRUCK[end.reason]} ({end.reason})")
     elif end.reason:
         complain(f"the command was ended: {end.reason}")
     elif end.error:

@@ -48,7 +48,8 @@ class Exit(Result):
             lives: `processes.get` and `processes.follow` give it.
         output_bytes: all that was printed.
         leftover_killed: processes that it had left behind.
-        reason: why it was ended, where it did not end by itself.
+        reason: why it was ended, where it did not end by itself; or which limit of the sandbox
+            struck while it ran, where it failed: `oom`, `pids` or `disk`.
         error: why it could not run.
     """
 

@@ -61,7 +61,10 @@ class Exit(Model):
     timed_out: bool
     leftover_killed: Count = Field(description="Processes that it had left behind.")
     duration_ms: Count
-    reason: str | None = Field(description="Why it was ended, where it did not end by itself.")
+    reason: str | None = Field(
+        description="Why it was ended, where it did not end by itself. Or which limit of the "
+        "sandbox struck while it ran, where it failed: `oom`, `pids`, `disk`."
+    )
     error: str | None = Field(description="Why it could not run.")
     rule: str | None = Field(description="The rule that refused it inside the sandbox.")
     audit: AuditPosition

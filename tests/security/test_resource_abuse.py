@@ -73,6 +73,46 @@ except BlockingIOError:
     await assert_well(high)
 
 
+async def test_a_command_that_fails_says_which_limit_struck(new_box: BoxFactory) -> None:
+    box = await new_box("high", limits={"pids": 128})
+    source = """
+import os, sys, time
+made = []
+try:
+    while True:
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(1000)
+        made.append(pid)
+except BlockingIOError:
+    if sys.argv[1] == "clean":
+        for pid in made:
+            os.kill(pid, 9)
+            os.waitpid(pid, 0)
+    sys.exit(int(sys.argv[2]))
+"""
+    assert (await box.bash("exit 3")).exit["reason"] is None
+    # Also where the processes are gone by its end, as the kernel knows how many there were.
+    for how, code, reason in (("clean", 3, "pids"), ("leave", 3, "pids"), ("leave", 0, None)):
+        done = await box.python(source, how, str(code))
+        assert (done.exit_code, done.exit["reason"]) == (code, reason), how
+    assert (await box.bash("exit 3")).exit["reason"] is None
+    await box.close()
+
+
+@pytest.mark.parametrize("directory", ["/workspace", "/tmp"])
+async def test_a_full_disk_is_told_of_commands_that_fail(
+    new_box: BoxFactory, directory: str
+) -> None:
+    box = await new_box("high", limits={"workspace_bytes": 32 * MIB, "tmp_bytes": 32 * MIB})
+    done = await box.bash(f"head -c 1G /dev/zero > {directory}/big")
+    assert (done.exit_code, done.exit["reason"]) == (1, "disk"), done.stderr
+    assert (await box.run(argv=["true"])).exit["reason"] is None
+    assert (await box.bash(f"rm {directory}/big")).exit_code == 0
+    assert (await box.run(argv=["false"])).exit["reason"] is None
+    await box.close()
+
+
 @attempt("16 commands that all fork until they can't", layer="process limit", levels="high")
 async def test_many_commands_together_leave_room_for_the_agent(high: Box) -> None:
     """Sixteen commands that all fork until they can't: starting and ending still work."""
@@ -112,6 +152,10 @@ async def test_a_memory_hog_ends_and_its_session_goes_on(new_box: BoxFactory) ->
     done = await box.bash("python3 -c 'bytearray(1 << 30)'; exit $?")
     assert (done.exit_code, done.exit["signal"], done.exit["reason"]) == (137, None, "oom")
     assert (await box.bash("kill -9 $$")).exit["reason"] is None
+    # What fails because its child was killed, however it says so; what copes does not.
+    for code, reason in ((3, "oom"), (0, None)):
+        done = await box.bash(f"python3 -c 'bytearray(1 << 30)' || exit {code}")
+        assert (done.exit_code, done.exit["reason"]) == (code, reason)
     event = await box.event("command.oom")
     assert event["source"] == "engine"
     assert bystander.id in event["args"]["commands"]

@@ -11,7 +11,7 @@ NUMBERS = st.integers(0, 10**18 - 1)
 REPORTS = st.one_of(
     st.builds(Failed, st.sampled_from(Step), st.integers(1, 4095)),
     st.builds(Denied, NUMBERS),
-    st.builds(Ended, st.integers(0, 0xFFFF), NUMBERS, NUMBERS, st.booleans()),
+    st.builds(Ended, st.integers(0, 0xFFFF), NUMBERS, NUMBERS, st.booleans(), st.booleans()),
     st.builds(Gone, NUMBERS),
 )
 
@@ -61,7 +61,18 @@ def test_nothing_else_is_an_order_or_a_plan(message: bytes) -> None:
         assert not message.startswith(b"p") or not message[1:].isdigit()
 
 
-HALVES = ["", "X", "X9 1", "X0 0", "X0 99999", "E1 2 3", "E70000 0 0 0", "G-1", "G1 1"]
+HALVES = [
+    "",
+    "X",
+    "X9 1",
+    "X0 0",
+    "X0 99999",
+    "E1 2 3",
+    "E1 2 3 1",
+    "E70000 0 0 0 0",
+    "G-1",
+    "G1 1",
+]
 
 
 @pytest.mark.parametrize("message", HALVES)

@@ -1,0 +1,39 @@
+"""What the command line says of a command that a limit struck: one line, on standard error."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from api.cli.run import _status
+
+END = {
+    "exit_code": 1,
+    "timed_out": False,
+    "reason": None,
+    "error": None,
+    "truncated": False,
+    "stored_bytes": 0,
+    "output_bytes": 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("oom", "memory was used up (oom)"),
+        ("pids", "no room for another process (pids)"),
+        ("disk", "the workspace or /tmp was full (disk)"),
+        ("level_changed", "the command was ended: level_changed"),
+        (None, ""),
+    ],
+)
+def test_a_reason_is_one_line(
+    reason: str | None, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    end: Any = SimpleNamespace(**{**END, "reason": reason})
+    assert _status(end, {"argv": ["make"]}) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert said in shown.err
+    assert shown.err.count("\n") == (reason is not None)

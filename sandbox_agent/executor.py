@@ -150,7 +150,8 @@ class Executor:
             error = f"{message}: {denied} is a symbolic link that leads out of it or nowhere"
             self._emit_exit(command.id, result, "path-outside-workspace", error)
         else:
-            self._emit_exit(command.id, result, None, None)
+            lost = "its guard failed, so all of it was killed" if command.tree.lost else None
+            self._emit_exit(command.id, result, None, lost)
         self.outputs.end(command.id, unread=not command.background)
         self._work.end(command)
 

@@ -10,7 +10,9 @@ import errno
 import functools
 import marshal
 import os
+import signal
 import socket
+from collections.abc import Callable
 
 from sandbox_agent import guard_messages
 from sandbox_agent.audit import EventBuffer
@@ -41,8 +43,10 @@ class Guard:
         theirs.close()
         ours.setblocking(False)
         self.socket = ours
-        # The most that the session's user may have, which are all but the agent and its guards.
-        self.processes = setup.processes
+        # Whose its commands' processes are, and how many there may be of them.
+        self.uid, self.processes = setup.uid, setup.processes
+        self._on_end: Callable[[], None] | None = None
+        self._ended = False
         self._number = 0
         self._recorder = recorder
         self._source = Source(setup.profile.executable)
@@ -66,6 +70,8 @@ class Guard:
 
         A command that has ended needs none.
         """
+        if self.closed:
+            return True
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             try:
                 self.socket.send(guard_messages.order(kind, self._number))
@@ -86,6 +92,30 @@ class Guard:
             (self._listener,) = descriptors
             os.set_inheritable(self._listener, False)
             self._recorder.watch(self._listener, self._source)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was let go of: it is for no further command."""
+        return self.socket.fileno() < 0
+
+    def kill(self, on_end: Callable[[], None]) -> None:
+        """Ends it, whatever it does, and calls back; its command's processes are nobody's then.
+
+        Nothing can be executed any more by what is left of the command, where that is reported.
+        """
+        self.close()
+        if self._ended:
+            on_end()
+        else:
+            self._on_end = on_end
+            os.kill(self.pid, signal.SIGKILL)
+
+    def ended(self) -> None:
+        """Its process has ended, and its number may be another's from now on."""
+        self._ended = True
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end()
 
     def close(self) -> None:
         """Lets go of it: without a command it ends, a running one it kills."""
@@ -140,7 +170,7 @@ class Guards:
 
     def give_back(self, guard: Guard) -> None:
         """Its command has ended."""
-        if len(self._idle) < _KEPT:
+        if len(self._idle) < _KEPT and not guard.closed:
             self._idle.append(guard)
         else:
             guard.close()
@@ -154,3 +184,4 @@ class Guards:
         if guard in self._idle:
             self._idle.remove(guard)
             guard.close()
+        guard.ended()

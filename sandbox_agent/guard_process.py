@@ -12,7 +12,7 @@ import sys
 import termios
 from typing import Any, NamedTuple, NoReturn
 
-from sandbox_agent import guard_messages, limits
+from sandbox_agent import guard_messages, limits, processes
 from sandbox_agent.confine import beneath, privileges, seccomp, syscalls
 from sandbox_agent.confine.profile import Profile
 from sandbox_agent.guard_messages import Denied, Ended, Failed, Gone, Order, Report, Step
@@ -260,7 +260,7 @@ class _Guard:
         if self._profile.scoped:
             privileges.signal_as(self._uid, -1, number)
             return
-        for pid in descendants(os.getpid()):
+        for pid in processes.below(os.getpid()):
             privileges.signal_as(self._uid, pid, number)
 
     def _report_end(self, status: int, usage: Any, left: bool) -> None:
@@ -273,27 +273,6 @@ class _Guard:
         # Without its agent, nobody is left who could want to know.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._agent.send(guard_messages.report(report))
-
-
-def descendants(root: int) -> list[int]:
-    """Every process below `root`, from /proc: for kernels without Landlock scopes."""
-    children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/stat", "rb") as file:
-                parent = int(file.read().rpartition(b")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        children.setdefault(parent, []).append(int(name))
-    found: list[int] = []
-    unseen = [root]
-    while unseen:
-        below = children.get(unseen.pop(), [])
-        found += below
-        unseen += below
-    return found
 
 
 def _become_command(

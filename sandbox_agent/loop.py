@@ -5,7 +5,7 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
@@ -83,9 +83,9 @@ class Loop:
         self._children[pid] = callback
 
     @property
-    def children(self) -> int:
-        """How many children are waited for."""
-        return len(self._children)
+    def children(self) -> Collection[int]:
+        """The children that are waited for."""
+        return self._children.keys()
 
     def stop(self) -> None:
         """Makes `run` return after the current callbacks."""

@@ -4,16 +4,19 @@ import errno
 import functools
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-from sandbox_agent import guard_messages, limits
+from sandbox_agent import guard_messages, limits, strays
 from sandbox_agent.guard import Guard
-from sandbox_agent.guard_messages import Denied, Ended, Failed, Gone, Step
+from sandbox_agent.guard_messages import Denied, Ended, Failed, Gone, Report, Step
 from sandbox_agent.guard_process import Pipes, Plan
 from sandbox_agent.loop import READ, Loop, Timer
 
+# Why a command was ended whose guard had failed.
+LOST = "guard_failed"
 # A tree that was asked to end is killed after this long.
 KILL_AFTER_SECONDS = 2.0
 _ORDER_AGAIN_SECONDS = 0.05
@@ -47,6 +50,8 @@ class Tree:
         self.denied: str | None = None
         # Why it could not be started, as a sentence.
         self.failure: str | None = None
+        # Whether its guard has failed.
+        self.lost = False
         self._failure_code = 0
         self._loop = loop
         self._id = work_id
@@ -110,7 +115,7 @@ class Tree:
             self.after(_ORDER_AGAIN_SECONDS, functools.partial(self._order, order))
 
     def _on_guard(self) -> None:
-        while not self.gone:
+        while not self.gone and not self.lost:
             try:
                 report = self.guard.receive()
             except BlockingIOError:
@@ -121,8 +126,11 @@ class Tree:
         try:
             report = guard_messages.parse_report(message)
         except ValueError:
-            # Its tree is now out of anybody's control: the sandbox ends rather than go on.
-            raise SystemExit(f"the guard of {self._id} died") from None
+            self._lose()
+            return
+        if not self._makes_sense(report):
+            self._lose()
+            return
         match report:
             case Failed():
                 self._on_failure(report)
@@ -133,6 +141,21 @@ class Tree:
             case Gone():
                 self._leftovers = report.outlived
                 self._finish()
+
+    def _makes_sense(self, report: Report) -> bool:
+        """Whether a guard can say that now, of this plan."""
+        if isinstance(report, Denied) and report.operand >= len(self._plan.inside):
+            return False
+        return isinstance(report, Gone) == self.first_ended
+
+    def _lose(self) -> None:
+        """The guard has died, or is out of its mind: it ends, and all that it owned."""
+        print(f"the guard of {self._id} has failed", file=sys.stderr, flush=True)
+        self.lost = True
+        self._reason = self._reason or LOST
+        self._loop.unwatch(self.guard.socket.fileno())
+        uid = self.guard.uid
+        self.guard.kill(lambda: strays.end(self._loop, uid, self._finish))
 
     def _on_failure(self, failed: Failed) -> None:
         plan = self._plan
@@ -150,7 +173,7 @@ class Tree:
     def _on_first_ended(self, ended: Ended) -> None:
         self._ended = ended
         if ended.status and self._struck is None:
-            most = self.guard.processes + self._loop.children + 1
+            most = self.guard.processes + len(self._loop.children) + 1
             after, now = limits.counters(), limits.running()
             self._struck = limits.struck(self._counters, after, now, most, full=ended.full)
         if ended.left:
@@ -162,14 +185,15 @@ class Tree:
         self.gone = True
         for timer in self._timers:
             timer.cancel()
-        self._loop.unwatch(self.guard.socket.fileno())
+        if not self.lost:
+            self._loop.unwatch(self.guard.socket.fileno())
         # Its owner, whose output may be large, must not live on in a circle of references.
         on_gone, self._on_gone, self._on_left = self._on_gone, _nothing, _nothing
         on_gone()
 
     def result(self) -> dict[str, Any]:
         """What it came to; complete once nothing is left."""
-        ended = self._ended or Ended(0, 0, 0, left=False, full=False)
+        ended = self._ended or Ended(signal.SIGKILL, 0, 0, left=False, full=False)
         exit_code, signal_name = _exit_status(ended.status)
         return {
             "exit_code": self._failure_code if self.failure is not None else exit_code,

@@ -1,6 +1,7 @@
 """A command is a tree of processes: when it is over, nothing of the tree is left."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import docker
@@ -11,6 +12,8 @@ from tests.conftest import BoxFactory
 from tests.support import guard_without_scopes
 from tests.support.attempts import attempt
 from tests.support.box import Box, ended
+from tests.support.tool import Tool
+from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -169,15 +172,63 @@ async def test_a_command_that_is_killed_from_outside_is_reported(high: Box) -> N
 
 
 @attempt("the guard itself killed", layer="agent", levels="high")
-async def test_a_sandbox_whose_guard_dies_ends(new_box: BoxFactory) -> None:
-    """Nobody could end that command's tree any more: better no sandbox than a loose one."""
+async def test_a_guard_that_dies_costs_its_command_only(new_box: BoxFactory) -> None:
+    """All that it owned is killed, also what forks all the time and what left its group."""
+    box = await new_box("high")
+    bystander = await box.start(argv=["cat"], background=True, stdin_open=True)
+    script = "f() { setsid bash -c 'while :; do (sleep 0.01; true) & sleep 0.005; done'; }; "
+    # The first process is killed as well, so what it says tells that everything runs.
+    script += "f & f & (setsid sleep 1000 &) ; exec python3 -uc 'print(1); input()'"
+    command = await box.start(argv=["bash", "-c", script], background=True, stdin_open=True)
+    await box.printed(command, "1")
+    (first,) = [each for each in box.processes() if each.cmdline()[-1:] == ["print(1); input()"]]
+    guard = first.parent()
+    assert guard is not None
+    assert guard.parent() == box.agent()
+    guard.kill()
+    done = await box.finish(command)
+    assert (done.exit_code, done.exit["signal"]) == (137, "SIGKILL")
+    assert done.exit["reason"] == "guard_failed"
+    assert [process.name() for process in box.processes()] == ["cat"]
+    assert "guard" in (await box.event("command.exit"))["error"]
+    # Others have not noticed, and more can be run, each with a guard of its own.
+    for _ in range(3):
+        assert (await box.run(argv=["echo", "fine"])).stdout == "fine\n"
+    await box.feed(bystander, b"still here", close=True)
+    assert (await box.finish(bystander)).stdout == "still here"
+    assert box.session.live
+    assert box.processes() == []
+    await box.close()
+
+
+async def test_a_terminals_guard_that_dies_ends_the_terminal_only(high: Box) -> None:
+    tool = await Tool.open(high)
+    (program,) = high.processes()
+    guard = program.parent()
+    assert guard is not None
+    guard.kill()
+    exited = await high.event("pty.exit")
+    assert exited["args"]["terminal_id"] == tool.id
+    assert exited["result"]["signal"] == "SIGKILL"
+    assert exited["result"]["reason"] == "guard_failed"
+    assert high.processes() == []
+    assert (await high.run(argv=["true"])).exit_code == 0
+
+
+@attempt("what a killed guard leaves is in the kernel's hands", layer="agent", levels="high")
+async def test_a_sandbox_ends_where_a_dead_guards_processes_cannot_be(new_box: BoxFactory) -> None:
+    """A process that is not the session's user's stands for one that can't be killed."""
     box = await new_box("high")
     command = await box.start(argv=WAITING, background=True)
     await box.printed(command, "up")
     agent = box.agent()
     guard = box.process(WAITING).parent()
     assert guard is not None
-    assert guard.parent() == agent
+    script = "import os, time\nif os.fork() == 0: os.setuid(77); time.sleep(1000)"
+    with closing(docker.APIClient(version="auto")) as client:
+        made = client.exec_create(box.container_id, ["python3", "-c", script], user="root")
+        client.exec_start(made["Id"], detach=True)
+    await until(lambda: 77 in {child.uids().real for child in agent.children()})
     guard.kill()
     await ended(agent)
     await box.event("session.terminated")

@@ -54,6 +54,7 @@ def add_to(app: typer.Typer) -> None:
         "exec", context_settings=TAKES_COMMAND, epilog=example("paddock exec web-1 -- ls -la")
     )(execute)
     app.command(epilog=example("paddock ps web-1"))(ps)
+    app.command(epilog=example("paddock output web-1 5c1d2b6f0a9e4d37 > build.log"))(output)
 
 
 @remote
@@ -152,6 +153,37 @@ async def ps(paddock: "Paddock", session: SessionId, as_json: AsJson = False) ->
     print_table(columns, rows, nothing=f"no command has run in {session} lately")
 
 
+@remote
+async def output(
+    paddock: "Paddock",
+    session: SessionId,
+    command: Annotated[str, typer.Argument(metavar="COMMAND", help="Its id, as `ps` shows it.")],
+    raw: Raw = False,
+) -> None:
+    """Show what a command has printed: all that is stored of it, and what it prints on.
+
+    Its standard output and standard error go where this command's go. Of long output more is
+    stored than a result shows, as long as the sandbox lives: a change of level ends it.
+    """
+    from api.client import Exit, Output
+
+    processes = (await paddock.sessions.get(session)).processes
+    first = await processes.get(command)
+    if first.lost and (first.exit is None or first.exit.output_bytes):
+        what = (
+            "its output is not kept any more: its sandbox is gone, or more has been printed since"
+        )
+        raise Failure(what, status=Status.NOT_FOUND)
+    async with aclosing(processes.follow(command)) as events:
+        async for event in events:
+            if isinstance(event, Output):
+                out = sys.stdout if event.stream == "stdout" else sys.stderr
+                print_foreign(event.text, out, raw=raw)
+            elif isinstance(event, Exit):
+                _flush()
+                _tell_cut(event)
+
+
 class Shown(Enum):
     """How a command's output is shown."""
 
@@ -219,9 +251,13 @@ def _status(end: "Exit", request: dict[str, Any]) -> int:
         complain(f"the command was ended: {end.reason}")
     elif end.error:
         complain(f"{request['argv'][0]}: {end.error}")
+    _tell_cut(end)
+    return end.exit_code
+
+
+def _tell_cut(end: "Exit") -> None:
     if end.truncated and end.stored_bytes < end.output_bytes:
         note(f"{end.output_bytes} bytes were printed; {end.cut_bytes} of them were not kept")
-    return end.exit_code
 
 
 def _words(argv: tuple[str, ...]) -> str:

@@ -14,9 +14,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 
+from api.cli.exits import Status
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cli import Ended, run_beside
-from tests.support.fake_agent import Play
+from tests.support.fake_agent import AgentRefusalError, Play
 
 SECONDS = 30
 
@@ -170,6 +171,23 @@ async def test_exec_in_a_session(api: Api, session: str) -> None:
     ]
     assert "make --all" in listed.out
     assert len(objects(await run_beside("ps", session, "--json"))) == 2
+
+
+async def test_what_a_command_printed_is_shown_again(api: Api, session: str) -> None:
+    api.agents.plays["make"] = Play(b"out\n", b"err\n", exit_code=2)
+    assert (await run_beside("exec", session, "make")).status == 2
+    (command,) = (await api.json("GET", f"/api/sessions/{session}/processes"))["items"]
+    shown = await run_beside("output", session, command["command_id"])
+    assert shown == Ended(0, "out\n", "err\n")
+    assert (await run_beside("output", session, "absent")).status == Status.NOT_FOUND
+
+    def lose(_params: Any) -> Any:
+        raise AgentRefusalError("not_found", "no longer kept")
+
+    api.agent.overrides["output"] = lose
+    gone = await run_beside("output", session, command["command_id"])
+    assert (gone.status, gone.out) == (Status.NOT_FOUND, "")
+    assert "not kept any more" in gone.line
 
 
 async def test_exec_works_with_a_handle(api: Api, session: str, tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from collections import deque
 
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.confine import notify
-from sandbox_agent.confine.caller import UNKNOWN
+from sandbox_agent.confine.caller import UNKNOWN, Process, Program
 from sandbox_agent.images import Images
 from sandbox_agent.loop import READ, Loop, Timer
 from sandbox_agent.protocol import MOST_UNACKNOWLEDGED_EXECS, MOST_UNACKNOWLEDGED_REPEATS
+from sandbox_agent.second_look import Expected, SecondLooks
 
 # Seen by a command as the failure of its own call; the rule is the parser's for a first word.
 _RULE = "exec-allowlist"
@@ -72,6 +73,7 @@ class ExecRecorder:
         self._served: dict[int, Source] = {}
         self._waiting: set[int] = set()
         self._telling: Timer | None = None
+        self._looks = SecondLooks(loop, self._look, self._tell_difference)
 
     def watch(self, listener: int, source: Source) -> None:
         """Answers this listener until `forget`."""
@@ -116,6 +118,7 @@ class ExecRecorder:
             return
         source.executed(self._record(execution, source))
         notify.let_go_on(listener, notice)
+        self._look_again(execution, source)
 
     def _record(self, execution: notify.Execution, source: Source) -> int | None:
         """The number of the event that tells of it; None where it was counted only."""
@@ -145,6 +148,33 @@ class ExecRecorder:
         if told is None and self._telling is None:
             self._telling = self._loop.after(_REPEATS_SECONDS, self._tell)
         return told
+
+    def _look_again(self, execution: notify.Execution, source: Source) -> None:
+        before, after = execution.running.images, execution.program.images
+        if before is not None and after is not None:
+            expected = Expected(source.command_id, execution.path, before, after)
+            self._looks.expect(execution.process, expected)
+
+    def _look(self, process: Process) -> Program | None:
+        return notify.look_again(process, self._uid)
+
+    def _tell_difference(self, expected: Expected, running: Program) -> None:
+        self._events.emit_often(
+            "command.exec",
+            decision=None,
+            rule=None,
+            command_id=expected.command_id,
+            args={
+                "command_id": expected.command_id,
+                "path": expected.path,
+                "real_path": running.path,
+                "by": running.path,
+                "argv": [],
+            },
+            result=None,
+            error=f"it runs {running.path}, and not what is on record for it",
+            duration_ms=0,
+        )
 
     def _tell(self) -> None:
         self._telling = None

@@ -115,6 +115,19 @@ def describe(listener: int, notice: Notice, uid: int) -> Execution:
         return Execution(_shown(path), program, argv, whole, process, running)
 
 
+def look_again(process: Process, uid: int) -> Program | None:
+    """What the process runs now, looked at as the session's user; None where it is gone."""
+    with _as_user(uid):
+        try:
+            if caller.process(process.id) != process:
+                return None
+            running = caller.running(process.id)
+            # Its number may have gone to another process meanwhile.
+            return running if caller.process(process.id) == process else None
+        except OSError:
+            return None
+
+
 @contextmanager
 def _as_user(uid: int) -> Iterator[None]:
     borrow_file_identity(uid)

@@ -184,6 +184,48 @@ async def test_what_runs_instead_of_what_is_on_record_is_told(new_box: BoxFactor
     await box.close()
 
 
+# The same, but the shells execute nothing more: they wait for the end of their input.
+STAYING = CHANGING.replace("exec /bin/true %d", "read line; : %d").replace(
+    "    os.waitpid(child, 0)", "    children.append(child)"
+)
+STAYING = STAYING.replace("for number in range(150)", "children = []\nfor number in range(60)")
+STAYING += """
+for number, child in enumerate(children):
+    while "python" in (exe := os.readlink(f"/proc/{child}/exe")):
+        pass
+    print(number, exe, flush=True)
+print("all", flush=True)
+for child in children:
+    os.waitpid(child, 0)
+"""
+
+
+@attempt("a program exchanged for one that executes no other", layer="agent", levels="high")
+async def test_what_runs_on_instead_of_what_is_on_record_is_told(new_box: BoxFactory) -> None:
+    box = await new_box("high")
+    command = await box.start(argv=["python3", "-c", STAYING], stdin_open=True, timeout=60)
+    said = await box.printed(command, "all")
+    ran = dict(line.split() for line in said.splitlines()[:-1])
+    recorded: dict[str, str] = {}
+    different, told = [""], list[str]()
+    position = 0
+    async with asyncio.timeout(PATIENCE):
+        while len(recorded) < len(ran) or len(told) < len(different):
+            position = await box.plane.ledger.wait(box.session.key, position)
+            events = [event["args"] for event in await executed(box, command.id)]
+            recorded = {
+                args["argv"][2].split()[-1]: args["real_path"] for args in events if args["argv"]
+            }
+            different = [exe for number, exe in ran.items() if recorded.get(number) != exe]
+            told = [args["real_path"] for args in events if not args["argv"]]
+    print(f"{len(different)} of {len(ran)} were exchanged")
+    await box.feed(command, b"", close=True)
+    assert (await box.finish(command)).exit_code == 0
+    assert sorted(told) == sorted(different)
+    assert len(ran) == 60
+    await box.close()
+
+
 async def test_many_processes_at_once_are_all_recorded(high: Box) -> None:
     script = "for i in $(seq 300); do /bin/true $i & done; wait"
     done = await high.bash(script, timeout=60)

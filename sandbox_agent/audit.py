@@ -70,6 +70,8 @@ class EventBuffer:
         event = operation, self._told(fields)
         like = hashlib.sha256(repr(event).encode("utf-8", "backslashreplace")).hexdigest()
         told = self._repeats.take(like, event, time.monotonic())
+        if self._repeats.crowded:
+            self.tell_repeats()
         return self._emit(*event) if told else None
 
     def tell_repeats(self) -> None:

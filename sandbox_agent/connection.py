@@ -47,13 +47,13 @@ class Connection:
     def dial(self) -> None:
         """Connects, now or after growing delays of at most a second."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.setblocking(False)  # a control plane that accepts nothing is not waited for
         try:
             connection.connect(self._path)
         except OSError:
             connection.close()
             self._redial()
             return
-        connection.setblocking(False)
         self._socket = connection
         self._decoder = FrameDecoder()
         self._unsent = bytearray()
@@ -71,21 +71,23 @@ class Connection:
 
     def send(self, message: Message) -> None:
         """Sends one message, or drops it while there is no connection."""
-        if self._socket is None:
-            return
-        self._unsent += encode(message)
-        if len(self._unsent) > _MOST_UNSENT_BYTES:
-            self.close("the control plane does not read")
-        else:
+        if self._add(message):
             self._flush()
 
     def send_soon(self, message: Message) -> None:
         """Sends one message with the next one, or a little later: it is worth no wake-up."""
-        if self._socket is None:
-            return
-        self._unsent += encode(message)
-        if self._soon is None:
+        if self._add(message) and self._soon is None:
             self._soon = self._loop.after(_SOON_SECONDS, self._flush)
+
+    def _add(self, message: Message) -> bool:
+        """Whether it is to be sent now: there is a connection, and somebody who reads."""
+        if self._socket is None:
+            return False
+        self._unsent += encode(message)
+        if len(self._unsent) > _MOST_UNSENT_BYTES:
+            self.close("the control plane does not read")
+            return False
+        return True
 
     def _flush(self) -> None:
         if self._soon is not None:

@@ -115,6 +115,9 @@ class FileHelper:
 
     def _take(self, kind: bytes, payload: bytes) -> None:
         """An answer of the process, which shares its user with commands: it may be anything."""
+        if self._answer is None:
+            self._kill()  # it was not asked
+            return
         if kind == b"D":
             self._deliver({}, payload)
             return

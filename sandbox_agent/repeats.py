@@ -44,7 +44,14 @@ class Repeats(Generic[T]):
         counted = [(event, count) for count, event in self._known.values() if count]
         for like, (_, event) in self._known.items():
             self._known[like] = 0, event
+        while len(self._known) > _MOST_KNOWN:
+            self._known.popitem(last=False)
         return counted
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so many were counted that they are to be told now."""
+        return len(self._known) > 2 * _MOST_KNOWN
 
     def _remember(self, like: str, event: T) -> None:
         count = self._known[like][0] if like in self._known else 0

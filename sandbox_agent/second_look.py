@@ -46,20 +46,26 @@ class SecondLooks:
         self._waiting: list[OrderedDict[Process, Expected]] = [
             OrderedDict() for _ in DELAYS_SECONDS
         ]
+        # Whether a timer runs for them.
+        self._timers = [False for _ in DELAYS_SECONDS]
 
     def expect(self, process: Process, expected: Expected) -> None:
-        """The process goes on now."""
+        """The process goes on now; what it was to execute before does not count any more."""
+        for waiting in self._waiting:
+            waiting.pop(process, None)
         self._wait(0, process, expected)
 
     def _wait(self, looks: int, process: Process, expected: Expected) -> None:
         waiting = self._waiting[looks]
-        if not waiting:
+        if not self._timers[looks]:
+            self._timers[looks] = True
             self._loop.after(DELAYS_SECONDS[looks], lambda: self._look_at_all(looks))
         waiting[process] = expected
         if len(waiting) > _MOST_WAITING:
             waiting.popitem(last=False)
 
     def _look_at_all(self, looks: int) -> None:
+        self._timers[looks] = False
         waiting, self._waiting[looks] = self._waiting[looks], OrderedDict()
         for process, expected in waiting.items():
             running = self._look(process)

@@ -1,6 +1,7 @@
 """What a program needs in order to start: its loader or interpreter, and its shared libraries."""
 
 import os
+import stat
 import struct
 from typing import NamedTuple
 
@@ -56,12 +57,18 @@ class Libraries:
         if path in self._closure.read:
             return
         self._closure.read.add(path)
-        with open(path, "rb", buffering=0) as file:
-            start = file.read(256)
+        # A tool's program may lie where commands write: nothing there is waited for.
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return
+            start = os.pread(fd, 256, 0)
             if start[:2] == b"#!" and depth < _MOST_INTERPRETERS:
                 self._add_interpreter(start, depth)
             elif start[:6] == b"\x7fELF\x02\x01":
-                self._add_needs(elf_needs(file.fileno(), os.path.dirname(path)))
+                self._add_needs(elf_needs(fd, os.path.dirname(path)))
+        finally:
+            os.close(fd)
 
     def _add_interpreter(self, start: bytes, depth: int) -> None:
         words = start[2:].split(b"\n")[0].split()
@@ -100,6 +107,8 @@ def _elf_needs(fd: int, origin: str) -> Needs:
         struct.unpack_from("<Q", header, 32)[0],
         *struct.unpack_from("<HH", header, 54),
     )
+    if entry_bytes != _PROGRAM_HEADER.size:
+        raise ValueError("not a table of program headers")
     table = os.pread(fd, entry_bytes * entries, table_at)
     segments = [_PROGRAM_HEADER.unpack_from(table, i * entry_bytes) for i in range(entries)]
     loader = None

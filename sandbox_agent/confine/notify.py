@@ -119,10 +119,8 @@ def look_again(process: Process, uid: int) -> Program | None:
     """What the process runs now, looked at as the session's user; None where it is gone."""
     with _as_user(uid):
         try:
-            if caller.process(process.id) != process:
-                return None
             running = caller.running(process.id)
-            # Its number may have gone to another process meanwhile.
+            # Its number may have gone to another process by then.
             return running if caller.process(process.id) == process else None
         except OSError:
             return None

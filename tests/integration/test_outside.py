@@ -91,6 +91,26 @@ async def test_files_of_tmp(high: Box) -> None:
     assert written["args"]["path"] == "/tmp/notes/today"
 
 
+async def test_the_root_is_listed_two_levels_deep(high: Box) -> None:
+    """Of views of the kernel, the sockets' and devices' directories only the names."""
+    await high.write("mine", b"x")
+    listing = await high.listing("/", depth=2)
+    paths = [item["path"] for item in listing["items"]]
+    assert not listing["truncated"]
+    assert paths == sorted(set(paths))
+    assert {"/usr", "/usr/bin", "/etc/passwd", "/workspace/mine", "/proc", "/dev"} <= set(paths)
+    tops = {path.split("/")[1] for path in paths if path.count("/") == 2}
+    assert tops.isdisjoint({"proc", "sys", "dev", "run"})
+    assert {"usr", "etc", "workspace"} <= tops
+    assert all(path.startswith("/") and path.count("/") <= 2 for path in paths)
+    kinds = {item["path"]: item["type"] for item in listing["items"]}
+    assert (kinds["/proc"], kinds["/bin"]) == ("directory", "symlink")
+    # Deeper, what is listed has an end.
+    deep = await high.listing("/", depth=64)
+    assert deep["truncated"]
+    assert len(deep["items"]) <= 10_000
+
+
 async def test_files_of_the_image_are_read(high: Box) -> None:
     release = (await high.bash("cat /etc/os-release")).stdout
     # It is a link.

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from orchestrator.agent_messages import parse_event
 from sandbox_agent.audit import EventBuffer
+from sandbox_agent.confine import privileges
 from sandbox_agent.confine.profile import ConfinementError, Tool
 from sandbox_agent.connection import Connection
 from sandbox_agent.errors import AgentError
-from sandbox_agent.file_helper import parse_answer
+from sandbox_agent.file_helper import FileHelper, parse_answer
 from sandbox_agent.guard import Guards
 from sandbox_agent.loop import READ, Loop
 from sandbox_agent.protocol import (
@@ -242,6 +243,23 @@ def test_a_file_worker_that_talks_nonsense_is_not_believed(payload: bytes) -> No
     assert isinstance(said.get("entries", []), list)
 
 
+def test_a_file_worker_that_was_not_asked_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+    monkeypatch.setattr(os, "fork", lambda: 999_999)
+    monkeypatch.setattr(FileHelper, "_flush", lambda _self: None)
+    monkeypatch.setattr(privileges, "signal_as", lambda _uid, pid, _number: killed.append(pid))
+    ended: list[FileHelper] = []
+    helper = FileHelper(Loop(), 54321, str(tmp_path), anywhere=False, on_end=ended.append)
+    answers: list[Any] = []
+    helper.ask({"method": "stat"}, lambda said, _data: answers.append(said))
+    helper._take(b"J", b'{"size":1}')
+    assert (answers, ended) == ([{"size": 1}], [])
+    helper._take(b"J", b'{"size":2}')
+    assert (answers, ended, killed) == ([{"size": 1}], [helper], [999_999])
+
+
 # The connection itself
 
 
@@ -299,6 +317,69 @@ def test_garbage_ends_the_connection(served: Served, garbage: bytes) -> None:
     served.say(garbage.ljust(4096, b"\xff"))
     assert served.received == []
     assert served.peer.recv(1) == b""
+
+
+def test_a_control_plane_that_accepts_nothing_is_not_waited_for(tmp_path: Path) -> None:
+    path = str(tmp_path / SOCKET_NAME)
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(path)
+        listener.listen(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:  # as many as the kernel takes
+                other = stack.enter_context(socket.socket(socket.AF_UNIX))
+                other.setblocking(False)
+                other.connect(path)
+        loop = Loop()
+        connection = Connection(loop, path, lambda: None, lambda _: None, lambda: None)
+        connection.dial()
+        assert connection._socket is None
+        assert [timer.pending for timer in loop._timers] == [True]
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "1e3", "-0.0"])
+@pytest.mark.parametrize(
+    ("method", "member"),
+    [
+        ("exec", "timeout_ms"),
+        ("output", "after"),
+        ("output", "wait_ms"),
+        ("signal", "signal"),
+        ("pty.open", "lifetime_ms"),
+        ("pty.open", "rows"),
+        ("file.list", "depth"),
+        ("file.pull", "stream"),
+    ],
+)
+def test_what_is_no_whole_number_on_the_wire_is_refused(
+    agent: Agent, told: Told, method: str, member: str, number: str
+) -> None:
+    params = {**MEMBERS, "command_id": f"{member} {number}", member: "HERE"}
+    frame = encode(request(9, method, params)).replace(b'"HERE"', number.encode())
+    frame = (len(frame) - 4).to_bytes(4, "big") + frame[4:]
+    (message,) = FrameDecoder().feed(frame)
+    agent._on_message(message)
+    (answer,) = [sent for sent in told.take() if "method" not in sent]
+    assert answer["error"]["data"]["code"] == "validation_error"
+    assert member in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999", "1.5", "-1", "true"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"jsonrpc":"2.0","id":HERE,"method":"stats","params":{}}',
+        '{"jsonrpc":"2.0","method":"ack","params":{"seq":HERE}}',
+        '{"jsonrpc":"2.0","id":0,"result":{"committed_seq":HERE}}',
+    ],
+)
+def test_a_message_with_a_number_that_is_none_ends_the_connection(
+    agent: Agent, text: str, number: str
+) -> None:
+    body = text.replace("HERE", number).encode()
+    (message,) = FrameDecoder().feed(len(body).to_bytes(4, "big") + body)
+    with pytest.raises(FrameError, match="is not a number"):
+        agent._on_message(message)
 
 
 def test_a_timer_may_be_years_ahead() -> None:

@@ -65,3 +65,21 @@ def test_what_is_cut_short_needs_nothing(tmp_path: Path, content: bytes) -> None
 def test_a_program_that_is_not_there_is_an_error() -> None:
     with pytest.raises(FileNotFoundError):
         Libraries().add("/nothing/here")
+
+
+def test_a_program_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "program"
+    os.mkfifo(pipe, 0o755)
+    libraries = Libraries()
+    libraries.add(str(pipe))
+    assert libraries.closure.executed == {str(pipe)}
+
+
+def test_a_table_of_headers_that_are_none_is_not_read(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    header = bytearray(b"\x7fELF\x02\x01".ljust(64, b"\0"))
+    header[54:58] = b"\xff" * 4  # entries and their size: four gigabytes
+    program.write_bytes(header)
+    libraries = Libraries()
+    libraries.add(str(program))
+    assert libraries.closure.read == {str(program)}

@@ -2,6 +2,7 @@
 
 import tracemalloc
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,7 +51,26 @@ def test_what_is_known_is_bounded() -> None:
     assert not repeats.take("999", 0, 0.0)
 
 
-def test_the_agent_tells_repeats_before_anything_else() -> None:
+def test_what_is_counted_is_told_before_it_is_too_much() -> None:
+    """Ever other events, each of them twice: each has a count that is not told yet."""
+    sent: list[Message] = []
+    events = EventBuffer("0" * 16, sent.append)
+    most = 0
+    for number in range(3000):
+        for _ in range(2):
+            events.emit_often("command.exec", args={"path": f"/{number}"}, error=None)
+            most = max(most, len(events._repeats._known))
+    assert most <= 2 * 64 + 1
+    events.tell_repeats()
+    told: dict[str, int] = {}
+    for message in sent:
+        args = message["params"]["args"]
+        told[args["path"]] = told.get(args["path"], 0) + args.get("repeats", 1)
+    assert told == {f"/{number}": 2 for number in range(3000)}
+
+
+def test_the_agent_tells_repeats_before_anything_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.monotonic", lambda: 1000.0)
     sent: list[Message] = []
     events = EventBuffer("0" * 16, sent.append)
     for number in range(1000):

@@ -74,6 +74,24 @@ def test_a_later_call_of_a_process_counts(sandbox: Sandbox) -> None:
     assert (len(sandbox.looked), sandbox.told) == (1, [])
 
 
+def test_what_it_was_to_execute_before_counts_no_more(sandbox: Sandbox) -> None:
+    """It took its time for the one, and was quick with the next."""
+    sandbox.expect(1, BEFORE)
+    sandbox.wait(0.005)
+    process, images = Process(1, 0), (AFTER.images or frozenset(), OTHER.images or frozenset())
+    sandbox.looks.expect(process, Expected("c1", "/next", *images))
+    sandbox.runs[process] = OTHER
+    sandbox.wait(1)
+    sandbox.wait(1)
+    assert (len(sandbox.looked), sandbox.told) == (2, [])
+
+
+def test_one_timer_is_enough_for_a_process_that_asks_again_and_again(sandbox: Sandbox) -> None:
+    for _ in range(100):
+        sandbox.expect(1, BEFORE)
+    assert len(sandbox.loop._timers) == 1
+
+
 def test_what_waits_is_bounded(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(second_look, "_MOST_WAITING", 10)
     for number in range(100):

@@ -12,8 +12,9 @@ from typing import NamedTuple
 from sandbox_agent.confine.caller import Identity, Process, Program
 from sandbox_agent.loop import Loop
 
-# When it is looked at; again, where it runs the program of before.
-DELAYS_SECONDS = (0.005, 0.05)
+# When it is looked at; and again, as long as it runs the program of before: on a busy machine it
+# may wait for its turn.
+DELAYS_SECONDS = (0.005, 0.05, 0.5, 5.0)
 _MOST_WAITING = 256
 
 

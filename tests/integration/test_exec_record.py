@@ -367,5 +367,8 @@ async def test_the_same_program_again_and_again_is_counted(high: Box) -> None:
         if event["args"]["path"] == "/bin/true"
     ]
     assert sum(event["args"].get("repeats", 1) for event in events) == 1501
-    assert len(events) < 1400
+    # On a busy machine they may be too slow to be counted: 50 in a second are told one by one.
+    seconds = done.exit["duration_ms"] / 1000
+    print(f"{len(events)} events for 1501 programs in {seconds:.0f} s")
+    assert len(events) <= 200 + 60 * (seconds + 1)
     assert events[-1]["args"]["argv"] == ["/bin/true", "last"] or "repeats" in events[-1]["args"]

@@ -145,5 +145,5 @@ def _shown(place: Place, entry: Entry) -> dict[str, Any]:
     """An entry whose path is relative to the workspace, or absolute."""
     members = entry._asdict()
     if place.image:
-        members["path"] = "/" + entry.path.removeprefix(".").lstrip("/")
+        members["path"] = "/" + ("" if entry.path == "." else entry.path.lstrip("/"))
     return members

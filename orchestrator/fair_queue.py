@@ -29,8 +29,11 @@ class Turn:
 class FairQueue:
     """Gives turns: see `Turns` for the order."""
 
-    def __init__(self, most: int, most_per_key: int, most_waiting: int) -> None:
-        self._turns: Turns[asyncio.Future[None]] = Turns(most, most_per_key, most_waiting)
+    def __init__(
+        self, most: int, most_per_key: int, most_waiting: int, kind: str = "creations"
+    ) -> None:
+        """`kind` names the work in errors."""
+        self._turns: Turns[asyncio.Future[None]] = Turns(most, most_per_key, most_waiting, kind)
 
     @property
     def waiting(self) -> int:

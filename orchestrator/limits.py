@@ -132,7 +132,11 @@ class Turns(Generic[Ticket]):
     their order. At most `most_waiting` of a key wait.
     """
 
-    def __init__(self, most: int, most_per_key: int, most_waiting: int) -> None:
+    def __init__(
+        self, most: int, most_per_key: int, most_waiting: int, kind: str = "creations"
+    ) -> None:
+        """`kind` names the work in errors."""
+        self._kind = kind
         self._most = most
         self._most_per_key = most_per_key
         self._most_waiting = most_waiting
@@ -155,7 +159,7 @@ class Turns(Generic[Ticket]):
         queue = self._waiting.get(key, ())
         if len(queue) >= self._most_waiting:
             raise RateLimitedError(
-                f"{len(queue)} creations of this key wait already: create fewer at once",
+                f"{len(queue)} {self._kind} of this key wait already: ask for fewer at once",
                 limit=WAITING,
                 retry_after=RETRY_SECONDS,
             )

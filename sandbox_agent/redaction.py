@@ -4,13 +4,15 @@ Control plane and agent use it alike. A text is searched as it is, with its perc
 undone, and with its backslash escapes (JSON's and Python's) undone; in each of these for the
 values themselves, for their base64 in all three alignments and both alphabets, and for their
 hexadecimal digits, white space between the characters of both aside. Everything takes time in
-proportion to the text, whatever is in it.
+proportion to the text, whatever is in it; and what is done for each escape of it is done by the
+interpreter's own loops.
 """
 
 import base64
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 from typing import Any
 
 MARK = "[redacted]"
@@ -19,15 +21,21 @@ LEAST_BYTES = 8
 MOST_BYTES = 32 * 1024
 
 _MARK = MARK.encode()
-_PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})")
+# Escapes, each as one group. In a text that ends within one, a shorter one may be found there.
+_PERCENT = re.compile(rb"(%[0-9A-Fa-f]{2})")
 _BACKSLASH = re.compile(
-    rb"\\(?:u([dD][89abAB][0-9A-Fa-f]{2})\\u([dD][c-fC-F][0-9A-Fa-f]{2})"
-    rb"|u([0-9A-Fa-f]{4})|U(000[0-9A-Fa-f]{5}|0010[0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|(.))",
+    rb"(\\(?:u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}"
+    rb"|u[0-9A-Fa-f]{4}|U(?:000[0-9A-Fa-f]{5}|0010[0-9A-Fa-f]{4})|x[0-9A-Fa-f]{2}|.))",
     re.DOTALL,
 )
+_LONGEST_ESCAPE = len(rb"\ud800\udc00")
+# No other thread runs while the interpreter splits so much of a text.
+_BLOCK_BYTES = 64 * 1024
+# What begins up to here in a block ends in it.
+_SURE_BYTES = _BLOCK_BYTES - _LONGEST_ESCAPE
 _HIGH_BYTE = re.compile(rb"\\x[89a-fA-F]")
 _LETTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f"}
-_SPACE = re.compile(rb"[ \t\r\n]+")
+_SPACE = re.compile(rb"([ \t\r\n]+)")
 _SPACES = b" \t\r\n"
 _URL_SAFE = bytes.maketrans(b"-_", b"+/")
 _PLUS = bytes.maketrans(b"+", b" ")
@@ -120,7 +128,7 @@ class Redactor:
         for text, needles in ((compact, self._base64), (compact.lower(), self._hex)):
             for needle in needles:
                 if needle[:LEAST_BYTES] in text:
-                    place = place or _replaced(data, _SPACE, lambda _: b"")
+                    place = place or _undone(data, _SPACE, b" ", lambda _: b"")
                     yield from (place.span(*span) for span in _occurrences(text, needle))
 
 
@@ -198,76 +206,104 @@ class _Layer:
 
 
 class _Replaced(_Layer):
-    """A text of which parts were replaced: `pieces` are (start, start before, end before)."""
+    """A text of which every other piece was replaced, the second one first."""
 
-    def __init__(self, data: bytes, pieces: list[tuple[int, int, int]]) -> None:
-        super().__init__(data)
-        self._pieces = pieces
-        self._starts = [start for start, _, _ in pieces]
+    def __init__(self, before: list[bytes], after: list[bytes]) -> None:
+        super().__init__(b"".join(after))
+        self._lengths = list(map(len, before)), list(map(len, after))
+        # Where each piece begins and the last one ends, before and after: known when it is asked.
+        self._places: tuple[list[int], list[int]] | None = None
 
     def span(self, start: int, end: int) -> Span:
         """The bytes that this part was before; a replaced one as a whole."""
         return self._before(start)[0], self._before(end - 1)[1]
 
     def _before(self, position: int) -> Span:
-        number = bisect_right(self._starts, position) - 1
-        start, first, last = self._pieces[number]
-        following = number + 1
-        length = (
-            self._starts[following] if following < len(self._starts) else len(self.data)
-        ) - start
-        if last - first != length:
-            return first, last
-        return first + position - start, first + position - start + 1
+        if self._places is None:
+            before, after = self._lengths
+            self._places = list(accumulate(before, initial=0)), list(accumulate(after, initial=0))
+        first, then = self._places
+        # Of pieces that begin there the last one does: others are empty.
+        number = bisect_right(then, position) - 1
+        if number % 2:
+            return first[number], first[number + 1]
+        place = first[number] + position - then[number]
+        return place, place + 1
 
 
 def _layers(data: bytes) -> Iterator[_Layer]:
     yield _Layer(data)
     if b"%" in data or b"+" in data:
-        layer = _replaced(data, _PERCENT, lambda found: bytes([int(found[1], 16)]))
+        layer = _undone(data, _PERCENT, b"%", lambda escape: bytes.fromhex(escape[1:].decode()))
         layer.spaced = layer.data.translate(_PLUS)
         yield layer
     if b"\\" in data:
-        yield _replaced(data, _BACKSLASH, _unescaped)
+        yield _undone(data, _BACKSLASH, b"\\", _unescaped)
     if _HIGH_BYTE.search(data):
         # Where bytes are escaped, `\xe9` stands for a byte; where a text is, for a character.
-        yield _replaced(data, _BACKSLASH, lambda found: _unescaped(found, characters=True))
+        yield _undone(data, _BACKSLASH, b"\\", _unescaped_characters)
 
 
-def _unescaped(found: re.Match[bytes], *, characters: bool = False) -> bytes:
-    high, low, short, long, byte, letter = found.groups()
-    if high is not None:
+class _Known(dict[bytes, bytes]):
+    """What each escape stands for, worked out once."""
+
+    def __init__(self, undo: Callable[[bytes], bytes]) -> None:
+        super().__init__()
+        self._undo = undo
+
+    def __missing__(self, escape: bytes) -> bytes:
+        found = self[escape] = self._undo(escape)
+        return found
+
+
+def _unescaped_characters(escape: bytes) -> bytes:
+    if escape[1:2] == b"x" and len(escape) > 2:
+        return chr(int(escape[2:], 16)).encode()
+    return _unescaped(escape)
+
+
+def _unescaped(escape: bytes) -> bytes:
+    letter, digits = escape[1:2], escape[2:]
+    if not digits:
+        return _LETTERS.get(letter, letter)
+    if letter == b"x":
+        return bytes([int(digits, 16)])
+    if len(digits) > 8:
+        high, low = digits.split(b"\\u")
         pair = ((int(high, 16) & 0x3FF) << 10) + (int(low, 16) & 0x3FF) + 0x10000
         return chr(pair).encode()
-    if short is not None or long is not None:
-        return chr(int(short or long, 16)).encode("utf-8", "surrogatepass")
-    if byte is not None:
-        number = int(byte, 16)
-        return chr(number).encode() if characters else bytes([number])
-    return _LETTERS.get(letter, letter)
+    return chr(int(digits, 16)).encode("utf-8", "surrogatepass")
 
 
-def _replaced(
-    data: bytes, pattern: re.Pattern[bytes], replace: Callable[[re.Match[bytes]], bytes]
+def _undone(
+    data: bytes, pattern: re.Pattern[bytes], mark: bytes, undo: Callable[[bytes], bytes]
 ) -> _Layer:
-    """The data with what the pattern finds replaced."""
-    pieces: list[tuple[int, int, int]] = []
-    parts: list[bytes] = []
-    position = length = 0
+    """The data with the escapes that the pattern finds undone; each begins with the mark."""
+    before = _split(data, pattern, mark)
+    after = before.copy()
+    after[1::2] = map(_Known(undo).__getitem__, before[1::2])
+    return _Replaced(before, after)
 
-    def add(part: bytes, first: int, last: int) -> None:
-        nonlocal length
-        if part:
-            pieces.append((length, first, last))
-            parts.append(part)
-            length += len(part)
 
-    for found in pattern.finditer(data):
-        add(data[position : found.start()], position, found.start())
-        add(replace(found), found.start(), found.end())
-        position = found.end()
-    add(data[position:], position, len(data))
-    return _Replaced(b"".join(parts), pieces)
+def _split(data: bytes, pattern: re.Pattern[bytes], mark: bytes) -> list[bytes]:
+    """What is between the escapes and the escapes, in turn; as of the whole, done in blocks."""
+    pieces, position = [b""], 0
+    while position < len(data):
+        block = data[position : position + _BLOCK_BYTES]
+        found = pattern.split(block)
+        end = len(block)
+        if position + end < len(data):
+            # What begins so near to the block's end may be another escape when all of it is seen.
+            while len(found) > 1 and end - len(found[-1]) - len(found[-2]) > _SURE_BYTES:
+                end -= len(found.pop()) + len(found.pop())
+            begun = block.find(mark, max(_SURE_BYTES, end - len(found[-1])), end)
+            if begun >= 0:
+                found[-1] = found[-1][: begun - end]
+                end = begun
+        pieces[-1] += found[0]
+        pieces += found[1:]
+        position += end
+    return pieces
 
 
 def _occurrences(data: bytes, needle: bytes) -> Iterator[Span]:

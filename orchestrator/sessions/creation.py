@@ -4,6 +4,7 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Any
 
 from orchestrator.audit.events import now
 from orchestrator.budget import Budget, Kind, limits_of
@@ -75,6 +76,9 @@ class Creation:
     async def _run(self, principal: Principal, request: NewSession) -> tuple[Session, str]:
         handle = new_handle()
         session = self._new_session(principal, request, digest(handle))
+        named: dict[str, Any] = {"id": session.id, "role": request.role}
+        stored = {**named, "labels": request.labels, "env": request.env}
+        check_not_stored(stored, await self._recorder.told(session, stored))
         await self._sandboxes.check_level(session.level)
         self._shares.check_new(principal, session.limits)
         self._recorder.check_room(session)
@@ -112,8 +116,6 @@ class Creation:
                     field="secrets",
                 )
         secrets_held = SessionSecrets(Stored.new(request.secrets), request.secrets)
-        stored = {"id": session_id, "labels": request.labels, "env": request.env}
-        check_not_stored(secrets_held.redactor, {**stored, "role": request.role})
         chosen(settings.mounts, request.mounts)
         idle_timeout = request.idle_timeout or settings.idle_timeout
         wall_timeout = request.wall_timeout or settings.wall_timeout or settings.wall_timeout_max

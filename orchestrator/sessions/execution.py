@@ -30,6 +30,7 @@ from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.requests import ExecRequest
 from orchestrator.sessions.sandbox import Sandbox
 from orchestrator.sessions.session import Command, Session
+from sandbox_agent import excerpts
 from sandbox_agent.commands import (
     CommandError,
     DeniedError,
@@ -76,7 +77,7 @@ class Executions:
         AuditUnavailableError when nothing can be recorded: then nothing was run.
         """
         received = time.perf_counter()
-        sandbox = session.check_open()
+        session.check_open()
         session.secrets.check()
         self._recorder.check_room(session)
         # First of all: what is refused is recorded without them, too.
@@ -84,11 +85,13 @@ class Executions:
         timeout = _timeout(session, request)
         command_id = secrets.token_hex(8)
         argv, cwd = await self._decide(principal, session, request, command_id)
+        told = await self._recorder.told(session, argv)
+        sandbox = session.check_open()
         session.check_room()
         counted = await self._budgets.admit(principal, session)
         command = Command(
             command_id,
-            session.secrets.cut_value(argv),
+            told,
             request.background,
             "",
             asyncio.get_running_loop().create_future(),
@@ -100,7 +103,7 @@ class Executions:
                 "command.start",
                 actor=principal.name,
                 decision="allow",
-                args=_described(command_id, argv, cwd, request, timeout),
+                args=excerpts.excerpts(_described(command_id, told, cwd, request, timeout)),
                 command_id=command_id,
                 effect=counted,
             )

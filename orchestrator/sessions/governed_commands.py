@@ -39,7 +39,6 @@ class GovernedCommands:
             raise NotFoundError(f"there is no oneshot tool {name[:128]}")
         refused = self._refusal(principal, session, tool, arguments)
         if refused is not None:
-            cut = session.secrets.cut
             await self._recorder.refuse(
                 session,
                 "command.start",
@@ -48,9 +47,9 @@ class GovernedCommands:
                 args={
                     "tool": tool.name,
                     "manifest_sha256": tool.sha256,
-                    "arguments": {cut(key): cut(value) for key, value in arguments.items()},
+                    "arguments": dict(arguments),
                 },
-                error=cut(refused.message),
+                error=refused.message,
             )
             raise PermissionDeniedError(refused.message, rule=refused.rule)
         most = tool.timeout_seconds

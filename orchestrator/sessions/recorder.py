@@ -10,6 +10,7 @@ from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.writer import Effect
 from orchestrator.budget import Kind
 from orchestrator.metrics import Metrics
+from orchestrator.sessions.cutting import Cutting
 from orchestrator.sessions.record_room import RecordRoom
 from orchestrator.sessions.refusals import Refusals
 from orchestrator.sessions.session import Session
@@ -46,11 +47,20 @@ class Recorder:
         self._metrics = metrics
         self._room = room
         self._on_full = on_full
+        self._cutting = Cutting()
         self._refusals = Refusals(self._record_refusal)
 
     async def close(self) -> None:
         """Puts on record what was counted only."""
         await self._refusals.close()
+
+    async def told(self, session: Session, value: Any) -> Any:
+        """The JSON value without the session's secrets, cut out in a thread where it is long.
+
+        Raises: RateLimitedError where many such wait, SandboxUnavailableError where it takes too
+        long, what `Session.check_live` does where it ended meanwhile.
+        """
+        return await self._cutting.value(session, value)
 
     def check_room(self, session: Session) -> None:
         """Raises: RateLimitedError, CapacityExhaustedError where nothing new may be recorded."""
@@ -141,11 +151,15 @@ class Recorder:
         """Records that something was refused before anything came of it: refusals are free.
 
         Above a rate, like ones of a session are counted, and told a second later by one event
-        with `args.repeats`. Raises: what `check_room` does, AuditUnavailableError.
+        with `args.repeats`. Raises: what `check_room` does, and `told`,
+        AuditUnavailableError.
         """
         self.check_room(session)
-        members = {"actor": actor, "rule": rule, "error": error, "command_id": command_id}
-        await self._refusals.record(session, {"operation": operation, "args": args, **members})
+        args, error = await self.told(session, [args, error])
+        members: dict[str, Any] = {"actor": actor, "rule": rule, "command_id": command_id}
+        # What is kept of it is bounded, as what is recorded is.
+        members |= {"args": excerpts.excerpts(args), "error": excerpts.text(error)}
+        await self._refusals.record(session, {"operation": operation, **members})
 
     async def _record_refusal(self, session: Session, members: dict[str, Any]) -> None:
         await self.record(session, decision="deny", **members)

@@ -10,7 +10,6 @@ from typing import Any
 
 from orchestrator.errors import PaddockError
 from orchestrator.sessions.session import Session
-from sandbox_agent import excerpts
 from sandbox_agent.repeats import Repeats
 
 log = logging.getLogger(__name__)
@@ -37,11 +36,9 @@ class Refusals:
     async def record(self, session: Session, members: Members) -> None:
         """Records it, or counts it: then it is on record a second later, or with the end.
 
-        Raises: AuditUnavailableError.
+        `members` have no secrets, and are as short as what is recorded. Raises:
+        AuditUnavailableError.
         """
-        # What is kept of it is bounded, as what is recorded is.
-        args = excerpts.excerpts(session.secrets.cut_value(members["args"]))
-        members = {**members, "args": args}
         repeats = self._repeats.setdefault(session.key, Repeats(_RATE, _BURST))
         if repeats.take(_like(members), members, time.monotonic()):
             await self._record(session, members)

@@ -5,6 +5,7 @@ import base64
 import hashlib
 import json
 import logging
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ from orchestrator.errors import ConflictError
 from orchestrator.keys import Principal, Role
 from orchestrator.sessions.processes import Measured, Process, Usage
 from orchestrator.sessions.requests import ExecRequest, NewSession
-from sandbox_agent.redaction import MARK
+from sandbox_agent.redaction import MARK, Redactor
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Agents, Play
@@ -494,3 +495,41 @@ async def test_the_digest_of_long_words_is_of_them_without_secrets(api: Api, lev
     whole = f"deploy\0--token=[redacted]\0{'x' * 60_000}\0".encode()
     assert args["argv_sha256"] == hashlib.sha256(whole).hexdigest()
     assert (args["argv_words"], args["argv_bytes"]) == (3, len(whole))
+
+
+# Long texts
+
+
+async def test_long_words_are_searched_beside_the_loop(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refusal is free: nobody else may wait for what it is searched for."""
+    searched: list[tuple[int, int]] = []
+    spans = Redactor.spans
+
+    def watched(self: Redactor, data: bytes) -> list[tuple[int, int]]:
+        searched.append((threading.get_ident(), len(data)))
+        return spans(self, data)
+
+    monkeypatch.setattr(Redactor, "spans", watched)
+    word = "%41\\x80\\u0041" * 8000
+    argv = ["nothing-known", *[word] * 5, f"a{TOKEN}"]
+    base = "/api/sessions/long"
+    await api.json("POST", "/api/sessions", status=201, json={"id": "long", "secrets": SECRETS})
+    await api.problem(403, "permission_denied", "POST", f"{base}/exec", json={"argv": argv})
+    argv[0] = "ls"
+    await api.json("POST", f"{base}/exec", json={"argv": argv})
+    env = {"LANG": word[:30_000], "LC_ALL": TOKEN}
+    body = {"id": "other", "env": env, "secrets": SECRETS}
+    await api.problem(400, "validation_error", "POST", "/api/sessions", json=body)
+    largest = max(size for thread, size in searched if thread == threading.get_ident())
+    assert largest <= 16 * 1024
+    assert sum(size > 500_000 for _, size in searched) >= 2
+    # The digest is of all of it, without the value.
+    words = [argv[0], *argv[1:-1], f"a{MARK}"]
+    events = (await api.json("GET", f"{base}/audit?limit=100"))["items"]
+    starts = [event["args"] for event in events if event["operation"] == "command.start"]
+    for name, args in zip(("nothing-known", "ls"), starts, strict=True):
+        whole = b"".join(word.encode() + b"\0" for word in (name, *words[1:]))
+        assert args["argv_sha256"] == hashlib.sha256(whole).hexdigest()
+        assert args["argv_words"] == len(words)

@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import sys
 import time
 from collections.abc import Callable
 from urllib.parse import quote, quote_plus
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from sandbox_agent import redaction
 from sandbox_agent.redaction import MARK, RedactedStream, Redactor
 
 TOKEN = "s3cr3t/To+ken=é✓"
@@ -206,6 +208,50 @@ def test_a_stream_without_values_is_handed_on_at_once() -> None:
 
 
 # Time
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [b"%41", b"%", b"\\", b"\\u0041", b"\\ud83d\\ude00", b"\\xe9", b"\\n", b" ", b"0123456"]
+        ),
+        max_size=60,
+    )
+)
+def test_a_text_is_undone_in_blocks_as_in_one(parts: list[bytes]) -> None:
+    data = b"".join(parts)
+    for pattern, mark in ((redaction._PERCENT, b"%"), (redaction._BACKSLASH, b"\\")):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(redaction, "_BLOCK_BYTES", 32)
+            patch.setattr(redaction, "_SURE_BYTES", 20)
+            assert redaction._split(data, pattern, mark) == pattern.split(data)
+
+
+_ESCAPES = [b"%41", b"\\x80", b"\\u0041", b"\\xc3\\xa9", b"\\n", b"\\\\", b"%25", b"Y W ", b"6 1 "]
+
+
+@pytest.mark.parametrize("escape", _ESCAPES)
+def test_no_call_is_made_for_each_escape(escape: bytes) -> None:
+    """Not even where the value itself is beside them: what is found is looked up once."""
+    secret = "01234567é"
+    encoded = [secret.encode(), secret.encode().hex().encode(), base64.b64encode(secret.encode())]
+    redactor, calls = Redactor([secret]), 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    data = escape * 50_000 + b" ".join(encoded)
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        cut = redactor.data(data)
+    finally:
+        sys.setprofile(before)
+    assert secret.encode() not in cut
+    assert cut.count(MARK.encode()) == 3
+    assert calls < 1000
+    assert redaction._BLOCK_BYTES <= 64 * 1024
 
 
 def _seconds(redactor: Redactor, data: bytes) -> float:

@@ -170,6 +170,10 @@ async def test_what_runs_instead_of_what_is_on_record_is_told(new_box: BoxFactor
     differing = followed = 0
     for event in events:
         argv, by = event["args"]["argv"], event["args"]["by"]
+        if not argv:
+            # On a busy machine a second look was quicker than the next program.
+            assert event["error"] == f"it runs {by}, and not what is on record for it"
+            continue
         if argv[0] == "sh":
             recorded[argv[2].split()[-1]] = event["args"]["real_path"]
             continue

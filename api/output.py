@@ -106,18 +106,25 @@ async def follow(
     SandboxUnavailableError.
     """
     text = TextDecoder()
+    position, cut = after, 0
     async for page in pages(call, session, command, after, whole=not call.looks):
         for name, offset, data in page.chunks:
+            cut += max(0, offset - position)
+            position = offset + len(data)
             if piece := text.feed(name, data):
+                told = {"offset": offset, "text": piece} | ({"cut": cut} if cut else {})
                 # Who resumes gets a character that was cut off here as a whole.
-                end = offset + len(data) - text.pending(name)
-                await events.send(name, {"offset": offset, "text": piece}, end)
+                await events.send(name, told, position - text.pending(name))
+                cut = 0
         after = page.next
         if not page.chunks and not page.ended:
             await events.beat()
     for name, piece in text.finish():
         await events.send(name, {"offset": after, "text": piece}, after)
     result = await call.plane.executions.wait(session, command)
+    total = result["output_bytes"]
+    if (cut := cut + total - position) > 0:
+        await events.send("stdout", {"offset": total, "text": "", "cut": cut}, total)
     await events.send("exit", {"command_id": command.id, **result})
 
 

@@ -8,13 +8,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from api.cli.exits import Failure, Status
-
 if TYPE_CHECKING:
     from api.client import Session
 
-# What one request may carry.
-MOST_BYTES = 1024 * 1024
 _READ_BYTES = 256 * 1024
 
 
@@ -30,21 +26,6 @@ def piped_input() -> int | None:
         return None
     piped = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISREG(mode)
     return descriptor if piped else None
-
-
-async def read_whole(descriptor: int) -> bytes:
-    """All of it. Raises: Failure where it is more than one request may carry."""
-    data = bytearray()
-    async with aclosing(_pieces(descriptor)) as pieces:
-        async for piece in pieces:
-            data += piece
-            if len(data) > MOST_BYTES:
-                raise Failure(
-                    f"standard input has more than {MOST_BYTES} bytes",
-                    "without --json any number is sent",
-                    Status.USAGE,
-                )
-    return bytes(data)
 
 
 @asynccontextmanager

@@ -1,6 +1,5 @@
 """Running commands: `run` in a session made for it, `exec` in one that is there, `ps`."""
 
-import sys
 from contextlib import AsyncExitStack, aclosing
 from enum import Enum
 from pathlib import Path
@@ -27,13 +26,13 @@ from api.cli.options import (
     pairs,
     secret_values,
 )
-from api.cli.piped import fed, piped_input, read_whole
+from api.cli.outputs import Collected, Printed
+from api.cli.piped import fed, piped_input
 from api.cli.remote import remote
 from api.cli.terminal import (
     age,
     complain,
     note,
-    print_foreign,
     print_json,
     print_table,
     seconds,
@@ -96,8 +95,14 @@ async def run(
                 sent = await session.files.upload_dir(upload)
             if sent.skipped:
                 note(f"not uploaded, for they are no files: {', '.join(sent.skipped)}")
-        request = {"argv": words, "cwd": cwd, "env": variables, "secrets": secrets or None}
-        return await _attend(session, {**request, "timeout": timeout}, _shown(as_json, raw), stdin)
+        request: dict[str, Any] = {
+            "argv": words,
+            "cwd": cwd,
+            "env": variables,
+            "secrets": secrets or None,
+        }
+        request["timeout"] = timeout
+        return await _attend(session, request, _shown(as_json, raw), stdin, stays=keep)
     finally:
         if keep:
             note(f"session {session.id} is kept; `paddock sessions close {session.id}` ends it")
@@ -127,8 +132,14 @@ async def execute(
     argv, variables = command_words(words), pairs(env, "--env")
     secrets = secret_values(secret)
     found = await paddock.sessions.get(session)
-    request = {"argv": argv, "cwd": cwd, "env": variables, "secrets": secrets or None}
-    return await _attend(found, {**request, "timeout": timeout}, _shown(as_json, raw), stdin)
+    request: dict[str, Any] = {
+        "argv": argv,
+        "cwd": cwd,
+        "env": variables,
+        "secrets": secrets or None,
+    }
+    request["timeout"] = timeout
+    return await _attend(found, request, _shown(as_json, raw), stdin, stays=True)
 
 
 @remote
@@ -174,14 +185,13 @@ async def output(
             "its output is not kept any more: its sandbox is gone, or more has been printed since"
         )
         raise Failure(what, status=Status.NOT_FOUND)
+    told = Printed(raw=raw)
     async with aclosing(processes.follow(command)) as events:
         async for event in events:
             if isinstance(event, Output):
-                out = sys.stdout if event.stream == "stdout" else sys.stderr
-                print_foreign(event.text, out, raw=raw)
+                told.add(event)
             elif isinstance(event, Exit):
-                _flush()
-                _tell_cut(event)
+                told.end(event)
 
 
 class Shown(Enum):
@@ -197,20 +207,20 @@ def _shown(as_json: bool, raw: bool) -> Shown:
 
 
 async def _attend(
-    session: "Session", request: dict[str, Any], shown: Shown, stdin: int | None
+    session: "Session", request: dict[str, Any], shown: Shown, stdin: int | None, *, stays: bool
 ) -> int:
     """Runs a command to its end and returns the exit status that it gives us.
 
-    `stdin` is the descriptor of what is piped into it.
+    `stdin` is the descriptor of what is piped into it; `stays`: the session goes on.
     """
-    if shown is Shown.JSON:
-        if stdin is not None:
-            request = {**request, "stdin": await read_whole(stdin)}
+    if shown is Shown.JSON and stdin is None:
         result = await session.exec(**request)
         print_json({"session": session.id, **result.raw})
+        _tell_stored(session, result, stays)
         return _status(result, request)
     from api.client import Exit, Output, Start
 
+    told = Collected(session.id) if shown is Shown.JSON else Printed(raw=shown is Shown.RAW)
     async with AsyncExitStack() as stack:
         stream = session.exec_stream(**request, stdin_open=stdin is not None, resume=False)
         # Without a connection nobody attends the command: it ends, as with Ctrl-C.
@@ -218,17 +228,20 @@ async def _attend(
             if isinstance(event, Start) and stdin is not None:
                 await stack.enter_async_context(fed(session, event.command_id, stdin))
             elif isinstance(event, Output):
-                out = sys.stdout if event.stream == "stdout" else sys.stderr
-                print_foreign(event.text, out, raw=shown is Shown.RAW)
+                told.add(event)
             elif isinstance(event, Exit):
-                _flush()
+                told.end(event)
+                if shown is Shown.JSON:
+                    _tell_stored(session, event, stays)
                 return _status(event, request)
     raise Failure("the command's output ended before the command did", status=Status.UNREACHABLE)
 
 
-def _flush() -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
+def _tell_stored(session: "Session", end: "Exit", stays: bool) -> None:
+    if stays and end.stored_bytes:
+        shows = f"`paddock output {session.id} {end.command_id}` shows"
+        whole = "all" if end.stored_bytes >= end.output_bytes else f"the first {end.stored_bytes}"
+        note(f"{shows} {whole} of the {end.output_bytes} bytes that were printed")
 
 
 # What struck the sandbox while a command ran that failed.
@@ -251,13 +264,7 @@ def _status(end: "Exit", request: dict[str, Any]) -> int:
         complain(f"the command was ended: {end.reason}")
     elif end.error:
         complain(f"{request['argv'][0]}: {end.error}")
-    _tell_cut(end)
     return end.exit_code
-
-
-def _tell_cut(end: "Exit") -> None:
-    if end.truncated and end.stored_bytes < end.output_bytes:
-        note(f"{end.output_bytes} bytes were printed; {end.cut_bytes} of them were not kept")
 
 
 def _words(argv: tuple[str, ...]) -> str:

@@ -27,12 +27,14 @@ class Start:
 class Output(Result):
     """A piece of output; `stream` is `stdout` or `stderr`, invalid UTF-8 is replaced.
 
-    `offset` counts the bytes of both streams that came before.
+    `offset` counts the bytes of both streams that came before; in a stream of events, `cut` says
+    how many of those right before are not kept.
     """
 
     stream: str
     offset: int
     text: str
+    cut: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -166,6 +166,10 @@ class OutputData(Model):
 
     offset: Count
     text: str
+    cut: Count = Field(
+        default=0,
+        description="So many bytes before it are not kept; left out where there are none.",
+    )
 
 
 class ExitData(Exit):

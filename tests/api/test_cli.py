@@ -1,6 +1,7 @@
 """The command line against the API on a real port: what it prints, and how it ends."""
 
 import asyncio
+import base64
 import json
 import os
 import signal
@@ -34,10 +35,13 @@ async def session(api: Api) -> str:
 
 
 @asynccontextmanager
-async def started(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def started(
+    *arguments: str, piped: bool = False
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """A command in a process of its own, for what only a process can be told."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "api", *arguments),
+        stdin=asyncio.subprocess.PIPE if piped else None,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -118,6 +122,66 @@ async def test_run_as_json(api: Api) -> None:
     result = json.loads(ended.out)
     assert (result["exit_code"], result["stdout"]) == (3, "a\n")
     assert result["session"].startswith("sess-")
+
+
+async def test_json_waits_for_no_end_of_the_input(api: Api, session: str) -> None:
+    """A pipe that nobody closes, as agents and CI leave it, holds up nothing."""
+    api.agents.plays["ls"] = Play(b"a\xff\n", b"oops", exit_code=3)
+    api.agents.plays["cat"] = Play(holds=True)
+    for command in (("exec", "--json", session), ("run", "--level", "high", "--json")):
+        async with started(*command, "--", "ls", piped=True) as process:
+            assert process.stdout is not None
+            result = json.loads(await process.stdout.read())
+            assert await process.wait() == 3
+        assert (result["stdout"], result["stderr"]) == ("a\ufffd\n", "oops")
+        assert (result["truncated"], result["cut_bytes"]) == (False, 0)
+        assert "audit" in result
+    async with started("exec", "--json", session, "--", "cat", piped=True) as process:
+        _, err = await process.communicate(b"x" * 1_200_000)
+    assert (process.returncode, err) == (0, b"")
+    (agent, *_) = api.agents.by_run_dir.values()
+    assert b"".join(agent.stdin.values()) == b"x" * 1_200_000
+
+
+def cut(_params: Any) -> Any:
+    """Output as an agent tells of it whose middle is gone."""
+    pieces = (("stdout", 0, b"first\n"), ("stderr", 6, b"warned\n"), ("stdout", 1013, b"last\n"))
+    chunks = [(stream, at, base64.b64encode(data).decode()) for stream, at, data in pieces]
+    return {"chunks": chunks, "next": 1018, "ended": True}
+
+
+async def test_where_output_was_cut_is_said(api: Api, session: str) -> None:
+    api.agents.plays["make"] = Play(b"text")
+    api.agent.overrides["output"] = cut
+    ended = await run_beside("exec", session, "--", "make")
+    assert (ended.status, ended.out) == (0, "first\nlast\n")
+    assert ended.err.splitlines() == [
+        "warned",
+        "[1000 bytes of output were cut here]",
+        "4 bytes were printed; 1000 of them were not kept",
+    ]
+    command_id = (await api.agent.asked("exec"))["command_id"]
+    again = await run_beside("output", session, command_id)
+    assert (again.out, again.err) == (ended.out, ended.err)
+    async with started("exec", "--json", session, "--", "make", piped=True) as process:
+        assert process.stdout is not None
+        result = json.loads(await process.stdout.read())
+    assert result["stdout"] == "first\n\n[1000 bytes of output were cut here]\nlast\n"
+    assert (result["truncated"], result["cut_bytes"]) == (True, 1000)
+
+
+@pytest.mark.parametrize(("stored", "what"), [(10, "all"), (9, "the first 9")])
+async def test_json_says_how_to_read_the_whole(
+    api: Api, session: str, stored: int, what: str
+) -> None:
+    long = {"truncated": True, "cut_bytes": 7, "output_bytes": 10, "stored_bytes": stored}
+    api.agents.plays["make"] = Play(holds=True)
+    running = asyncio.create_task(run_beside("exec", "--json", session, "--", "make"))
+    command_id = (await api.agent.asked("exec"))["command_id"]
+    api.agent.end(command_id, **long)
+    ended = await running
+    assert f"`paddock output {session} {command_id}` shows {what} of the 10" in ended.line
+    assert json.loads(ended.out)["stored_bytes"] == stored
 
 
 async def test_a_refusal_names_the_rule_and_the_way_out(api: Api) -> None:

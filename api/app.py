@@ -23,7 +23,9 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import RateLimitedError
 from orchestrator.metrics import Metrics
 
-MAX_BODY_BYTES = 4 * 1024 * 1024
+# The words that a program can be given and its standard input, also where each character beyond
+# ASCII is an escape of JSON, which may take three times as much.
+MAX_BODY_BYTES = 8 * 1024 * 1024
 # What asks for a stop is no longer than this.
 _SMALL_BYTES = 4096
 _HEADERS = {

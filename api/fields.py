@@ -19,15 +19,14 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from orchestrator.policy.levels import LEVEL_NAMES, LEVEL_PATTERN
+from orchestrator.sessions.requests import ARGUMENT_COST, MAX_ARGUMENT_BYTES, argument_bytes
 from sandbox_agent.redaction import LEAST_BYTES, MOST_BYTES
 
 KIB = 1024
 MIB = 1024 * KIB
-# The kernel's: of a word with its end; of all words, with their ends and the pointers to them.
+# The kernel's, of a word without its end.
 MAX_WORD_BYTES = 128 * KIB - 1
-MAX_ARGV_BYTES = 2 * MIB
 MAX_WORDS = 32_768
-_WORD_COST = 9
 SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "USR1": 10, "USR2": 12, "TERM": 15} | {
     "CONT": 18,
     "STOP": 19,
@@ -122,9 +121,10 @@ def _label(value: Any) -> tuple[str, str]:
 
 
 def _argv_size(value: list[str]) -> list[str]:
-    if sum(len(item.encode()) + _WORD_COST for item in value) > MAX_ARGV_BYTES:
+    if argument_bytes(value, {}) > MAX_ARGUMENT_BYTES:
         raise ValueError(
-            f"must have at most {MAX_ARGV_BYTES} bytes in all, {_WORD_COST} for each word included"
+            f"must have at most {MAX_ARGUMENT_BYTES} bytes in all,"
+            f" {ARGUMENT_COST} for each word included"
         )
     return value
 

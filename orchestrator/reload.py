@@ -27,7 +27,9 @@ from orchestrator.tools.rules import RuleFiles, ToolRules
 
 log = logging.getLogger(__name__)
 
-_STEP_MS = 50
+# watchfiles has no wait that ends with an event: its thread looks so often whether the kernel has
+# told of something. After that it waits for another step without news, two at most.
+STEP_MS = 1000
 _DEBOUNCE_MS = 400
 # Some file systems tell nobody of their changes, a directory may be replaced, and a file may be
 # missing yet: they are looked at so often without being told.
@@ -177,7 +179,7 @@ class Policy:
                     *paths,
                     watch_filter=None,
                     debounce=_DEBOUNCE_MS,
-                    step=_STEP_MS,
+                    step=STEP_MS,
                     stop_event=self._stop,
                     rust_timeout=int(_LOOK_SECONDS * 1000),
                     yield_on_timeout=True,

@@ -130,15 +130,12 @@ class Writer(_Upload):
         """That of the file that will be replaced. Raises: AgentError, OSError where it may not."""
         directory, name = open_parent(self._workspace, self._path)
         try:
-            current = os.stat(name, dir_fd=directory, follow_symlinks=False)
-            if not stat.S_ISREG(current.st_mode):
-                raise _not_regular(current.st_mode, self._path)
-            # Its directory would permit to replace it: whoever protects a file means it.
-            if not os.access(name, os.W_OK, dir_fd=directory):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), self._path)
-            return stat.S_IMODE(current.st_mode) & 0o777
-        except FileNotFoundError:
-            return 0o644
+            current = _replaceable(directory, name)
+            if current is None:
+                return 0o644
+            if not stat.S_ISREG(current):
+                raise _not_regular(current, self._path)
+            return stat.S_IMODE(current) & 0o777
         finally:
             os.close(directory)
 
@@ -157,6 +154,21 @@ class Writer(_Upload):
                 raise
         finally:
             os.close(directory)
+
+
+def _replaceable(directory: int, name: str) -> int | None:
+    """The mode of what a new file or link would take the place of, None where nothing is.
+
+    Raises: OSError for a file that its mode protects from being written. Its directory would
+    permit to replace it, but whoever protects a file means it.
+    """
+    try:
+        mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISREG(mode) and not os.access(name, os.W_OK, dir_fd=directory):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return mode
 
 
 class Appender(_Upload):
@@ -290,9 +302,13 @@ def delete(workspace: Place, path: str) -> None:
 
 
 def move(source: tuple[Place, str], destination: tuple[Place, str]) -> None:
-    """Renames; an existing file at the destination is replaced. Raises: AgentError, OSError."""
+    """Renames; an existing file at the destination is replaced, unless its mode protects it.
+
+    Raises: AgentError, OSError.
+    """
     from_directory, from_name = open_parent(*source)
     to_directory, to_name = open_parent(*destination)
+    _replaceable(to_directory, to_name)
     try:
         os.rename(from_name, to_name, src_dir_fd=from_directory, dst_dir_fd=to_directory)
     except OSError as error:
@@ -303,8 +319,12 @@ def move(source: tuple[Place, str], destination: tuple[Place, str]) -> None:
 
 
 def make_link(workspace: Place, path: str, target: str) -> None:
-    """Makes a symbolic link; a file or link that is there is replaced. Raises: OSError."""
+    """Makes a symbolic link; a link or file that is there is replaced, unless its mode protects it.
+
+    Raises: OSError.
+    """
     directory, name = open_parent(workspace, path)
+    _replaceable(directory, name)
     temporary = f".paddock-{os.urandom(8).hex()}"
     os.symlink(target, temporary, dir_fd=directory)
     try:

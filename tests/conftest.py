@@ -21,6 +21,14 @@ settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("busy")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_looks() -> Iterator[None]:
+    """Files of policy are looked at more often: to stop waits for the next look."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("orchestrator.reload.STEP_MS", 50)
+        yield
+
+
 @pytest.fixture(scope="session")
 def sandbox_image() -> Iterator[str]:
     """The sandbox image of this checkout, whatever else is built on this host meanwhile."""

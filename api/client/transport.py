@@ -1,6 +1,8 @@
 """Requests and their answers: time-outs, retries, and errors in this package's own words."""
 
 import asyncio
+import io
+import json
 import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -101,10 +103,9 @@ class Transport:
         limit = aiohttp.ClientTimeout(
             total=timeout or self.options.timeout, sock_connect=_CONNECT_SECONDS
         )
-        if body is not None:
-            options["json"] = body
-
         options["headers"] = self._headers
+        if body is not None:
+            options |= _as_json(body, self._headers)
 
         async def once() -> dict[str, Any]:
             with _translated(method, path):
@@ -141,7 +142,7 @@ class Transport:
         headers = {"Accept": "text/event-stream"}
         if after is not None:
             headers["Last-Event-ID"] = str(after)
-        options = {"headers": headers} | ({} if body is None else {"json": body})
+        options = {"headers": headers} if body is None else _as_json(body, headers)
         async with self.open(
             method, path, content_type="text/event-stream", silence=_SILENCE_SECONDS, **options
         ) as pieces:
@@ -160,6 +161,9 @@ class Transport:
         if params:
             known = {name: _parameter(value) for name, value in params.items() if value is not None}
             url = url.with_query(known)
+        if isinstance(data := options.get("data"), bytes):
+            # Sent piece by piece: a large one in one piece would hold up the loop.
+            options = {**options, "data": io.BytesIO(data)}
         response = await self.pool.http().request(
             method,
             url,
@@ -194,6 +198,14 @@ def segment(name: str) -> str:
     quoted = quote(name, safe="")
     # `.` and `..` would be taken for steps.
     return quoted if quoted.strip(".") else quoted.replace(".", "%2E")
+
+
+def _as_json(body: Any, headers: Mapping[str, str]) -> dict[str, Any]:
+    """The options of a request that has this body."""
+    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+    # Half a character can't be UTF-8; its backslash escape is the one that JSON has for it.
+    data = text.encode("utf-8", "backslashreplace")
+    return {"headers": {**headers, "Content-Type": "application/json"}, "data": data}
 
 
 def _base_url(text: str) -> str:

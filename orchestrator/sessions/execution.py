@@ -27,7 +27,12 @@ from orchestrator.policy.levels import Level
 from orchestrator.sessions.budgets import Budgets
 from orchestrator.sessions.outcome import exit_result
 from orchestrator.sessions.recorder import Recorder
-from orchestrator.sessions.requests import ExecRequest
+from orchestrator.sessions.requests import (
+    ARGUMENT_COST,
+    MAX_ARGUMENT_BYTES,
+    ExecRequest,
+    argument_bytes,
+)
 from orchestrator.sessions.sandbox import Sandbox
 from orchestrator.sessions.session import Command, Session
 from sandbox_agent import excerpts
@@ -135,6 +140,7 @@ class Executions:
         try:
             argv, cwd = check_command(level, request.command, request.argv, request.cwd)
             _check_variables(level, request)
+            _check_size(session, request, argv)
         except CommandError as error:
             field = command_field(error, request.command)
             raise ValidationError(str(error), field=field) from None
@@ -389,6 +395,18 @@ def _check_variables(level: Level, request: ExecRequest) -> None:
     message = refused_variable(request.env, request.secrets, level.environment, level.name)
     if message is not None:
         raise DeniedError("environment-allowlist", message)
+
+
+def _check_size(session: Session, request: ExecRequest, argv: list[str]) -> None:
+    """Raises: ValidationError for more words and variables than a program can be given."""
+    variables = {**_environment(session, request), **request.secrets}
+    if argument_bytes(argv, variables) > MAX_ARGUMENT_BYTES:
+        name = "command" if request.argv is None else "argv"
+        raise ValidationError(
+            f"{name} and the variables must have at most {MAX_ARGUMENT_BYTES} bytes together,"
+            f" {ARGUMENT_COST} for each word and variable included",
+            field=name,
+        )
 
 
 def _environment(session: Session, request: ExecRequest) -> dict[str, str]:

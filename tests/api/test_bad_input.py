@@ -197,7 +197,7 @@ async def test_unknown_paths_and_methods(api: Api) -> None:
 
 
 async def test_huge_bodies(api: Api) -> None:
-    data = io.BytesIO(b'{"id": "' + b"x" * 5_000_000 + b'"}')
+    data = io.BytesIO(b'{"id": "' + b"x" * 9_000_000 + b'"}')
     await api.problem(413, "too_large", "POST", SESSIONS, data=data)
     assert (await api.json("GET", "/healthz"))["status"] == "ok"
 

@@ -148,6 +148,20 @@ async def test_input_may_be_bytes(api: Api, session: Session) -> None:
     assert base64.b64decode(params["stdin"]) == b"\x00\xff"
 
 
+async def test_large_requests_are_sent_as_they_are(api: Api, session: Session) -> None:
+    """Without a warning of the HTTP library, too, which here is an error."""
+    words = ["echo", *["é" * 65_000] * 15]
+    await session.exec(argv=words, stdin=b"\xff" * 1024 * 1024)
+    ran = await api.agent.asked("exec")
+    assert ran["argv"] == words
+    assert len(base64.b64decode(ran["stdin"])) == 1024 * 1024
+    assert [type(e) async for e in session.exec_stream(argv=words)] == [Start, Exit]
+    await session.files.write("large", "é" * 1_000_000)
+    assert api.agents.files["large"] == "é".encode() * 1_000_000
+    with pytest.raises(ValidationError, match="surrogates"):
+        await session.exec(argv=["echo", "\udcff"])
+
+
 async def test_exec(api: Api, session: Session) -> None:
     api.agents.plays["make"] = Play(b"out \xff\n", b"err\n", exit_code=2)
     result = await session.exec(

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import io
 import json
 from typing import Any
 
@@ -263,6 +264,52 @@ async def test_lost_output_is_said(api: Api, path: str) -> None:
     assert (result["stdout"], result["truncated"]) == ("", True)
     process = f"{path}/processes/{result['command_id']}"
     assert (await api.json("GET", process))["lost"] is True
+
+
+def _large(body: Any) -> dict[str, Any]:
+    """The client library wants no large body in one piece."""
+    return {"data": io.BytesIO(json.dumps(body).encode())}
+
+
+async def test_words_up_to_the_kernels_limits(api: Api, path: str) -> None:
+    """128 KiB a word, 2 MiB in all; however a client writes its JSON."""
+    for ascii_only in (True, False):
+        words = ["echo", *["é" * 65_000] * 15]
+        data = json.dumps({"argv": words}, ensure_ascii=ascii_only).encode()
+        await api.json("POST", path + "/exec", data=io.BytesIO(data))
+    asked = [params["argv"] for method, params in api.agent.requests if method == "exec"]
+    assert asked == [words, words]
+    longest = ["echo", "x" * (128 * 1024 - 1)]
+    await api.json("POST", path + "/exec", json={"argv": longest})
+    for argv, field in (
+        (["echo", "x" * 128 * 1024], "argv.1"),
+        (["echo", *["x" * 131_000] * 16, "x" * 2000], "argv"),
+    ):
+        body = {"argv": argv}
+        problem = await api.problem(400, "validation_error", "POST", path + "/exec", **_large(body))
+        assert problem["field"] == field
+        assert "bytes" in problem["detail"]
+    assert len([method for method, _ in api.agent.requests if method == "exec"]) == 3
+
+
+async def test_words_and_variables_have_one_limit(api: Api) -> None:
+    """Those of the session, the command's, and its secrets, as the kernel counts them."""
+    value = "x" * 32_000
+    session = await api.session(
+        permission_level="high", env={f"S{number}": value for number in range(10)}
+    )
+    path = f"/api/sessions/{session['id']}/exec"
+    argv = ["echo", *["x" * 130_000] * 13, "x" * 60_000]
+    room = 2 * 1024 * 1024 - sum(len(word) + 9 for word in argv) - 10 * (len("S0=") + 32_000 + 9)
+    env = {"A": "x" * (room - len("A=") - 9)}
+    assert (await api.json("POST", path, **_large({"argv": argv, "env": env})))["exit_code"] == 0
+    before = await api.json("GET", f"/api/sessions/{session['id']}/processes")
+    for more in ({"env": {"A": env["A"] + "x"}}, {"env": env, "secrets": {"C": "secret-0"}}):
+        body = {"argv": argv, **more}
+        problem = await api.problem(400, "validation_error", "POST", path, **_large(body))
+        assert problem["field"] == "argv"
+        assert "argv and the variables must have at most 2097152 bytes" in problem["detail"]
+    assert await api.json("GET", f"/api/sessions/{session['id']}/processes") == before
 
 
 async def test_garbage_output_does_not_hang(api: Api, path: str) -> None:

@@ -15,6 +15,7 @@ from api.client import (
     PermissionDeniedError,
     Session,
     Start,
+    ValidationError,
 )
 from orchestrator.audit.verify import verify_chain
 from tests.support.leaks import NOTHING, left_behind
@@ -104,6 +105,22 @@ async def test_a_stream_outlives_the_control_plane(server: Server, paddock: Padd
 async def _restart(server: Server, session: Session) -> None:
     await server.start()
     await session.files.write("go", b"")
+
+
+async def test_words_and_variables_up_to_the_kernels_limits(paddock: Paddock) -> None:
+    session = await paddock.sessions.create(permission_level="high")
+    count = "import os, sys; print(sum(map(len, sys.argv)), len(os.environ['A']))"
+    argv = ["python3", "-c", count, *["é" * 65_000] * 15, "x" * (128 * 1024 - 1)]
+    done = await session.exec(argv=argv, env={"A": "y" * 10_000})
+    assert done.stdout.split() == [str(len("-c") + 65_000 * 15 + 128 * 1024 - 1), "10000"]
+    # What only the kernel counts, of a size that is not refused before: an end that says why.
+    room = 2 * 1024 * 1024 - sum(len(word.encode()) + 9 for word in argv) - 9
+    done = await session.exec(argv=[*argv, "x" * room])
+    assert (done.exit_code, done.stdout) == (126, "")
+    assert "Argument list too long" in f"{done.error}{done.stderr}"
+    with pytest.raises(ValidationError, match="argv and the variables"):
+        await session.exec(argv=[*argv, "x" * room], env={"A": ""})
+    assert (await session.exec("true")).ok
 
 
 async def test_without_an_event_loop(server: Server) -> None:

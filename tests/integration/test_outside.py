@@ -13,7 +13,7 @@ from orchestrator.errors import (
 )
 from tests.conftest import BoxFactory
 from tests.support.attempts import attempt
-from tests.support.box import Box
+from tests.support.box import TESTER, Box
 from tests.support.plane import opened
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -205,10 +205,21 @@ async def test_a_protected_file_is_not_replaced(high: Box) -> None:
         with pytest.raises(PermissionDeniedError) as refused:
             await high.write("kept", b"new", mode=mode)
         assert refused.value.fields["rule"] == "file-permissions"
+    await high.write("other", b"new")
+    with pytest.raises(PermissionDeniedError) as refused:
+        await high.move("other", "kept")
+    assert refused.value.fields["rule"] == "file-permissions"
+    with pytest.raises(PermissionDeniedError) as refused:
+        await high.plane.files.symlink(TESTER, high.session, "kept", "other")
+    assert refused.value.fields["rule"] == "file-permissions"
     assert await high.read("kept") == b"old"
-    await high.bash("chmod 644 kept")
-    await high.write("kept", b"new")
-    assert await high.read("kept") == b"new"
+    assert not (high.workspace / "kept").is_symlink()
+    # Its mode says nothing of its place: it may go elsewhere, and be replaced once it is open.
+    await high.move("kept", "moved")
+    assert (high.workspace / "moved").stat().st_mode & 0o777 == 0o444
+    await high.bash("chmod 644 moved")
+    await high.move("other", "moved")
+    assert await high.read("moved") == b"new"
 
 
 # A level of the operator's

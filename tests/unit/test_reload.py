@@ -34,6 +34,8 @@ from orchestrator.tools.manifest import CedarNames
 from tests.support.manifests import MINIMAL, PSQL
 from tests.support.until import until
 
+# The value that the tests' own takes the place of.
+STEP_MS = reload.STEP_MS
 NAMES = CedarNames("Data::Database", "query", None)
 FACTS = Facts("psql.add", "ready", 0, "low", "low", "agent")
 PACKAGED = Path(levels.__file__).with_name("levels")
@@ -538,6 +540,34 @@ async def test_a_failure_of_the_watching_thread_loses_no_edit(
     finally:
         await policy.close()
     assert counted == [TaskName.POLICY_WATCH] * 2
+
+
+async def test_the_watch_wakes_rarely_and_takes_a_change_in_soon(
+    settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is outside of these tests: once a second, and at most three seconds for a change."""
+    seen: list[dict[str, Any]] = []
+
+    def watched(*paths: Any, **options: Any) -> Any:
+        seen.append(options)
+        return watchfiles.watch(*paths, **{**options, "step": 20})
+
+    monkeypatch.setattr(reload, "watch", watched)
+    monkeypatch.setattr(reload, "STEP_MS", STEP_MS)
+    policy = Policy(settings)
+    policy.watch(Recorder(ledger, Metrics()), Tasks())
+    try:
+        await until(lambda: bool(seen))
+    finally:
+        await policy.close()
+    (options, *_) = seen
+    assert options["step"] >= 1000
+    # Seen at the first look, and told of at the second.
+    assert 2 * options["step"] < 3000
+    # A file that changes all the time is told of as soon.
+    assert options["debounce"] <= options["step"]
+    assert options["rust_timeout"] > options["step"]
+    assert not options.get("force_polling")
 
 
 async def test_a_file_that_breaks_its_reader_is_a_broken_file(

@@ -15,6 +15,7 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 from sqlglot.tokenizer_core import Token, TokenType
 
+from orchestrator.tools.sql_hidden import hidden_calls
 from orchestrator.tools.sql_known import (
     ACTIONS,
     BUILT_IN,
@@ -49,7 +50,7 @@ def read_statement(text: str, dialect: str) -> Statement:
     if type(tree).__name__ not in ACTIONS:
         raise SqlError("it is no statement of a known kind")
     actions: set[str] = set()
-    functions = set(names)
+    functions = names | set(hidden_calls(tree, known))
     for node in tree.walk():
         actions.update(_actions(node))
         if isinstance(node, exp.Func):
@@ -123,7 +124,8 @@ def _check_quoted_names(tokens: list[Token]) -> None:
     """A quoted name can be another function than the one that the parser takes it for."""
     before = None
     for token, following in pairwise(tokens):
-        quoted = token.token_type is TokenType.IDENTIFIER
+        # SQLite takes a text for a name: FROM 'fsdir'('.').
+        quoted = token.token_type in (TokenType.IDENTIFIER, TokenType.STRING)
         if quoted and following.token_type is TokenType.L_PAREN and before is not TokenType.INTO:
             raise SqlError("functions may not be called by a name in quotes")
         before = token.token_type

@@ -57,6 +57,8 @@ MORE = (
     ("select_query", "SELECT * INTO copied FROM stock"),
     ("select_query", "SELECT pg_read_file('/etc/passwd')"),
     ("select_query", "SELECT lo_import('/etc/passwd')"),
+    ("select_query", "SELECT ('/etc/passwd').pg_read_file"),
+    ("select_query", "SELECT x.pg_read_file FROM lower('/etc/passwd') AS x"),
     ("select_query", "SELECT * FROM stock FOR UPDATE"),
     ("insert", "INSERT INTO stock VALUES (1, 'x') ON CONFLICT (id) DO UPDATE SET name = 'x'"),
     ("insert", "INSERT INTO stock SELECT 9, pg_read_file('/etc/passwd')"),
@@ -167,6 +169,15 @@ async def test_what_does_more_than_its_command_reaches_nothing(
     psql: RealTool, table: str, command: str, text: str
 ) -> None:
     await psql.refuses(command, text, "statement")
+
+
+async def test_what_looks_like_a_column_can_be_a_call(plane: ControlPlane) -> None:
+    """Why it is refused: PostgreSQL calls the function."""
+    box = await Box.create(plane, "medium", mounts=("postgresql",))
+    psql = await RealTool.open(box, "loose-psql")
+    for text in ("SELECT x.upper FROM lower('Abc') AS x;", "SELECT ('Abc'::text).upper;"):
+        assert "ABC" in await psql.said("any", text)
+    await box.close()
 
 
 async def test_an_insert_that_updates_waits_for_a_person(psql: RealTool, table: str) -> None:

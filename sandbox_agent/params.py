@@ -63,6 +63,12 @@ def data(params: Message, name: str) -> bytes:
         raise _wrong(name, "base64") from None
 
 
+def contents(params: Message, name: str) -> dict[str, bytes]:
+    """An object whose members are bytes; empty where it is missing."""
+    encoded = mapping({name: params.get(name, {})}, name)
+    return {member: data(encoded, member) for member in encoded}
+
+
 def group(params: Message, name: str) -> dict[str, Any]:
     """An object with parameters of its own."""
     value = params.get(name)

@@ -18,8 +18,9 @@ Host → agent, requests
               a program with a terminal of its own, confined as commands are but for what it
               needs; it ends with a `pty.exit` event. `commands`: the names that lines are sent
               under; null: anything
-    pty.send  {terminal_id, command, text} → {mark}  one line, checked and terminated; `mark`: how
-              many bytes the program had said before
+    pty.send  {terminal_id, command, text, files: {path: data}} → {mark}  one line, checked and
+              terminated; `mark`: how many bytes the program had said before. `files`: copies that
+              are there, and that nothing in the sandbox can change, until the next line or the end
     pty.read  {terminal_id, after, limit, wait_ms} → {data, next, waits, line_bytes, ended: null |
               {exit_code, signal, reason}}  lossless: what is before `after` was received; when so
               much is held that the terminal is not read, the program waits. `waits`: nothing is
@@ -70,6 +71,8 @@ PROTOCOL_VERSION = 3
 # One frame never needs more: bulk data travels in chunks of CHUNK_BYTES.
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
+# Where copies of files are that a line of a terminal names: this, 16 hex digits, / and a name.
+KEPT_PREFIX = "/tmp/.kept-"  # noqa: S108 - the directories are the agent's own
 # Of output, in one answer: no message of very many values is read.
 MOST_CHUNKS = 4096
 # Commands of one sandbox whose long output is stored.

@@ -1,7 +1,15 @@
-"""The files that a line names, by their content: an approval of the line is an approval of them."""
+"""The files that a line names, by their content: an approval of the line is an approval of them.
+
+What was approved is what is read: the line is sent with the paths of copies in their place, which
+nothing in the sandbox can change.
+"""
 
 import hashlib
-from collections.abc import AsyncIterator
+import posixpath
+import re
+import secrets
+from collections.abc import AsyncIterator, Mapping, Sequence
+from itertools import pairwise
 
 from orchestrator.errors import (
     ConflictError,
@@ -12,41 +20,71 @@ from orchestrator.errors import (
 from orchestrator.keys import Principal
 from orchestrator.sessions.files import Files
 from orchestrator.sessions.session import Session
+from orchestrator.terminals.spec import Copies
+from orchestrator.tools.gates import NamedFile
+from sandbox_agent.protocol import KEPT_PREFIX
 
-# A person has to read it, and it is read twice for each line.
+# Of all files of a line: a person has to read them, and they are sent in one frame.
 MAX_BYTES = 1024 * 1024
+_SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
 
 
 class UnboundFileError(Exception):
     """A file whose content can't be told; the message says why."""
 
 
-async def digests(
-    files: Files, principal: Principal, session: Session, paths: tuple[str, ...]
-) -> dict[str, str]:
-    """`sha256:<hex>` of each file of the workspace, by its path as the line has it.
+async def contents(
+    files: Files, principal: Principal, session: Session, named: Sequence[NamedFile]
+) -> dict[str, bytes]:
+    """What is in each file of the workspace, by its path as the line has it.
 
     Raises: UnboundFileError, SandboxUnavailableError, AuditUnavailableError.
     """
-    return {path: await _digest(files, principal, session, path) for path in paths}
+    if any(file.end > following.start for file, following in pairwise(named)):
+        raise UnboundFileError("the line can be read in ways that name different files")
+    found: dict[str, bytes] = {}
+    left = MAX_BYTES
+    for path in sorted({file.path for file in named}):
+        found[path] = await _content(files, principal, session, path, left)
+        left -= len(found[path])
+    return found
 
 
-async def _digest(files: Files, principal: Principal, session: Session, path: str) -> str:
+def digests(found: Mapping[str, bytes]) -> dict[str, str]:
+    """`sha256:<hex>` of each file, by its path."""
+    return {path: f"sha256:{hashlib.sha256(data).hexdigest()}" for path, data in found.items()}
+
+
+def copies(text: str, named: Sequence[NamedFile], found: Mapping[str, bytes]) -> Copies:
+    """The line with the paths of copies, and what is in these by path."""
+    directory = KEPT_PREFIX + secrets.token_hex(8)
+    parts, files, after = [], {}, 0
+    for number, file in enumerate(named):
+        suffix = posixpath.splitext(file.path)[1]
+        path = f"{directory}/{number}{suffix if _SUFFIX.fullmatch(suffix) else ''}"
+        files[path] = found[file.path]
+        parts += [text[after : file.start], path]
+        after = file.end
+    return Copies("".join([*parts, text[after:]]), files)
+
+
+async def _content(
+    files: Files, principal: Principal, session: Session, path: str, most: int
+) -> bytes:
     try:
         download = await files.read(principal, session, path)
         try:
-            return await _of(download.chunks(), path)
+            return await _whole(download.chunks(), path, most)
         finally:
             await download.close()
     except (ConflictError, NotFoundError, PermissionDeniedError, ValidationError) as error:
         raise UnboundFileError(f"{path}: {error.detail}") from None
 
 
-async def _of(chunks: AsyncIterator[bytes], path: str) -> str:
-    whole, size = hashlib.sha256(), 0
+async def _whole(chunks: AsyncIterator[bytes], path: str, most: int) -> bytes:
+    whole = bytearray()
     async for chunk in chunks:
-        size += len(chunk)
-        if size > MAX_BYTES:
-            raise UnboundFileError(f"{path}: has more than {MAX_BYTES} bytes")
-        whole.update(chunk)
-    return f"sha256:{whole.hexdigest()}"
+        whole += chunk
+        if len(whole) > most:
+            raise UnboundFileError(f"{path}: the line's files have more than {MAX_BYTES} bytes")
+    return bytes(whole)

@@ -10,7 +10,7 @@ from orchestrator.sessions.files import Files
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.session import Session
 from orchestrator.terminals import spec as specs
-from orchestrator.terminals.bound_files import UnboundFileError, digests
+from orchestrator.terminals.bound_files import UnboundFileError, contents, copies, digests
 from orchestrator.terminals.service import Terminals
 from orchestrator.tools.gates import APPROVAL, Setting, Verdict, decide, opening
 from orchestrator.tools.manifest import Manifest
@@ -98,43 +98,51 @@ class GovernedTerminals:
         if envelope["status"] != "pending":
             return {**envelope, "approval": None}
         tier = manifest.commands[decided[-1].command].risk_tier
-        bound = await self._bound(call, decided[-1])
+        verdict = decided[-1]
+        bound = digests(await self._contents(call, verdict))
         line = Line(terminal_id, tool, text, tier, bound)
         approval = await self._approvals.obtain(session, line, principal.name, wait)
         if approval.status == "approved":
-            await self._check_unchanged(call, decided[-1], bound)
-            use = partial(self._approvals.use, approval.id)
-            settle = partial(self._approvals.settle, approval.id)
-            approved = specs.Approval(approval.id, approval.decided_by or "", use, settle)
+            found = await self._unchanged(call, verdict, bound)
+            approved = specs.Approval(
+                approval.id,
+                approval.decided_by or "",
+                partial(self._approvals.use, approval.id),
+                partial(self._approvals.settle, approval.id),
+                copies(text, verdict.files, found) if found else None,
+            )
             envelope = await self._terminals.interact(*call, gates, approved)
         elif approval.status != "pending":
             reason = f": {approval.reason}" if approval.reason else ""
             message = f"the approval {approval.id} is {approval.status}{reason}"
-            refused = decided[-1]._replace(decision="deny", rule=APPROVAL, message=message)
+            refused = verdict._replace(decision="deny", rule=APPROVAL, message=message)
             await self._refuse(call, refused)
         return {**envelope, "approval": approval.public()}
 
-    async def _bound(
+    async def _contents(
         self, call: tuple[Principal, Session, str, str, str], verdict: Verdict
-    ) -> dict[str, str]:
-        """The digests of the files that are approved with the line; refused where one has none."""
+    ) -> dict[str, bytes]:
+        """The files that are approved with the line; refused where one can't be read."""
         try:
-            return await digests(self._files, call[0], call[1], verdict.files)
+            return await contents(self._files, call[0], call[1], verdict.files)
         except UnboundFileError as error:
             message = f"nobody can approve what is in the file: {error}"
             await self._refuse(call, verdict._replace(decision="deny", message=message))
             raise PermissionDeniedError(message, rule=APPROVAL, pty=call[2]) from None
 
-    async def _check_unchanged(
+    async def _unchanged(
         self,
         call: tuple[Principal, Session, str, str, str],
         verdict: Verdict,
         bound: dict[str, str],
-    ) -> None:
-        """Raises: PermissionDeniedError when a file is not what a person has approved."""
-        if await self._bound(call, verdict) != bound:
+    ) -> dict[str, bytes]:
+        """The files. Raises: PermissionDeniedError when one is not what a person has approved."""
+        found = await self._contents(call, verdict)
+        if digests(found) != bound:
             message = f"{', '.join(bound)} has changed since it was shown to a person: ask again"
             await self._refuse(call, verdict._replace(decision="deny", message=message))
+            raise PermissionDeniedError(message, rule=APPROVAL, pty=call[2])
+        return found
 
     async def _refuse(
         self, call: tuple[Principal, Session, str, str, str], verdict: Verdict

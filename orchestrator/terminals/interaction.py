@@ -19,7 +19,7 @@ from orchestrator.sessions.recorder import Recorder
 from orchestrator.terminals import late, record, transcript
 from orchestrator.terminals.evidence import EvidenceError
 from orchestrator.terminals.live import Live
-from orchestrator.terminals.spec import Approval, Decide, Verdict
+from orchestrator.terminals.spec import Approval, Copies, Decide, Verdict
 from orchestrator.terminals.terminal import Answer, Status, Wait
 
 MAX_INTERACTIONS = "max-interactions"
@@ -201,7 +201,8 @@ class Interaction:
         try:
             if self._live.session.check_open() is not self._live.sandbox:
                 raise SandboxUnavailableError("the session's sandbox was replaced")
-            await self._terminal.send(command, self._text)
+            copies = self._approval.copies if self._approval is not None else None
+            await self._terminal.send(command, *(copies or Copies(self._text, {})))
             self._written = True
             self._live.interactions += 1
             return await self._terminal.answer()

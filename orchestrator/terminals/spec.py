@@ -111,14 +111,23 @@ class Verdict(Protocol):
 Decide = Callable[[Situation], Verdict]
 
 
+class Copies(NamedTuple):
+    """A line as it is written, with paths of copies, and what is in these by path."""
+
+    text: str
+    files: Mapping[str, bytes]
+
+
 class Approval(NamedTuple):
     """A person approved this very line of this terminal; whoever passes it has checked that.
 
     `use` is called when nothing but writing is left to be done, and raises ConflictError where
     another call has written the line. `settle` says afterwards whether it may have been written.
+    `copies` are of the files that are approved with it.
     """
 
     id: str
     human: str
     use: Callable[[], None]
     settle: Callable[[bool], None]
+    copies: Copies | None = None

@@ -2,7 +2,8 @@
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -154,13 +155,16 @@ class Terminal:
         finally:
             self._note_late()
 
-    async def send(self, command: str, text: str) -> None:
+    async def send(self, command: str, text: str, files: Mapping[str, bytes] | None = None) -> None:
         """Writes a line. What came before it will not be in its answer.
 
+        `files` are copies that it names, by path; nothing in the sandbox can change them.
         Raises: PermissionDeniedError, BusyError, ConflictError, NotFoundError: then nothing
         was written.
         """
-        params = {"terminal_id": self.id, "command": command, "text": text}
+        params: Message = {"terminal_id": self.id, "command": command, "text": text}
+        if files:
+            params["files"] = {path: b64encode(data).decode() for path, data in files.items()}
         mark = (await self._agent.request("pty.send", params)).get("mark")
         if not isinstance(mark, int) or isinstance(mark, bool) or mark < self.position:
             raise garbage()

@@ -15,6 +15,7 @@ from orchestrator.tools.patterns import Match
 from orchestrator.tools.scope import Scope
 from orchestrator.tools.statements import Reading, read_line, refusal
 from orchestrator.tools.targets import find_targets
+from sandbox_agent.protocol import KEPT_PREFIX
 from sandbox_agent.pty.sanitize import MAX_LINE_BYTES, MAX_TEXT, control_characters, injection
 
 # By rule: how to be allowed, or how to do it differently.
@@ -41,6 +42,16 @@ ALLOW_PTRACE = "allow-ptrace"
 MOUNT = "mount"
 ALLOWED = "allowed"
 APPROVAL = "human-approval"
+# How long the path of a copy of an approved file may be.
+_COPY_BYTES = len(KEPT_PREFIX) + 32
+
+
+class NamedFile(NamedTuple):
+    """A file that a line names, by its path as it stands there, and where that is."""
+
+    path: str
+    start: int
+    end: int
 
 
 class Verdict(NamedTuple):
@@ -48,7 +59,7 @@ class Verdict(NamedTuple):
 
     `command` is the name of the strictest matching command, empty when none matched; `scope`
     is "OK" when a target was checked and is in scope. `files` are those whose content a person
-    approves with the line.
+    approves with the line, in the order of the line.
     """
 
     decision: str  # allow | deny | pending
@@ -57,7 +68,7 @@ class Verdict(NamedTuple):
     command: str
     matched: tuple[str, ...]  # all commands whose pattern matches
     scope: str | None
-    files: tuple[str, ...] = ()
+    files: tuple[NamedFile, ...] = ()
 
 
 class Setting(NamedTuple):
@@ -123,6 +134,7 @@ def decide(
     """
     matched: dict[str, Match] = {}
     scope = None
+    files: tuple[NamedFile, ...] = ()
     try:
         declared = _known(manifest, tool)
         line = _text(manifest, text, setting.line_bytes)
@@ -136,9 +148,10 @@ def decide(
         decision, rule, message = "deny", denied.rule, denied.message
     else:
         decision, rule, message = _approval(commands)
+        if decision == "pending":
+            files = _files(manifest, matched, line, setting.line_bytes)
     names = tuple(matched)
     governing = _governing(manifest, names)
-    files = _files(manifest, matched) if decision == "pending" else ()
     return Verdict(decision, rule, message, governing, names, scope, files)
 
 
@@ -250,15 +263,23 @@ def _approval(commands: Sequence[Command]) -> tuple[str, str, str]:
     return "allow", ALLOWED, "allowed"
 
 
-def _files(manifest: Manifest, matched: Mapping[str, Match]) -> tuple[str, ...]:
-    """What the bound arguments of all commands name, in order."""
-    named = [
-        match.named.get(argument.name)
+def _files(
+    manifest: Manifest, matched: Mapping[str, Match], text: str, line_bytes: int
+) -> tuple[NamedFile, ...]:
+    """What the bound arguments of all commands name; copies take their places in the line."""
+    named = {
+        NamedFile(path, *match.spans[argument.name])
         for name, match in matched.items()
         for argument in manifest.commands[name].args
-        if argument.bind
-    ]
-    return tuple(sorted({path for path in named if path}))
+        if argument.bind and (path := match.named.get(argument.name))
+    }
+    size = len(text.encode()) + len(named) * _COPY_BYTES
+    if named and size > line_bytes:
+        message = (
+            f"with the paths of copies the line may have {size} bytes; this tool takes {line_bytes}"
+        )
+        raise _DeniedError("too-long", message)
+    return tuple(sorted(named, key=lambda file: file.start))
 
 
 def _governing(manifest: Manifest, names: Sequence[str]) -> str:

@@ -38,6 +38,7 @@ class Match:
 
     groups: tuple[str | None, ...]
     named: dict[str, str | None]
+    spans: dict[str, tuple[int, int]]  # of the named ones, where they stand in the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ class Pattern:
             return None
         if found is None:
             return None
-        return Match(found.groups(), found.groupdict())
+        places = {name: found.span(at) for name, at in self.compiled.groupindex.items()}
+        return Match(found.groups(), found.groupdict(), places)
 
     def matches(self, text: str) -> bool:
         """Whether the whole text matches."""

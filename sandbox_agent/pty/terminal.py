@@ -16,6 +16,7 @@ from sandbox_agent.outputs import Reply
 from sandbox_agent.protocol import CHUNK_BYTES, Message
 from sandbox_agent.pty import device, gate
 from sandbox_agent.pty.held import Held
+from sandbox_agent.pty.kept_files import KeptFiles
 from sandbox_agent.pty.request import Request
 from sandbox_agent.pty.waiting import Waiting
 from sandbox_agent.tree import Tree
@@ -58,6 +59,7 @@ class Terminal:
         self._on_end = on_end
         self.output = Held()
         self._input = bytearray()
+        self._kept = KeptFiles({})
         self._reader: _Reader | None = None
         self._ended: dict[str, Any] | None = None
         self._used = time.monotonic()
@@ -195,16 +197,19 @@ class Terminal:
 
     # Input
 
-    def send(self, command: str, text: str) -> int:
+    def send(self, command: str, text: str, files: dict[str, bytes]) -> int:
         """Writes one line; how many bytes had been said before it.
 
-        Raises: AgentError, and then nothing was written.
+        `files` are what it names, by path. Raises: AgentError, and then nothing was written.
         """
         line = self._line(command, text)
         if self._input:
             raise AgentError("busy", "the tool has not taken the line before")
         if not self._fill():
             raise AgentError("busy", "what the tool says must be read first")
+        kept = KeptFiles(files)
+        self._kept.release()  # nobody reads on: it has taken another line since
+        self._kept = kept
         self._used = time.monotonic()
         self._input += line
         self._write()
@@ -273,6 +278,7 @@ class Terminal:
         if not self._hung_up:
             self._drain()
         self._input.clear()
+        self._kept.release()
         if self.tree.failure is not None:
             self.output.add(f"{self.tree.failure}\r\n".encode())
         os.close(self._master)

@@ -68,7 +68,7 @@ class Terminals:
         """Writes one line. Raises: AgentError."""
         terminal = self._terminal(params)
         command, text = given.text(params, "command"), given.text(params, "text")
-        reply({"mark": terminal.send(command, text)})
+        reply({"mark": terminal.send(command, text, given.contents(params, "files"))})
 
     def read(self, params: Message, reply: Reply) -> None:
         """Answers with what was said; waits for some when there is none. Raises: AgentError."""

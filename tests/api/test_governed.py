@@ -1,7 +1,9 @@
 """Tools over HTTP: opened, gated line by line, approved by people, bounded by budgets."""
 
 import asyncio
+import base64
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -294,8 +296,13 @@ async def test_an_approval_is_of_what_is_in_the_file(api: Api) -> None:
     assert written(api, terminal) == before
     # What was approved is there again, and is what is applied.
     api.agent.files["web.yaml"] = b"replicas: 1\n"
-    assert (await api.json(**line))["approval"]["id"] == pending["approval"]["id"]
-    assert b"apply web.yaml" in written(api, terminal)
+    answer = await api.json(**line)
+    assert answer["approval"]["id"] == pending["approval"]["id"]
+    # The program is given a copy, whose path is nobody's to guess.
+    (copy,) = api.agent.terminals.all[terminal].sent[-1]["files"].items()
+    assert re.fullmatch(r"/tmp/\.kept-[0-9a-f]{16}/0\.yaml", copy[0])
+    assert base64.b64decode(copy[1]) == b"replicas: 1\n"
+    assert answer["results"]["output"] == f"you said apply {copy[0]}"
 
 
 async def test_a_file_that_changes_while_a_person_decides_is_not_applied(api: Api) -> None:

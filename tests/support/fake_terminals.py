@@ -17,6 +17,7 @@ class FakeTerminal:
 
     params: Message
     said: bytes = b""
+    sent: list[Message] = field(default_factory=list)
     ended: Message | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -53,6 +54,7 @@ class FakeTerminals:
         terminal = self.all[params["terminal_id"]]
         if method == "pty.read":
             return await self._read(terminal, params)
+        terminal.sent.append(params)
         mark = len(terminal.said)
         text = params["text"].encode()
         default = text + b"\r\nyou said " + text + b"\r\n" + PROMPT

@@ -1,0 +1,58 @@
+"""Copies of files that a line names, out of reach of everything else in the session.
+
+They are the agent's own, in directories of its own below /tmp: the session's user can read them,
+and neither change, replace nor remove them.
+"""
+
+import os
+import re
+from contextlib import suppress
+
+from sandbox_agent.errors import AgentError
+from sandbox_agent.protocol import KEPT_PREFIX
+
+# The directory's name is nobody's to guess, so that nobody can take it first.
+_PATH = re.compile(re.escape(KEPT_PREFIX) + r"[0-9a-f]{16}/[0-9]{1,2}(?:\.[A-Za-z0-9]{1,8})?")
+_MOST_FILES = 16
+
+
+class KeptFiles:
+    """What was copied for one line of a terminal, until it is let go of."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        """Makes the copies, by path. Raises: AgentError, and then none is there."""
+        if len(files) > _MOST_FILES or not all(map(_PATH.fullmatch, files)):
+            raise AgentError("validation_error", "files must be a few that are named for copies")
+        self._paths: list[str] = []
+        self._directories: set[str] = set()
+        try:
+            for path, data in files.items():
+                self._make(path, data)
+        except OSError as error:
+            self.release()
+            raise AgentError("busy", f"no room for a copy of a file: {error.strerror}") from None
+
+    def _make(self, path: str, data: bytes) -> None:
+        directory = os.path.dirname(path)
+        if directory not in self._directories:
+            os.mkdir(directory, 0o700)
+            self._directories.add(directory)
+            os.chmod(directory, 0o755)  # noqa: S103 - read by the session's user
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(path, flags, 0o444)
+        self._paths.append(path)
+        try:
+            os.fchmod(fd, 0o444)
+            while data:
+                data = data[os.write(fd, data) :]
+        finally:
+            os.close(fd)
+
+    def release(self) -> None:
+        """Removes them; once more does nothing."""
+        with suppress(OSError):
+            for path in self._paths:
+                os.unlink(path)
+            for directory in self._directories:
+                os.rmdir(directory)
+        self._paths, self._directories = [], set()

@@ -222,6 +222,8 @@ Argv = Annotated[
     Field(min_length=1, max_length=MAX_WORDS, examples=[["grep", "-rn", "TODO", "src"]]),
     AfterValidator(_argv_size),
 ]
+# People take longer, but connections don't last: the same request again goes on waiting.
+Wait = Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)]
 ToolArguments = Annotated[dict[str, Annotated[str, MaxBytes(8 * KIB)]], Field(max_length=64)]
 Directory = Annotated[str, MaxBytes(4096)]
 # Paths longer than this can't be opened on Linux.

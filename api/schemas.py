@@ -30,6 +30,7 @@ from api.fields import (
     Signal,
     ToolArguments,
     ToolName,
+    Wait,
     check_level,
     sentence,
 )
@@ -285,12 +286,17 @@ class ExecBody(Body):
     permission_level: LevelName = Field(
         default=None, description="The session's new level from now on; not for a handle."
     )
+    wait: Wait = Field(
+        default=0, description="Seconds to wait for a person, where `tool` needs one."
+    )
 
     @model_validator(mode="after")
     def _one_command(self) -> Self:
         _check_one(self, "command", "argv", "tool")
         if self.tool is None and self.arguments:
             raise sentence("arguments go with tool")
+        if self.tool is None and self.wait:
+            raise sentence("wait goes with tool")
         if self.tool is not None and self.env:
             raise sentence("env can't be given with tool")
         if self.tool is not None and not all(name.startswith("SECRET_") for name in self.secrets):

@@ -4,12 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from api.fields import ToolName
+from api.fields import ToolName, Wait
 from api.schemas import Body
 from sandbox_agent.pty.sanitize import MAX_TEXT
-
-# People take longer, but connections don't last: the same line again goes on waiting.
-MAX_WAIT_SECONDS = 600
 
 
 class TerminalBody(Body):
@@ -27,12 +24,8 @@ class InteractionBody(Body):
     command: Annotated[str, Field(min_length=1, max_length=MAX_TEXT)] = Field(
         description="The line, without a line break at its end."
     )
-    wait: float = Field(
-        default=0,
-        ge=0,
-        le=MAX_WAIT_SECONDS,
-        allow_inf_nan=False,
-        description="Seconds to wait for a person, where the line needs one.",
+    wait: Wait = Field(
+        default=0, description="Seconds to wait for a person, where the line needs one."
     )
 
 

@@ -1,7 +1,7 @@
 """Approvals: lines of input that wait until a person has said yes or no to exactly them.
 
 A decision is made once, holds for one use of one text in one terminal, and is worth nothing
-when the terminal has ended.
+when the terminal has ended. Commands of oneshot tools are lines as well, of no terminal.
 """
 
 import asyncio
@@ -28,15 +28,17 @@ log = logging.getLogger(__name__)
 
 # What one session may have waiting: a person has to read them.
 MAX_PENDING = 16
+# In place of a terminal's id: the line is a command of its own, the words of a oneshot tool.
+NO_TERMINAL = ""
 _DECISIONS = {"approve": ("approved", "allow"), "deny": ("denied", "deny")}
-_RESTARTED = "the control plane was restarted, and the terminal with it"
+_RESTARTED = "the control plane was restarted: what waits for a person does not outlive it"
 
 
 class Line(NamedTuple):
-    """What is to be approved: a text for a tool's command, in one terminal."""
+    """What is to be approved: a text for a tool's command, in one terminal or in none."""
 
     terminal_id: str
-    tool: str  # psql.drop_table
+    tool: str  # psql.drop_table, or the name of a oneshot tool
     text: str
     risk_tier: str
     files: Mapping[str, str] = {}  # by path the digest of what is in them
@@ -123,6 +125,12 @@ class Approvals:
         for found in list(self._of(session)):
             if found.approval.terminal_id == terminal_id:
                 await self._expire(found, reason)
+
+    async def expire_ended(self) -> None:
+        """The same for commands of no terminal, once their session has ended."""
+        for found in list(self._open.values()):
+            if found.line.terminal_id == NO_TERMINAL and not found.session.live:
+                await self._expire(found, "the session has ended")
 
     async def recover(self) -> int:
         """Expires what an earlier control plane left, whose terminals are gone; how many.

@@ -36,7 +36,7 @@ from orchestrator.sessions.kept_workspaces import KeptWorkspaces
 from orchestrator.sessions.record_room import RecordRoom, free_bytes
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.recovery import Recovered, Recovery
-from orchestrator.sessions.sandbox import AgentHooks, Sandboxes
+from orchestrator.sessions.sandbox import AgentHooks, Sandbox, Sandboxes
 from orchestrator.sessions.service import Sessions
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.stop_records import StopRecords
@@ -159,7 +159,9 @@ class ControlPlane:
         self.terminals = Terminals(
             self.database, recorder, budgets, settings.state_dir, self._expire_approvals
         )
-        self.governed_commands = GovernedCommands(self.policy.tools, self.keys, recorder)
+        self.governed_commands = GovernedCommands(
+            self.policy.tools, self.keys, recorder, self.executions, self.approvals
+        )
         self.tools = GovernedTerminals(
             self.policy.tools, self.keys, self.terminals, self.approvals, self.files, recorder
         )
@@ -244,7 +246,11 @@ class ControlPlane:
             self.metrics.agent_violation()
             await recorder.record(session, "agent.violation", actor="system", error=reason)
 
-        return AgentHooks(on_event, on_hello, on_violation, self.terminals.on_gone)
+        async def on_gone(sandbox: Sandbox) -> None:
+            await self.terminals.on_gone(sandbox)
+            await self.approvals.expire_ended()
+
+        return AgentHooks(on_event, on_hello, on_violation, on_gone)
 
     async def _expire_approvals(self, session: Session, terminal_id: str, reason: str) -> None:
         """Nothing of a terminal that has ended can be approved any more."""

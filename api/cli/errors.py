@@ -105,6 +105,9 @@ def _unanswered(error: client.PaddockError) -> Failure:
         return Failure(what, "upgrade the control plane, or use the paddock of its version")
     if isinstance(error, client.NotPaddockError):
         return Failure(what, "check --url or PADDOCK_URL", Status.UNREACHABLE)
+    if isinstance(error, client.ApprovalPendingError):
+        remedy = "run it again when it is approved, or with --wait"
+        return Failure(str(error), remedy, Status.TRY_LATER)
     if isinstance(error, client.LimitError):
         return Failure(what)
     remedy = "check --url or PADDOCK_URL; `paddock serve` starts a control plane here"

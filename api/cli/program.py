@@ -68,14 +68,19 @@ def build() -> typer.Typer:
     )
     app.callback(epilog=_EPILOGUE)(root)
     run.add_to(app)
-    for name, module in (("sessions", sessions), ("files", files), ("ptys", ptys)):
+    for name, module in (
+        ("sessions", sessions),
+        ("files", files),
+        ("ptys", ptys),
+        ("tools", tools),
+    ):
         app.add_typer(module.app, name=name)
     budgets.add_to(app)
     events.add_to(app)
     for name, module in (("approvals", approvals), ("audit", audit), ("policies", policies)):
         app.add_typer(module.app, name=name)
     local.add_to(app)
-    for name, module in (("keys", keys), ("images", images), ("tools", tools)):
+    for name, module in (("keys", keys), ("images", images)):
         app.add_typer(module.app, name=name, rich_help_panel=local.PANEL)
     return app
 

@@ -217,7 +217,7 @@ async def _attend(
         result = await session.exec(**request)
         print_json({"session": session.id, **result.raw})
         _tell_stored(session, result, stays)
-        return _status(result, request)
+        return ended(result, request["argv"][0])
     from api.client import Exit, Output, Start
 
     told = Collected(session.id) if shown is Shown.JSON else Printed(raw=shown is Shown.RAW)
@@ -233,7 +233,7 @@ async def _attend(
                 told.end(event)
                 if shown is Shown.JSON:
                     _tell_stored(session, event, stays)
-                return _status(event, request)
+                return ended(event, request["argv"][0])
     raise Failure("the command's output ended before the command did", status=Status.UNREACHABLE)
 
 
@@ -252,10 +252,10 @@ _STRUCK = {
 }
 
 
-def _status(end: "Exit", request: dict[str, Any]) -> int:
+def ended(end: "Exit", name: str) -> int:
     """The command's exit status; where it has none, or did not end by itself, says why."""
     if end.exit_code is None:
-        raise Failure(f"{request['argv'][0]}: {end.error or end.reason or 'its end is unknown'}")
+        raise Failure(f"{name}: {end.error or end.reason or 'its end is unknown'}")
     if end.timed_out:
         complain("the command was ended at its time limit; --timeout SECONDS gives it more")
     elif end.reason in _STRUCK:
@@ -263,7 +263,7 @@ def _status(end: "Exit", request: dict[str, Any]) -> int:
     elif end.reason:
         complain(f"the command was ended: {end.reason}")
     elif end.error:
-        complain(f"{request['argv'][0]}: {end.error}")
+        complain(f"{name}: {end.error}")
     return end.exit_code
 
 

@@ -1,20 +1,113 @@
-"""Manifests of tools on this machine: check them, list them."""
+"""Tools: oneshot ones are run in a session; manifests are checked and listed on this machine."""
 
+import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from api.cli.exits import Failure, Status
-from api.cli.options import AsJson, example, group
-from api.cli.terminal import complain, note, print_json, print_table
+from api.cli.options import AsJson, Raw, SessionId, example, group, pairs
+from api.cli.remote import remote
+from api.cli.run import ended
+from api.cli.terminal import complain, note, print_foreign, print_json, print_table
 
-app = group("Manifests of tools, on this machine.")
+if TYPE_CHECKING:
+    from api.client import Paddock, Tool
+
+app = group("Tools: run oneshot ones, and look at manifests on this machine.")
+
+
+def complete_tool(incomplete: str) -> list[str]:
+    """Names of this machine's oneshot tools, for a shell that completes them."""
+    from orchestrator.config import ConfigError, load_settings
+    from orchestrator.tools.catalog import read_catalog
+
+    try:
+        names = read_catalog(load_settings().tools_dir).catalog.oneshots
+    except ConfigError:
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+_Tool = Annotated[
+    str,
+    typer.Argument(metavar="TOOL", help="A oneshot tool.", autocompletion=complete_tool),
+]
 
 _Directory = Annotated[
     Path | None,
     typer.Option("--dir", metavar="DIR", help="Another folder than PADDOCK_TOOLS_DIR."),
 ]
+
+
+@app.command(epilog=example("paddock tools run web-1 fetch url=https://staging.example.com/"))
+@remote
+async def run(
+    paddock: "Paddock",
+    session: SessionId,
+    tool: _Tool,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME=VALUE]...", help="`paddock tools arguments` shows them."),
+    ] = None,
+    timeout: Annotated[
+        int | None, typer.Option(min=1, metavar="SECONDS", help="When it is ended.")
+    ] = None,
+    wait: Annotated[
+        float,
+        typer.Option(min=0, max=600, metavar="SECONDS", help="How long to wait for an approval."),
+    ] = 0,
+    raw: Raw = False,
+    as_json: AsJson = False,
+) -> int:
+    """Run a oneshot tool in a session, and show what it prints when it has ended.
+
+    The exit status is the command's own, and 6 while it waits for an approval: then nothing was
+    run, and the same command again asks again.
+    """
+    given = pairs(arguments, "an argument")
+    found = await paddock.sessions.get(session)
+    result = await found.run_tool(tool, given, timeout=timeout, wait=wait)
+    if as_json:
+        print_json({"session": session, **result.raw})
+    else:
+        print_foreign(result.stdout, sys.stdout, raw=raw)
+        print_foreign(result.stderr, sys.stderr, raw=raw)
+    return ended(result, tool)
+
+
+@app.command(epilog=example("paddock tools arguments web-1 fetch"))
+@remote
+async def arguments(
+    paddock: "Paddock", session: SessionId, tool: _Tool, as_json: AsJson = False
+) -> None:
+    """Show what arguments a session's oneshot tool takes."""
+    found = await _oneshot(paddock, session, tool)
+    if as_json:
+        print_json(found.input_schema)
+        return
+    required = found.input_schema["required"]
+    rows = [
+        (name, "yes" if name in required else "no", _values(member), member["description"])
+        for name, member in found.input_schema["properties"].items()
+    ]
+    columns = ("argument", "required", "values", "what it is")
+    print_table(columns, rows, nothing=f"{tool} takes no arguments")
+
+
+async def _oneshot(paddock: "Paddock", session: str, tool: str) -> "Tool":
+    for each in await (await paddock.sessions.get(session)).tools():
+        if each.name == tool and not each.command:
+            return each
+    what = f"there is no oneshot tool {tool} in {session}"
+    raise Failure(what, "`paddock tools list` shows those of this machine", Status.NOT_FOUND)
+
+
+def _values(member: Mapping[str, Any]) -> str:
+    values = " | ".join(member.get("enum", ())) or "any"
+    return values + (f" (else {member['default']})" if "default" in member else "")
 
 
 @app.command(epilog=example("paddock tools check"))

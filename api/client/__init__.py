@@ -11,6 +11,7 @@ async with Paddock(url, key) as p:
 
 from api.client.approvals import Approval
 from api.client.errors import (
+    ApprovalPendingError,
     AuditUnavailableError,
     BudgetExceededError,
     BusyError,
@@ -77,6 +78,7 @@ from api.client.terminals import Interaction, Terminal, TerminalInfo
 
 __all__ = [
     "Approval",
+    "ApprovalPendingError",
     "ArchiveRun",
     "Archived",
     "Async",

@@ -6,7 +6,13 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from api.client.errors import ConnectionLostError, NotPaddockError, PaddockError, api_error
+from api.client.errors import (
+    ApprovalPendingError,
+    ConnectionLostError,
+    NotPaddockError,
+    PaddockError,
+    api_error,
+)
 from api.client.faces import F, Face, Link, method, stream
 from api.client.results import Command, CommandOutput, ExecEvent, ExecResult, Exit, Output, Start
 from api.client.retry import PASSING
@@ -57,8 +63,11 @@ def input_members(name: str, data: str | bytes | None) -> dict[str, str | None]:
 
 async def run_to_end(api: Transport, path: str, body: dict[str, Any]) -> ExecResult:
     """Runs a foreground command and waits for its result."""
-    wait = body.get("timeout", _LONGEST_SECONDS) + _GRACE_SECONDS
-    return ExecResult.parse(await api.json("POST", f"{path}/exec", body=body, timeout=wait))
+    wait = body.get("timeout", _LONGEST_SECONDS) + body.get("wait", 0) + _GRACE_SECONDS
+    answer = await api.json("POST", f"{path}/exec", body=body, timeout=wait)
+    if "approval" in answer:
+        raise ApprovalPendingError(str(answer["approval"]["id"]))
+    return ExecResult.parse(answer)
 
 
 async def run_streamed(

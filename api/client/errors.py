@@ -28,6 +28,18 @@ class OldServerError(PaddockError):
     """The control plane lacks something that this client knows: it is an older one."""
 
 
+class ApprovalPendingError(PaddockError):
+    """A person has not decided yet, and nothing was run: the same call again asks again.
+
+    Attributes:
+        approval_id: what `approvals` knows it by.
+    """
+
+    def __init__(self, approval_id: str) -> None:
+        self.approval_id = approval_id
+        super().__init__(f"{approval_id} waits for an approval; nothing was run")
+
+
 class LimitError(PaddockError):
     """More than the caller said to take, or than the API can list."""
 

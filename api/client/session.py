@@ -103,13 +103,23 @@ class Session(Face[F]):
 
     @method
     async def run_tool(
-        self, tool: str, arguments: Mapping[str, str] | None = None, *, timeout: int | None = None
+        self,
+        tool: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        timeout: int | None = None,
+        wait: float = 0,
     ) -> ExecResult:
         """Runs a oneshot tool of the operator with its arguments, and waits for its end.
 
-        Raises: what `exec` does; NotFoundError where there is no such tool.
+        Args:
+            timeout: seconds until it is ended; None: the tool's own.
+            wait: seconds to wait for a person, where the tool needs one.
+
+        Raises: what `exec` does; NotFoundError where there is no such tool; ApprovalPendingError
+        while nobody has decided, PermissionDeniedError where a person has said no.
         """
-        body: dict[str, Any] = {"tool": tool, "arguments": dict(arguments or {})}
+        body: dict[str, Any] = {"tool": tool, "arguments": dict(arguments or {}), "wait": wait}
         if timeout is not None:
             body["timeout"] = timeout
         return await run_to_end(self._api, self._path, body)

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from api.models.base import Model, Time, example
 
-_APPROVAL: dict[str, Any] = {
+APPROVAL: dict[str, Any] = {
     "id": "apr-7d2b9e64c1f3a058",
     "session_id": "sess-4f1c0a9be27d3586",
     "owner": "ci",
@@ -27,14 +27,14 @@ _APPROVAL: dict[str, Any] = {
 class Approval(Model):
     """One line of input that needs a person's word; it holds for exactly this `command`."""
 
-    model_config = example(_APPROVAL)
+    model_config = example(APPROVAL)
 
     id: str
     session_id: str
     owner: str = Field(description="The name of the key that created the session.")
-    terminal_id: str
-    tool: str = Field(description="As in `psql.drop_table`.")
-    command: str = Field(description="The line, whole.")
+    terminal_id: str = Field(description="Empty for the command of a oneshot tool.")
+    tool: str = Field(description="As in `psql.drop_table`; `<tool>` of a oneshot tool.")
+    command: str = Field(description="The line, whole; the words of a oneshot tool's command.")
     risk_tier: Literal["info", "low", "medium", "high", "critical"]
     status: Literal["pending", "approved", "denied", "expired"]
     requested_by: str
@@ -51,7 +51,7 @@ class Approval(Model):
 class Approvals(Model):
     """Approvals, newest first; `next` is the `cursor` of the next page."""
 
-    model_config = example({"items": [_APPROVAL], "next": None})
+    model_config = example({"items": [APPROVAL], "next": None})
 
     items: list[Approval]
     next: str | None

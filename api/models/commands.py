@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from api.models.approvals import APPROVAL, Approval
 from api.models.base import Count, Model, Sha256, Time, example
 from api.models.problem import Problem
 
@@ -96,6 +97,15 @@ class Command(Model):
     )
     started_at: Time | Literal[""] = Field(description="Empty until its start is on record.")
     exit: Exit | None = Field(description="Null while it runs.")
+
+
+class PendingCommand(Model):
+    """A oneshot tool's command that waits for a person; the same request again asks again."""
+
+    model_config = example({"status": "pending", "approval": APPROVAL})
+
+    status: Literal["pending"]
+    approval: Approval
 
 
 class Commands(Model):

@@ -11,6 +11,7 @@ from api.models.commands import (
     CommandResult,
     Commands,
     InputTaken,
+    PendingCommand,
     SignalSent,
 )
 from api.operations.base import SESSION, Events, Operation, Reply, ok
@@ -46,7 +47,11 @@ OPERATIONS = (
                 CommandResult,
                 events=_EVENTS,
             ),
-            HTTPStatus.ACCEPTED: Reply("It runs in the background.", Command),
+            HTTPStatus.ACCEPTED: Reply(
+                "It runs in the background, or a person has not decided yet and nothing was run.",
+                Command,
+                others=(PendingCommand,),
+            ),
         },
         errors=(*_WORK, "engine_unavailable"),
         examples={

@@ -13,8 +13,10 @@ from api.routes.processes import watch
 from api.schemas import ExecBody
 from orchestrator.errors import PermissionDeniedError
 from orchestrator.keys import Role
+from orchestrator.sessions.requests import ExecRequest
 from orchestrator.sessions.session import Command, Session
 from orchestrator.sessions.view import command_view
+from orchestrator.store.approval_rows import Approval
 
 T = TypeVar("T")
 
@@ -34,12 +36,16 @@ async def execute(call: Call, body: ExecBody) -> web.StreamResponse:
 
 async def _execute(call: Call, session: Session, body: ExecBody) -> web.StreamResponse:
     await _change_level(call, session, body.permission_level)
-    request = body.request()
+    request: ExecRequest | Approval = body.request()
+    governed = call.plane.governed_commands
     if body.tool is not None:
-        given = (body.tool, body.arguments, request)
-        request = await call.plane.governed_commands.request(call.principal, session, *given)
+        given = (body.tool, body.arguments, body.request(), body.wait)
+        request = await governed.request(call.principal, session, *given)
+    if isinstance(request, Approval):
+        waiting = {"status": "pending", "approval": request.public()}
+        return reply(waiting, HTTPStatus.ACCEPTED)
     command = await call.work.complete(
-        call.plane.executions.start(call.principal, session, request),
+        governed.start(call.principal, session, request),
         lambda command: _leave(call, session, command),
     )
     if call.wants_events():

@@ -132,6 +132,11 @@ class Executions:
         self._metrics.command_started(session.level.name, time.perf_counter() - received)
         return command
 
+    async def check(self, principal: Principal, session: Session, request: ExecRequest) -> None:
+        """Raises: what `start` does for a request that the level's rules refuse, recorded so."""
+        session.check_open()
+        await self._decide(principal, session, request, secrets.token_hex(8))
+
     async def _decide(
         self, principal: Principal, session: Session, request: ExecRequest, command_id: str
     ) -> tuple[list[str], str]:
@@ -430,6 +435,7 @@ def _described(
         "timeout": timeout,
         "background": request.background,
         **({} if request.tool is None else {"tool": request.tool}),
+        **({} if request.approval is None else {"approval": request.approval}),
     }
 
 

@@ -1,14 +1,25 @@
 """Oneshot tools of a session: decided by their manifests, run as commands of the level."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NoReturn
 
-from orchestrator.errors import NotFoundError, PermissionDeniedError
+from orchestrator.approvals import NO_TERMINAL, Approvals, Line
+from orchestrator.errors import (
+    NotFoundError,
+    PaddockError,
+    PermissionDeniedError,
+    SandboxUnavailableError,
+    ValidationError,
+)
 from orchestrator.keys import KeyRing, Principal
+from orchestrator.sessions.execution import Executions
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.requests import ExecRequest
-from orchestrator.sessions.session import Session
-from orchestrator.tools.gates import SESSION_TOOLS, Setting
+from orchestrator.sessions.session import Command, Session
+from orchestrator.store.approval_rows import Approval
+from orchestrator.tools.gates import APPROVAL, SESSION_TOOLS, Setting
 from orchestrator.tools.oneshot import Oneshot, Refused, argv, refusal
 from orchestrator.tools.rules import ToolRules
 from orchestrator.tools.states import READY
@@ -17,10 +28,19 @@ from orchestrator.tools.states import READY
 class GovernedCommands:
     """Makes a command of a oneshot tool and its arguments; the level's rules come on top."""
 
-    def __init__(self, rules: ToolRules, keys: KeyRing, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        rules: ToolRules,
+        keys: KeyRing,
+        recorder: Recorder,
+        executions: Executions,
+        approvals: Approvals,
+    ) -> None:
         self._rules = rules
         self._keys = keys
         self._recorder = recorder
+        self._executions = executions
+        self._approvals = approvals
 
     async def request(
         self,
@@ -29,8 +49,83 @@ class GovernedCommands:
         name: str,
         arguments: Mapping[str, str],
         request: ExecRequest,
-    ) -> ExecRequest:
-        """The request with the words of the tool's command.
+        wait: float,
+    ) -> ExecRequest | Approval:
+        """The request with the words of the tool's command, for `start`.
+
+        It is the approval where one is needed, and is not there after `wait` seconds. Raises:
+        NotFoundError, PermissionDeniedError with the rule, ValidationError, BusyError,
+        ConflictError where another call had the answer, AuditUnavailableError, and what
+        `Session.check_open` does.
+        """
+        tool, request = await self._decided(principal, session, name, arguments, request)
+        if not tool.human_approval:
+            return request
+        _check_alone(request)
+        await self._executions.check(principal, session, request)
+        approval = await self._asked(principal, session, tool, request, wait)
+        if approval.status == "pending":
+            return approval
+        if approval.status != "approved":
+            reason = f": {approval.reason}" if approval.reason else ""
+            message = f"the approval {approval.id} is {approval.status}{reason}"
+            await self._refuse(principal, session, tool, arguments, Refused(APPROVAL, message))
+        # The rules and the manifest may be others by now.
+        tool, again = await self._decided(principal, session, name, arguments, request)
+        if again.argv != request.argv:
+            message = "the tool's manifest has changed since a person was asked: ask again"
+            await self._refuse(principal, session, tool, arguments, Refused(APPROVAL, message))
+        return replace(again, approval=approval.id)
+
+    async def start(self, principal: Principal, session: Session, request: ExecRequest) -> Command:
+        """Starts it; what was approved, once.
+
+        Raises: ConflictError where another call has used the approval up, what
+        `Executions.start` does.
+        """
+        if request.approval is None:
+            return await self._executions.start(principal, session, request)
+        session.check_open()
+        approval, ran = request.approval, True
+        self._approvals.use(approval)
+        try:
+            return await self._executions.start(principal, session, request)
+        except SandboxUnavailableError:  # it may run
+            raise
+        except PaddockError:
+            ran = False
+            raise
+        finally:
+            self._approvals.settle(approval, ran)
+
+    async def _asked(
+        self,
+        principal: Principal,
+        session: Session,
+        tool: Oneshot,
+        request: ExecRequest,
+        wait: float,
+    ) -> Approval:
+        line = Line(NO_TERMINAL, tool.name, shlex.join(request.argv or []), tool.risk_tier)
+        approval = await self._approvals.obtain(session, line, principal.name, 0)
+        try:
+            session.check_open()
+        except PaddockError:  # it ended meanwhile: nothing else would expire this
+            await self._approvals.expire_ended()
+            raise
+        if approval.status == "pending" and wait > 0:
+            approval = await self._approvals.obtain(session, line, principal.name, wait)
+        return approval
+
+    async def _decided(
+        self,
+        principal: Principal,
+        session: Session,
+        name: str,
+        arguments: Mapping[str, str],
+        request: ExecRequest,
+    ) -> tuple[Oneshot, ExecRequest]:
+        """The tool, and the request with the words of its command.
 
         Raises: NotFoundError, PermissionDeniedError with the rule, what `Recorder.refuse` does.
         """
@@ -39,27 +134,37 @@ class GovernedCommands:
             raise NotFoundError(f"there is no oneshot tool {name[:128]}")
         refused = self._refusal(principal, session, tool, arguments)
         if refused is not None:
-            await self._recorder.refuse(
-                session,
-                "command.start",
-                actor=principal.name,
-                rule=refused.rule,
-                args={
-                    "tool": tool.name,
-                    "manifest_sha256": tool.sha256,
-                    "arguments": dict(arguments),
-                },
-                error=refused.message,
-            )
-            raise PermissionDeniedError(refused.message, rule=refused.rule)
+            await self._refuse(principal, session, tool, arguments, refused)
         most = tool.timeout_seconds
         timeout = min(most, session.level.timeout_max) if request.timeout is None else None
-        return replace(
+        return tool, replace(
             request,
             argv=argv(tool, arguments),
             tool=tool.name,
             timeout=timeout or min(most, request.timeout or most),
         )
+
+    async def _refuse(
+        self,
+        principal: Principal,
+        session: Session,
+        tool: Oneshot,
+        arguments: Mapping[str, str],
+        refused: Refused,
+    ) -> NoReturn:
+        await self._recorder.refuse(
+            session,
+            "command.start",
+            actor=principal.name,
+            rule=refused.rule,
+            args={
+                "tool": tool.name,
+                "manifest_sha256": tool.sha256,
+                "arguments": dict(arguments),
+            },
+            error=refused.message,
+        )
+        raise PermissionDeniedError(refused.message, rule=refused.rule)
 
     def _refusal(
         self, principal: Principal, session: Session, tool: Oneshot, arguments: Mapping[str, str]
@@ -78,3 +183,16 @@ class GovernedCommands:
             role=session.role,
         )
         return refusal(tool, arguments, setting)
+
+
+def _check_alone(request: ExecRequest) -> None:
+    """A person reads the words alone: nothing else may change what they do."""
+    for field, given in (
+        ("cwd", request.cwd),
+        ("stdin", request.stdin),
+        ("stdin_open", request.stdin_open),
+        ("secrets", request.secrets),
+    ):
+        if given:
+            message = "can't be given with a tool that a person must approve"
+            raise ValidationError(f"{field} {message}", field=field)

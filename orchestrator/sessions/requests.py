@@ -39,7 +39,7 @@ class ExecRequest:
 
     `cwd` is relative to the workspace or under /workspace; `timeout` is in seconds, None
     for the level's default (in the background: no time-out). `tool` is the oneshot tool that the
-    words are of.
+    words are of, `approval` the id of what a person has said to them.
     """
 
     argv: list[str] | None = None
@@ -52,6 +52,7 @@ class ExecRequest:
     timeout: int | None = None
     background: bool = False
     tool: str | None = None
+    approval: str | None = None
 
 
 def argument_bytes(words: Iterable[str], variables: Mapping[str, str]) -> int:

@@ -33,6 +33,7 @@ class Argument:
     pattern: Pattern | None = None
     scope_check: bool = False
     bind: bool = False  # an approval is of the content of the file that it names
+    description: str = ""  # for people
 
     def refusal(self, value: str | None, scope: Scope) -> str | None:
         """Why a value is refused; None where it is taken. None stands for no value."""

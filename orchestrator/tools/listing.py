@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from orchestrator.key_bounds import KeyBounds
+from orchestrator.tools.arguments import Argument
 from orchestrator.tools.cedar import Facts
 from orchestrator.tools.gates import SESSION_TOOLS, Setting, opening
 from orchestrator.tools.manifest import RISK_TIERS, Command, Manifest
@@ -64,7 +65,7 @@ def _oneshot(rules: ToolRules, tool: Oneshot, asker: Asker) -> dict[str, Any]:
         "pattern": "",
         "input_schema": {
             "type": "object",
-            "properties": {arg.name: {"type": "string"} for arg in tool.args},
+            "properties": {arg.name: _property(tool, arg) for arg in tool.args},
             "required": [
                 arg.name for arg in tool.args if arg.required and not tool.defaults.get(arg.name)
             ],
@@ -75,6 +76,18 @@ def _oneshot(rules: ToolRules, tool: Oneshot, asker: Asker) -> dict[str, Any]:
         "allowed": rule is None,
         "rule": rule,
         "sha256": tool.sha256,
+    }
+
+
+def _property(tool: Oneshot, arg: Argument) -> dict[str, Any]:
+    """What is known of an argument, as JSON Schema; all of them are texts."""
+    default = tool.defaults.get(arg.name)
+    described = arg.description or arg.type
+    return {
+        "type": "string",
+        "description": described,
+        **({"enum": list(arg.allowed)} if arg.allowed else {}),
+        **({"default": default} if default else {}),
     }
 
 

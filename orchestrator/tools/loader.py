@@ -293,6 +293,7 @@ def typed_argument(field: str, name: str, table: ArgumentTable) -> Argument:
         schemes=tuple(table.schemes),
         scope_check=table.scope_check,
         bind=table.bind,
+        description=table.description,
         pattern=None if table.pattern is None else _pattern(f"{field}.pattern", table.pattern),
     )
 

@@ -66,7 +66,7 @@ def refusal(tool: Oneshot, given: Mapping[str, str], setting: Setting) -> Refuse
 
 def always_refused(tool: Oneshot, setting: Setting) -> Refused | None:
     """The gate that no arguments could pass; None where there is none."""
-    for check in (_tier, _policies, _approval):
+    for check in (_tier, _policies):
         if (found := check(tool, setting)) is not None:
             return found
     return None
@@ -166,9 +166,3 @@ def _policies(tool: Oneshot, setting: Setting) -> Refused | None:
     facts = Facts(tool.name, setting.session_state, 0, tool.risk_tier, level, role)
     reason = setting.policies.refusal(tool.name, tool.cedar, facts)
     return None if reason is None else Refused("cedar", f"{tool.name}: {reason}")
-
-
-def _approval(tool: Oneshot, setting: Setting) -> Refused | None:
-    if not tool.human_approval:
-        return None
-    return Refused("human-approval", f"{tool.name} needs a person, who can't be asked for it yet")

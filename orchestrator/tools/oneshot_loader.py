@@ -32,6 +32,9 @@ _WHEN = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(==|!=)\s*(?:'([^']*)'|\"([^\
 def build(table: OneshotTable, data: bytes) -> Oneshot:
     """The tool of a oneshot manifest. Raises: FieldError."""
     tool, command = table.tool, table.command
+    for name, arg in table.args.items():
+        if arg.bind:
+            raise FieldError(f"args.{name}.bind", "is for tools of sessions")
     args = tuple(typed_argument(f"args.{name}", name, arg) for name, arg in table.args.items())
     defaults = {name: _text(value) for name, value in command.defaults.items()}
     for name, arg in table.args.items():

@@ -1,13 +1,38 @@
 """Oneshot tools over HTTP: decided by their manifest, run as the level's commands are."""
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from api.client import Paddock, PermissionDeniedError
+from api.client import ApprovalPendingError, Paddock, PermissionDeniedError
 from orchestrator.config import Settings
+from orchestrator.sessions.session import MAX_RUNNING
 from tests.api.conftest import OPERATOR_KEY, Api
+from tests.support.cli import run_beside
+from tests.support.fake_agent import Play
 from tests.unit.test_tool_oneshot import FETCH
+
+WIPE = """
+[tool]
+name = "wipe"
+risk_tier = "high"
+human_approval = true
+[args.table]
+type = "string"
+pattern = "^[a-z]+$"
+description = "What is wiped"
+[args.mode]
+type = "enum"
+required = false
+allowed = ["soft", "hard"]
+default = "soft"
+[command]
+template = "rm --{mode} {table}"
+[output]
+"""
+CALL = {"tool": "wipe", "arguments": {"table": "users"}}
 
 
 @pytest.fixture
@@ -15,6 +40,7 @@ def settings(settings: Settings, tmp_path: Path) -> Settings:
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "fetch.clad.toml").write_text(FETCH)
+    (tools / "wipe.clad.toml").write_text(WIPE)
     scope = tmp_path / "scope.toml"
     scope.write_text('[scope]\ndomains = ["api.example.com"]')
     return settings.model_copy(update={"tools_dir": tools, "scope_file": scope})
@@ -84,6 +110,8 @@ async def test_the_level_holds_its_words(api: Api) -> None:
         {"tool": "fetch", "arguments": {"url": 1}},
         {"tool": "fetch", "env": {"LANG": "C"}},
         {"command": "ls", "arguments": {"url": "x"}},
+        {"command": "ls", "wait": 1},
+        {"tool": "fetch", "wait": 601},
         {"tool": ""},
     ],
 )
@@ -91,3 +119,151 @@ async def test_bad_requests(api: Api, body: dict[str, object]) -> None:
     session = await api.session(key=OPERATOR_KEY)
     path = f"/api/sessions/{session['id']}/exec"
     await api.problem(400, "validation_error", "POST", path, json=body)
+
+
+async def asked(api: Api) -> str:
+    """The id of what waits for a person, once somebody was asked."""
+    seq = 0
+    while not (items := (await api.json("GET", "/api/approvals?status=pending"))["items"]):
+        (session,) = api.plane.sessions.registry.live
+        seq = await api.plane.ledger.wait(session.key, seq)
+    return str(items[0]["id"])
+
+
+async def decide(api: Api, decision: str) -> None:
+    body = {"decision": decision, "reason": None}
+    await api.json("POST", f"/api/approvals/{await asked(api)}", json=body, key=OPERATOR_KEY)
+
+
+async def started(api: Api, path: str) -> list[dict[str, Any]]:
+    items = (await api.json("GET", path + "/audit?operation=command.start"))["items"]
+    return [event for event in items if event["decision"] == "allow"]
+
+
+async def test_nothing_runs_before_a_person_has_approved_it(api: Api) -> None:
+    session = await api.session(key=OPERATOR_KEY, permission_level="high")
+    path = f"/api/sessions/{session['id']}"
+    listed = (await api.json("GET", path + "/tools", key=session["handle"]))["items"]
+    (wipe,) = [each for each in listed if each["name"] == "wipe"]
+    assert (wipe["allowed"], wipe["human_approval"]) == (True, True)
+    call: dict[str, Any] = {"method": "POST", "path": path + "/exec", "json": CALL}
+    call["key"] = session["handle"]
+    for _ in range(2):  # asking again asks nobody again
+        pending = await api.json(**call, status=202)
+        assert (pending["status"], pending["approval"]["id"]) == ("pending", await asked(api))
+    approval = pending["approval"]
+    assert (approval["command"], approval["tool"]) == ("rm --soft users", "wipe")
+    assert (approval["terminal_id"], approval["risk_tier"]) == ("", "high")
+    assert await started(api, path) == []
+    await decide(api, "approve")
+    assert (await api.json(**call))["exit_code"] == 0
+    (event,) = await started(api, path)
+    assert event["args"]["argv"] == ["rm", "--soft", "users"]
+    assert event["args"]["approval"] == approval["id"]
+    # It was for that once.
+    again = await api.json(**call, status=202)
+    assert again["approval"]["id"] != approval["id"]
+    assert len(await started(api, path)) == 1
+
+
+async def test_an_approval_is_of_exactly_these_words(api: Api) -> None:
+    session = await api.session(key=OPERATOR_KEY, permission_level="high")
+    path = f"/api/sessions/{session['id']}"
+    await api.json("POST", path + "/exec", json=CALL, status=202)
+    await decide(api, "approve")
+    other = {"tool": "wipe", "arguments": {"table": "users", "mode": "hard"}}
+    pending = await api.json("POST", path + "/exec", json=other, status=202)
+    assert pending["approval"]["command"] == "rm --hard users"
+    assert await started(api, path) == []
+
+
+async def test_a_call_waits_for_the_word_and_a_no_runs_nothing(api: Api) -> None:
+    session = await api.session(key=OPERATOR_KEY, permission_level="high")
+    path = f"/api/sessions/{session['id']}"
+    call: dict[str, Any] = {"method": "POST", "path": path + "/exec", "json": {**CALL, "wait": 30}}
+    waiting = asyncio.create_task(api.json(**call))
+    await decide(api, "approve")
+    assert (await waiting)["exit_code"] == 0
+    refused = asyncio.create_task(api.problem(403, "permission_denied", **call))
+    await decide(api, "deny")
+    assert (await refused)["rule"] == "human-approval"
+    assert len(await started(api, path)) == 1
+
+
+@pytest.mark.parametrize("more", [{"cwd": "x"}, {"stdin": "y"}, {"stdin_open": True}])
+async def test_a_person_approves_the_words_and_nothing_else(
+    api: Api, more: dict[str, object]
+) -> None:
+    session = await api.session(key=OPERATOR_KEY, permission_level="high")
+    path = f"/api/sessions/{session['id']}/exec"
+    problem = await api.problem(400, "validation_error", "POST", path, json=CALL | more)
+    assert problem["field"] == next(iter(more))
+    assert (await api.json("GET", "/api/approvals"))["items"] == []
+
+
+async def test_what_the_level_refuses_asks_nobody(api: Api) -> None:
+    session = await api.session(key=OPERATOR_KEY, permission_level="high")
+    path = f"/api/sessions/{session['id']}"
+    await api.json("PUT", path + "/settings", json={"settings": {"permission_level": "medium"}})
+    await api.problem(403, "permission_denied", "POST", path + "/exec", json=CALL)
+    assert (await api.json("GET", "/api/approvals"))["items"] == []
+
+
+async def test_an_approval_that_could_not_be_used_stays(api: Api) -> None:
+    session = await api.session(key=OPERATOR_KEY, permission_level="high")
+    path = f"/api/sessions/{session['id']}"
+    await api.json("POST", path + "/exec", json=CALL, status=202)
+    await decide(api, "approve")
+    api.agent.plays["make"] = Play(holds=True)
+    for _ in range(MAX_RUNNING):
+        body = {"argv": ["make"], "background": True}
+        first = await api.json("POST", path + "/exec", json=body, status=202)
+    await api.problem(409, "busy", "POST", path + "/exec", json=CALL)
+    api.agent.end(first["command_id"], 0)
+    await api.json("GET", f"{path}/processes/{first['command_id']}?after=0")
+    (live,) = api.plane.sessions.registry.live
+    await live.commands[first["command_id"]].done
+    assert (await api.json("POST", path + "/exec", json=CALL))["exit_code"] == 0
+
+
+async def test_nothing_can_be_approved_once_the_session_has_ended(api: Api) -> None:
+    session = await api.session(key=OPERATOR_KEY, permission_level="high")
+    path = f"/api/sessions/{session['id']}"
+    pending = await api.json("POST", path + "/exec", json=CALL, status=202)
+    await api.json("DELETE", path)
+    place = f"/api/approvals/{pending['approval']['id']}"
+    body = {"decision": "approve", "reason": None}
+    await api.problem(409, "conflict", "POST", place, json=body, key=OPERATOR_KEY)
+    (expired,) = (await api.json("GET", "/api/approvals"))["items"]
+    assert (expired["status"], expired["reason"]) == ("expired", "the session has ended")
+
+
+async def test_the_client_waits_for_a_person(api: Api) -> None:
+    async with Paddock(str(api.server.make_url("/")), OPERATOR_KEY) as paddock:
+        session = await paddock.sessions.create(permission_level="high")
+        with pytest.raises(ApprovalPendingError) as pending:
+            await session.run_tool("wipe", {"table": "users"})
+        await paddock.approvals.approve(pending.value.approval_id)
+        assert (await session.run_tool("wipe", {"table": "users"}, wait=9)).exit_code == 0
+
+
+async def test_the_command_line(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_URL", f"http://127.0.0.1:{api.server.port}")
+    monkeypatch.setenv("PADDOCK_KEY", OPERATOR_KEY)
+    await api.session(id="web-1", key=OPERATOR_KEY, permission_level="high")
+    api.agent.plays["rm"] = Play(b"gone\n", b"all of it\n", exit_code=3)
+    shown = await run_beside("tools", "arguments", "web-1", "wipe")
+    assert (shown.status, "What is wiped" in shown.out) == (0, True)
+    assert "soft | hard (else soft)" in shown.out
+    line = ("tools", "run", "web-1", "wipe", "table=users", "mode=hard")
+    pending = await run_beside(*line)
+    assert (pending.status, "waits for an approval" in pending.line) == (6, True)
+    assert "--wait" in pending.line
+    running = asyncio.create_task(run_beside(*line, "--wait", "30"))
+    await decide(api, "approve")
+    done = await running
+    assert (done.status, done.out, done.err) == (3, "gone\n", "all of it\n")
+    assert (await run_beside("tools", "run", "web-1", "wipe", "users")).status == 2
+    assert (await run_beside("tools", "arguments", "web-1", "none")).status == 5
+    nothing = await run_beside("tools", "run", "web-1", "wipe", "table=users", "of=it")
+    assert (nothing.status, "there is no argument of" in nothing.line) == (4, True)

@@ -51,6 +51,6 @@ def test_the_agent_makes_copies_in_its_own_place_only(path: str) -> None:
 
 
 def test_of_few_files_only() -> None:
-    files = {f"/tmp/.kept-0123456789abcdef/{number}": b"" for number in range(17)}  # noqa: S108
+    files = {f"/tmp/.kept-0123456789abcdef/{number}": b"" for number in range(17)}
     with pytest.raises(AgentError, match="files must be"):
         KeptFiles(files)

@@ -149,8 +149,9 @@ def test_gates() -> None:
     given = {"target": "10.0.0.1", "scan_type": "ping"}
     assert why(SCAN.replace('"low"', '"high"'), "medium", **given) == "risk-tier"
     approved = SCAN.replace('"low"', '"low"\nhuman_approval = true')
-    assert why(approved, **given) == "human-approval"
-    assert why(SCAN.replace('"low"', '"critical"'), "critical", **given) == "human-approval"
+    assert why(approved, **given) is None
+    assert read(approved).human_approval
+    assert read(SCAN.replace('"low"', '"critical"')).human_approval
     assert why(FETCH, url="https://evil.com/") == "scope"
 
 

@@ -18,7 +18,7 @@ from sandbox_agent.pty import device, gate
 from sandbox_agent.pty.held import Held
 from sandbox_agent.pty.kept_files import KeptFiles
 from sandbox_agent.pty.request import Request
-from sandbox_agent.pty.waiting import Waiting
+from sandbox_agent.pty.waiting import Program, Waiting
 from sandbox_agent.tree import Tree
 
 _READ_BYTES = 65536
@@ -60,6 +60,10 @@ class Terminal:
         self.output = Held()
         self._input = bytearray()
         self._kept = KeptFiles({})
+        # Who waits at the prompt when the first line is sent: nobody but the tool, so that from
+        # then on no program that it starts is taken for it.
+        self._program: Program | None = None
+        self._reader_program: Program | None = None
         self._reader: _Reader | None = None
         self._ended: dict[str, Any] | None = None
         self._used = time.monotonic()
@@ -136,8 +140,11 @@ class Terminal:
         if self._input or self._hung_up:
             return False
         said = self.output.total
-        waits = self._waiting.for_input(self._master, self._device)
-        return waits and self._fill() and self.output.total == said
+        found = self._waiting.for_input(self._master, self._device, self._program)
+        waits = found is not None and self._fill() and self.output.total == said
+        if waits:
+            self._reader_program = found
+        return waits
 
     def _answer(self) -> None:
         if self._reader is not None:
@@ -211,6 +218,7 @@ class Terminal:
         self._kept.release()  # nobody reads on: it has taken another line since
         self._kept = kept
         self._used = time.monotonic()
+        self._program = self._program or self._reader_program
         self._input += line
         self._write()
         self._watch()

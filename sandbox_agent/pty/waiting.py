@@ -54,6 +54,17 @@ _CALLS = {
 }
 
 
+class Program(NamedTuple):
+    """The file that a process executes."""
+
+    device: int
+    inode: int
+
+
+# Where the kernel does not tell who waits.
+_UNKNOWN = Program(0, 0)
+
+
 class Waiting:
     """Looks at programs of terminals as the session's user, whose they are.
 
@@ -65,25 +76,31 @@ class Waiting:
         self._uid = uid
         self._calls = _CALLS.get(os.uname().machine) if _kernel_tells() else None
 
-    def for_input(self, master: int, terminal: int) -> bool:
-        """Whether the foreground of that terminal, whose device number is given, waits for input.
+    def for_input(self, master: int, terminal: int, only: Program | None) -> Program | None:
+        """The program that waits for input in the foreground of a terminal; None: none does.
 
-        While a program that the tool has started is in the foreground in its place, it does not.
+        `terminal` is its device number. With `only`, no other program counts: one that the tool
+        has started can show the tool's prompt and read. While one is in the foreground in the
+        tool's place, none waits.
         """
         try:
             leader = device.session_leader(master)
             if os.tcgetpgrp(master) != leader:
-                return False
+                return None
         except OSError:
-            return False  # it has ended
+            return None  # it has ended
         if self._calls is None:
-            return _is_asleep(leader)
+            return _UNKNOWN if _is_asleep(leader) else None
         borrow_file_identity(self._uid)
         try:
-            inputs = _inputs(self._calls, leader)
-            return any(_is_terminal(path, terminal) for path in islice(inputs, _MOST_FILES))
+            for pid, fd in islice(_inputs(self._calls, leader), _MOST_FILES):
+                if _is_terminal(f"/proc/{pid}/fd/{fd}", terminal):
+                    found = _program(pid)
+                    if found is not None and only in (None, found):
+                        return found
         finally:
             borrow_file_identity(0)
+        return None
 
 
 def _kernel_tells() -> bool:
@@ -96,13 +113,21 @@ def _kernel_tells() -> bool:
         return True  # a kernel without Yama
 
 
-def _inputs(calls: _Calls, leader: int) -> Iterator[str]:
-    """What the threads of the leader's process group wait to read from, as paths below /proc."""
+def _program(pid: int) -> Program | None:
+    try:
+        found = os.stat(f"/proc/{pid}/exe")
+    except OSError:
+        return None
+    return Program(found.st_dev, found.st_ino)
+
+
+def _inputs(calls: _Calls, leader: int) -> Iterator[tuple[int, int]]:
+    """What the threads of the leader's process group wait to read from: processes, descriptors."""
     threads = chain(_threads(leader), chain.from_iterable(map(_threads, _others(leader))))
     for pid, thread in islice(threads, _MOST_THREADS):
         try:
             for fd in _awaited(calls, pid, thread):
-                yield f"/proc/{pid}/fd/{fd}"
+                yield pid, fd
         except (OSError, ValueError, OverflowError):
             continue  # it has ended, or what it gave the kernel makes no sense
 

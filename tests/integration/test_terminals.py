@@ -228,6 +228,14 @@ async def test_there_are_many_ways_to_wait_for_input(high: Box, how: str) -> Non
     await tool.close()
 
 
+async def test_who_reads_in_the_tools_place_is_not_the_tool(high: Box) -> None:
+    tool = await Tool.open(high, output_wait_ms=300)
+    assert (await tool.do("nested"))["status"] == "timeout"
+    with pytest.raises(BusyError, match="not come back to its prompt"):
+        await tool.do("say early")
+    await tool.close()
+
+
 async def test_who_waits_for_something_else_waits_for_no_input(high: Box) -> None:
     tool = await Tool.open(high, output_wait_ms=200)
     assert (await tool.do("wait_for other"))["status"] == "timeout"

@@ -162,6 +162,14 @@ class Tool:
         write(b"was not the prompt\n")
         self.show()
 
+    def do_nested(self, _: str) -> None:
+        """Starts another program, which reads where the tool has shown its prompt."""
+        import subprocess  # more than a low level has
+
+        self.show()
+        subprocess.run(["/usr/bin/head", "-n", "1"], check=False)
+        self.show()
+
     def do_wait_for(self, how: str) -> None:
         """Waits for its next line in another way, and sends it back."""
         self.show()

@@ -17,6 +17,7 @@ from sandbox_agent.protocol import Message
 from sandbox_agent.pty.device import MOST_COOKED_BYTES
 from sandbox_agent.pty.request import Request
 from sandbox_agent.pty.terminal import Terminal
+from sandbox_agent.pty.waiting import Program as File
 from sandbox_agent.pty.waiting import Waiting
 
 MOST_LINE_BYTES = 10_000
@@ -42,15 +43,16 @@ class Program:
         self.socket, self._other = socket.socketpair()
         self.slave = -1
         self.waits = True
+        self.reads = File(1, 1)
         self.says: list[bytes] = []
 
     def start(self, _work_id: str, _plan: Plan, pipes: Pipes) -> None:
         self.slave = os.dup(pipes.stdin)
 
-    def for_input(self, _master: int, _terminal: int) -> bool:
+    def for_input(self, _master: int, _terminal: int, only: File | None) -> File | None:
         if self.says:
             os.write(self.slave, self.says.pop())
-        return self.waits
+        return self.reads if self.waits and only in (None, self.reads) else None
 
     def close(self) -> None:
         for end in (self.socket, self._other):
@@ -91,6 +93,21 @@ def test_who_speaks_just_before_it_waits_has_not_said_all(
     assert read(terminal, page["next"])["waits"] is True
     program.waits = False
     assert read(terminal, page["next"])["waits"] is False
+
+
+def test_who_waits_when_the_first_line_is_sent_is_the_tool(
+    terminal: Terminal, program: Program
+) -> None:
+    program.reads = File(1, 2)  # what has started the tool, perhaps
+    assert read(terminal)["waits"] is True
+    program.reads = File(1, 1)
+    assert read(terminal)["waits"] is True
+    terminal.send("do", "x", {})
+    echoed = read(terminal)["next"]
+    program.reads = File(1, 2)
+    assert read(terminal, echoed)["waits"] is False
+    program.reads = File(1, 1)
+    assert read(terminal, echoed)["waits"] is True
 
 
 def test_how_long_a_line_may_be_depends_on_who_edits_it(

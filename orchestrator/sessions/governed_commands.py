@@ -23,6 +23,7 @@ from orchestrator.tools.gates import APPROVAL, SESSION_TOOLS, Setting
 from orchestrator.tools.oneshot import Oneshot, Refused, argv, refusal
 from orchestrator.tools.rules import ToolRules
 from orchestrator.tools.states import READY
+from sandbox_agent.pty.sanitize import MAX_TEXT
 
 
 class GovernedCommands:
@@ -63,7 +64,12 @@ class GovernedCommands:
             return request
         _check_alone(request)
         await self._executions.check(principal, session, request)
-        approval = await self._asked(principal, session, tool, request, wait)
+        text = shlex.join(request.argv or [])
+        if len(text) > MAX_TEXT:
+            message = f"nobody can approve a command of more than {MAX_TEXT} characters"
+            await self._refuse(principal, session, tool, arguments, Refused("too-long", message))
+        line = Line(NO_TERMINAL, tool.name, text, tool.risk_tier)
+        approval = await self._asked(principal, session, line, wait)
         if approval.status == "pending":
             return approval
         if approval.status != "approved":
@@ -99,14 +105,8 @@ class GovernedCommands:
             self._approvals.settle(approval, ran)
 
     async def _asked(
-        self,
-        principal: Principal,
-        session: Session,
-        tool: Oneshot,
-        request: ExecRequest,
-        wait: float,
+        self, principal: Principal, session: Session, line: Line, wait: float
     ) -> Approval:
-        line = Line(NO_TERMINAL, tool.name, shlex.join(request.argv or []), tool.risk_tier)
         approval = await self._approvals.obtain(session, line, principal.name, 0)
         try:
             session.check_open()

@@ -209,6 +209,15 @@ async def test_what_the_level_refuses_asks_nobody(api: Api) -> None:
     assert (await api.json("GET", "/api/approvals"))["items"] == []
 
 
+async def test_nobody_is_asked_to_read_without_end(api: Api) -> None:
+    session = await api.session(key=OPERATOR_KEY, permission_level="high")
+    call = {"tool": "wipe", "arguments": {"table": "x" * 8192}}
+    path = f"/api/sessions/{session['id']}/exec"
+    problem = await api.problem(403, "permission_denied", "POST", path, json=call)
+    assert problem["rule"] == "too-long"
+    assert (await api.json("GET", "/api/approvals"))["items"] == []
+
+
 async def test_an_approval_that_could_not_be_used_stays(api: Api) -> None:
     session = await api.session(key=OPERATOR_KEY, permission_level="high")
     path = f"/api/sessions/{session['id']}"

@@ -125,7 +125,6 @@ def check(
     from orchestrator.tools.advice import advice
     from orchestrator.tools.catalog import PACKAGED, manifest_files
     from orchestrator.tools.loader import ManifestError
-    from orchestrator.tools.manifest import Manifest
     from orchestrator.tools.oneshot_loader import load_tool
 
     wrong = 0
@@ -137,7 +136,7 @@ def check(
             complain(str(error))
             wrong += 1
             continue
-        for sentence in advice(manifest) if isinstance(manifest, Manifest) else ():
+        for sentence in advice(manifest):
             note(f"{path}: {sentence}")
     if wrong:
         raise typer.Exit(Status.FAILED)

@@ -1,16 +1,34 @@
 """What is valid in a manifest, and will hardly do what it was written for."""
 
+import tomllib
 from collections.abc import Iterator
 
 from orchestrator.tools.manifest import Manifest
+from orchestrator.tools.oneshot import Oneshot
 
 # What lets a pattern begin, or end, anywhere in a text that is searched.
 _OPEN = (".*", ".+", "(.*", "(.+", "(?:.*", "(?:.+")
 _OPEN_END = (".*", ".+", ".*)", ".+)")
 
 
-def advice(manifest: Manifest) -> Iterator[str]:
+def advice(manifest: Manifest | Oneshot) -> Iterator[str]:
     """One sentence for each field that deserves a second look; they begin with its name."""
+    if isinstance(manifest, Oneshot):
+        yield from _of_oneshot(manifest)
+    else:
+        yield from _of_session(manifest)
+
+
+def _of_oneshot(tool: Oneshot) -> Iterator[str]:
+    tables = tomllib.loads(tool.source)
+    if "evidence" in tables["tool"]:
+        yield "tool.evidence: is for tools of sessions; of a command the record tells"
+    for name in ("parser", "schema"):
+        if name in tables["output"]:
+            yield f"output.{name}: is not applied: what the command prints is returned as it is"
+
+
+def _of_session(manifest: Manifest) -> Iterator[str]:
     ready = manifest.ready_pattern.text
     yield from _whole("session.ready_pattern", ready, "the last line, from its beginning")
     for pattern, _ in manifest.states:

@@ -26,6 +26,7 @@ from orchestrator.tools.oneshot_tables import (
 )
 from orchestrator.tools.scope import NO_SCOPE
 
+_OUTPUT_FILE = "_output_file"
 _WHEN = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(==|!=)\s*(?:'([^']*)'|\"([^\"]*)\")\s*")
 
 
@@ -123,6 +124,11 @@ def _check_names(tool: Oneshot) -> None:
                     reason = f"nothing is known to fill {{{hole}}}"
                     raise FieldError(f"command.mappings.{name}", reason)
     for name, alone in holes(tool.words):
+        if name == _OUTPUT_FILE and name not in values:
+            reason = (
+                "there is no {_output_file}: let the command print, or name a file by a default"
+            )
+            raise FieldError("command.template", reason)
         if name not in values and not (name in groups and alone):
             raise FieldError("command.template", f"nothing is known to fill {{{name}}}")
     for name, condition in tool.conditions.items():

@@ -4,6 +4,7 @@ import ipaddress
 
 import pytest
 
+from orchestrator.tools.advice import advice
 from orchestrator.tools.gates import Setting
 from orchestrator.tools.loader import ManifestError
 from orchestrator.tools.manifest import Manifest
@@ -159,6 +160,7 @@ def test_gates() -> None:
     ("old", "new", "expected"),
     [
         ("{target}", "{host}", "command.template: nothing is known to fill {host}"),
+        ("{target}", "-oX {_output_file} {target}", "command.template: there is no {_output_file}"),
         ("{_scan_flags}", "x{_scan_flags}", "nothing is known to fill {_scan_flags}"),
         ("nmap {_scan", "{extra} {_scan", "command.template: must begin with the program's name"),
         ('"nmap {_scan', '"sh nmap {_scan', "tool.binary: is nmap, but the command runs sh"),
@@ -187,3 +189,39 @@ def test_conditions_are_simple() -> None:
 
 def test_sessions_are_read_as_before() -> None:
     assert isinstance(parse_tool(MINIMAL.encode(), "x"), Manifest)
+
+
+def test_what_a_oneshot_does_not_do_is_said() -> None:
+    assert [sentence.partition(":")[0] for sentence in advice(read(SCAN))] == [
+        "tool.evidence",
+        "output.parser",
+    ]
+    assert list(advice(read(FETCH))) == []
+
+
+def test_files_are_bound_in_sessions_only() -> None:
+    bound = FETCH.replace("[args.method]", '[args.file]\ntype = "path"\nbind = true\n[args.method]')
+    with pytest.raises(ManifestError, match=r"args\.file\.bind: is for tools of sessions"):
+        read(bound)
+
+
+def test_tools_that_look_names_up() -> None:
+    """The simplest of ToolClad's examples: a target, and a kind with a default."""
+    lookup = """
+[tool]
+name = "lookup"
+[args.target]
+type = "scope_target"
+[args.kind]
+type = "enum"
+required = false
+allowed = ["A", "MX"]
+default = "A"
+[command]
+template = "dig +short {target} {kind}"
+[output]
+"""
+    tool = read(lookup)
+    assert argv(tool, {"target": "api.example.com"}) == ["dig", "+short", "api.example.com", "A"]
+    assert why(lookup, target="api.example.com", kind="ANY") == "argument"
+    assert why(lookup, target="evil.com") == "scope"

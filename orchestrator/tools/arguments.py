@@ -84,10 +84,14 @@ def _scope_target(argument: Argument, value: str, scope: Scope) -> str | None:
 def _url(argument: Argument, value: str, scope: Scope) -> str | None:
     try:
         parts = urlsplit(value)
+        port_is_valid = parts.port is None or parts.port > 0
     except ValueError:
         return "is no URL"
     if not parts.scheme or not parts.hostname or not value.isascii() or " " in value:
         return "is no URL"
+    # Browsers, node and others take \ for /, and end the host there.
+    if "\\" in value or parts.netloc.count("@") > 1 or not port_is_valid:
+        return "is a URL that programs read in different ways"
     if argument.schemes and parts.scheme not in argument.schemes:
         return f"must begin with {', '.join(argument.schemes)}"
     return scope.refusal(parts.hostname) if argument.scope_check else None

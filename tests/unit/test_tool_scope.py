@@ -272,10 +272,22 @@ def test_values_of_targets(value: str, valid: bool) -> None:
         ("https://evil.com/api", False),
         ("https://api.example.com.evil.com/v1", False),
         ("https://api.example.com@evil.com/v1", False),
+        ("https://me@api.example.com:8443/v1", True),
+        # Not everybody reads these in the same way.
+        ("https://evil.com\\@api.example.com/", False),
+        ("https://evil.com\\.api.example.com/", False),
+        ("https://a@evil.com@api.example.com/", False),
+        ("https://api.example.com:99999/", False),
+        ("https://api.example.com:0/", False),
+        ("https://api.example.com:x@evil.com/", False),
         ("https://10.0.0.1/", False),
     ],
 )
 def test_hosts_of_urls(url: str, inside: bool) -> None:
     argument = Argument("address", "url", scope_check=True)
     assert (argument.refusal(url, Scope(domains=("api.example.com",))) is None) == inside
+
+
+@pytest.mark.parametrize("url", ["https://evil.com/", "ftp://api.example.com/x"])
+def test_urls_need_no_scope_where_none_is_asked_for(url: str) -> None:
     assert Argument("address", "url").refusal(url, NO_SCOPE) is None

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from api.cli.run import _status
+from api.cli.run import ended
 
 END = {
     "exit_code": 1,
@@ -32,7 +32,7 @@ def test_a_reason_is_one_line(
     reason: str | None, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     end: Any = SimpleNamespace(**{**END, "reason": reason})
-    assert _status(end, {"argv": ["make"]}) == 1
+    assert ended(end, "make") == 1
     shown = capsys.readouterr()
     assert shown.out == ""
     assert said in shown.err

@@ -42,13 +42,14 @@ def words(argv: list[Any]) -> str:
 
 
 def outcome(result: Mapping[str, Any]) -> str:
-    """What a command came to: `exit 0`, `SIGKILL`, `timed out`."""
+    """What a command came to: `exit 0`, `SIGKILL, oom`, `timed out`."""
+    code, reason = result.get("exit_code"), result.get("reason")
     if result.get("timed_out"):
         return "timed out"
-    if result.get("signal"):
-        return str(result["signal"])
-    code = result.get("exit_code")
-    return str(result.get("reason") or "end unknown") if code is None else f"exit {code}"
+    if code is None and not result.get("signal"):
+        return str(reason or "end unknown")
+    text = str(result.get("signal") or f"exit {code}")
+    return f"{text}, {reason}" if reason else text
 
 
 def _exit(result: Mapping[str, Any]) -> str:

@@ -77,6 +77,8 @@ def test_ages(time: str | None, text: str) -> None:
         ({"exit_code": 0}, "exit 0"),
         ({"exit_code": 143, "timed_out": True}, "timed out"),
         ({"exit_code": 137, "signal": "SIGKILL"}, "SIGKILL"),
+        ({"exit_code": 137, "signal": "SIGKILL", "reason": "oom"}, "SIGKILL, oom"),
+        ({"exit_code": 1, "reason": "disk"}, "exit 1, disk"),
         ({}, "end unknown"),
         ({"exit_code": None, "reason": "crash"}, "crash"),
     ],

@@ -5,7 +5,8 @@ import logging
 import time
 from typing import Any, Protocol
 
-from orchestrator.agent_messages import AgentEvent, parse_event, parse_frame
+from orchestrator.agent_frames import EVENT, LARGE, bounds, parse_frame
+from orchestrator.agent_messages import AgentEvent, parse_event
 from orchestrator.errors import SandboxUnavailableError
 from sandbox_agent.protocol import (
     MOST_UNACKNOWLEDGED_EXECS,
@@ -27,8 +28,9 @@ _ACK_SECONDS = 0.02
 _MOST_UNACKNOWLEDGED = MOST_UNACKNOWLEDGED_EXECS // 2
 # Beyond either, whatever else the loop has to do comes first.
 _FRAMES_A_TURN = 32
+_BYTES_A_TURN = 64 * 1024
 _TURN_SECONDS = 0.002
-# What to put an event on record costs later, beside what is measured here.
+# What the ledger's thread does for an event, beside what is measured of this one.
 _EVENT_SECONDS = 0.00025
 # Requests that nobody waits for any more, and that the agent has not answered yet.
 _MOST_GIVEN_UP = 1024
@@ -78,6 +80,8 @@ class Connection(asyncio.Protocol):
         self._ack_timer: asyncio.TimerHandle | None = None
         self._next_id = 1
         self._waiting: dict[int, asyncio.Future[Message]] = {}
+        # The methods of what has a large answer that is not there yet, whoever waits for it.
+        self._asked: dict[int, str] = {}
         self._given_up: set[int] = set()
         self._turn: asyncio.TimerHandle | None = None
         self._paused = False
@@ -108,8 +112,15 @@ class Connection(asyncio.Protocol):
             self._take_turn()
 
     def _take_turn(self) -> None:
-        """Takes up some frames; those that are left, and whoever used much time, wait."""
+        """Takes up some frames; those that are left, and whoever used much time, wait.
+
+        Also what earlier connections, and the recording of earlier events, have used counts.
+        """
         self._turn = None
+        owed = self._link.spend(0.0)
+        if owed and self._transport is not None and not self.closing:
+            self._wait(owed)
+            return
         # Of this thread: what others take of the processor is not the agent's doing.
         began = time.thread_time()
         try:
@@ -125,25 +136,32 @@ class Connection(asyncio.Protocol):
         if self._transport is None or self.closing or self._paused:
             return
         if wait or taken:
-            self._transport.pause_reading()
-            self._turn = asyncio.get_running_loop().call_later(wait, self._take_turn)
+            self._wait(wait)
         else:
             self._transport.resume_reading()
+
+    def _wait(self, seconds: float) -> None:
+        """Goes on so much later, and reads nothing until then."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+        self._turn = asyncio.get_running_loop().call_later(seconds, self._take_turn)
 
     def _take_up(self, until: float) -> tuple[bool, int]:
         """Whether more frames may be there, and how many of those taken up were events.
 
         Raises: FrameError, ValueError for what an agent may not say.
         """
-        events = 0
+        events = size = 0
         for _ in range(_FRAMES_A_TURN):
-            body = None if self.closing or self._paused else self._decoder.take()
+            allowed = bounds(self._accepted, self._asked.values())
+            body = None if self.closing or self._paused else self._decoder.take(allowed.bytes)
             if body is None:
                 return False, events
-            message = parse_frame(body)
+            message = parse_frame(body, allowed)
             self._receive(message, len(body))
             events += "method" in message
-            if time.thread_time() >= until:
+            size += len(body)
+            if time.thread_time() >= until or size >= _BYTES_A_TURN:
                 break
         return True, events
 
@@ -175,6 +193,8 @@ class Connection(asyncio.Protocol):
         frame = encode(request(request_id, method, params))
         waiting: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = waiting
+        if method in LARGE:
+            self._asked[request_id] = method
         try:
             self._write(frame)
             return await waiting
@@ -251,6 +271,8 @@ class Connection(asyncio.Protocol):
 
     def _receive_answer(self, message: Message) -> None:
         request_id = message.get("id")
+        if type(request_id) is int:
+            self._asked.pop(request_id, None)
         # A bool would be found as a number, too.
         if type(request_id) is int and request_id in self._waiting:
             waiting = self._waiting.pop(request_id)
@@ -262,6 +284,8 @@ class Connection(asyncio.Protocol):
             raise ValueError("an answer that nobody has asked for")
 
     def _receive_event(self, params: Any, size: int) -> None:
+        if size > EVENT.bytes:
+            raise ValueError(f"an event of {size} bytes")
         event = parse_event(params)
         if event.boot_id != self._boot_id:
             raise ValueError("event of another boot id")

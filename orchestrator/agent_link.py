@@ -7,7 +7,7 @@ the agent shares a kernel with hostile commands.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from orchestrator.errors import (
     TooLargeError,
 )
 from orchestrator.fair_share import FairShare
+from orchestrator.metered import Metered
 from sandbox_agent.protocol import (
     PROTOCOL_VERSION,
     FrameError,
@@ -59,7 +60,7 @@ class AgentLink:
         self,
         run_dir: Path,
         committed: Callable[[str], Awaitable[int]],
-        on_event: Callable[[AgentEvent], Awaitable[None]],
+        on_event: Callable[[AgentEvent], Coroutine[Any, Any, None]],
         on_hello: Callable[[Hello], None],
         on_violation: Callable[[str], Awaitable[None]],
         share: FairShare,
@@ -226,7 +227,7 @@ class AgentLink:
 
     async def _greet(self, connection: Connection, message: Message) -> None:
         try:
-            await self._answer_hello(connection, message)
+            await Metered(self._answer_hello(connection, message), self.spend)
         except Exception:
             log.exception("the hello of a sandbox agent was not handled")
             self.failed(connection)
@@ -271,7 +272,8 @@ class AgentLink:
         """Makes an event durable, then acknowledges it; on failure the agent sends it again."""
         try:
             async with self._in_ledger:
-                await self._on_event(event)
+                # To look at what an agent reports may take a while, which its sandbox pays for.
+                await Metered(self._on_event(event), self.spend)
         except PaddockError as error:
             connection.drop(f"event {event.seq} not recorded: {error.detail}")
             return False

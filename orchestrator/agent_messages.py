@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from orchestrator.agent_frames import MOST_HELLO_REST, size_of
 from orchestrator.errors import (
     AuditUnavailableError,
     BudgetExceededError,
@@ -21,9 +22,7 @@ from sandbox_agent.protocol import (
     AGENT_OPERATIONS,
     CPU_BUDGET,
     OUTPUT_BUDGET,
-    FrameError,
     Message,
-    parse,
 )
 from sandbox_agent.redaction import MOST_BYTES
 
@@ -35,11 +34,25 @@ _MOST_LISTED = 256
 _MOST_MEMBERS = 32
 _LONGEST_TEXT = 16 * 1024
 _MOST_WORDS = 64
-# Values of one frame: the longest list of files has 70,000. To read so many takes some 20 ms, in
-# which no other thread would run either; to read a long text takes next to nothing.
-_MOST_VALUES = 96 * 1024
-# To its end, or where it has none to that of the frame: one pass, whatever the bytes are.
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+# What numbers an agent reports fits in a JSON number of any reader.
+_NUMBERS = 2**53
+# Of the end of a program; the first may be 128 and the number of a signal.
+_LARGEST_EXIT_CODE = 255
+_COUNTS = ("cut_bytes", "stored_bytes", "output_bytes", "leftover_killed")
+_HELLO_MEMBERS = frozenset(
+    {
+        "protocol",
+        "boot_id",
+        "running",
+        "finished",
+        "terminals",
+        "landlock_abi",
+        "seccomp",
+        "session_cpu_us",
+        "session_output_bytes",
+        "secrets",
+    }
+)
 _ERRORS: dict[str, type[PaddockError]] = {
     error.code: error
     for error in (
@@ -100,22 +113,6 @@ class AgentEvent:
     duration_ms: int | None
 
 
-def parse_frame(body: bytes) -> Message:
-    """The message of one frame. Raises: FrameError, also where it would take long to read."""
-    if (
-        len(body) > _MOST_VALUES
-        and _values(body) > _MOST_VALUES
-        and _values(_STRING.sub(b"", body)) > _MOST_VALUES
-    ):
-        raise FrameError(f"frame of over {_MOST_VALUES} values")
-    return parse(body)
-
-
-def _values(body: bytes) -> int:
-    """No fewer than the values in JSON of these bytes; what strings have is counted, too."""
-    return body.count(b",") + body.count(b"[") + body.count(b"{")
-
-
 def domain_error(error: Any) -> PaddockError:
     """The error that an agent named, with a code that agents may use."""
     if not isinstance(error, dict):
@@ -130,6 +127,10 @@ def domain_error(error: Any) -> PaddockError:
 
 def parse_hello(params: Any) -> Hello:
     """Raises: ValueError where a hello has not its form."""
+    if not _HELLO_MEMBERS.issuperset(params):
+        raise ValueError("it has members that no hello has")
+    if size_of({**params, "secrets": None}) > MOST_HELLO_REST:
+        raise ValueError(f"it may have {MOST_HELLO_REST} bytes besides secrets")
     boot_id, abi = params.get("boot_id"), params.get("landlock_abi")
     if not isinstance(boot_id, str) or not _BOOT_ID.fullmatch(boot_id):
         raise ValueError("boot_id must be 16 hex digits")
@@ -208,6 +209,8 @@ def parse_event(params: Any) -> AgentEvent:
     _check_flat(args)
     _check_flat(outcome or {})
     session_totals(outcome or {})
+    if operation in ("command.exit", "pty.exit"):
+        _check_end(outcome or {})
     if operation == "budget.exceeded":
         _check_exceeded(args)
     command_id = _text(params, "command_id")
@@ -225,6 +228,15 @@ def parse_event(params: Any) -> AgentEvent:
         error=_text(params, "error"),
         duration_ms=_number(params, "duration_ms", least=0),
     )
+
+
+def _check_end(outcome: Message) -> None:
+    """Raises: ValueError where its numbers are none that the end of a program has."""
+    if outcome.get("exit_code") is not None:
+        _number(outcome, "exit_code", least=0, most=_LARGEST_EXIT_CODE)
+    for name in _COUNTS:
+        if outcome.get(name) is not None:
+            _number(outcome, name, least=0)
 
 
 def _check_exceeded(args: Message) -> None:
@@ -246,7 +258,9 @@ def _check_flat(members: Message) -> None:
 def _is_short(item: Any) -> bool:
     if isinstance(item, str):
         return len(item) <= _LONGEST_TEXT
-    return not isinstance(item, dict | list)
+    if isinstance(item, int | float):
+        return -_NUMBERS < item < _NUMBERS  # what is no number at all is neither
+    return item is None
 
 
 def _are_words(items: list[Any]) -> bool:
@@ -261,8 +275,8 @@ def _text(params: Message, name: str) -> str | None:
     return value
 
 
-def _number(params: Message, name: str, least: int) -> int:
+def _number(params: Message, name: str, least: int, most: int = _NUMBERS - 1) -> int:
     value = params.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**53:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ValueError(f"{name} must be an integer")
     return value

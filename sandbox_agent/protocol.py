@@ -208,13 +208,16 @@ class FrameDecoder:
         """Keeps what has arrived, for `take`."""
         self._buffer += data
 
-    def take(self) -> bytes | None:
-        """The next frame's body, once all of it is there. Raises: FrameError."""
+    def take(self, most: int = MAX_FRAME_BYTES) -> bytes | None:
+        """The next frame's body, once all of it is there.
+
+        Raises: FrameError where it has over `most` bytes, as soon as that is known.
+        """
         if len(self._buffer) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)
-        if length > MAX_FRAME_BYTES:
-            raise FrameError(f"frame of {length} bytes is over {MAX_FRAME_BYTES}")
+        if length > most:
+            raise FrameError(f"frame of {length} bytes is over {most}")
         end = _LENGTH.size + length
         if len(self._buffer) < end:
             return None

@@ -32,4 +32,5 @@ def exit_result(
 
 
 def _integer(value: Any) -> int | None:
+    # How large they may be is known: `parse_event` has looked.
     return value if isinstance(value, int) and not isinstance(value, bool) else None

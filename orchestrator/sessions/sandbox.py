@@ -3,8 +3,9 @@
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from orchestrator.agent_link import AgentLink
 from orchestrator.agent_messages import AgentEvent, Hello
@@ -74,7 +75,7 @@ class Sandbox:
 class AgentHooks:
     """Who is told what an agent says."""
 
-    on_event: Callable[[Session, AgentEvent], Awaitable[None]]
+    on_event: Callable[[Session, AgentEvent], Coroutine[Any, Any, None]]
     on_hello: Callable[[Session, Hello], None]
     # It broke the protocol, and how: it has been taken over, or is not ours.
     on_violation: Callable[[Session, str], Awaitable[None]]

@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from orchestrator import agent_connection
 from orchestrator.agent_connection import Connection
+from orchestrator.agent_frames import Bounds, parse_frame
 from orchestrator.agent_link import AgentLink
 from orchestrator.agent_messages import AgentEvent, Hello
 from orchestrator.errors import (
@@ -41,6 +43,16 @@ from tests.support.attempts import attempt
 
 BOOT_ID = "0123456789abcdef"
 PATIENCE = 60.0
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 class Impostor:
@@ -335,6 +347,15 @@ BAD_EVENTS: dict[str, dict[str, Any]] = {
     "nested arguments": {"args": {"path": {"path": {}}}},
     "a list as a result": {"result": {"entries": [1, 2, 3]}},
     "an endless duration": {"duration_ms": 1e300},
+    "an infinite number": {"args": {"bytes": float("inf")}},
+    "a number of many digits": {"args": {"bytes": 10**300}},
+    "no number": {"args": {"bytes": float("nan")}},
+    "a negative exit code": {"operation": "command.exit", "result": {"exit_code": -1}},
+    "a large exit code": {"operation": "command.exit", "result": {"exit_code": 256}},
+    "an exit code that is a text": {"operation": "pty.exit", "result": {"exit_code": "0"}},
+    "a negative count": {"operation": "command.exit", "result": {"output_bytes": -(10**300)}},
+    "a count that is true": {"operation": "command.exit", "result": {"cut_bytes": True}},
+    "more than an event has": {"args": {str(n): "x" * 16_000 for n in range(10)}},
 }
 
 
@@ -490,7 +511,7 @@ STRUCTURES = {
 @pytest.mark.parametrize("name", STRUCTURES)
 async def test_a_frame_of_many_values_is_not_read(host: Host, name: str) -> None:
     impostor = await host.greeted()
-    asking = asyncio.create_task(host.link.request("stats", {}))
+    asking = asyncio.create_task(host.link.request("file.list", {}))
     asked = await impostor.receive()
     head = b'{"jsonrpc":"2.0","id":%d,"result":' % asked["id"]
     await impostor.raw(frame(head + STRUCTURES[name] + b"}"))
@@ -501,11 +522,116 @@ async def test_a_frame_of_many_values_is_not_read(host: Host, name: str) -> None
 
 async def test_a_long_text_of_commas_is_read(host: Host) -> None:
     impostor = await host.greeted()
-    asking = asyncio.create_task(host.link.request("stats", {}))
+    asking = asyncio.create_task(host.link.request("file.list", {}))
     asked = await impostor.receive()
     value = {"path": '",[{\\' * 100_000}
     await impostor.send(result(asked["id"], value))
     assert await asking == value
+
+
+@attempt("… it sends more than it was asked for", layer="control plane")
+@pytest.mark.parametrize(
+    ("asked", "size"), [(None, 200_000), ("stats", 200_000), ("output", 600_000)]
+)
+async def test_a_frame_is_as_large_as_what_it_may_be(
+    host: Host, asked: str | None, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is larger is not even waited for, and no byte of it is looked at."""
+    read: list[int] = []
+    parse = parse_frame
+
+    def counted(body: bytes, allowed: Bounds) -> Message:
+        read.append(len(body))
+        return parse(body, allowed)
+
+    monkeypatch.setattr(agent_connection, "parse_frame", counted)
+    impostor = await host.greeted()
+    asking = asyncio.create_task(host.link.request(asked, {})) if asked else None
+    if asking is not None:
+        await impostor.receive()
+    await impostor.raw(struct.pack(">I", size) + b"{")
+    assert await impostor.hung_up_on()
+    if asking is not None:
+        with pytest.raises(SandboxUnavailableError, match="disconnected"):
+            await asking
+    assert len(host.violations) == 1
+    assert sum(read) < 1000
+    await host.still_works()
+
+
+@attempt("… its hello has much in it", layer="control plane")
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"junk": 1},
+        {"junk": "x" * 300_000},
+        {"landlock_abi": 6, "running": ["x" * 64] * 256, "protocol": PROTOCOL_VERSION, "": []},
+        {"secrets": {"variables": {}, "given": []}, "terminals": ["é" * 40_000]},
+        {"secrets": {"variables": {}, "given": [["x", "0" * 64]] * 5000}},
+    ],
+)
+async def test_a_hello_has_what_hellos_have(host: Host, members: dict[str, Any]) -> None:
+    impostor = await host.dial()
+    await impostor.send(hello(**members))
+    assert await impostor.hung_up_on()
+    assert len(host.violations) == 1
+    await host.still_works()
+
+
+async def test_a_hello_may_be_as_large_as_its_secrets(host: Host) -> None:
+    given = [["\0" * 32_000, "0" * 64], ["\1" * 32_000, "0" * 64]]
+    impostor = await host.dial()
+    await impostor.send(hello(secrets={"variables": {}, "given": given}, running=["x" * 64] * 256))
+    assert "result" in await impostor.receive()
+
+
+async def test_what_events_and_hellos_cost_is_owed_by_whoever_dials_next(host: Host) -> None:
+    """The time of recording is measured, and the connection is not what pays for it."""
+    clock = Clock()
+    host.share._clock = clock
+    took_time, record = asyncio.Event(), host.link._on_event
+
+    async def costly(known: AgentEvent) -> None:
+        host.link.spend(5.0)  # as measured: see the tests of Metered
+        await record(known)
+        took_time.set()
+
+    host.link._on_event = costly
+    first = await host.greeted()
+    await first.send(event(seq=1))
+    await took_time.wait()
+    taken: list[Message] = []
+    receive = Connection._receive
+
+    def counted(connection: Connection, message: Message, size: int) -> None:
+        taken.append(message)
+        receive(connection, message, size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Connection, "_receive", counted)
+        second = await host.dial()
+        waiting = asyncio.Event()
+        wait = Connection._wait
+        timers: list[float] = []
+
+        def waited(connection: Connection, seconds: float) -> None:
+            wait(connection, seconds)
+            timers.append(seconds)
+            waiting.set()
+
+        patch.setattr(Connection, "_wait", waited)
+        await second.send(hello())
+        async with asyncio.timeout(PATIENCE):
+            await waiting.wait()
+        assert taken == []
+        assert timers[0] > 9
+    # The timer has nearly ten seconds to go: it is as if they had passed.
+    clock.now += 60
+    for connection in list(host.link._open):
+        if connection._turn is not None:
+            connection._turn.cancel()
+            connection._take_turn()
+    assert "result" in await second.receive()
 
 
 @attempt("… it keeps the control plane busy", layer="control plane")
@@ -514,13 +640,23 @@ async def test_a_flood_waits_for_its_share_of_the_time(
 ) -> None:
     """Of two sandboxes, the one that asks little does not wait for the other."""
     waits: dict[object, list[float]] = {}
+    charged: dict[object, float] = {}
     spend = host.share.spend
 
     def spent(member: object, seconds: float) -> float:
         wait = spend(member, seconds)
+        charged[member] = charged.get(member, 0.0) + seconds
         waits.setdefault(member, []).append(wait)
         return wait
 
+    waited: list[float] = []
+    wait_for_turn = Connection._wait
+
+    def waiting(connection: Connection, seconds: float) -> None:
+        waited.append(seconds)
+        wait_for_turn(connection, seconds)
+
+    monkeypatch.setattr(Connection, "_wait", waiting)
     monkeypatch.setattr(host.share, "spend", spent)
     with tempfile.TemporaryDirectory(prefix="pdk-") as directory:
         neighbour = Host(Path(directory))
@@ -537,6 +673,10 @@ async def test_a_flood_waits_for_its_share_of_the_time(
         await neighbour.close()
     assert max(waits[host.link]) > 0
     assert max(waits[neighbour.link]) == 0
+    # The flood was charged for what the ledger's thread has to do, and for more that was measured.
+    assert charged[host.link] > 3000 * agent_connection._EVENT_SECONDS
+    # It was not read meanwhile: so long it was made to wait for what it had used.
+    assert sum(waited) > 0
 
 
 @attempt("… it answers in another form", layer="control plane")
@@ -774,7 +914,7 @@ async def test_closing_ends_what_waits(host: Host) -> None:
 async def test_texts_that_no_ledger_can_hold(host: Host) -> None:
     """They pass the link, which checks forms; the ledger's own tests say what becomes of them."""
     impostor = await host.greeted()
-    body = json.dumps(event(error="\ud800", args={"x": float("nan"), "y": 1e400}))
+    body = json.dumps(event(error="\ud800", args={"x": "\udfff"}))
     await impostor.raw(frame(body.encode()))
     assert (await impostor.receive())["params"]["seq"] == 1
     assert host.events[0].error == "\ud800"

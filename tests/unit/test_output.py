@@ -6,7 +6,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.agent_messages import parse_frame
+from orchestrator.agent_frames import bounds, parse_frame
 from sandbox_agent.output import STDERR, STDOUT, Output
 from sandbox_agent.protocol import CHUNK_BYTES, encode, result
 
@@ -115,7 +115,7 @@ def test_a_page_of_single_bytes_is_a_message_that_the_control_plane_reads() -> N
         chunks, following = output.read(position, CHUNK_BYTES)
         page = [[c.stream, c.offset, base64.b64encode(c.data).decode()] for c in chunks]
         answer = result(1, {"chunks": page, "next": following, "ended": True})
-        assert parse_frame(encode(answer)[4:]) == answer
+        assert parse_frame(encode(answer)[4:], bounds(True, ["output"])) == answer
         assert following > position
         position, found = following, found + sum(len(c.data) for c in chunks)
     assert found == output.kept

@@ -1,0 +1,113 @@
+"""Frames of an agent: bounded by what they may be, and whatever is in them, believed or refused."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator import agent_frames
+from orchestrator.agent_frames import EVENT, HELLO, Bounds, bounds, parse_frame
+from orchestrator.agent_messages import AgentEvent, domain_error, parse_event, parse_hello
+from orchestrator.errors import PaddockError
+from orchestrator.sessions.outcome import exit_result
+from sandbox_agent.protocol import AGENT_OPERATIONS, MAX_FRAME_BYTES, FrameError
+
+_SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(min_value=10**290, max_value=10**300)
+    | st.floats()
+    | st.text(max_size=20)
+)
+JSON = st.recursive(
+    _SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+_HELLO = {"boot_id": "0" * 16, "running": [], "finished": [], "terminals": [], "landlock_abi": 7}
+_EVENT = {"boot_id": "0" * 16, "seq": 1, "operation": "command.exit", "args": {}, "result": {}}
+_COUNTS = ("cut_bytes", "stored_bytes", "output_bytes", "leftover_killed")
+_NAMES = st.sampled_from(
+    ["exit_code", "signal", "reason", "timed_out", *_COUNTS, "session_cpu_us", "truncated", "x"]
+)
+
+
+def test_what_is_large_is_what_was_asked_for() -> None:
+    assert bounds(accepted=False, asked=()) == HELLO
+    assert bounds(accepted=True, asked=()) == EVENT
+    assert bounds(accepted=True, asked=["output"]).bytes < 1024 * 1024
+    assert bounds(accepted=True, asked=["output", "file.list"]).bytes == MAX_FRAME_BYTES
+
+
+@given(JSON)
+def test_values_are_counted_as_they_are(value: Any) -> None:
+    """Never fewer than there are, and texts of commas are none."""
+    body = json.dumps({"jsonrpc": "2.0", "params": value}).encode()
+    count = _count(value)
+    with pytest.raises(FrameError):
+        parse_frame(body, Bounds(len(body), (count - 1) // 2))
+    assert parse_frame(body, Bounds(len(body), 2 * count + 8))
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(map(_count, value.values()))
+    return 1 + sum(map(_count, value)) if isinstance(value, list) else 1
+
+
+@pytest.mark.parametrize("text", ['",[{\\', "\\\\", '\\"', ",", "é,\n"])
+def test_what_is_in_texts_is_no_value(text: str) -> None:
+    body = json.dumps({"jsonrpc": "2.0", "params": [text * 1000, text]}).encode()
+    assert parse_frame(body, Bounds(len(body), 8))["params"] == [text * 1000, text]
+
+
+def test_quotes_alone_are_refused_before_they_are_taken_apart() -> None:
+    body = b'{"jsonrpc":"2.0","x":[' + b'",' * 1_000_000
+    assert agent_frames._too_many(body, 96 * 1024)
+    with pytest.raises(FrameError, match="values"):
+        parse_frame(body, Bounds(MAX_FRAME_BYTES, 96 * 1024))
+
+
+@given(
+    st.dictionaries(st.sampled_from([*_HELLO, "seccomp", "secrets", "session_cpu_us", "y"]), JSON)
+)
+def test_any_hello_is_believed_or_refused(members: dict[str, Any]) -> None:
+    try:
+        hello = parse_hello({**_HELLO, **members})
+    except ValueError:
+        return
+    assert "y" not in members
+    assert all(0 <= total < 2**53 for total in hello.totals.values())
+
+
+@given(
+    st.dictionaries(st.sampled_from([*_EVENT, "decision", "rule", "error", "duration_ms"]), JSON),
+    st.dictionaries(_NAMES, JSON),
+)
+def test_any_event_is_believed_or_refused(members: dict[str, Any], outcome: dict[str, Any]) -> None:
+    """What is believed can be written down, and told to a client."""
+    try:
+        event = parse_event({**_EVENT, "result": outcome, **members})
+    except ValueError:
+        return
+    assert event.operation in AGENT_OPERATIONS
+    json.dumps([event.args, event.result], allow_nan=False)
+    _check_told(event)
+
+
+def _check_told(event: AgentEvent) -> None:
+    told = exit_result(event.result, event.error, event.rule, event.duration_ms, 1, "h")
+    if event.operation in ("command.exit", "pty.exit"):
+        assert told["exit_code"] is None or 0 <= told["exit_code"] <= 255
+        for name in (*_COUNTS, "duration_ms"):
+            assert 0 <= told[name] < 2**53
+
+
+@given(JSON | st.fixed_dictionaries({"data": JSON, "message": JSON}))
+def test_any_error_is_one_of_ours(error: Any) -> None:
+    failed = domain_error(error)
+    assert isinstance(failed, PaddockError)
+    assert len(failed.detail) <= 4096

@@ -142,9 +142,7 @@ class ControlPlane:
             lambda: free_bytes(settings.state_dir),
         )
         await room.load(self.database)
-        recorder = Recorder(
-            self.ledger, self.metrics, room, lambda session: self.executions.on_full(session)
-        )
+        recorder = Recorder(self.ledger, self.metrics, room, self._on_full)
         self._resources.push_async_callback(recorder.close)
         # Sessions are made of the others; their ends come only when all are there.
         stops = StopRecords()
@@ -251,6 +249,11 @@ class ControlPlane:
             await self.approvals.expire_ended()
 
         return AgentHooks(on_event, on_hello, on_violation, on_gone)
+
+    def _on_full(self, session: Session) -> None:
+        """Nothing more may be recorded of what runs in the session."""
+        self.executions.on_full(session)
+        self.terminals.on_full(session)
 
     async def _expire_approvals(self, session: Session, terminal_id: str, reason: str) -> None:
         """Nothing of a terminal that has ended can be approved any more."""

@@ -94,8 +94,8 @@ class Terminal(Model):
     ended_at: Time | None
     reason: str | None = Field(
         description="Why it has ended: exited, closed, idle_timeout, session_timeout, "
-        "max_interactions, startup_timeout, level_changed, session_ended, sandbox_ended, "
-        "control_plane_restarted and others."
+        "max_interactions, startup_timeout, level_changed, no_room (nothing more may be recorded), "
+        "session_ended, sandbox_ended, control_plane_restarted and others."
     )
     exit_code: int | None = Field(description="Of the tool; 128 + n after signal n.")
     evidence: Evidence | None = Field(description="Null until it has ended.")

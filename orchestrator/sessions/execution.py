@@ -44,6 +44,8 @@ from sandbox_agent.commands import (
 )
 from sandbox_agent.protocol import BUDGET_REASON, CHUNK_BYTES, Message
 
+# Why commands and terminals are ended where nothing more may be recorded.
+NO_ROOM_REASON = "no_room"
 # The agent ends a command at its time-out; it has this much longer to say so.
 _GRACE_SECONDS = 20.0
 _START_SECONDS = 15.0
@@ -230,7 +232,7 @@ class Executions:
         if session.budget.left(Kind.AUDIT_BYTES) == 0:
             self._spawn(self._budgets.fill(session))
         elif not all(command.ending for command in session.running):
-            self._spawn(self.cancel_all(session, "no_room"))
+            self._spawn(self.cancel_all(session, NO_ROOM_REASON))
 
     def on_hello(self, session: Session, hello: Hello) -> None:
         """An agent is connected; where it is again, commands it does not know never started."""

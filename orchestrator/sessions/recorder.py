@@ -18,8 +18,10 @@ from sandbox_agent import excerpts
 
 log = logging.getLogger(__name__)
 
-# What a program that runs does again and again, and nobody asks for.
-_BY_ITSELF = "command.exec"
+# What a program that runs adds to the record, and nobody asks for: what it executes, and what it
+# says in a terminal.
+TOOL_OUTPUT = "pty.output"
+_BY_ITSELF = ("command.exec", TOOL_OUTPUT)
 _LAST = "session.terminated"
 # What counts as use of a session, and puts off its idle deadline.
 _ACTIVITY = ("command.", "file.", "pty.", "session.create", "session.resume", "session.settings")
@@ -127,13 +129,16 @@ class Recorder:
         return recorded
 
     def count(self, session: Session, size: int, operation: str | None = None) -> None:
-        """So much more is kept of the session: events, or the evidence of its terminals."""
+        """So much more is kept of the session: an event, or evidence of its terminals.
+
+        Of evidence, TOOL_OUTPUT is what a tool says, None what is noted of it.
+        """
         budget = session.budget
         budget.consume(Kind.AUDIT_BYTES, size)
         full = budget.exceeded is None and budget.left(Kind.AUDIT_BYTES) == 0
         if self._room is not None:
             self._room.add(session.owner, size)
-            full = full or (operation == _BY_ITSELF and self._room.stops(session.owner) is not None)
+            full = full or (operation in _BY_ITSELF and self._room.stops(session.owner) is not None)
         if full and session.live:
             self._on_full(session)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.errors import AuditUnavailableError
+from orchestrator.sessions.recorder import TOOL_OUTPUT
 from orchestrator.terminals import transcript
 from sandbox_agent.redaction import RedactedStream, Redactor
 
@@ -54,14 +55,14 @@ class Evidence:
         self,
         directory: Path,
         redactor: Callable[[], Redactor] = lambda: Redactor(),
-        count: Callable[[int], None] = lambda size: None,
+        count: Callable[[int, str | None], None] = lambda size, what: None,
         *,
         capture: bool = True,
         name: str | None = None,
     ) -> None:
         """Makes the files, which must not be there; nothing that `redactor` finds gets in.
 
-        `count` is told of the bytes that are written. Without `capture` the raw bytes are counted
+        `count` is told of the bytes that are written, and whether they are TOOL_OUTPUT. Without `capture` the raw bytes are counted
         only. `name`: a further name beside the directory's own, with the terminal's id for
         `{session_id}`.
         """
@@ -101,7 +102,7 @@ class Evidence:
             _write(self._raw, kept)
             self._raw_bytes += len(kept)
             self._raw_hash.update(kept)
-            self._count(len(kept))
+            self._count(len(kept), TOOL_OUTPUT)
 
     def note(self, event: str, fields: Sequence[str], *, last: bool = False) -> None:
         """A line of the transcript; the `last` one has room when others have none."""
@@ -114,7 +115,7 @@ class Evidence:
         _write(self._transcript, text)
         self._transcript_bytes += len(text)
         self._transcript_hash.update(text)
-        self._count(len(text))
+        self._count(len(text), None)
 
     @property
     def bytes(self) -> int:

@@ -81,7 +81,7 @@ class Opening:
             evidence = Evidence(
                 directory,
                 lambda: secrets.redactor,
-                lambda size: self._recorder.count(session, size),
+                lambda size, what: self._recorder.count(session, size, what),
                 capture=spec.capture,
                 name=spec.evidence_name,
             )

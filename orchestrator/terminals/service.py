@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from orchestrator.agent_messages import AgentEvent, Hello
+from orchestrator.budget import Kind
 from orchestrator.errors import (
     ConflictError,
     PaddockError,
@@ -15,6 +16,7 @@ from orchestrator.errors import (
 )
 from orchestrator.keys import Principal
 from orchestrator.sessions.budgets import Budgets
+from orchestrator.sessions.execution import NO_ROOM_REASON
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.sandbox import Sandbox
 from orchestrator.sessions.session import Session
@@ -174,6 +176,15 @@ class Terminals:
     async def close_all(self, session: Session, reason: str) -> None:
         """Ends every terminal of the session."""
         await self._shielded(self._end_all(self.live(session), reason))
+
+    def on_full(self, session: Session) -> None:
+        """Nothing more may be recorded of the session, unless its budget ends it anyway."""
+        if session.budget.left(Kind.AUDIT_BYTES) == 0:
+            return
+        for live in self.live(session):
+            if live.reason is None:
+                live.reason = NO_ROOM_REASON
+                self._spawn(self._give_up(live, NO_ROOM_REASON))
 
     async def _end_all(self, terminals: Iterable[Live], reason: str) -> None:
         ends = (self._end(live, reason) for live in terminals)

@@ -4,11 +4,14 @@ import asyncio
 import hashlib
 import os
 import re
+from collections.abc import Callable
 
 import pytest
 
 from orchestrator.audit.events import EventDraft, Recorded
 from orchestrator.audit.writer import Effect
+from orchestrator.budget import Kind
+from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import (
     AuditUnavailableError,
     BusyError,
@@ -22,6 +25,7 @@ from orchestrator.terminals.spec import Approval, Needs, Situation
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
 from tests.support.tool import Pattern, Tool, Verdict
+from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -623,3 +627,57 @@ async def test_terminals_count_as_what_runs(new_box: BoxFactory) -> None:
     await box.plane.terminals.close_all(box.session, "closed")
     assert {(await tool.view())["status"] for tool in tools} == {"terminated"}
     assert (await box.run("echo hi")).stdout == "hi\n"
+
+
+@pytest.fixture(params=["quota", "disk"])
+def fill(
+    control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Callable[[], None]:
+    """From then on nothing more may be recorded: of the key, or of anybody."""
+    room = control_plane.sessions._recorder._room
+    assert room is not None
+    if request.param == "quota":
+        return lambda: monkeypatch.setattr(room, "_quota", lambda _owner: 1)
+    return lambda: monkeypatch.setattr(room, "_least_free", 2**62)
+
+
+async def test_a_tool_that_says_more_than_may_be_recorded_is_ended(
+    new_box: BoxFactory, fill: Callable[[], None]
+) -> None:
+    box = await new_box("high")
+    tool = await Tool.open(box, "--deaf", "--daemon", output_wait_ms=60_000)
+    line = asyncio.create_task(tool.do("flood"))
+    before = box.session.budget.used(Kind.AUDIT_BYTES)
+    await until(lambda: box.session.budget.used(Kind.AUDIT_BYTES) > before + 100_000)
+    fill()
+    assert (await tool.ended())["reason"] == "no_room"
+    assert (await box.event("pty.exit"))["result"]["reason"] == "no_room"
+    assert (await box.event("pty.close"))["args"]["reason"] == "no_room"
+    assert box.processes() == []
+    assert (await line)["error"] == "the tool has ended"
+    assert box.session.live
+
+
+async def test_what_a_command_executes_ends_terminals_where_nothing_more_may_be_recorded(
+    new_box: BoxFactory, fill: Callable[[], None]
+) -> None:
+    box = await new_box("high")
+    idle = await Tool.open(box)
+    loop = await box.start(argv=["bash", "-c", "while :; do /bin/true; done"], background=True)
+    fill()
+    assert (await idle.ended())["reason"] == "no_room"
+    assert (await box.finish(loop)).exit["reason"] == "no_room"
+    assert box.processes() == []
+    assert box.session.live
+
+
+async def test_what_a_tool_executes_ends_it_where_nothing_more_may_be_recorded(
+    new_box: BoxFactory, fill: Callable[[], None]
+) -> None:
+    box = await new_box("high")
+    # It is at its prompt; somebody else of its tree executes programs.
+    tool = await Tool.open(box, "--executes")
+    assert await tool.output("say hello") == "hello"
+    fill()
+    assert (await tool.ended())["reason"] == "no_room"
+    assert box.processes() == []

@@ -36,6 +36,7 @@ from orchestrator.sessions.kept_workspaces import KeptWorkspaces
 from orchestrator.sessions.record_room import RecordRoom, free_bytes
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.recovery import Recovered, Recovery
+from orchestrator.sessions.refusal_marks import RefusalMarks
 from orchestrator.sessions.sandbox import AgentHooks, Sandbox, Sandboxes
 from orchestrator.sessions.service import Sessions
 from orchestrator.sessions.session import Session
@@ -142,7 +143,8 @@ class ControlPlane:
             lambda: free_bytes(settings.state_dir),
         )
         await room.load(self.database)
-        recorder = Recorder(self.ledger, self.metrics, room, self._on_full)
+        marks = RefusalMarks(self.database)
+        recorder = Recorder(self.ledger, self.metrics, room, self._on_full, marks)
         self._resources.push_async_callback(recorder.close)
         # Sessions are made of the others; their ends come only when all are there.
         stops = StopRecords()

@@ -39,14 +39,24 @@ class Repeats(Generic[T]):
         self._remember(like, event)
         return True
 
+    def counted(self) -> list[tuple[str, T, int]]:
+        """What was counted and not told: what makes them alike, the last one, and how many."""
+        return [(like, event, count) for like, (count, event) in self._known.items() if count]
+
+    def told(self, like: str, number: int) -> None:
+        """So many of them are told; of what is told already nothing is left."""
+        if like in self._known:
+            count, event = self._known[like]
+            self._known[like] = max(0, count - number), event
+
     def drain(self) -> list[tuple[T, int]]:
         """What was counted since the last time: the last one of each, and how many."""
-        counted = [(event, count) for count, event in self._known.values() if count]
-        for like, (_, event) in self._known.items():
-            self._known[like] = 0, event
+        counted = self.counted()
+        for like, _, count in counted:
+            self.told(like, count)
         while len(self._known) > _MOST_KNOWN:
             self._known.popitem(last=False)
-        return counted
+        return [(event, count) for _, event, count in counted]
 
     @property
     def crowded(self) -> bool:

@@ -12,7 +12,7 @@ from orchestrator.budget import Kind
 from orchestrator.metrics import Metrics
 from orchestrator.sessions.cutting import Cutting
 from orchestrator.sessions.record_room import RecordRoom
-from orchestrator.sessions.refusals import Refusals
+from orchestrator.sessions.refusals import Marks, Refusals
 from orchestrator.sessions.session import Session
 from sandbox_agent import excerpts
 
@@ -39,8 +39,9 @@ class Recorder:
         metrics: Metrics,
         room: RecordRoom | None = None,
         on_full: Callable[[Session], None] = lambda _: None,
+        marks: Marks | None = None,
     ) -> None:
-        """`room` None: there is always some.
+        """`room` None: there is always some. `marks`: see `Refusals`.
 
         `on_full` is told of a session whose record is as large as it may be, or that goes on to
         report where there is no room.
@@ -50,7 +51,7 @@ class Recorder:
         self._room = room
         self._on_full = on_full
         self._cutting = Cutting()
-        self._refusals = Refusals(self._record_refusal)
+        self._refusals = Refusals(self._record_refusal, marks)
 
     async def close(self) -> None:
         """Puts on record what was counted only."""
@@ -97,8 +98,9 @@ class Recorder:
         is long then is recorded by its beginning, size and digest.
         Raises: AuditUnavailableError; EventError for values that can't be recorded.
         """
-        if operation == _LAST:
-            await self._refusals.end(session)
+        untold = await self._refusals.end(session) if operation == _LAST else None
+        if untold is not None and untold.number:
+            args = {**(args or {}), "untold_refusals": untold.number}
         cut = session.secrets.cut_value
         draft = EventDraft(
             session_key=session.key,
@@ -121,6 +123,8 @@ class Recorder:
             stop=stop,
         )
         recorded = await self._ledger.append(draft, effect)
+        if untold is not None:
+            untold.settle()
         if decision == "deny":
             self._metrics.denied(rule)
         if operation.startswith(_ACTIVITY):

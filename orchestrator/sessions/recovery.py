@@ -11,7 +11,7 @@ from orchestrator.config import Settings
 from orchestrator.engine.base import Container, ContainerState, Engine
 from orchestrator.errors import PaddockError
 from orchestrator.policy.levels import clamped_limits
-from orchestrator.sessions import registry
+from orchestrator.sessions import refusal_marks, registry
 from orchestrator.sessions.ending import SYSTEM
 from orchestrator.sessions.execution import Executions
 from orchestrator.sessions.lifecycle import Rationale, Status
@@ -79,6 +79,7 @@ class Recovery:
             for container in await self._engine.list()
         }
         rows = await self._load()
+        await self._tell_lost_refusals(rows)
         await asyncio.gather(
             *(self._take_up(row, containers.get(row.sandbox or "")) for row in rows)
         )
@@ -93,6 +94,24 @@ class Recovery:
         after = registry.ended_after(self._settings.terminated_ttl)
         rows = await self._database.read(lambda connection: registry.load(connection, after))
         return [Row(row, self._workspaces.root_dir, clamped_limits) for row in rows]
+
+    async def _tell_lost_refusals(self, rows: list[Row]) -> None:
+        """Says on record what a kill has lost: how often something was refused in the end."""
+        lost = await self._database.read(refusal_marks.left)
+        sessions = {row.session.key: row.session for row in rows if row.acknowledged}
+        for key, since in lost.items():
+            if key not in sessions:
+                await self._database.write(refusal_marks.clearing(key))
+                continue
+            await self._recorder.record(
+                sessions[key],
+                "audit.gap",
+                actor="system",
+                args={"refusals_since": since},
+                error="the control plane ended before it recorded how often it had refused: "
+                f"refusals since {since}, like ones that are on record, may be missing",
+                effect=refusal_marks.clearing(key),
+            )
 
     async def _take_up(self, row: Row, container: Container | None) -> None:
         session = row.session

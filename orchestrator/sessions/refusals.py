@@ -6,8 +6,11 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
+from orchestrator.audit.events import EventError
 from orchestrator.errors import PaddockError
 from orchestrator.sessions.session import Session
 from sandbox_agent.repeats import Repeats
@@ -16,22 +19,67 @@ log = logging.getLogger(__name__)
 
 # Of one session: like refusals that are recorded one by one, in a second, and at once.
 _RATE, _BURST = 20, 100
-# What was counted is on record after so long.
+# What was counted is on record after so long, or tried again.
 _SECONDS = 1.0
+_RETRY_SECONDS = 5.0
 
 Members = dict[str, Any]
 Record = Callable[[Session, Members], Awaitable[None]]
 
 
-class Refusals:
-    """Refusals are free, so that a client could have the same one recorded without end."""
+class Marks(Protocol):
+    """What is durable while something is only counted."""
 
-    def __init__(self, record: Record) -> None:
-        """`record` puts one of a session on record. Raises: AuditUnavailableError."""
+    async def set(self, session_key: str) -> None:
+        """Something is. Raises: AuditUnavailableError."""
+
+    async def clear(self, session_key: str) -> None:
+        """Nothing is any more. Raises: AuditUnavailableError."""
+
+
+@dataclass(slots=True, eq=False)
+class _Counted:
+    """What is counted of one session, and who tells it."""
+
+    session: Session
+    repeats: Repeats[Members] = field(default_factory=lambda: Repeats(_RATE, _BURST))
+    # One tells at a time, and a mark is set or cleared by one at a time.
+    telling: asyncio.Lock = field(default_factory=asyncio.Lock)
+    marking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    marked: bool = False
+    task: asyncio.Task[None] | None = None
+
+
+class Untold:
+    """What of a session could not be put on record, at its end."""
+
+    def __init__(self, counted: _Counted | None) -> None:
+        self._counted = counted
+        self._counts = [] if counted is None else _counts(counted)
+        self.number = sum(count for _, count in self._counts)
+
+    def settle(self) -> None:
+        """Their number is on record."""
+        if self._counted is not None:
+            for like, count in self._counts:
+                self._counted.repeats.told(like, count)
+
+
+class Refusals:
+    """Refusals are free, so that a client could have the same one recorded without end.
+
+    What is counted stays so until it is on record; each is told at least once.
+    """
+
+    def __init__(self, record: Record, marks: Marks | None = None) -> None:
+        """`record` puts one of a session on record. Raises: AuditUnavailableError.
+
+        Without `marks` nothing tells a later control plane that some were counted.
+        """
         self._record = record
-        self._repeats: dict[str, Repeats[Members]] = {}
-        # Sessions of which something is counted, and what tells it.
-        self._telling: dict[str, tuple[Session, asyncio.Task[None]]] = {}
+        self._marks = marks
+        self._counted: dict[str, _Counted] = {}
+        self._closing = asyncio.Event()
 
     async def record(self, session: Session, members: Members) -> None:
         """Records it, or counts it: then it is on record a second later, or with the end.
@@ -39,40 +87,86 @@ class Refusals:
         `members` have no secrets, and are as short as what is recorded. Raises:
         AuditUnavailableError.
         """
-        repeats = self._repeats.setdefault(session.key, Repeats(_RATE, _BURST))
-        if repeats.take(_like(members), members, time.monotonic()):
+        counted = self._counted.get(session.key) or self._begin(session)
+        if counted.repeats.take(_like(members), members, time.monotonic()):
             await self._record(session, members)
-        elif session.key not in self._telling:
-            task = asyncio.create_task(self._tell_later(session))
-            self._telling[session.key] = session, task
-            task.add_done_callback(lambda _: self._telling.pop(session.key, None))
+            return
+        if counted.task is None:
+            counted.task = asyncio.create_task(self._tell_later(counted))
+        await self._mark(counted)
 
-    async def end(self, session: Session) -> None:
-        """The session ends: what was counted is told now, as far as it can be."""
-        await self._tell(session)
-        self._repeats.pop(session.key, None)
+    def _begin(self, session: Session) -> _Counted:
+        counted = self._counted[session.key] = _Counted(session)
+        session.over.add_done_callback(lambda _: self._forget(counted))
+        return counted
+
+    def _forget(self, counted: _Counted) -> None:
+        """The session is over; who still tells something of it forgets it afterwards."""
+        if counted.task is None:
+            self._counted.pop(counted.session.key, None)
+
+    async def end(self, session: Session) -> Untold:
+        """The session ends: what was counted is told now; what can't be is to be told with it."""
+        counted = self._counted.get(session.key)
+        if counted is not None:
+            await self._tell(counted)
+        return Untold(counted)
 
     async def close(self) -> None:
-        """Tells everything that was counted."""
-        telling = list(self._telling.values())
-        for _, task in telling:
-            task.cancel()
-        await asyncio.gather(*(task for _, task in telling), return_exceptions=True)
-        for session, _ in telling:
-            await self._tell(session)
+        """Tells everything that was counted, as far as it can be."""
+        self._closing.set()
+        tasks = [counted.task for counted in self._counted.values() if counted.task is not None]
+        await asyncio.gather(*tasks)
 
-    async def _tell_later(self, session: Session) -> None:
-        await asyncio.sleep(_SECONDS)
-        await self._tell(session)
+    async def _tell_later(self, counted: _Counted) -> None:
+        seconds = _SECONDS
+        try:
+            while True:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await self._closing.wait()
+                await self._tell(counted)
+                await self._unmark(counted)
+                if self._closing.is_set() or not counted.repeats.counted():
+                    return
+                seconds = _RETRY_SECONDS
+        finally:
+            counted.task = None
+            if counted.session.over.done():
+                self._forget(counted)
 
-    async def _tell(self, session: Session) -> None:
-        repeats = self._repeats.get(session.key)
-        for members, count in repeats.drain() if repeats is not None else ():
-            args = {**members["args"], "repeats": count}
-            try:
-                await self._record(session, {**members, "args": args})
-            except PaddockError as error:
-                log.error("%d refusals of session %s: %s", count, session.id, error.detail)
+    async def _tell(self, counted: _Counted) -> None:
+        async with counted.telling:
+            for like, members, count in counted.repeats.counted():
+                args = {**members["args"], "repeats": count}
+                try:
+                    await self._record(counted.session, {**members, "args": args})
+                except PaddockError as error:
+                    log.error("refusals of session %s: %s", counted.session.id, error.detail)
+                    return
+                except EventError as error:  # like ones were recorded, so that this never is
+                    log.error("refusals of session %s: %s", counted.session.id, error)
+                counted.repeats.told(like, count)
+
+    async def _mark(self, counted: _Counted) -> None:
+        """Has it durable that something is counted. Raises: AuditUnavailableError."""
+        async with counted.marking:
+            if self._marks is not None and not counted.marked:
+                await self._marks.set(counted.session.key)
+                counted.marked = True
+
+    async def _unmark(self, counted: _Counted) -> None:
+        """Where nothing is counted any more; a mark that stays tells of what may be missing."""
+        async with counted.marking:
+            if self._marks is None or not counted.marked or counted.repeats.counted():
+                return
+            with suppress(PaddockError):
+                await self._marks.clear(counted.session.key)
+                counted.marked = False
+
+
+def _counts(counted: _Counted) -> list[tuple[str, int]]:
+    return [(like, count) for like, _, count in counted.repeats.counted()]
 
 
 def _like(members: Members) -> str:

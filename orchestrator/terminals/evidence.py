@@ -62,9 +62,9 @@ class Evidence:
     ) -> None:
         """Makes the files, which must not be there; nothing that `redactor` finds gets in.
 
-        `count` is told of the bytes that are written, and whether they are TOOL_OUTPUT. Without `capture` the raw bytes are counted
-        only. `name`: a further name beside the directory's own, with the terminal's id for
-        `{session_id}`.
+        `count` is told of the bytes that are written, and whether they are TOOL_OUTPUT. Without
+        `capture` the raw bytes are counted only. `name`: a further name beside the directory's
+        own, with the terminal's id for `{session_id}`.
         """
         self.directory = directory
         self._count = count

@@ -10,6 +10,7 @@ from orchestrator.budget import Kind
 from orchestrator.config import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.fake import FakeEngine
+from orchestrator.errors import AuditUnavailableError
 from orchestrator.sessions import refusals
 from orchestrator.sessions.session import Session
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
@@ -252,3 +253,57 @@ async def test_what_was_counted_is_on_record_when_the_control_plane_stops(
         assert [event["args"].get("repeats") for event in events] == [9, None]
     finally:
         await again.close()
+
+
+@pytest.fixture
+def counted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every like refusal after the first is counted, and told when the session ends."""
+    monkeypatch.setattr(refusals, "_BURST", 1)
+    monkeypatch.setattr(refusals, "_RATE", 0)
+    monkeypatch.setattr(refusals, "_SECONDS", 3600)
+
+
+@pytest.mark.usefixtures("counted_at_once")
+async def test_the_end_tells_how_many_refusals_could_not_be_recorded(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await api.session(id="box", permission_level="low")
+    session = found(api, "box")
+    for _ in range(10):
+        await refuse(api, made["handle"], 0)
+    recorder = api.plane.sessions._recorder
+
+    async def failing(session: Session, members: dict[str, Any]) -> None:
+        raise AuditUnavailableError("the disk is full")
+
+    monkeypatch.setattr(recorder._refusals, "_record", failing)
+    await api.call("DELETE", f"{SESSIONS}/box")
+    assert not session.live
+    events = await api.json("GET", f"{SESSIONS}/box/audit?operation=session.terminated")
+    assert [event["args"] for event in events["items"]] == [{"untold_refusals": 9}]
+
+
+@pytest.mark.usefixtures("counted_at_once")
+async def test_a_kill_says_that_refusals_may_be_missing(
+    api: Api, settings: Settings, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await api.session(id="box", permission_level="low")
+    await api.session(id="other", permission_level="low")
+    session, other = found(api, "box"), found(api, "other")
+    for _ in range(10):
+        await refuse(api, made["handle"], 0)
+
+    async def lost(counted: object) -> None:
+        """As a control plane that was killed."""
+
+    monkeypatch.setattr(api.plane.sessions._recorder._refusals, "_tell", lost)
+    await api.plane.close()
+    for _ in range(2):  # it is said once
+        again = await ControlPlane.open(settings, engine)
+        try:
+            (gap,) = await query.events(again.database, session.key, operation="audit.gap")
+            assert list(gap["args"]) == ["refusals_since"]
+            assert "refusals since" in gap["error"]
+            assert not await query.events(again.database, other.key, operation="audit.gap")
+        finally:
+            await again.close()

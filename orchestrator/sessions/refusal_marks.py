@@ -1,0 +1,52 @@
+"""Durable notes that refusals of a session are counted, for a control plane that is killed."""
+
+import sqlite3
+
+from orchestrator.audit.events import now
+from orchestrator.audit.writer import Effect
+from orchestrator.errors import AuditUnavailableError
+from orchestrator.store.database import Database, StoreError
+
+
+class RefusalMarks:
+    """One for each session: counted refusals that are not on record are told of by a gap then."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def set(self, session_key: str) -> None:
+        """From now on some are counted. Raises: AuditUnavailableError."""
+        await self._write(_setting(session_key, now()))
+
+    async def clear(self, session_key: str) -> None:
+        """All are on record. Raises: AuditUnavailableError."""
+        await self._write(clearing(session_key))
+
+    async def _write(self, effect: Effect) -> None:
+        try:
+            await self._database.write(effect)
+        except StoreError as error:
+            raise AuditUnavailableError(f"the audit ledger can't be written: {error}") from error
+
+
+def clearing(session_key: str) -> Effect:
+    """An effect after which nothing is missing, or that is on record."""
+    return _setting(session_key, None)
+
+
+def left(connection: sqlite3.Connection) -> dict[str, str]:
+    """By session key: since when refusals were counted whose number is lost."""
+    return dict(
+        connection.execute(
+            "SELECT key, refusals_since FROM sessions WHERE refusals_since IS NOT NULL"
+        )
+    )
+
+
+def _setting(session_key: str, since: str | None) -> Effect:
+    def apply(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "UPDATE sessions SET refusals_since = ? WHERE key = ?", (since, session_key)
+        )
+
+    return apply

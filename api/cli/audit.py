@@ -193,32 +193,38 @@ async def verify(
 
     A changed, removed or reordered event is always found; that the end was cut off, or the
     whole written anew, is found with --seq and --hash of an event that was noted before, or
-    with --anchor. The exit status is 1 where the chain is not whole.
+    with --anchor. With --anchor and a SESSION, every session of that id that was anchored must
+    still be there; with --anchor alone every session (with an admin's key). The exit status is 1
+    where the chain is not whole, or one is gone.
     """
-    from api.cli.verifying import Noted, verify_archive, verify_file, verify_lines
+    from api.cli.verifying import Noted, verify_all, verify_archive, verify_file, verify_session
 
-    if [session, file, archive].count(None) != 2:
+    given = [session, file, archive].count(None)
+    if given < 2 or (given == 3 and anchor is None):
         raise Failure("give one of SESSION, --file FILE and --archive FILE", status=Status.USAGE)
-    if (seq is None) != (hash is None):
-        raise Failure("--seq and --hash go together", status=Status.USAGE)
-    if incarnation is not None and session is None:
-        raise Failure("--incarnation is of a SESSION", status=Status.USAGE)
+    if (seq is None) != (hash is None) or (seq is not None and given == 3):
+        raise Failure("--seq and --hash go together, and with a chain", status=Status.USAGE)
+    if incarnation is not None and session is None and file is None:
+        raise Failure("--incarnation is of a SESSION or a --file", status=Status.USAGE)
     noted = Noted(seq, hash, anchor, public_key)
     with working("verifying"):
         if archive is not None:
             verdict = verify_archive(archive, noted)
         elif file is not None:
-            verdict = verify_file(file, noted)
+            verdict = verify_file(file, noted, incarnation)
         else:
             async with connection.open() as paddock:
-                audit = paddock.sessions.audit(session or "", incarnation=incarnation)
-                if anchor is None:
+                if session is None:
+                    verdict = await verify_all(paddock, noted)
+                elif anchor is None:
+                    audit = paddock.sessions.audit(session, incarnation=incarnation)
                     verdict = (await audit.verify(seq=seq, hash=hash)).raw
                 else:
-                    async with aclosing(audit.export()) as lines:
-                        verdict = await verify_lines(lines, session or "", noted)
+                    verdict = await verify_session(paddock, session, incarnation, noted)
     if noted.anchors is not None and public_key is None and not as_json:
         note(f"The anchors are signed by {noted.anchors.public_key}: compare it, or give it.")
+    for told in noted.notes:
+        note(told)
     _show_verdict(verdict, as_json)
 
 
@@ -226,6 +232,8 @@ def _show_verdict(verdict: dict[str, Any], as_json: bool) -> None:
     """Prints what verifying came to. Raises: typer.Exit where the chain is not whole."""
     if as_json:
         print_json(verdict)
+    elif verdict["ok"] and "sessions" in verdict:
+        print_line(("✓ whole", f"bold {STYLES['ok']}"), (f"  {verdict['sessions']} sessions", ""))
     elif verdict["ok"]:
         print_line(("✓ whole", f"bold {STYLES['ok']}"), (f"  {verdict['seq']} events", ""))
         print_fields((("seq", verdict["seq"]), ("hash", verdict["hash"])))

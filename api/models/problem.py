@@ -46,4 +46,7 @@ class Problem(Model):
     rationale: str | None = Field(default=None, description="Why the session ended.")
     command_id: str | None = Field(default=None, description="The command that it is about.")
     pty: str | None = Field(default=None, description="The terminal that it is about.")
+    archive: str | None = Field(
+        default=None, description="The file in the archive directory that has the chain."
+    )
     reason: str | None = Field(default=None, description="Why that terminal ended, where it did.")

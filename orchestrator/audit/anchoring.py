@@ -35,8 +35,10 @@ _POST_SECONDS = 30.0
 # Events that one read looks at: others want to read, too.
 _PORTION = 20_000
 _HEADS = """
-    SELECT session_key, session_id, max(seq), hash FROM events
-    WHERE id > ? AND id <= ? GROUP BY session_key ORDER BY max(id)
+    SELECT session_key, session_id, max(seq), hash,
+           (SELECT incarnation FROM sessions WHERE key = session_key)
+    FROM events WHERE events.id > ? AND events.id <= ?
+    GROUP BY session_key ORDER BY max(events.id)
 """
 
 

@@ -35,25 +35,52 @@ class ChainHead(NamedTuple):
     session_id: str | None
     seq: int
     hash: str
+    # Which session of that id, from 1; anchors of earlier versions do not say it.
+    incarnation: int | None = None
 
 
-class Anchors(NamedTuple):
+# Anchored hashes by seq, for each chain by its key.
+Chains = dict[str, dict[int, str]]
+
+
+class Anchors:
     """What a file of anchors says. `public_key` (hex) signed them all."""
 
-    public_key: str
-    heads: tuple[ChainHead, ...]
-
-    def of_session(self, session_id: str) -> dict[str, dict[int, str]]:
-        """Anchored hashes by seq, for each chain (by its key) that a session of that id had."""
-        chains: dict[str, dict[int, str]] = {}
+    def __init__(self, public_key: str, heads: Iterable[ChainHead]) -> None:
+        self.public_key = public_key
+        self.heads = tuple(heads)
+        self._chains: Chains = {}
+        # The chains of each id of a session; and incarnations, of which what a later anchor says
+        # holds for the earlier ones of the chain.
+        self._keys: dict[str, set[str]] = {}
+        self._numbers: dict[str, int] = {}
         for head in self.heads:
-            if head.session_id == session_id:
-                chains.setdefault(head.session_key, {})[head.seq] = head.hash
-        return chains
+            self._chains.setdefault(head.session_key, {})[head.seq] = head.hash
+            if head.session_id is not None:
+                self._keys.setdefault(head.session_id, set()).add(head.session_key)
+            if head.incarnation is not None:
+                self._numbers[head.session_key] = head.incarnation
 
-    def of_chain(self, session_key: str) -> dict[int, str]:
-        """Anchored hashes of one chain, by seq."""
-        return {head.seq: head.hash for head in self.heads if head.session_key == session_key}
+    def sessions(self) -> dict[str, set[int]]:
+        """The ids of sessions of which something was anchored, with their incarnations."""
+        numbers = self._numbers
+        return {
+            session_id: {numbers[key] for key in keys if key in numbers}
+            for session_id, keys in self._keys.items()
+        }
+
+    def of_incarnation(self, session_id: str, incarnation: int | None) -> Chains:
+        """What was anchored of that session; there is more than one chain only by a forgery.
+
+        None: of those whose anchors, of earlier versions, do not say which they are.
+        """
+        keys = self._keys.get(session_id, ())
+        return {k: self._chains[k] for k in keys if self._numbers.get(k) == incarnation}
+
+    def of_chain(self, session_key: str) -> Chains:
+        """What was anchored of the chain of that key."""
+        found = self._chains.get(session_key)
+        return {} if found is None else {session_key: found}
 
 
 def public_key(key: Ed25519PrivateKey) -> str:
@@ -103,20 +130,28 @@ def read(lines: Iterable[str], expected_key: str | None = None) -> Anchors:
         previous = digest(text)
     if key is None or not heads:
         raise AnchorError("there are no anchors")
-    return Anchors(key, tuple(heads))
+    return Anchors(key, heads)
 
 
 def judged(
-    verdict: Verdict, seen: Mapping[int, str], chains: Mapping[str, Mapping[int, str]]
+    verdict: Verdict, seen: Mapping[int, str], chains: Chains, any_of: Chains | None = None
 ) -> Verdict:
-    """The verdict on a chain that must have all that was anchored of one of those chains.
+    """The verdict on a chain that must have all that was anchored of those chains.
 
-    `seen` has its hashes, by seq.
+    Where there are none, it must have all of one of `any_of`. `seen` has its hashes, by seq.
     """
-    problems = [_problem(anchored, seen, verdict.seq) for anchored in chains.values()]
-    if not verdict.ok or None in problems:
+    if not verdict.ok:
         return verdict
-    reason = problems[-1] if problems else "nothing was anchored of this chain"
+    problems = [_problem(anchored, seen, verdict.seq) for anchored in chains.values()]
+    others = [_problem(anchored, seen, verdict.seq) for anchored in (any_of or {}).values()]
+    if problems:
+        reason = next((problem for problem in problems if problem is not None), None)
+    elif others:
+        reason = None if None in others else others[-1]
+    else:
+        reason = "nothing was anchored of this chain"
+    if reason is None:
+        return verdict
     return Verdict(False, verdict.seq, reason, verdict.seq, verdict.hash)
 
 
@@ -154,6 +189,8 @@ def _check_signature(body: dict[str, Any], expected_key: str) -> None:
 def _head(value: Any) -> ChainHead:
     head = ChainHead(**value)
     named = isinstance(head.session_key, str) and isinstance(head.session_id, str | None)
-    if not named or type(head.seq) is not int or not _SHA256.fullmatch(head.hash):
+    numbered = head.incarnation is None or type(head.incarnation) is int
+    whole = type(head.seq) is int and numbered and _SHA256.fullmatch(head.hash)
+    if not named or not whole:
         raise ValueError("has a malformed head")
     return head

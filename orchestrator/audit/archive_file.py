@@ -194,6 +194,10 @@ def _manifest(archive: tarfile.TarFile) -> dict[str, Any]:
     manifest = json.loads(b"" if file is None else file.read())
     if manifest["format"] != FORMAT or not isinstance(manifest["files"], dict):
         raise ValueError("it has another format")
+    session = manifest["session"]
+    named = isinstance(session["key"], str) and isinstance(session["id"], str)
+    if not named or type(session["incarnation"]) is not int:
+        raise ValueError("it does not say whose chain it has")
     return dict(manifest)
 
 

@@ -111,7 +111,8 @@ class Archiving:
         if found is not None:
             raise NotFoundError(
                 f"the audit chain of session {found.session_id} is archived: `paddock audit verify "
-                f"--archive {self._directory / found.file}`"
+                f"--archive {self._directory / found.file}`",
+                archive=found.file,
             )
 
     async def _archive(self, session: Ended, actor: str) -> Archived:

@@ -247,11 +247,18 @@ def with_budget(session: Session) -> Callable[[sqlite3.Connection], None]:
     return updating(session, budget=json.dumps(session.budget.stored()))
 
 
-def deleting(session_key: str) -> Callable[[sqlite3.Connection], None]:
-    """An effect that forgets a session whose creator was never told of it."""
+def forgetting(session_key: str) -> Callable[[sqlite3.Connection], None]:
+    """An effect that ends a session whose creator was never told of it.
+
+    What stays is whose chain it is: the record can be found by its incarnation, and archived.
+    """
 
     def apply(connection: sqlite3.Connection) -> None:
-        connection.execute("DELETE FROM sessions WHERE key = ?", (session_key,))
+        connection.execute(
+            "UPDATE sessions SET status = ?, terminated_at = ?, handle_sha256 = NULL, env = '{}',"
+            " seal_key = x'' WHERE key = ?",
+            (Status.ABORTED, _format(datetime.now(UTC)), session_key),
+        )
 
     return apply
 
@@ -328,13 +335,17 @@ def _termination(text: str | None) -> Termination | None:
 
 
 def load(connection: sqlite3.Connection, ended_after: str) -> Iterable[sqlite3.Row]:
-    """Rows of live sessions, and of those that ended after that time, oldest end first."""
+    """Rows of live sessions, and of those that ended after that time, oldest end first.
+
+    Of those that ended without their creator knowing of them there are none.
+    """
     # A copy of the connection's row factory would outlive this read: cursors have their own.
     cursor = connection.cursor()
     cursor.row_factory = sqlite3.Row
     return cursor.execute(
         f"SELECT {_COLUMNS} FROM sessions LEFT JOIN workspaces ON workspaces.id = sessions.id"  # noqa: S608
-        " WHERE status IN ('active', 'paused') OR terminated_at > ? ORDER BY terminated_at",
+        " WHERE status IN ('active', 'paused') OR (terminated_at > ? AND acknowledged = 1)"
+        " ORDER BY terminated_at",
         (ended_after,),
     ).fetchall()
 
@@ -369,12 +380,12 @@ def find_key(
 ) -> str | None:
     """The key of a session of that id (and owner), the latest without a number.
 
-    Its audit outlives its record.
+    Its audit outlives its record. One that nobody was told of is found by its number only.
     """
     row = connection.execute(
         "SELECT key FROM sessions WHERE id = :id AND id = :id COLLATE BINARY"
         " AND (:owner IS NULL OR owner = :owner)"
-        " AND (:number IS NULL OR incarnation = :number)"
+        " AND (incarnation = :number OR :number IS NULL AND acknowledged = 1)"
         " ORDER BY incarnation DESC LIMIT 1",
         {"id": session_id, "owner": owner, "number": incarnation},
     ).fetchone()

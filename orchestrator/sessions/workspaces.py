@@ -81,10 +81,10 @@ class Workspaces:
 
         A workspace that was made for it is ordered to be purged.
         """
-        delete = registry.deleting(session.key)
+        forget = registry.forgetting(session.key)
 
         def apply(connection: sqlite3.Connection) -> None:
-            delete(connection)
+            forget(connection)
             slots.order_purge_unused(connection, session.id)
 
         return apply

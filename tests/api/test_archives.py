@@ -8,6 +8,7 @@ from typing import Any, Self
 import pytest
 
 from orchestrator.config import AnchorSettings, Settings
+from orchestrator.engine.fake import FakeEngine
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cli import Ended, run_beside
 from tests.support.until import until
@@ -148,3 +149,111 @@ class TestAnchored:
         other = "--anchor", str(anchors), "--public-key", "0" * 64
         refused = await run_beside("audit", "verify", "--archive", archive, *other)
         assert (refused.status, "signed by another key" in refused.err) == (1, True)
+
+    async def anchored(self, api: Api, anchors: Path, sessions: int) -> tuple[str, ...]:
+        """So many sessions of one id have ended, and been anchored; the options to verify by."""
+        heads = []
+        for _ in range(sessions):
+            await closed(api, "web-1")
+            heads.append((await api.json("GET", "/api/sessions/web-1/audit/verify"))["hash"])
+        await until(lambda: anchors.exists() and all(h in anchors.read_text() for h in heads))
+        key = (anchors.parent / "anchor.pub").read_text().strip()
+        return "--anchor", str(anchors), "--public-key", key
+
+    async def forget(self, api: Api, incarnation: int, *tables: str) -> None:
+        """As somebody does who can write the database."""
+
+        def delete(connection: Any) -> None:
+            (key,) = connection.execute(
+                "SELECT key FROM sessions WHERE id = 'web-1' AND incarnation = ?", (incarnation,)
+            ).fetchone()
+            for table in tables:
+                column = "key" if table == "sessions" else "session_key"
+                connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (key,))
+
+        await api.plane.database.write(delete)
+
+    async def test_one_incarnation_is_not_taken_for_another(
+        self, api: Api, anchors: Path, tmp_path: Path
+    ) -> None:
+        by = await self.anchored(api, anchors, 2)
+        first, second = tmp_path / "1.jsonl", tmp_path / "2.jsonl"
+        for number, file in ((1, first), (2, second)):
+            this = "--incarnation", str(number)
+            export = await run_beside("audit", "export", "web-1", *this, "-o", str(file))
+            assert export.status == 0
+            for place in (("web-1",), ("--file", str(file))):
+                found = await run_beside("audit", "verify", *place, *this, *by, "--json")
+                assert printed(found)["ok"]
+        assert printed(await run_beside("audit", "verify", "web-1", *by, "--json"))["ok"]
+        assert printed(await run_beside("audit", "verify", *by, "--json")) == {
+            "ok": True,
+            "sessions": 2,
+        }
+        wrong = await run_beside("audit", "verify", "--file", str(first), "--incarnation", "2", *by)
+        assert (wrong.status, "is of the incarnation 1" in wrong.err) == (1, True)
+        # The first chain in place of the second is whole in itself, and was anchored.
+        await self.forget(api, 2, "events")
+        await api.plane.database.write(
+            lambda connection: (
+                connection.execute(
+                    "UPDATE sessions SET incarnation = 3 - incarnation WHERE id = 'web-1'"
+                ).rowcount
+            )
+        )
+        choices: list[tuple[str, ...]] = [(), ("--incarnation", "2")]
+        for which in choices:
+            found = await run_beside("audit", "verify", "web-1", *which, *by)
+            assert (found.status, "✗ broken" in found.out) == (1, True)
+
+    @pytest.mark.parametrize("which", [1, 2])
+    async def test_a_session_that_has_vanished_is_noticed(
+        self, api: Api, anchors: Path, which: int
+    ) -> None:
+        by = await self.anchored(api, anchors, 2)
+        await self.forget(api, which, "events", "event_counts", "sessions")
+        gone = f"the incarnation {which} was anchored, and is gone"
+        for place in (("web-1",), ("web-1", "--incarnation", str(which)), ()):
+            found = await run_beside("audit", "verify", *place, *by)
+            assert (found.status, gone in found.out) == (1, True), place
+        other = await run_beside("audit", "verify", "web-1", "--incarnation", str(3 - which), *by)
+        assert other.status == 0
+
+    async def test_all_sessions_of_an_id_that_have_vanished_are_noticed(
+        self, api: Api, anchors: Path
+    ) -> None:
+        by = await self.anchored(api, anchors, 1)
+        await self.forget(api, 1, "events", "event_counts", "sessions")
+        for place in (("web-1",), ()):
+            found = await run_beside("audit", "verify", *place, *by)
+            assert (found.status, "is gone" in found.out) == (1, True)
+
+    async def test_what_is_archived_is_not_gone(
+        self, api: Api, settings: Settings, anchors: Path
+    ) -> None:
+        by = await self.anchored(api, anchors, 1)
+        (item,) = (await api.json("POST", ARCHIVES, json={}))["items"]
+        await api.session(id="web-1", permission_level="low", key=OPERATOR_KEY)
+        for place in (("web-1",), ()):
+            found = await run_beside("audit", "verify", *place, *by)
+            assert (found.status, f"is archived: verify {item['file']}" in found.err) == (0, True)
+        archive = str(settings.archive_path / item["file"])
+        assert (await run_beside("audit", "verify", "--archive", archive, *by)).status == 0
+
+    async def test_a_session_that_nobody_was_told_of_is_not_gone(
+        self, api: Api, anchors: Path, engine: FakeEngine
+    ) -> None:
+        engine.fail_next("create")
+        body = {"id": "web-1", "permission_level": "low"}
+        await api.problem(503, "engine_unavailable", "POST", "/api/sessions", json=body)
+        by = await self.anchored(api, anchors, 1)
+        found = await run_beside("audit", "verify", *by, "--json")
+        assert printed(found) == {"ok": True, "sessions": 2}
+        assert (await run_beside("audit", "verify", "web-1", *by)).status == 0
+        # What is on record of it is archived as others are.
+        items = (await api.json("POST", ARCHIVES, json={}))["items"]
+        assert [item["session_id"] for item in items] == ["web-1"] * 2
+
+    async def test_options_that_do_not_go_together(self, anchors: Path) -> None:
+        for options in ((), ("--anchor", str(anchors), "--seq", "1", "--hash", "0" * 64)):
+            assert (await run_beside("audit", "verify", *options)).status == 2

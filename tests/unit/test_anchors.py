@@ -17,7 +17,7 @@ from orchestrator.audit.anchoring import Anchoring, load_key
 from orchestrator.audit.anchors import AnchorError, ChainHead, judged
 from orchestrator.audit.events import canonical
 from orchestrator.audit.ledger import Ledger
-from orchestrator.audit.verify import Chain, verify
+from orchestrator.audit.verify import Chain, Verdict, verify
 from orchestrator.audit.writer import chain_head
 from orchestrator.config import AnchorSettings, ConfigError
 from orchestrator.store.database import Database
@@ -72,8 +72,8 @@ async def test_heads_are_told_once_and_signed(
     heads = [(head.session_key, head.seq) for head in found.heads]
     assert heads == [("k1", 3), ("k2", 2), ("k2", 3)]
     head = await database.read(lambda connection: chain_head(connection, "k2"))
-    assert found.of_chain("k2")[3] == head.hash
-    assert found.of_session("s-k2") == {"k2": found.of_chain("k2")}
+    assert found.of_chain("k2")["k2"][3] == head.hash
+    assert found.of_incarnation("s-k2", None) == found.of_chain("k2")
     assert file.stat().st_mode & 0o777 == 0o600
 
 
@@ -82,7 +82,7 @@ async def test_a_chain_that_was_written_anew_or_cut_is_found(
 ) -> None:
     await fill(ledger, 4, "k1")
     await to_file.anchor()
-    chains = anchors.read(lines(file)).of_session("s-k1")
+    chains = anchors.read(lines(file)).of_chain("k1")
     exported = [line async for line in query.export(database, "k1")]
 
     def verdict(text: list[str]) -> Any:
@@ -117,6 +117,65 @@ def some_anchors(count: int = 3) -> list[str]:
 
 
 ANCHORS = some_anchors()
+
+
+def test_incarnations_are_told_apart() -> None:
+    a, b, c = "a" * 64, "b" * 64, "c" * 64
+    found = anchors.Anchors(
+        "00",
+        [
+            ChainHead("old", "s", 1, a),  # of an earlier version
+            ChainHead("k1", "s", 1, a),  # so is this; but see below
+            ChainHead("k1", "s", 2, b, 1),
+            ChainHead("k2", "s", 1, c, 2),
+            ChainHead("other", "t", 1, c, 1),
+            ChainHead("system", None, 1, c),
+        ],
+    )
+    assert found.sessions() == {"s": {1, 2}, "t": {1}}
+    assert found.of_incarnation("s", 1) == {"k1": {1: a, 2: b}}
+    assert found.of_incarnation("s", 2) == {"k2": {1: c}}
+    assert found.of_incarnation("s", None) == {"old": {1: a}}
+    assert found.of_incarnation("none", 1) == found.of_chain("none") == {}
+
+    def reason(seen: dict[int, str], incarnation: int, legacy: bool = True) -> str | None:
+        verdict = Verdict(True, None, None, max(seen), seen[max(seen)])
+        others = found.of_incarnation("s", None) if legacy else None
+        return judged(verdict, seen, found.of_incarnation("s", incarnation), others).reason
+
+    assert reason({1: a, 2: b, 3: c}, 1) is None
+    assert reason({1: c}, 2) is None
+    # Nobody is taken for another incarnation, whatever else was anchored.
+    assert reason({1: c}, 1) == "hash of seq 1 is not the one that was anchored"
+    assert reason({1: a, 2: b}, 2) == "hash of seq 1 is not the one that was anchored"
+    # Where only an earlier version anchored it, it is one of those.
+    assert reason({1: a}, 3) is None
+    assert reason({1: b}, 3) == "hash of seq 1 is not the one that was anchored"
+    assert reason({1: a}, 3, legacy=False) == "nothing was anchored of this chain"
+
+
+def test_a_number_that_was_given_twice_is_found() -> None:
+    """A row that was removed, and made again under another key, has none of the first's events."""
+    first, second = ChainHead("k1", "s", 1, "a" * 64, 1), ChainHead("k2", "s", 1, "b" * 64, 1)
+    chains = anchors.Anchors("00", [first, second]).of_incarnation("s", 1)
+    for head in (first, second):
+        whole = Verdict(True, None, None, 1, head.hash)
+        assert not judged(whole, {1: head.hash}, chains).ok
+
+
+@pytest.mark.parametrize("incarnation", ["1", 1.5, True, []])
+def test_an_incarnation_that_is_no_number(incarnation: Any) -> None:
+    head = ChainHead("k1", "s", 1, "a" * 64, incarnation)
+    with pytest.raises(AnchorError, match="malformed head"):
+        anchors.read([anchors.line(KEY, "1a2b3c4d", "t", [head], ZEROS)])
+
+
+def test_lines_of_earlier_versions_are_read() -> None:
+    head = {"session_key": "k1", "session_id": "s", "seq": 1, "hash": "a" * 64}
+    body = {"format": anchors.FORMAT, "instance": "i", "time": "t", "heads": [head]}
+    body |= {"previous": ZEROS, "key": anchors.public_key(KEY)}
+    body["signature"] = KEY.sign(canonical(body).encode()).hex()
+    assert anchors.read([canonical(body)]).sessions() == {"s": set()}
 
 
 @settings(max_examples=60)

@@ -70,28 +70,6 @@ async def all_events(
     )
 
 
-async def command_events(database: Database, session_key: str, command_id: str) -> list[Event]:
-    """What is recorded of one command, in order."""
-    return await _select(
-        database,
-        f"{_EVENT} WHERE session_key = ? AND command_id = ? ORDER BY seq",
-        (session_key, command_id),
-    )
-
-
-async def unfinished_commands(database: Database, session_key: str) -> list[Event]:
-    """The `command.start` events of commands that were allowed and have no `command.exit`."""
-    return await _select(
-        database,
-        "SELECT body, prev_hash, hash FROM events AS started"
-        " WHERE session_key = ? AND operation = 'command.start'"
-        " AND decision IS NOT 'deny' AND command_id IS NOT NULL AND NOT EXISTS ("
-        "SELECT 1 FROM events WHERE session_key = started.session_key"
-        " AND command_id = started.command_id AND operation = 'command.exit') ORDER BY seq",
-        (session_key,),
-    )
-
-
 async def latest_denials(database: Database, session_key: str, limit: int) -> list[Event]:
     """The latest events of one chain whose decision was to deny, newest first."""
     return await _select(

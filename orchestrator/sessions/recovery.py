@@ -183,6 +183,10 @@ class Recovery:
         if session.budget.exceeded is not None:
             return  # it was ending: that goes on
         self._found.sessions_lost += 1
+        # Their ends are unknown, as those of commands are.
+        session.terminals = await self._database.read(
+            lambda connection: registry.open_terminals(connection, session.key)
+        )
         await self._sessions.ending.run(
             session, SYSTEM, Status.ABORTED, Rationale.CRASH, error=error
         )

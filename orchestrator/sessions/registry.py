@@ -350,6 +350,14 @@ def load(connection: sqlite3.Connection, ended_after: str) -> Iterable[sqlite3.R
     ).fetchall()
 
 
+def open_terminals(connection: sqlite3.Connection, session_key: str) -> set[str]:
+    """Ids of the session's terminals that no end is on record of."""
+    rows = connection.execute(
+        "SELECT id FROM terminals WHERE session_key = ? AND ended_at IS NULL", (session_key,)
+    )
+    return {str(terminal_id) for (terminal_id,) in rows}
+
+
 def _budget(row: sqlite3.Row, level: Level) -> Budget:
     """What is stored of it; what was recorded is counted by the ledger."""
     started_at = datetime.fromisoformat(row["created_at"])

@@ -34,6 +34,7 @@ from orchestrator.log_context import session_context
 from orchestrator.mount_list import Mount, chosen, real_source
 from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.policy.requirements import check
+from orchestrator.sessions.killing import FirstProcess, first_process
 from orchestrator.sessions.session import MAX_RUNNING, Session
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.threads import bounded
@@ -49,6 +50,8 @@ LABEL_MOUNTS = "paddock.mounts"  # names, with spaces between
 # and its file workers.
 _OWN_PROCESSES = 1 + MAX_RUNNING + 8
 _SHUTDOWN_SECONDS = 6.0
+# How long the engine is asked for a container's first process.
+_LOOK_SECONDS = 5.0
 # Unmounting waits for the disk.
 _RELEASE_SECONDS = 15.0
 
@@ -62,6 +65,8 @@ class Sandbox:
     link: AgentLink
     network: str | None
     mounts: tuple[str, ...]  # names of the operator's list
+    # By which it is killed where the engine can't; None: it can't be seen from here.
+    first: FirstProcess | None
     # Once it is to stand still for good: whether it can be thawed.
     freezing: asyncio.Task[bool] | None = None
 
@@ -147,7 +152,7 @@ class Sandboxes:
             container_id = await self._engine.create(spec)
             if network is not None:
                 await self._engine.close_names(container_id, self._settings.image)
-            await self._hello(link, container_id)
+            first = await self._hello(directory.name, link, container_id)
             await self._check_sandbox(level, link)
             secrets = session.secrets.message()
             if secrets is not None:
@@ -155,7 +160,26 @@ class Sandboxes:
         except BaseException:
             await self._discard(directory, link, container_id)
             raise
-        return Sandbox(directory, container_id, link, network, tuple(mounts))
+        return Sandbox(directory, container_id, link, network, tuple(mounts), first)
+
+    async def _first_process(self, name: str, container_id: str) -> FirstProcess | None:
+        """The container's first process while its engine answers; None where it is not seen."""
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS):
+                container = await self._engine.inspect(container_id)
+        except (PaddockError, TimeoutError) as error:
+            log.warning("the first process of sandbox %s is not known: %s", name, error)
+            return None
+        if container is None or container.pid is None:
+            return None
+        first = await asyncio.to_thread(first_process, container_id, container.pid)
+        if first is None or not first.groups:
+            log.warning(
+                "sandbox %s: %s of its first process %d is not seen here: where the engine does "
+                "not answer, it is looked for in the usual places",
+                *(name, "the control group" if first else "nothing", container.pid),
+            )
+        return first
 
     def _mounts(self, session: Session, level: Level) -> dict[str, Mount]:
         """What the session is given at that level, by name. Raises: EngineUnavailableError."""
@@ -167,14 +191,19 @@ class Sandboxes:
     def _source(self, name: str, mount: Mount) -> str:
         return real_source(name, mount, self._settings.own_dirs, self._settings.docker_host)
 
-    async def _hello(self, link: AgentLink, container_id: str) -> None:
+    async def _hello(self, name: str, link: AgentLink, container_id: str) -> FirstProcess | None:
+        """Waits for its agent, and meanwhile looks for its first process."""
+        looking = asyncio.create_task(self._first_process(name, container_id))
         try:
             await link.wait_connected(self._settings.hello_timeout)
+            return await looking
         except SandboxUnavailableError as error:
             said = (await self._engine.logs(container_id)).strip()[-1000:]
             if said:
                 raise SandboxUnavailableError(f"{error.detail}; the agent said: {said}") from None
             raise
+        finally:
+            looking.cancel()
 
     async def _check_sandbox(self, level: Level, link: AgentLink) -> None:
         """Raises: UnmetError: the engine's runtime may offer less than the host has."""
@@ -197,12 +226,13 @@ class Sandboxes:
             await _listen(link, session)
             if container.state is ContainerState.RUNNING:
                 await link.wait_connected(self._settings.hello_timeout)
+            first = await self._first_process(directory.name, container.id)
         except BaseException:
             await link.close()
             raise
         network = container.labels.get("paddock.network") or None
         mounts = tuple(container.labels.get(LABEL_MOUNTS, "").split())
-        return Sandbox(directory, container.id, link, network, mounts)
+        return Sandbox(directory, container.id, link, network, mounts, first)
 
     async def release(self, sandbox: Sandbox, reason: str, *, at_once: bool = False) -> None:
         """Ends what runs, takes over its last events, and removes everything of the sandbox.

@@ -2,13 +2,11 @@
 
 import asyncio
 import logging
-import os
-import signal
 from functools import partial
 
 from orchestrator.engine.base import Engine
 from orchestrator.errors import PaddockError
-from orchestrator.sessions.processes import THIS_HOST, Host, find_groups
+from orchestrator.sessions.killing import kill_all
 from orchestrator.sessions.sandbox import Sandbox
 from orchestrator.threads import bounded
 
@@ -71,39 +69,16 @@ class Stopper:
 
 
 async def _kill(sandbox: Sandbox, *, spare_first: bool = False) -> None:
-    kill = partial(kill_group, sandbox.container_id, spare_first=spare_first)
+    kill = partial(kill_all, sandbox.container_id, sandbox.first, spare_first=spare_first)
     try:
-        await bounded(kill, _KILL_SECONDS)
+        killed = await bounded(kill, _KILL_SECONDS)
     except (OSError, RuntimeError, TimeoutError) as error:
         log.error("the processes of sandbox %s can't be killed: %s", sandbox.name, error)
-
-
-def kill_group(container_id: str, host: Host = THIS_HOST, *, spare_first: bool = False) -> int:
-    """Kills every process of a container's control group; how many there were.
-
-    The container's first process is one of them, and all others end with it: none can be made
-    meanwhile that stays. `spare_first`: only the others. Raises: OSError.
-    """
-    groups = find_groups(container_id, None, host)
-    if groups is None:
-        return 0
-    pids = [int(line) for line in (groups.pids / "cgroup.procs").read_text().split()]
-    for pid in filter(None, pids):  # 0: of a namespace that is not shown here
-        if spare_first and _is_first(pid, host):
-            continue
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-    return len(pids)
-
-
-def _is_first(pid: int, host: Host) -> bool:
-    """Whether it is process 1 where it runs; of one that has ended nobody can tell."""
-    try:
-        status = (host.proc / str(pid) / "status").read_text(errors="replace")
-    except OSError:
-        return False
-    return any(
-        line.startswith("NSpid:") and line.split()[-1] == "1" for line in status.splitlines()
-    )
+        return
+    if not killed:
+        known = "is not known" if sandbox.first is None else "has ended"
+        log.error(
+            "no process of sandbox %s was found to be killed: it has no control group that is seen "
+            "here, and its first process %s",
+            *(sandbox.name, known),
+        )

@@ -17,6 +17,7 @@ from orchestrator.engine.base import ContainerState
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.errors import AuditUnavailableError, EngineUnavailableError
 from orchestrator.keys import Principal, Role
+from orchestrator.sessions.killing import FirstProcess
 from orchestrator.sessions.lifecycle import Rationale, Status
 from orchestrator.sessions.requests import ExecRequest, NewSession
 from orchestrator.store.database import StoreError
@@ -299,10 +300,11 @@ def kills(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     """The control groups that are killed from now on, and whether first processes are spared."""
     killed: list[tuple[str, bool]] = []
 
-    def kill_group(container_id: str, *, spare_first: bool) -> None:
+    def kill_all(container_id: str, first: FirstProcess | None, *, spare_first: bool) -> int:
         killed.append((container_id, spare_first))
+        return 0
 
-    monkeypatch.setattr("orchestrator.sessions.stopping.kill_group", kill_group)
+    monkeypatch.setattr("orchestrator.sessions.stopping.kill_all", kill_all)
     return killed
 
 

@@ -1,11 +1,17 @@
 """Terminals over an agent in this process: what clients see, and what an agent can't make of it."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from orchestrator.audit import query
 from orchestrator.budget import Kind
+from orchestrator.config import Settings
+from orchestrator.control_plane import ControlPlane
+from orchestrator.engine.base import ContainerState
+from orchestrator.engine.fake import FakeEngine
 from orchestrator.errors import ConflictError, PermissionDeniedError, SandboxUnavailableError
 from orchestrator.keys import Principal, Role
 from orchestrator.sessions.session import Session
@@ -180,3 +186,25 @@ async def test_a_prompt_in_pieces(api: Api) -> None:
     await api.agent.asked("pty.send")
     api.agent.terminals.all[terminal["id"]].say(PROMPT.removeprefix(b"tool="))
     assert (await waiting)["results"]["output"] == "out"
+
+
+async def test_terminals_that_ended_with_both_are_in_the_gap(
+    api: Api, settings: Settings, engine: FakeEngine
+) -> None:
+    _, session, terminal = await opened(api)
+    # As if control plane and sandbox had been killed at once.
+    api.plane.terminals._live.clear()
+    await api.plane.close()
+    (container,) = engine.containers.values()
+    engine.containers[container.id] = replace(container, state=ContainerState.EXITED, exit_code=137)
+    again = await ControlPlane.open(settings, engine)
+    try:
+        events = await query.events(again.database, session.key)
+        gap, closed = (
+            next(event for event in events if event["operation"] == operation)
+            for operation in ("audit.gap", "pty.close")
+        )
+        assert gap["args"] == {"commands": [], "terminals": [terminal["id"]]}
+        assert closed["args"]["terminal_id"] == terminal["id"]
+    finally:
+        await again.close()

@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NoReturn
 
+import docker
 import psutil
 import pytest
 
 from orchestrator.engine.base import ContainerState
 from orchestrator.errors import AuditUnavailableError
+from orchestrator.sessions.killing import first_process, kill_all
 from orchestrator.sessions.lifecycle import Status
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
@@ -139,4 +141,40 @@ async def test_an_agent_that_is_stopped(new_box: BoxFactory) -> None:
             break
     await aborting
     assert gone(process)
+    await box.close()
+
+
+async def test_a_control_group_in_a_place_of_its_own_is_found(
+    new_box: BoxFactory, sandbox_image: str
+) -> None:
+    """As a daemon's or a container's `cgroup-parent` has it."""
+    client = docker.APIClient(version="auto")
+    config = client.create_host_config(cgroup_parent="/paddock-test/agents", network_mode="none")
+    argv = ["python3", "-c", "import os\nos.fork()\nos.fork()\nwhile True: pass"]
+    made = client.create_container(sandbox_image, entrypoint=argv, host_config=config)
+    try:
+        client.start(made["Id"])
+        pid = client.inspect_container(made["Id"])["State"]["Pid"]
+        inside = psutil.Process(pid)
+        await until(lambda: len(inside.children(recursive=True)) == 3)
+        processes = [inside, *inside.children(recursive=True)]
+        first = first_process(made["Id"], pid)
+        assert first is not None
+        assert "paddock-test" in str(first.groups[0])
+        assert kill_all(made["Id"], first, spare_first=True) == 3
+        await until(lambda: [gone(process) for process in processes] == [False, True, True, True])
+        assert kill_all(made["Id"], first) >= 1
+        await until(lambda: gone(inside))
+    finally:
+        client.remove_container(made["Id"], force=True)
+        client.close()
+
+
+async def test_a_sandbox_s_first_process_is_known(new_box: BoxFactory) -> None:
+    box = await new_box("high")
+    sandbox = box.session.sandbox
+    assert sandbox is not None
+    assert sandbox.first is not None
+    assert sandbox.first.pid == (await box.container()).pid
+    assert sandbox.first.groups
     await box.close()

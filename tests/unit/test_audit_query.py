@@ -157,14 +157,3 @@ async def test_export_ends_where_the_chain_ended(database: Database, ledger: Led
         seen += 1
         await fill(ledger, 1)
     assert seen == 2
-
-
-async def test_commands(database: Database, ledger: Ledger) -> None:
-    for command, decision in (("a", "allow"), ("b", "allow"), ("c", "deny")):
-        await ledger.append(draft(command_id=command, decision=decision))
-    await ledger.append(draft("k2", command_id="b", operation="command.exit"))
-    await ledger.append(draft(command_id="a", operation="command.exit"))
-    unfinished = await query.unfinished_commands(database, "k1")
-    assert [event["args"]["command_id"] for event in unfinished] == ["b"]
-    events = await query.command_events(database, "k1", "a")
-    assert [event["operation"] for event in events] == ["command.start", "command.exit"]

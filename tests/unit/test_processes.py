@@ -1,7 +1,5 @@
 """A sandbox's processes and use, read from trees as the kernel shows them."""
 
-import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -19,7 +17,6 @@ from orchestrator.sessions.processes import (
     measure,
     parse_process,
 )
-from orchestrator.sessions.stopping import kill_group
 
 ID = "c" * 64
 STAT = b"%d (%b) S 1 1 1 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 1 0 999 2048000 7 184 " + b"0 " * 27
@@ -156,33 +153,3 @@ def test_percentages_are_never_negative(earlier: float, later: float, seconds: f
         Measured([], Usage(earlier, 0.0, 0, 0)), Measured([], Usage(later, 0.0, 0, 0)), seconds
     )
     assert found.usage.cpu_percent >= 0
-
-
-def test_everything_of_a_control_group_is_killed(host: Host) -> None:
-    version_1(host, f"docker/{ID}")
-    with subprocess.Popen(["sleep", "1000"]) as one, subprocess.Popen(["sleep", "1000"]) as two:
-        gone = subprocess.Popen(["true"])
-        gone.wait()
-        # 0 is a process of a namespace that is not shown here.
-        listed = "".join(f"{pid}\n" for pid in (0, gone.pid, one.pid, two.pid))
-        write(host.cgroup / "pids" / f"docker/{ID}" / "cgroup.procs", listed)
-        assert kill_group(ID, host) == 4
-        assert (one.wait(), two.wait()) == (-signal.SIGKILL, -signal.SIGKILL)
-
-
-def test_a_container_s_first_process_can_be_spared(host: Host) -> None:
-    version_1(host, f"docker/{ID}")
-    with subprocess.Popen(["sleep", "1000"]) as first, subprocess.Popen(["sleep", "1000"]) as other:
-        process_of(host, first.pid, 1, b"")
-        process_of(host, other.pid, 17, b"")
-        listed = f"{first.pid}\n{other.pid}\n"
-        write(host.cgroup / "pids" / f"docker/{ID}" / "cgroup.procs", listed)
-        kill_group(ID, host, spare_first=True)
-        assert other.wait() == -signal.SIGKILL
-        assert first.poll() is None
-        kill_group(ID, host)
-        assert first.wait() == -signal.SIGKILL
-
-
-def test_a_control_group_that_is_gone_has_nothing_to_kill(host: Host) -> None:
-    assert kill_group(ID, host) == 0

@@ -13,7 +13,13 @@ async def show(call: Call) -> web.Response:
 
 
 async def change(call: Call, body: SettingsBody) -> web.Response:
-    """Changes the permission level; the new one holds when this returns."""
+    """Changes the permission level; the new one holds when this returns.
+
+    Where that a session is lowered can't be put on record now, the answer is 503
+    `audit_unavailable`, and it is lowered all the same: what ran is ended, the session has the
+    lower level and takes no work, and the record follows as soon as it can. To work in it again,
+    set the level again then.
+    """
     session = call.session()
     await call.work.complete(
         call.plane.sessions.change_settings(

@@ -164,7 +164,11 @@ async def test_a_level_is_lowered_and_recorded_later(api: Api, command: str, dea
         await api.problem(
             502, "sandbox_unavailable", "POST", PATH + "/exec", json={"argv": ["true"]}
         )
+        # It is lowered: nobody has to ask again for that.
+        assert (await api.json("GET", PATH))["permission_level"] == "low"
     await recorded(api, "session.settings")
+    (event,) = (await api.json("GET", PATH + "/audit?operation=session.settings"))["items"]
+    assert (event["args"]["from"], event["args"]["to"]) == ("high", "low")
     await api.json("PUT", PATH + "/settings", json=LOWER)
     assert (await api.json("GET", PATH))["permission_level"] == "low"
     done = await api.json("POST", PATH + "/exec", json={"argv": ["ls"]})

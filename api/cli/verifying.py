@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from orchestrator.audit.verify import Chain, Verdict
 
 
+_EMPTY = "the chain has no events"
+
+
 class Noted:
     """What is known of a chain from elsewhere: one event of it, and anchors.
 
@@ -102,6 +105,8 @@ async def verify_session(
         numbers &= {incarnation}
     try:
         found = await _number(paddock, session_id, incarnation)
+        if found is None:  # it has no events
+            return asdict(await _anchored(paddock, session_id, numbers, noted) or _broken(_EMPTY))
         verdict = await _verify(paddock, session_id, found, noted, noted.chain())
     except NotFoundError as error:
         gone = await _anchored(paddock, session_id, numbers, noted)
@@ -146,13 +151,15 @@ async def _anchored(
             verdict = await _verify(paddock, session_id, number, noted, chain)
         except NotFoundError as error:
             if "archive" not in error.fields:
-                return _broken(f"the incarnation {number} was anchored, and is gone")
+                return _gone(number)
             file = error.fields["archive"]
             noted.notes.append(
                 f"The incarnation {number} of {session_id} is archived: verify {file} with "
                 "--archive."
             )
             continue
+        if verdict == _gone(number):
+            return verdict
         if not verdict.ok:
             return replace(verdict, reason=f"the incarnation {number}: {verdict.reason}")
     return None
@@ -162,15 +169,17 @@ async def _verify(
     paddock: "Paddock", session_id: str, number: int | None, noted: Noted, chain: "Chain"
 ) -> "Verdict":
     """The verdict on one chain, as it is exported now."""
+    told = False
     async with aclosing(paddock.sessions.audit(session_id, incarnation=number).export()) as lines:
         async for line in lines:
-            told = _session_of(line)[1]
+            told = True
             chain.follow(line)
-            if told is not None and told != number:
-                chain.refuse(f"is of the incarnation {told}")
+            said = _session_of(line)[1]
+            if said not in (None, number):
+                chain.refuse(f"is of the incarnation {said}")
             if chain.broken:
                 break
-    return noted.of_session(chain, session_id, number)
+    return noted.of_session(chain, session_id, number) if told else _gone(number)
 
 
 async def _number(paddock: "Paddock", session_id: str, incarnation: int | None) -> int | None:
@@ -193,6 +202,10 @@ def verify_archive(file: Path, noted: Noted) -> dict[str, Any]:
     except ArchiveError as error:
         raise Failure(str(error)) from None
     return asdict(noted.of_archive(chain, verified.verdict, verified.manifest["session"]))
+
+
+def _gone(number: int | None) -> "Verdict":
+    return _broken(f"the incarnation {number} is gone")
 
 
 def _broken(reason: str) -> "Verdict":

@@ -99,10 +99,12 @@ def verify(path: Path, chain: Chain | None = None) -> Verified:
         with tarfile.open(path, "r:gz") as archive:
             manifest = _manifest(archive)
             verdict = _verify(archive, manifest, chain or Chain())
+            _read_rest(archive)
         if verdict.ok and verdict.seq == 0:
             raise ValueError("it has no event")
     except _UNREADABLE as error:
-        raise ArchiveError(f"{path}: is no archive that can be read: {error}") from None
+        detail = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise ArchiveError(f"{path}: is no archive that can be read: {detail}") from None
     return Verified(verdict, manifest, Seal(verdict.seq, verdict.hash, sha256, size))
 
 
@@ -136,6 +138,13 @@ def _verify(archive: tarfile.TarFile, manifest: dict[str, Any], chain: Chain) ->
     if not verdict.ok or problem is None:
         return verdict
     return Verdict(False, verdict.seq, problem, verdict.seq, verdict.hash)
+
+
+def _read_rest(archive: tarfile.TarFile) -> None:
+    """What follows the last member: only the end has the checksum of all that was compressed."""
+    file = archive.fileobj
+    while file is not None and file.read(_PIECE):
+        pass
 
 
 def _followed(data: IO[bytes], chain: Chain, told: dict[str, str]) -> Iterator[bytes]:

@@ -2,7 +2,8 @@
 
 `<state>/evidence/<session key>/<terminal id>/raw` and `transcript.log`, for their owner only.
 They are written on the host, out of reach of what runs beside the tool, and are kept as the
-audit ledger is.
+audit ledger is. A disk that hangs keeps threads, of which there are few, and nobody else: what
+could not be written in time is lost, and with it the terminal.
 """
 
 import asyncio
@@ -11,12 +12,14 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.errors import AuditUnavailableError
 from orchestrator.sessions.recorder import TOOL_OUTPUT
 from orchestrator.terminals import transcript
+from orchestrator.threads import Threads
 from sandbox_agent.redaction import RedactedStream, Redactor
 
 # Of the raw bytes the first ones are kept; all are counted.
@@ -26,6 +29,11 @@ MOST_RAW_BYTES = 64 * 1024 * 1024
 MOST_TRANSCRIPT_BYTES = 16 * 1024 * 1024
 # The last lines always fit.
 _RESERVED_BYTES = 4096
+# A disk that takes longer than that for one piece does not answer.
+DISK_SECONDS = 15.0
+# Of all terminals: calls of the disk at once.
+MOST_THREADS = 16
+_HANGS = "evidence can't be kept: the disk does not answer"
 RAW_NAME = "raw"
 TRANSCRIPT_NAME = "transcript.log"
 
@@ -48,8 +56,17 @@ class Digests(NamedTuple):
         return self._asdict()
 
 
+def disk_threads() -> Threads:
+    """What calls the disk for all terminals."""
+    return Threads("the evidence of terminals", MOST_THREADS)
+
+
 class Evidence:
-    """The files of one terminal, while it lives. Raises: EvidenceError from every method."""
+    """The files of one terminal, while it lives. Raises: EvidenceError from every method.
+
+    What the tool says and what is noted is kept in memory until `flush` writes it: whoever adds
+    something waits for that.
+    """
 
     def __init__(
         self,
@@ -59,14 +76,25 @@ class Evidence:
         *,
         capture: bool = True,
         name: str | None = None,
+        threads: Threads | None = None,
     ) -> None:
-        """Makes the files, which must not be there; nothing that `redactor` finds gets in.
+        """Makes the files, which must not be there: it blocks, see `open`.
+
+        Nothing that `redactor` finds gets in. `threads` do what blocks later; None: its own.
 
         `count` is told of the bytes that are written, and whether they are TOOL_OUTPUT. Without
         `capture` the raw bytes are counted only. `name`: a further name beside the directory's
         own, with the terminal's id for `{session_id}`.
         """
         self.directory = directory
+        self._threads = threads or disk_threads()
+        # What is to be written, and where.
+        self._waiting: list[tuple[int, bytes]] = []
+        self._writing = asyncio.Lock()
+        # The latest call of the disk, which may never come back.
+        self._call_of_disk: asyncio.Future[None] | None = None
+        # Why nothing can be kept any more, where that is so.
+        self._failure: str | None = None
         self._count = count
         self._most_raw = MOST_RAW_BYTES if capture else 0
         self._link = None
@@ -91,15 +119,36 @@ class Evidence:
             self.release()
             raise EvidenceError(f"evidence can't be kept: {error.strerror}") from None
 
+    @classmethod
+    async def open(cls, make: Callable[[], "Evidence"], threads: Threads) -> "Evidence":
+        """What `make` makes, in a thread; one that comes too late is discarded."""
+        try:
+            outcome = await threads.begin(make, DISK_SECONDS)
+        except TimeoutError:
+            raise EvidenceError(_HANGS) from None
+        try:
+            async with asyncio.timeout(DISK_SECONDS):
+                return await asyncio.shield(outcome)
+        except BaseException as error:
+            outcome.add_done_callback(_release_late)
+            if isinstance(error, TimeoutError):
+                raise EvidenceError(_HANGS) from None
+            raise
+
     def raw(self, data: bytes) -> None:
         """The tool said this; what could be part of a secret is written with the next line."""
         self._keep(self._said.feed(data))
+
+    async def said(self, data: bytes) -> None:
+        """The same, and returns when it is written."""
+        self.raw(data)
+        await self.flush()
 
     def _keep(self, data: bytes) -> None:
         self._raw_total += len(data)
         kept = data[: max(0, self._most_raw - self._raw_bytes)]
         if kept:
-            _write(self._raw, kept)
+            self._waiting.append((self._raw, kept))
             self._raw_bytes += len(kept)
             self._raw_hash.update(kept)
             self._count(len(kept), TOOL_OUTPUT)
@@ -112,23 +161,51 @@ class Evidence:
         room = MOST_TRANSCRIPT_BYTES - self._transcript_bytes - (0 if last else _RESERVED_BYTES)
         if len(text) > room:
             raise EvidenceError("the terminal's transcript is full: open another terminal")
-        _write(self._transcript, text)
+        self._waiting.append((self._transcript, text))
         self._transcript_bytes += len(text)
         self._transcript_hash.update(text)
         self._count(len(text), None)
 
     @property
     def bytes(self) -> int:
-        """What has been written."""
+        """What has been written, or is about to be."""
         return self._raw_bytes + self._transcript_bytes
+
+    async def flush(self) -> None:
+        """Writes what was said and noted."""
+        async with self._writing:
+            pieces, self._waiting = self._waiting, []
+            if pieces:
+                await self._call(partial(_write, pieces))
+
+    async def _call(self, function: Callable[[], None]) -> None:
+        """Does that in a thread, after what was begun before; a failure is for good."""
+        if self._failure is not None:
+            raise EvidenceError(self._failure)
+        self._failure = _HANGS  # until it has come back
+        before = self._call_of_disk
+        try:
+            async with asyncio.timeout(DISK_SECONDS):
+                if before is not None:
+                    await asyncio.shield(before)
+                self._call_of_disk = await self._threads.begin(function, DISK_SECONDS)
+                await asyncio.shield(self._call_of_disk)
+        except TimeoutError:
+            raise EvidenceError(_HANGS) from None
+        except OSError as error:
+            self._failure = f"evidence can't be kept: {error.strerror}"
+            raise EvidenceError(self._failure) from None
+        except asyncio.CancelledError:
+            if self._call_of_disk is not before:  # it is done all the same
+                self._failure = None
+            raise
+        self._failure = None
 
     async def finish(self) -> Digests:
         """Makes the files durable and lets go of them."""
         try:
-            for descriptor in (self._raw, self._transcript):
-                await asyncio.to_thread(os.fsync, descriptor)
-        except OSError as error:
-            raise EvidenceError(f"evidence can't be kept: {error.strerror}") from None
+            await self.flush()
+            await self._call(partial(_sync, (self._raw, self._transcript)))
         finally:
             self.release()
         return Digests(
@@ -140,21 +217,28 @@ class Evidence:
         )
 
     def release(self) -> None:
-        """Closes the files; once more does nothing."""
-        for descriptor in (self._raw, self._transcript):
-            if descriptor >= 0:
-                os.close(descriptor)
+        """Closes the files, once nobody writes to them; again does nothing."""
+        descriptors = [number for number in (self._raw, self._transcript) if number >= 0]
         self._raw = self._transcript = -1
+        self._waiting = []
+        call = self._call_of_disk
+        if call is None or call.done():
+            _close(descriptors)
+        else:
+            call.add_done_callback(lambda _: _close(descriptors))
 
-    def discard(self) -> None:
-        """Removes the files of a terminal that never was."""
+    async def discard(self) -> None:
+        """Removes the files of a terminal that never was, as far as that can be done."""
         self.release()
-        with suppress(OSError):
-            for name in (RAW_NAME, TRANSCRIPT_NAME):
-                (self.directory / name).unlink()
-            self.directory.rmdir()
-            if self._link is not None:
-                self._link.unlink()
+        with suppress(EvidenceError):
+            await self._call(self._remove)
+
+    def _remove(self) -> None:
+        for name in (RAW_NAME, TRANSCRIPT_NAME):
+            (self.directory / name).unlink()
+        self.directory.rmdir()
+        if self._link is not None:
+            self._link.unlink()
 
 
 def finish_abandoned(directory: Path, reason: str, interactions: int) -> Digests | None:
@@ -203,9 +287,26 @@ def _create(path: Path) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _write(descriptor: int, data: bytes) -> None:
-    try:
-        while data:
-            data = data[os.write(descriptor, data) :]
-    except OSError as error:
-        raise EvidenceError(f"evidence can't be kept: {error.strerror}") from None
+def _write(pieces: Sequence[tuple[int, bytes]]) -> None:
+    """In a thread. Raises: OSError."""
+    for descriptor, piece in pieces:
+        rest = piece
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+
+
+def _sync(descriptors: Sequence[int]) -> None:
+    """In a thread. Raises: OSError."""
+    for descriptor in descriptors:
+        os.fsync(descriptor)
+
+
+def _close(descriptors: Sequence[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _release_late(outcome: "asyncio.Future[Evidence]") -> None:
+    """Nobody waits for it any more; its empty files stay, as those of a kill would."""
+    if not outcome.cancelled() and outcome.exception() is None:
+        outcome.result().release()

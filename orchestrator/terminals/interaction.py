@@ -144,6 +144,7 @@ class Interaction:
         message = f"the terminal had its {most} interactions, and is ended: open another one"
         fields = transcript.asked(self._text, "deny", verdict.scope, verdict.command)
         self._live.evidence.note("INPUT", fields)
+        await self._live.evidence.flush()
         await self._record("deny", MAX_INTERACTIONS, verdict, message)
         raise PermissionDeniedError(message, rule=MAX_INTERACTIONS, pty=self._live.id)
 
@@ -155,6 +156,7 @@ class Interaction:
             self._live.evidence.note("APPROVAL", transcript.approved(self._approval.human))
         fields = transcript.asked(self._text, decision, verdict.scope, verdict.command)
         self._live.evidence.note("INPUT", fields)
+        await self._live.evidence.flush()
         await self._record(decision, rule, verdict, verdict.message if decision == "deny" else None)
 
     async def _record(self, decision: str, rule: str, verdict: Verdict, error: str | None) -> None:
@@ -240,6 +242,7 @@ class Interaction:
         if at_prompt and error is not None:
             status = "error"
         self._note_output(answer)
+        await self._live.evidence.flush()
         await self._record_result(status, answer, error)
         withheld = at_prompt and error is not None
         return self._envelope(status, answer, error, None if withheld else results)

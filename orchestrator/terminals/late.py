@@ -14,6 +14,7 @@ async def record(recorder: Recorder, live: Live) -> None:
         # Cut before it is shortened: of a secret's end nobody could tell what it is.
         text = live.session.secrets.cut(late.text)[:_MOST]
         live.evidence.note("LATE", transcript.late(text, late.raw_bytes))
+        await live.evidence.flush()
         await recorder.record(
             live.session,
             "pty.output",

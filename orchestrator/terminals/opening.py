@@ -24,6 +24,7 @@ from orchestrator.terminals.finishing import Finishing
 from orchestrator.terminals.live import Live
 from orchestrator.terminals.spec import TerminalSpec
 from orchestrator.terminals.terminal import Status, Terminal, Wait
+from orchestrator.threads import Threads
 from sandbox_agent.protocol import BUDGET_REASON
 
 # Of what a tool said instead of its prompt.
@@ -41,6 +42,7 @@ class Opening:
         live: dict[str, Live],
         finishing: Finishing,
         give_up: Callable[[Live, str], Awaitable[None]],
+        threads: Threads,
     ) -> None:
         self._recorder = recorder
         self._budgets = budgets
@@ -48,6 +50,7 @@ class Opening:
         self._live = live
         self._finishing = finishing
         self._give_up = give_up
+        self._threads = threads
 
     async def run(
         self, principal: Principal, session: Session, sandbox: Sandbox, spec: TerminalSpec
@@ -78,15 +81,19 @@ class Opening:
         try:
             secrets = session.secrets
             directory = self._directory / session.key / terminal_id
-            evidence = Evidence(
-                directory,
-                lambda: secrets.redactor,
-                lambda size, what: self._recorder.count(session, size, what),
-                capture=spec.capture,
-                name=spec.evidence_name,
+            evidence = await Evidence.open(
+                lambda: Evidence(
+                    directory,
+                    lambda: secrets.redactor,
+                    lambda size, what: self._recorder.count(session, size, what),
+                    capture=spec.capture,
+                    name=spec.evidence_name,
+                    threads=self._threads,
+                ),
+                self._threads,
             )
             terminal = Terminal(
-                terminal_id, spec, sandbox.link, evidence.raw, lambda: secrets.redactor
+                terminal_id, spec, sandbox.link, evidence.said, lambda: secrets.redactor
             )
             opened = record.opened(terminal_id, spec, now())
             live = Live(session, sandbox, principal, terminal, evidence, opened)
@@ -102,6 +109,7 @@ class Opening:
         self._live[live.id] = live
         try:
             live.evidence.note("STARTUP", transcript.startup(spec.startup_command))
+            await live.evidence.flush()
             await self._recorder.record(
                 session,
                 "pty.open",
@@ -120,7 +128,7 @@ class Opening:
             )
         except BaseException:
             del self._live[live.id]
-            live.evidence.discard()
+            await live.evidence.discard()
             raise
 
     async def _start(self, live: Live) -> None:
@@ -132,6 +140,7 @@ class Opening:
                 shown = live.terminal.shown
                 if wait is Wait.PROMPT and shown is not None:
                     live.evidence.note("READY", [transcript.shown(*shown)])
+                    await live.evidence.flush()
                     live.status = Status.READY
                     return
         except BudgetExceededError:

@@ -1,6 +1,5 @@
 """The terminals of a session as clients see them, also after their end."""
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,17 +7,21 @@ from typing import Any
 from orchestrator.errors import NotFoundError
 from orchestrator.store.database import Database
 from orchestrator.terminals import store
-from orchestrator.terminals.evidence import TRANSCRIPT_NAME
+from orchestrator.terminals.evidence import DISK_SECONDS, TRANSCRIPT_NAME, EvidenceError
 from orchestrator.terminals.live import Live
+from orchestrator.threads import Threads
 
 
 class Records:
     """Looks terminals up by their session's key, which outlives the session."""
 
-    def __init__(self, database: Database, directory: Path, live: Mapping[str, Live]) -> None:
+    def __init__(
+        self, database: Database, directory: Path, live: Mapping[str, Live], threads: Threads
+    ) -> None:
         self._database = database
         self._directory = directory
         self._live = live
+        self._threads = threads
 
     async def list(self, session_key: str) -> list[dict[str, Any]]:
         """The terminals that a session has, and had, oldest first."""
@@ -32,11 +35,16 @@ class Records:
         return self._view(await self._row(session_key, terminal_id))
 
     async def transcript(self, session_key: str, terminal_id: str) -> str:
-        """A terminal's transcript so far, or as it was at its end. Raises: NotFoundError."""
+        """A terminal's transcript so far, or as it was at its end.
+
+        Raises: NotFoundError, EvidenceError.
+        """
         row = await self._row(session_key, terminal_id)
         path = self._directory / row.session_key / row.id / TRANSCRIPT_NAME
         try:
-            data = await asyncio.to_thread(path.read_bytes)
+            data = await self._threads.call(path.read_bytes, DISK_SECONDS)
+        except TimeoutError:
+            raise EvidenceError("the transcript can't be read: the disk does not answer") from None
         except OSError:
             raise NotFoundError(f"the transcript of terminal {row.id} is gone") from None
         return data.decode()

@@ -22,6 +22,7 @@ from orchestrator.sessions.sandbox import Sandbox
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
 from orchestrator.terminals import store
+from orchestrator.terminals.evidence import disk_threads
 from orchestrator.terminals.finishing import Finishing, OnEnd
 from orchestrator.terminals.interaction import Interaction
 from orchestrator.terminals.live import Live
@@ -64,10 +65,11 @@ class Terminals:
         self._live: dict[str, Live] = {}
         # Terminals of an earlier control plane that still run, by session key.
         self._strays: dict[str, frozenset[str]] = {}
-        self.records = Records(database, self._directory, self._live)
+        threads = disk_threads()
+        self.records = Records(database, self._directory, self._live, threads)
         self._finishing = Finishing(database, recorder, self._live, on_end)
         self._opening = Opening(
-            recorder, budgets, self._directory, self._live, self._finishing, self._give_up
+            recorder, budgets, self._directory, self._live, self._finishing, self._give_up, threads
         )
         self._tasks: set[asyncio.Task[Any]] = set()
 

@@ -74,9 +74,9 @@ class Late(NamedTuple):
 class Terminal:
     """One program on its terminal. Whoever drives it does one thing at a time.
 
-    `on_raw` gets every byte that the program says; hashes are of what `redactor` leaves of them,
-    which is what is kept. Raises: SandboxUnavailableError from
-    whatever asks the agent.
+    `on_raw` gets every byte that the program says, and no more is read before it returns; hashes
+    are of what `redactor` leaves of them, which is what is kept. Raises: SandboxUnavailableError
+    from whatever asks the agent.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Terminal:
         terminal_id: str,
         spec: TerminalSpec,
         agent: Agent,
-        on_raw: Callable[[bytes], None],
+        on_raw: Callable[[bytes], Awaitable[None]],
         redactor: Callable[[], Redactor] = lambda: Redactor(),
     ) -> None:
         self.id = terminal_id
@@ -276,9 +276,9 @@ class Terminal:
         )
         if page.data:
             self.position += len(page.data)
-            self._on_raw(page.data)
             self._hash.update(self._kept.feed(page.data))
             self._framing.feed(page.data)
+            await self._on_raw(page.data)
         if page.ended is not None:
             self.exit = page.ended
         return page

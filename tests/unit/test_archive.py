@@ -235,8 +235,9 @@ async def test_an_archive_without_an_event_is_none(tmp_path: Path) -> None:
     source.mkdir()
     for name in (archive_file.EVENTS, archive_file.APPROVALS, archive_file.TERMINALS):
         (source / name).touch()
+    about = {"session": {"key": KEY, "id": ID, "incarnation": 1}}
     with pytest.raises(ArchiveError, match="no event"):
-        archive_file.write(tmp_path / "x.tar.gz", {}, (0, "0" * 64), source, tmp_path / "none")
+        archive_file.write(tmp_path / "x.tar.gz", about, (0, "0" * 64), source, tmp_path / "none")
 
 
 async def test_a_broken_chain_stays_where_it_is(
@@ -379,3 +380,45 @@ async def test_there_is_more_than_one_call_archives(
     page = await archiving.page("", 2)
     assert [item.session_key for item in page] == [f"{0:016}", f"{1:016}"]
     assert len(await archiving.page(page[-1].session_key, 2)) == 1
+
+
+async def test_damage_is_told_in_a_sentence(
+    database: Database, ledger: Ledger, archiving: Archiving, tmp_path: Path
+) -> None:
+    await ended(database, ledger, tmp_path, events=20)
+    (archived,) = (await archiving.run(timedelta(0), "admin")).archived
+    path = tmp_path / "archive" / archived.file
+    whole = path.read_bytes()
+    damaged = tmp_path / "damaged.tar.gz"
+    told = 0
+    for position in range(20, len(whole), max(1, len(whole) // 150)):
+        for data in (
+            whole[:position],
+            whole[:position] + bytes([whole[position] ^ 0xFF]) + whole[position + 1 :],
+            whole[:position] + b"\0" * 64 + whole[position + 64 :],
+        ):
+            if data == whole:
+                continue
+            damaged.write_bytes(data)
+            try:
+                assert not archive_file.verify(damaged).verdict.ok
+            except ArchiveError as error:
+                told += "damaged.tar.gz: is no archive that can be read: " in str(error)
+    assert told > 100
+
+
+@pytest.mark.parametrize(
+    "session",
+    [None, [], {}, {"key": KEY, "id": ID}, {"key": KEY, "id": ID, "incarnation": "1"}],
+)
+async def test_an_archive_that_does_not_say_whose_it_is(
+    database: Database, ledger: Ledger, archiving: Archiving, tmp_path: Path, session: Any
+) -> None:
+    await ended(database, ledger, tmp_path, events=1)
+    (archived,) = (await archiving.run(timedelta(0), "admin")).archived
+    files = members(tmp_path / "archive" / archived.file)
+    manifest = json.loads(files["manifest.json"]) | {"session": session}
+    other = tmp_path / "other.tar.gz"
+    repack(other, {**files, "manifest.json": json.dumps(manifest).encode()})
+    with pytest.raises(ArchiveError, match="no archive"):
+        archive_file.verify(other)

@@ -66,7 +66,11 @@ FOR_EVER = 10**9
 
 def new(agent: Agent, **members: Any) -> tuple[Terminal, bytearray]:
     raw = bytearray()
-    return Terminal("pty-1", spec(output_wait_ms=50, **members), agent, raw.extend), raw
+
+    async def keep(data: bytes) -> None:
+        raw.extend(data)
+
+    return Terminal("pty-1", spec(output_wait_ms=50, **members), agent, keep), raw
 
 
 async def started(*pieces: bytes | None, **members: Any) -> tuple[Terminal, Agent, bytearray]:

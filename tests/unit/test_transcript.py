@@ -1,7 +1,11 @@
 """Transcripts: their form, and that nobody can forge a line."""
 
+import asyncio
 import hashlib
+import os
 import re
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,7 @@ from hypothesis import strategies as st
 
 from orchestrator.terminals import evidence, transcript
 from orchestrator.terminals.evidence import Evidence, EvidenceError, finish_abandoned
+from tests.support.until import until
 
 
 def test_the_lines() -> None:
@@ -65,7 +70,7 @@ async def test_files_are_hashed_as_they_are(tmp_path: Path) -> None:
     assert (directory.stat().st_mode & 0o777, digests.raw_truncated) == (0o700, False)
 
 
-def test_evidence_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_evidence_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evidence, "MOST_RAW_BYTES", 10)
     monkeypatch.setattr(evidence, "MOST_TRANSCRIPT_BYTES", 5000)
     kept = Evidence(tmp_path / "evidence" / "key" / "pty-1")
@@ -74,6 +79,7 @@ def test_evidence_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(EvidenceError, match="full"):
         kept.note("INPUT", ["x" * 200])
     kept.note("CLOSED", ["x" * 800], last=True)
+    await kept.flush()
     assert (kept.directory / "raw").read_bytes() == b"a" * 10
     kept.release()
 
@@ -87,10 +93,11 @@ def test_evidence_that_can_not_be_kept_is_an_error(tmp_path: Path) -> None:
         Evidence(tmp_path / "key" / "pty" / "1")
 
 
-def test_a_file_that_was_cut_off_is_ended(tmp_path: Path) -> None:
+async def test_a_file_that_was_cut_off_is_ended(tmp_path: Path) -> None:
     kept = Evidence(tmp_path / "evidence" / "key" / "pty-1")
     kept.raw(b"abc")
     kept.note("STARTUP", ["psql"])
+    await kept.flush()
     kept.release()
     with (kept.directory / "transcript.log").open("ab") as file:
         file.write(b"[00:00.1] INP")
@@ -113,15 +120,16 @@ def test_a_refused_line_is_its_beginning() -> None:
     assert allowed == f'"{"x" * 4000}"'
 
 
-def test_evidence_has_the_name_that_the_manifest_gives_it(tmp_path: Path) -> None:
+async def test_evidence_has_the_name_that_the_manifest_gives_it(tmp_path: Path) -> None:
     directory = tmp_path / "evidence" / "key" / "pty-1"
     kept = Evidence(directory, name="{session_id}-psql")
     kept.raw(b"said")
     kept.note("READY", ["at last"])
+    await kept.flush()
     kept.release()
     assert (directory.with_name("pty-1-psql") / "raw").read_bytes() == b"said"
     other = Evidence(directory.with_name("pty-2"), name="psql-{session_id}")
-    other.discard()
+    await other.discard()
     names = sorted(path.name for path in directory.parent.iterdir())
     assert names == ["pty-1", "pty-1-psql"]
 
@@ -134,3 +142,93 @@ async def test_without_capture_the_raw_bytes_are_counted_only(tmp_path: Path) ->
     assert (digests.raw_bytes, digests.raw_truncated) == (0, True)
     assert (kept.directory / "raw").read_bytes() == b""
     assert digests.transcript_bytes > 0
+
+
+class Disk:
+    """One that hangs until it answers; `order` is of what was written."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.answers = threading.Event()
+        self.asked = threading.Event()
+        write = evidence._write
+
+        def hang(pieces: Sequence[tuple[int, bytes]]) -> None:
+            self.asked.set()
+            self.answers.wait()
+            write(pieces)
+
+        monkeypatch.setattr(evidence, "_write", hang)
+
+
+async def test_a_disk_that_hangs_keeps_who_writes_and_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Evidence(tmp_path / "evidence" / "key" / "pty-1")
+    disk = Disk(monkeypatch)
+    saying = asyncio.create_task(kept.said(b"abc"))
+    await asyncio.to_thread(disk.asked.wait)  # the loop goes on
+    more = asyncio.create_task(kept.said(b"def"))
+    await asyncio.sleep(0)
+    assert not saying.done()
+    assert not more.done()
+    disk.answers.set()
+    await asyncio.gather(saying, more)
+    digests = await kept.finish()
+    assert (kept.directory / "raw").read_bytes() == b"abcdef"
+    assert digests.raw_bytes == 6
+
+
+async def test_what_a_disk_does_not_take_in_time_is_lost_and_said_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evidence, "DISK_SECONDS", 0.05)
+    kept = Evidence(tmp_path / "evidence" / "key" / "pty-1")
+    raw = kept._raw
+    disk = Disk(monkeypatch)
+    for _ in range(2):
+        with pytest.raises(EvidenceError, match="does not answer"):
+            await kept.said(b"abc")
+    with pytest.raises(EvidenceError, match="does not answer"):
+        await kept.finish()
+    # Nobody gets the file's descriptor before the thread is done with it.
+    os.fstat(raw)
+    disk.answers.set()
+    assert kept._call_of_disk is not None
+    await kept._call_of_disk
+    await asyncio.sleep(0)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(raw)
+    assert (kept.directory / "raw").read_bytes() == b"abc"
+
+
+async def test_a_write_whose_caller_goes_away_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Evidence(tmp_path / "evidence" / "key" / "pty-1")
+    disk = Disk(monkeypatch)
+    saying = asyncio.create_task(kept.said(b"abc"))
+    await asyncio.to_thread(disk.asked.wait)
+    saying.cancel()
+    await asyncio.gather(saying, return_exceptions=True)
+    disk.answers.set()
+    await kept.said(b"def")
+    assert (await kept.finish()).raw_bytes == 6
+    assert (kept.directory / "raw").read_bytes() == b"abcdef"
+
+
+async def test_files_that_are_made_too_late_are_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evidence, "DISK_SECONDS", 0.05)
+    answers = threading.Event()
+    made: list[Evidence] = []
+
+    def make() -> Evidence:
+        answers.wait()
+        made.append(Evidence(tmp_path / "evidence" / "key" / "pty-1"))
+        return made[0]
+
+    with pytest.raises(EvidenceError, match="does not answer"):
+        await Evidence.open(make, evidence.disk_threads())
+    answers.set()
+    await until(lambda: bool(made) and made[0]._raw == -1)

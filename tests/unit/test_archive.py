@@ -397,7 +397,7 @@ async def test_damage_is_told_in_a_sentence(
             whole[:position] + bytes([whole[position] ^ 0xFF]) + whole[position + 1 :],
             whole[:position] + b"\0" * 64 + whole[position + 64 :],
         ):
-            if data == whole:
+            if data.startswith(whole):  # zeros may follow
                 continue
             damaged.write_bytes(data)
             try:

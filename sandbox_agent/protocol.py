@@ -64,6 +64,7 @@ args {kind, limit, consumed}, and comes before the ends of what it stopped.
 """
 
 import json
+import math
 import struct
 from typing import Any, NamedTuple
 
@@ -227,14 +228,21 @@ class FrameDecoder:
 
 
 def parse(body: bytes) -> Message:
-    """The message of one frame. Raises: FrameError."""
+    """The message of one frame: JSON, whose numbers are finite. Raises: FrameError."""
     try:
-        message = json.loads(body)
+        message = json.loads(body, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
         raise FrameError(f"frame is not JSON: {error}") from None
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         raise FrameError("frame is not a JSON-RPC 2.0 object")
     return message
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:32]} is no number of JSON's")
+    return number
 
 
 def request(request_id: int, method: str, params: Message) -> Message:

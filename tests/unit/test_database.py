@@ -156,6 +156,44 @@ async def test_sessions_of_earlier_versions_get_their_numbers(tmp_path: Path) ->
     await database.close()
 
 
+async def test_numbering_sessions_looks_at_each_a_few_times(tmp_path: Path) -> None:
+    """What a migration costs grows with what is there, not with its square."""
+    connection = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
+    for file in sorted(_MIGRATIONS.glob("*.sql")):
+        if file.name < "0016":
+            connection.executescript(file.read_text())
+    steps = []
+    (migration,) = _MIGRATIONS.glob("0016_*.sql")
+    for count in (1000, 4000):
+        connection.execute("BEGIN")
+        for number in range(count):
+            session(connection, f"k{count}-{number}", "completed", "same")
+        counted = [0]
+
+        def step(counted: list[int] = counted) -> int:
+            counted[0] += 1
+            return 0
+
+        connection.set_progress_handler(step, 100)  # instructions of SQLite's machine
+        for statement in _statements(migration.read_text()):
+            connection.execute(statement)
+        connection.set_progress_handler(None, 0)
+        connection.execute("ROLLBACK")
+        steps.append(counted[0])
+    connection.close()
+    assert steps[1] < 8 * steps[0]
+
+
+def _statements(script: str) -> list[str]:
+    statements, rest = [], ""
+    for line in script.splitlines():
+        rest += line + "\n"
+        if sqlite3.complete_statement(rest):
+            statements.append(rest)
+            rest = ""
+    return statements
+
+
 async def test_a_broken_migration_leaves_the_schema_as_it_was(tmp_path: Path) -> None:
     files = tmp_path / "migrations"
     files.mkdir()

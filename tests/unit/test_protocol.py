@@ -70,8 +70,15 @@ def test_garbage_is_a_frame_error_or_nothing(data: bytes) -> None:
         b'{"jsonrpc": "1.0"}',
         b"\xff\xfe",
         b"[" * 100_000,
+        *(
+            b'{"jsonrpc": "2.0", "params": {"time": [%b]}}' % number
+            for number in (b"NaN", b"Infinity", b"-Infinity", b"1e999", b"-1e999")
+        ),
     ],
-    ids=["empty", "cut", "array", "null", "version", "bytes", "deep"],
+    ids=[
+        *("empty", "cut", "array", "null", "version", "bytes", "deep"),
+        *("nan", "infinity", "-infinity", "1e999", "-1e999"),
+    ],
 )
 def test_what_is_not_json_rpc_is_refused(body: bytes) -> None:
     with pytest.raises(FrameError):

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 
@@ -32,9 +33,10 @@ def start(settings: Settings) -> None:
     Sandboxes live on through a restart. Raises: ServiceError.
     """
     stop(settings)
-    host, port = endpoint.reachable(*settings.address)
-    if _listens(host, port):
+    if _listens(endpoint.url_of(*settings.address)):
         raise ServiceError(f"another program listens on {settings.listen}: set PADDOCK_LISTEN")
+    if _listens(url := endpoint.find_url(settings)):
+        raise ServiceError(f"another control plane of this state directory listens on {url}")
     ensure_state_dir(settings.state_dir)
     with _log(settings).open("ab") as log:
         log_start = log.tell()
@@ -48,7 +50,8 @@ def start(settings: Settings) -> None:
         )
     _pid_file(settings).write_text(f"{process.pid}\n")
     for _ in range(READY_SECONDS * 10):
-        if _is_ready(host, port):
+        # By its own word: with port 0 only the system knows where it listens.
+        if _is_ready(endpoint.find_url(settings)):
             step("control plane is ready")
             return
         try:
@@ -134,16 +137,22 @@ def _running(settings: Settings) -> psutil.Process | None:
         return None
 
 
-def _listens(host: str, port: int) -> bool:
+def _listens(url: str) -> bool:
+    place = urlsplit(url)
+    if not place.port:  # the system is to choose one
+        return False
     try:
-        with socket.create_connection((host, port), timeout=2):
+        with socket.create_connection((place.hostname, place.port), timeout=2):
             return True
     except OSError:
         return False
 
 
-def _is_ready(host: str, port: int) -> bool:
-    connection = http.client.HTTPConnection(host, port, timeout=5)
+def _is_ready(url: str) -> bool:
+    place = urlsplit(url)
+    if not place.port:  # it does not listen yet
+        return False
+    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=5)
     try:
         connection.request("GET", "/readyz")
         return connection.getresponse().status == 200

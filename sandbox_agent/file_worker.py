@@ -117,7 +117,7 @@ class _Worker:
         place, path = self._places.find(request.get("path", ""), writes=not reads)
         if method == "read":
             self._open = files.Reader(place, path)
-            return {"size": self._open.size}
+            return {"size": self._open.size, "permissions": self._open.permissions}
         parents = bool(request.get("parents"))
         if method == "write":
             self._open = files.Writer(place, path, request.get("permissions"), parents=parents)

@@ -67,7 +67,9 @@ class Reader:
 
     def __init__(self, workspace: Place, path: str) -> None:
         self._fd = open_regular(workspace, path, os.O_RDONLY)
-        self.size = os.fstat(self._fd).st_size
+        status = os.fstat(self._fd)
+        self.size = status.st_size
+        self.permissions = stat.S_IMODE(status.st_mode) & 0o777
 
     def pull(self, limit: int) -> bytes:
         """The next bytes; none at the end."""

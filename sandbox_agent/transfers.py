@@ -123,7 +123,8 @@ class Transfers:
             number, self._next_stream = self._next_stream, self._next_stream + 1
             self._streams[number] = _Stream(helper, path, mode)
             self._touch(number)
-            reply({"stream": number, "size": answer.get("size", 0)})
+            told = {"permissions": answer["permissions"]} if mode == "read" else {}
+            reply({"stream": number, "size": answer.get("size", 0), **told})
 
         parents = params.get("parents") is True
         request = {"method": mode, "path": path, "permissions": permissions, "parents": parents}

@@ -1,8 +1,6 @@
 """Files of a session's workspace: list, show, put, get and remove them."""
 
 import codecs
-import os
-import secrets
 import stat
 import sys
 from contextlib import aclosing
@@ -18,7 +16,7 @@ from api.cli.remote import remote
 from api.cli.terminal import note, print_foreign, print_json, print_table, size, working
 
 if TYPE_CHECKING:
-    from api.client import Async, Entry, Paddock, Transfer
+    from api.client import Async, Paddock, Transfer
     from api.client.files import Files
 
 app = group("Files of a session's workspace.")
@@ -119,42 +117,30 @@ async def get(
     """Copy a file, or a directory with all its files, out of the workspace."""
     files = (await paddock.sessions.get(session)).files
     name = PurePosixPath(path).name
-    entry = await _entry(files, path) if name else None
-    if not name or (entry is not None and entry.type == "directory"):
-        place = target or Path(name or ".")
+    place = target or Path(name or ".")
+    if not name or not await _get_file(files, path, place / name if place.is_dir() else place):
         with working(f"downloading {path}"):
             received = await files.download_dir(path, place)
         _tell(received, place)
-        return
-    place = target or Path(name)
-    if place.is_dir():
-        place /= name
-    permissions = entry.permissions if entry is not None and entry.type == "file" else 0o644
-    await _download(files, path, place, permissions)
 
 
-async def _entry(files: "Files[Async]", path: str) -> "Entry | None":
-    """What a path of the workspace is: its parent knows."""
-    parent = str(PurePosixPath(path).parent)
-    name = PurePosixPath(path).name
-    listing = await files.list(parent)
-    found = (each for each in listing.items if PurePosixPath(each.path).name == name)
-    return next(found, None)
+async def _get_file(files: "Files[Async]", path: str, place: Path) -> bool:
+    """Copies a file; False where there is a directory."""
+    from api.client import ConflictError
 
-
-async def _download(files: "Files[Async]", path: str, place: Path, permissions: int) -> None:
-    """Copies a file, which appears whole or not at all, with what the umask leaves of its mode."""
-    draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
-
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
-        with os.fdopen(os.open(draft, flags, permissions), "wb") as file:
-            async with aclosing(files.read_stream(path)) as pieces:
-                async for piece in pieces:
-                    file.write(piece)
-        draft.replace(place)
-    finally:
-        draft.unlink(missing_ok=True)
+        await files.download(path, place)
+    except ConflictError:
+        try:
+            await files.list(path)
+        except ConflictError:
+            is_directory = False
+        else:
+            is_directory = True
+        if not is_directory:
+            raise
+        return False
+    return True
 
 
 def _tell(done: "Transfer", place: str | Path) -> None:

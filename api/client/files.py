@@ -1,6 +1,9 @@
 """Files of a session's workspace."""
 
-from collections.abc import AsyncGenerator, AsyncIterable
+import os
+import re
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +19,7 @@ from api.client.transport import Transport
 _SILENCE_SECONDS = 60.0
 _TRANSFER_SECONDS = 3600.0
 GIB = 1024**3
+_PERMISSIONS_HEADER = "X-Paddock-Permissions"
 
 Content = bytes | str | BinaryIO | AsyncIterable[bytes]
 
@@ -54,6 +58,15 @@ class Files(Face[F]):
         async with aclosing(pieces(self._api, self._path, path)) as arriving:
             async for piece in arriving:
                 yield piece
+
+    @method
+    async def download(self, path: str, local: str | Path) -> int:
+        """Copies a file to a local path; returns its size in bytes.
+
+        It appears whole or not at all, with its permissions as far as the umask lets them; a file
+        that is there is replaced. Raises: OSError for what can't be written.
+        """
+        return await fetch(self._api, self._path, path, Path(local))
 
     @method
     async def write(
@@ -112,7 +125,8 @@ class Files(Face[F]):
     async def upload_dir(self, local: str | Path, path: str = ".") -> Transfer:
         """Copies a local directory's content into a directory of the workspace.
 
-        Files that are there are replaced, others stay; each gets its local permissions.
+        Files that are there are replaced, others stay; each gets its local permissions,
+        directories 0755.
         Symbolic links are not followed: those that lead to what is in the directory, by a
         relative path, are made anew, others skipped, like sockets, devices and names that are
         not UTF-8. Some files are sent at a time; the first failure ends it, what was sent stays.
@@ -168,17 +182,51 @@ class _Remote:
         return await listing(self._api, self._url, path, depth)
 
 
-async def pieces(api: Transport, url: str, path: str) -> AsyncGenerator[bytes, None]:
-    """A file's content as it arrives."""
+async def pieces(
+    api: Transport,
+    url: str,
+    path: str,
+    heed: Callable[[Mapping[str, str]], None] | None = None,
+) -> AsyncGenerator[bytes, None]:
+    """A file's content as it arrives; `heed` is told the answer's headers before."""
     async with api.open(
         "GET",
         url,
         params={"path": path},
         content_type="application/octet-stream",
         silence=_SILENCE_SECONDS,
+        heed=heed,
     ) as arriving:
         async for piece in arriving:
             yield piece
+
+
+async def fetch(api: Transport, url: str, path: str, local: Path) -> int:
+    """Copies a file to a local path; returns its size in bytes. Raises: OSError."""
+    seen: dict[str, str] = {}
+
+    def heed(headers: Mapping[str, str]) -> None:
+        seen["permissions"] = headers.get(_PERMISSIONS_HEADER, "")
+
+    draft = local.with_name(f".{local.name}.{secrets.token_hex(4)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    size = 0
+    async with aclosing(pieces(api, url, path, heed)) as arriving:
+        first = await anext(arriving, b"")  # the headers are there now
+        try:
+            with os.fdopen(os.open(draft, flags, _permissions(seen["permissions"])), "wb") as file:
+                size += file.write(first)
+                async for piece in arriving:
+                    size += file.write(piece)
+            draft.replace(local)
+        finally:
+            draft.unlink(missing_ok=True)
+    return size
+
+
+def _permissions(text: str) -> int:
+    """The nine bits; 0o644 where an older control plane does not tell of them."""
+    return int(text, 8) & 0o777 if re.fullmatch(r"[0-7]{1,6}", text) else 0o644
 
 
 async def put(

@@ -117,9 +117,19 @@ class Transport:
 
     @asynccontextmanager
     async def open(
-        self, method: str, path: str, *, content_type: str, silence: float, **options: Any
+        self,
+        method: str,
+        path: str,
+        *,
+        content_type: str,
+        silence: float,
+        heed: Callable[[Mapping[str, str]], None] | None = None,
+        **options: Any,
     ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
-        """The bytes of a success as they arrive; `silence`: seconds between two pieces."""
+        """The bytes of a success as they arrive; `silence`: seconds between two pieces.
+
+        `heed` is told the headers before.
+        """
         limit = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=silence)
         params = options.pop("params", None)
         options["headers"] = {**self._headers, **options.get("headers", {})}
@@ -132,6 +142,8 @@ class Transport:
         async with response:
             if response.content_type != content_type:
                 raise _not_paddock(response)
+            if heed is not None:
+                heed(response.headers)
             yield _pieces(response, method, path)
 
     @asynccontextmanager

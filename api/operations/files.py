@@ -30,7 +30,7 @@ OPERATIONS = (
         id="read_file",
         tag=_TAG,
         summary="Read a file",
-        replies=ok("The file's bytes.", media_type=BYTES),
+        replies=ok("The file's bytes.", media_type=BYTES, headers=(files.PERMISSIONS_HEADER,)),
         errors=_ERRORS,
     ),
     Operation(

@@ -15,6 +15,8 @@ from orchestrator.errors import ValidationError
 from orchestrator.sessions.files import FileDownload
 from orchestrator.sessions.session import Session
 
+# The nine bits of a file that is read, octal as they are sent with one that is written.
+PERMISSIONS_HEADER = "X-Paddock-Permissions"
 _CHUNK_BYTES = 256 * 1024
 
 
@@ -30,6 +32,8 @@ async def _read(call: Call, session: Session, path: str) -> web.StreamResponse:
     try:
         response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
         response.content_length = download.size
+        if download.permissions is not None:
+            response.headers[PERMISSIONS_HEADER] = f"{download.permissions:04o}"
         await stream.begin(call.request, response)
         if not await _send(call.request, response, download):
             # Fewer bytes than announced: the client must not take them for the file.

@@ -33,13 +33,15 @@ _READING = ("file.read", "file.list")
 class FileDownload:
     """A file being read: `size` in bytes when it was opened, and its bytes by iteration.
 
-    To be closed by whoever has it.
+    `permissions` are its nine bits, None where its agent does not tell of them. To be closed by
+    whoever has it.
     """
 
-    def __init__(self, link: AgentLink, stream: int, size: int) -> None:
+    def __init__(self, link: AgentLink, stream: int, size: int, permissions: int | None) -> None:
         self._link = link
         self._stream = stream
         self.size = size
+        self.permissions = permissions
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The file's bytes, in pieces of at most 256 KiB. Raises: SandboxUnavailableError."""
@@ -73,7 +75,10 @@ class Files:
         """Opens a file for reading."""
         link, path = await self._prepare(principal, session, "file.read", path)
         opened = await self._open(link, "read", path)
-        return FileDownload(link, _number(opened, "stream"), _number(opened, "size"))
+        # Agents of sandboxes that were made before it was told do not tell of it.
+        known = opened.get("permissions") is not None
+        permissions = _number(opened, "permissions") & 0o777 if known else None
+        return FileDownload(link, _number(opened, "stream"), _number(opened, "size"), permissions)
 
     async def write(
         self,

@@ -373,9 +373,15 @@ async def test_files_there_and_back(api: Api, session: str, tmp_path: Path) -> N
     ]
     assert len(objects(await run_beside("files", "ls", session, "--json"))["items"]) == 3
     copy = tmp_path / "copy.bin"
+    asked = len(api.agent.requests)
     assert (await run_beside("files", "get", session, "data.bin", str(copy))).status == 0
     assert copy.read_bytes() == source.read_bytes()
     assert copy.stat().st_mode & 0o777 == 0o755
+    # Its mode is its own, whatever it is in a directory of, and however many are there.
+    assert not any(method == "file.list" for method, _ in api.agent.requests[asked:])
+    got = await run_beside("files", "get", session, "sub", str(tmp_path / "tree"))
+    assert got.status == 0, got.err
+    assert (tmp_path / "tree" / "other").stat().st_mode & 0o777 == 0o755
     assert (await run_beside("files", "get", session, "typed", str(tmp_path))).status == 0
     assert (tmp_path / "typed").read_bytes() == b"from a pipe"
     assert (await run_beside("files", "rm", session, "typed")).status == 0

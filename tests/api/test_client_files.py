@@ -84,6 +84,24 @@ async def test_one_file(api: Api, session: Session) -> None:
     ]
 
 
+async def test_one_file_with_its_permissions(api: Api, session: Session, tmp_path: Path) -> None:
+    await session.files.write("run", b"#!/bin/sh", permissions=0o700)
+    assert await session.files.download("run", tmp_path / "copy") == 9
+    assert (tmp_path / "copy").read_bytes() == b"#!/bin/sh"
+    assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o700
+    await session.files.write("run", b"", permissions=0o644)
+    assert await session.files.download("run", tmp_path / "copy") == 0
+    assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o644
+    # An agent of before does not tell of it, and what one says is nine bits at most.
+    for told, mode in ((None, 0o644), (0o4755, 0o755)):
+        api.agent.permissions["run"] = told  # type: ignore[assignment]
+        await session.files.download("run", tmp_path / "copy")
+        assert (tmp_path / "copy").stat().st_mode & 0o7777 == mode
+    with pytest.raises(NotFoundError):
+        await session.files.download("absent", tmp_path / "absent")
+    assert [path.name for path in tmp_path.iterdir()] == ["copy"]
+
+
 async def test_large_files(api: Api, session: Session) -> None:
     content = os.urandom(700_000)
     await session.files.write("big", content)

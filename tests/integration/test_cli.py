@@ -101,6 +101,17 @@ async def test_a_session_with_files_and_audit(server: Server, tmp_path: Path) ->
     )
     assert (await ended(server, "files", "get", "cli", "tree", str(tmp_path / "back")))[0] == 0
     assert (tmp_path / "back" / "deep" / "note").read_bytes() == bytes(range(256))
+    program, link = tmp_path / "program", str(tmp_path / "copy")
+    program.write_text("#!/bin/sh\necho ran\n")
+    program.chmod(0o755)
+    assert (await ended(server, "files", "put", "cli", str(program)))[0] == 0
+    session = await server.ok("GET", "/api/sessions/cli")
+    (Path(session["workspace"]["root_dir"]) / "link").symlink_to("program")
+    assert (await ended(server, "files", "get", "cli", "link", link))[0] == 0
+    assert (Path(link).read_text(), Path(link).stat().st_mode & 0o111) == (
+        program.read_text(),
+        0o111,
+    )
     file = str(tmp_path / "cli.jsonl")
     assert (await ended(server, "audit", "export", "cli", "-o", file))[0] == 0
     status, out, _ = await ended(server, "audit", "verify", "--file", file)

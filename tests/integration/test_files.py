@@ -67,6 +67,15 @@ async def test_permissions_that_are_asked_for(high: Box) -> None:
     assert (high.workspace / "run").stat().st_mode == 0o100600
 
 
+async def test_permissions_of_a_file_that_is_read(high: Box) -> None:
+    await high.write("tool", b"x", permissions=0o750)
+    await high.plane.files.symlink(TESTER, high.session, "to-tool", "tool")
+    for path in ("tool", "to-tool", "/workspace/tool"):
+        download = await high.plane.files.read(TESTER, high.session, path)
+        assert download.permissions == 0o750
+        await download.close()
+
+
 async def test_links(high: Box) -> None:
     await high.write("lib", b"one")
     await high.plane.files.symlink(TESTER, high.session, "link", "./lib")

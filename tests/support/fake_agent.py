@@ -285,6 +285,8 @@ class FakeAgent:
 
     async def _on_file_open(self, params: Message) -> Message:
         path, mode = params["path"], params["op"]
+        if mode == "read" and any(name.startswith(f"{path}/") for name in self.files):
+            raise AgentRefusalError("conflict", f"is a directory, not a file: {path}")
         if mode == "read" and path not in self.files:
             self.emit("file.read", args={"path": path}, error="not found")
             raise AgentRefusalError("not_found", f"No such file or directory: {path}")
@@ -296,7 +298,10 @@ class FakeAgent:
         self._streams[number] = (path, mode, content)
         if mode == "read":
             self.emit("file.read", args={"path": path}, result={"bytes": len(content)})
-        return {"stream": number, "size": len(content)}
+        answer = {"stream": number, "size": len(content)}
+        if mode == "read":
+            answer["permissions"] = self.permissions.get(path, 0o644)
+        return answer
 
     async def _on_file_pull(self, params: Message) -> Message:
         content = self._streams[params["stream"]][2]

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from images.builder import build
 from orchestrator.control_plane import ControlPlane
+from tests.support import pythons
 from tests.support.box import Box
 from tests.support.plane import opened
 
@@ -19,6 +20,11 @@ BoxFactory = Callable[..., Awaitable[Box]]
 # Beside other load an example may take any time: that says nothing about what is tested.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
+
+
+def pytest_report_header() -> str:
+    """Stands at the head of every run that is not quiet."""
+    return pythons.header()
 
 
 @pytest.fixture(scope="session", autouse=True)

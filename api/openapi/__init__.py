@@ -49,7 +49,7 @@ _HEADERS = {
     "X-Request-Id": ("Names the request; also in problem documents and in the log.", True),
     "Location": ("The path of the new session.", True),
     "WWW-Authenticate": ("The scheme that is wanted.", True),
-    "X-Paddock-Permissions": ("The nine bits of the file's mode, octal.", False),
+    "X-Paddock-Permissions": ("The nine bits of the file's mode, octal.", True),
     "Retry-After": ("Seconds, where it is known when to try again.", False),
 }
 

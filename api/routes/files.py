@@ -31,9 +31,8 @@ async def _read(call: Call, session: Session, path: str) -> web.StreamResponse:
     download = await _open(call, session, path)
     try:
         response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
+        response.headers[PERMISSIONS_HEADER] = f"{download.permissions:04o}"
         response.content_length = download.size
-        if download.permissions is not None:
-            response.headers[PERMISSIONS_HEADER] = f"{download.permissions:04o}"
         await stream.begin(call.request, response)
         if not await _send(call.request, response, download):
             # Fewer bytes than announced: the client must not take them for the file.

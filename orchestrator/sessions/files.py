@@ -33,11 +33,11 @@ _READING = ("file.read", "file.list")
 class FileDownload:
     """A file being read: `size` in bytes when it was opened, and its bytes by iteration.
 
-    `permissions` are its nine bits, None where its agent does not tell of them. To be closed by
+    `permissions` are its nine bits, 0o644 where its agent does not tell of them. To be closed by
     whoever has it.
     """
 
-    def __init__(self, link: AgentLink, stream: int, size: int, permissions: int | None) -> None:
+    def __init__(self, link: AgentLink, stream: int, size: int, permissions: int) -> None:
         self._link = link
         self._stream = stream
         self.size = size
@@ -77,7 +77,7 @@ class Files:
         opened = await self._open(link, "read", path)
         # Agents of sandboxes that were made before it was told do not tell of it.
         known = opened.get("permissions") is not None
-        permissions = _number(opened, "permissions") & 0o777 if known else None
+        permissions = _number(opened, "permissions") & 0o777 if known else 0o644
         return FileDownload(link, _number(opened, "stream"), _number(opened, "size"), permissions)
 
     async def write(

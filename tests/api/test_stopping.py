@@ -167,8 +167,9 @@ async def test_a_level_is_lowered_and_recorded_later(api: Api, command: str, dea
         # It is lowered: nobody has to ask again for that.
         assert (await api.json("GET", PATH))["permission_level"] == "low"
     await recorded(api, "session.settings")
-    (event,) = (await api.json("GET", PATH + "/audit?operation=session.settings"))["items"]
-    assert (event["args"]["from"], event["args"]["to"]) == ("high", "low")
+    # Where the disk hung, the attempt that was given up may have been carried out, too.
+    events = (await api.json("GET", PATH + "/audit?operation=session.settings"))["items"]
+    assert {(event["args"]["from"], event["args"]["to"]) for event in events} == {("high", "low")}
     await api.json("PUT", PATH + "/settings", json=LOWER)
     assert (await api.json("GET", PATH))["permission_level"] == "low"
     done = await api.json("POST", PATH + "/exec", json={"argv": ["ls"]})

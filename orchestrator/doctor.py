@@ -45,6 +45,7 @@ from orchestrator.checks.state import (
     check_policy,
     check_state_dir,
 )
+from orchestrator.checks.throttle import can_throttle
 from orchestrator.config import ConfigError, Settings
 from orchestrator.engine.base import Engine, SandboxKernel
 from orchestrator.engine.docker import DockerEngine
@@ -133,7 +134,12 @@ async def _examine(
         clock,
         port,
     ]
-    found = facts_of(facts, mounts=mounts.ok, quota=quota.status is CheckStatus.OK)
+    found = facts_of(
+        facts,
+        mounts=mounts.ok,
+        quota=quota.status is CheckStatus.OK,
+        throttle=quota.status is CheckStatus.OK and can_throttle(),
+    )
     if inside is not None:
         found = found.within(inside.landlock_abi, inside.seccomp)
     return [*checks, *_levels(settings, checks, found, network)]
@@ -147,7 +153,8 @@ async def _examine_image(
     image = await within(check_image(engine, settings.image, inputs), _SECONDS, _late(IMAGE))
     if not image.ok:
         return image, "without the image it can't be tried", None
-    tried = check_open_network(engine, settings.image)
+    rates = any(level.rates.network for level in _known(settings).values())
+    tried = check_open_network(engine, settings.image, rates=rates)
     network = await within(tried, _NETWORK_SECONDS, "the engine does not answer in time")
     return image, network, await _inside(settings, engine)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from orchestrator.checks.kernel import KernelFacts, kernel_facts
 from orchestrator.checks.mounts import check_mounts
+from orchestrator.checks.throttle import can_throttle
 from orchestrator.policy.requirements import Facts
 from orchestrator.threads import Threads
 from orchestrator.workspace.quota import Choice, Quota
@@ -12,12 +13,13 @@ from orchestrator.workspace.quota import Choice, Quota
 _SECONDS = 10.0
 
 
-def facts_of(kernel: KernelFacts, *, mounts: bool, quota: bool) -> Facts:
+def facts_of(kernel: KernelFacts, *, mounts: bool, quota: bool, throttle: bool = False) -> Facts:
     """The facts that levels need, out of what was looked at.
 
-    `quota` says whether workspaces are kept from growing over their size.
+    `quota` says whether workspaces are kept from growing over their size, `throttle` whether
+    their disks can be held to a rate.
     """
-    return Facts(kernel.landlock_abi, kernel.seccomp_error == 0, mounts, quota)
+    return Facts(kernel.landlock_abi, kernel.seccomp_error == 0, mounts, quota, throttle)
 
 
 class Host:
@@ -26,6 +28,8 @@ class Host:
     def __init__(self, state_dir: Path, quota: Choice) -> None:
         self._state_dir = state_dir
         self._quota = quota.quota is not Quota.NONE
+        # The rate is of a device, which must be the workspace's alone.
+        self._image = quota.quota is Quota.IMAGE
         self._facts: Facts | None = None
         self._threads = Threads("mounts that are tried", 2)
 
@@ -40,4 +44,9 @@ class Host:
             mounts = await self._threads.call(lambda: check_mounts(self._state_dir).ok, _SECONDS)
         except TimeoutError:
             mounts = False
-        return facts_of(kernel_facts(), mounts=mounts, quota=self._quota)
+        return facts_of(
+            kernel_facts(),
+            mounts=mounts,
+            quota=self._quota,
+            throttle=self._image and can_throttle(),
+        )

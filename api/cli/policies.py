@@ -1,6 +1,7 @@
 """Permission levels: what they allow, and why something is refused."""
 
 import shlex
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,7 +29,7 @@ from api.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from api.client import LevelConfinement, LevelRequirements, Paddock
+    from api.client import LevelConfinement, LevelRates, LevelRequirements, Paddock
 
 # As a session's where nothing is said.
 _DEFAULT_LEVEL = "medium"
@@ -99,6 +100,7 @@ async def show(
             ("/tmp", size(found.limits.tmp_bytes)),  # noqa: S108 - the sandbox's
             ("/dev/shm", size(found.limits.shm_bytes)),  # noqa: S108
             ("workspace", size(found.limits.workspace_bytes)),
+            *_rates(found.rates),
             ("time-out", f"{found.timeout_default} s, at most {found.timeout_max} s"),
             ("output kept", size(found.output_bytes)),
             ("on record", size(found.audit_bytes)),
@@ -171,6 +173,13 @@ def _needs(requires: "LevelRequirements") -> str:
     needs = [f"Landlock {requires.landlock}"] if requires.landlock else []
     needs += [name for name in ("seccomp", "mounts", "quota") if getattr(requires, name)]
     return ", ".join(needs) or "nothing"
+
+
+def _rates(rates: "LevelRates") -> Iterator[tuple[str, str]]:
+    for name in ("disk_read", "disk_write", "network_receive", "network_send"):
+        rate = getattr(rates, name)
+        if rate is not None:
+            yield name.replace("_", " "), f"{size(rate)} a second"
 
 
 def _confinement(confinement: "LevelConfinement") -> str:

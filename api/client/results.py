@@ -264,6 +264,16 @@ class LevelRequirements(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LevelRates(Result):
+    """The most that one session moves, in bytes per second; None: whatever it can."""
+
+    disk_read: int | None
+    disk_write: int | None
+    network_receive: int | None
+    network_send: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class LevelConfinement(Result):
     """What the kernel holds a level's commands to.
 
@@ -299,6 +309,7 @@ class Level(Result):
     audit_bytes: int
     noexec: bool
     guard_writes: bool
+    rates: LevelRates
     environment: tuple[str, ...] | None
     requires: LevelRequirements
     confinement: LevelConfinement

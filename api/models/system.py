@@ -27,6 +27,12 @@ _LOW = {
     "audit_bytes": 268435456,
     "noexec": True,
     "guard_writes": True,
+    "rates": {
+        "disk_read": None,
+        "disk_write": 52428800,
+        "network_receive": None,
+        "network_send": None,
+    },
     "environment": ["LANG", "LC_*", "TZ"],
     "requires": {"landlock": 3, "seccomp": True, "mounts": True, "quota": False},
     "confinement": {
@@ -112,6 +118,15 @@ class LevelRequirements(Model):
     quota: bool = Field(description="Workspaces that can't grow over their size.")
 
 
+class LevelRates(Model):
+    """The most that one session moves, in bytes per second; null: whatever it can."""
+
+    disk_read: Count | None
+    disk_write: Count | None
+    network_receive: Count | None
+    network_send: Count | None
+
+
 class LevelConfinement(Model):
     """What the kernel holds the level's commands to."""
 
@@ -147,6 +162,7 @@ class Level(Model):
         description="Where any command is allowed: those known to write may name paths of the "
         "workspace only."
     )
+    rates: LevelRates
     environment: list[str] | None = Field(
         description="Variables that callers may set, or prefixes ending in `*`; null: any."
     )

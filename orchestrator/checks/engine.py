@@ -90,14 +90,17 @@ def image_check(name: str, image: Image | None, inputs: str | None) -> Check:
     return ok(IMAGE, f"{name} speaks protocol {protocol}")
 
 
-async def check_open_network(engine: Engine, image: str) -> str | None:
+async def check_open_network(engine: Engine, image: str, *, rates: bool = False) -> str | None:
     """Why sandboxes with a network can't be kept from the host; None where they can.
 
-    Makes the network of this engine object's instance with its rules, and removes it.
+    Makes the network of this engine object's instance with its rules, and removes it. With
+    `rates` it must be possible to hold one to a rate, too.
     """
     try:
         try:
             await engine.ensure_open_network(image)
+            if rates:
+                await engine.try_link(image)
         finally:
             await engine.remove_open_network(image)
     except PaddockError as error:

@@ -20,7 +20,7 @@ def enforceable(levels: Mapping[str, Level], facts: Facts) -> list[Check]:
     One that can't be enforced leaves the others usable, and so is a warning, unless it is all
     of them. A sandbox's runtime may offer less still, which a container of it has to tell.
     """
-    missing = {level.name: unmet(level.requires, facts) for level in levels.values()}
+    missing = {level.name: unmet(level.requires, facts, level.rates) for level in levels.values()}
     refuse = failure if all(missing.values()) else warning
     return [
         refuse(_name(name), _cannot(reasons), _REMEDY)
@@ -60,7 +60,7 @@ def _level_check(
     if failed:
         names = ", ".join(check.name for check in failed)
         return failure(name, f"can't be enforced: {names}", f"mend {names}")
-    if reasons := unmet(level.requires, facts):
+    if reasons := unmet(level.requires, facts, level.rates):
         remedy = "mend what the other checks say, or change `requires` in the level's file"
         return failure(name, _cannot(reasons), remedy)
     if level.network == "open" and network is not None:

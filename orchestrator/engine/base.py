@@ -48,6 +48,29 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Rates:
+    """The most that one sandbox moves, in bytes per second; None: whatever it can."""
+
+    disk_read: int | None = None
+    disk_write: int | None = None
+    network_receive: int | None = None
+    network_send: int | None = None
+
+    @property
+    def disk(self) -> bool:
+        """Whether the workspace's disk has one."""
+        return self.disk_read is not None or self.disk_write is not None
+
+    @property
+    def network(self) -> bool:
+        """Whether the network has one."""
+        return self.network_receive is not None or self.network_send is not None
+
+
+NO_RATES = Rates()
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxSpec:
     """A sandbox's container, as the session's level demands it."""
 
@@ -59,6 +82,8 @@ class SandboxSpec:
     tmp_exec: bool
     network: str | None  # a network's name; None: no network at all
     runtime: str | None = None  # None: the engine's default
+    rates: Rates = NO_RATES
+    disk: str | None = None  # of the workspace, a path in /dev: where its rates hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +227,27 @@ class Engine(ABC):
 
         Raises: EngineUnavailableError: the sandbox is not to be used then.
         """
+
+    @abstractmethod
+    async def hold_device(
+        self, image: str, device: str, rates: Rates, container_id: str | None = None
+    ) -> None:
+        """Holds all use of a block device, `major:minor`, to the disk's rates, or lifts them.
+
+        For control groups of version 1, where the container's own do not hold for what the
+        kernel writes back for it. Raises: EngineUnavailableError.
+        """
+
+    @abstractmethod
+    async def hold_link(self, image: str, container_id: str, rates: Rates) -> None:
+        """Holds a running sandbox on the open network to the network's rates.
+
+        Raises: EngineUnavailableError: the sandbox is not to be used then.
+        """
+
+    @abstractmethod
+    async def try_link(self, image: str) -> None:
+        """Raises: EngineUnavailableError where the kernel can't hold a network to a rate."""
 
     @abstractmethod
     async def remove_open_network(self, image: str) -> None:

@@ -11,13 +11,14 @@ import math
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 import docker
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.utils import kwargs_from_env
 
-from orchestrator.engine import docker_kernel, docker_records
+from orchestrator.engine import docker_containers, docker_kernel, docker_rates, docker_records
 from orchestrator.engine.base import (
     LABEL_INSTANCE,
     Container,
@@ -27,6 +28,7 @@ from orchestrator.engine.base import (
     EngineInfo,
     Image,
     OpenNetwork,
+    Rates,
     SandboxKernel,
     SandboxSpec,
     missing_image,
@@ -110,7 +112,9 @@ class DockerEngine(Engine):
 
     async def inspect(self, container_id: str) -> Container | None:
         """See `Engine.inspect`."""
-        return await self._call("inspect a container", lambda c: _inspect(c, container_id))
+        return await self._call(
+            "inspect a container", lambda c: docker_containers.inspect(c, container_id)
+        )
 
     async def list(self) -> list[Container]:
         """See `Engine.list`."""
@@ -125,7 +129,9 @@ class DockerEngine(Engine):
         """See `Engine.pause`."""
 
         def freeze(client: docker.APIClient) -> None:
-            _unless_already(client, client.pause, container_id, ContainerState.PAUSED)
+            docker_containers.unless_already(
+                client, client.pause, container_id, ContainerState.PAUSED
+            )
 
         await self._call("pause a container", freeze)
 
@@ -133,13 +139,17 @@ class DockerEngine(Engine):
         """See `Engine.resume`."""
 
         def thaw(client: docker.APIClient) -> None:
-            _unless_already(client, client.unpause, container_id, ContainerState.RUNNING)
+            docker_containers.unless_already(
+                client, client.unpause, container_id, ContainerState.RUNNING
+            )
 
         await self._call("resume a container", thaw)
 
     async def remove(self, container_id: str) -> None:
         """See `Engine.remove`."""
-        await self._call("remove a container", lambda client: _remove(client, container_id))
+        await self._call(
+            "remove a container", lambda client: docker_containers.remove(client, container_id)
+        )
 
     async def logs(self, container_id: str) -> str:
         """See `Engine.logs`: at most the last 100 lines."""
@@ -166,6 +176,31 @@ class DockerEngine(Engine):
         await self._call(
             "take its name server from a sandbox",
             lambda client: close_engines_own(client, image, self.instance, container_id),
+        )
+
+    async def hold_device(
+        self, image: str, device: str, rates: Rates, container_id: str | None = None
+    ) -> None:
+        """See `Engine.hold_device`."""
+        hold = partial(docker_rates.hold_device, rates=rates, container_id=container_id)
+        await self._call(
+            "hold a disk to its rates",
+            lambda client: hold(client, image, self.instance, device),
+        )
+
+    async def hold_link(self, image: str, container_id: str, rates: Rates) -> None:
+        """See `Engine.hold_link`."""
+        hold = partial(docker_rates.hold_link, bridge=self._network.bridge, rates=rates)
+        await self._call(
+            "hold a network to its rates",
+            lambda client: hold(client, image, self.instance, container_id),
+        )
+
+    async def try_link(self, image: str) -> None:
+        """See `Engine.try_link`."""
+        await self._call(
+            "try rates of a network",
+            lambda client: docker_rates.try_link(client, image, self.instance),
         )
 
     async def remove_open_network(self, image: str) -> None:
@@ -276,44 +311,7 @@ class DockerEngine(Engine):
 
     def _remove_left_over(self, client: docker.APIClient, name: str) -> None:
         try:
-            _remove(client, name)
+            docker_containers.remove(client, name)
         except (DockerException, OSError) as error:
             # Its label names this instance: the next start removes it.
             _log.warning("a container could not be removed: %s: %s", name, str(error))
-
-
-def _inspect(client: docker.APIClient, container_id: str) -> Container | None:
-    try:
-        return docker_records.inspected(client.inspect_container(container_id))
-    except NotFound:
-        return None
-
-
-def _unless_already(
-    client: docker.APIClient,
-    change: Callable[[str], None],
-    container_id: str,
-    state: ContainerState,
-) -> None:
-    """Changes a container's state; Docker refuses when it has that state already."""
-    try:
-        change(container_id)
-    except APIError:
-        found = _inspect(client, container_id)
-        if found is None or found.state is not state:
-            raise
-
-
-def _remove(client: docker.APIClient, name: str) -> None:
-    """Kills and removes it with its volumes; waits for a removal that is under way."""
-    try:
-        client.remove_container(name, v=True, force=True)
-    except NotFound:
-        return
-    except APIError as error:
-        if error.status_code != 409:
-            raise
-        try:
-            client.wait(name, condition="removed")
-        except NotFound:
-            return

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from orchestrator.engine.base import LABEL_INSTANCE, Bind, Limits, SandboxSpec
+from orchestrator.engine.base import LABEL_INSTANCE, Bind, Limits, Rates, SandboxSpec
 from orchestrator.engine.docker_kernel_views import HIDDEN, kernel_objects, terminals
 from orchestrator.errors import EngineUnavailableError
 
@@ -41,6 +41,7 @@ def host_config(spec: SandboxSpec) -> dict[str, Any]:
         "LogConfig": log_config(),
         **({"Runtime": spec.runtime} if spec.runtime else {}),
         **_limits(spec.limits),
+        **_throttles(spec.rates, spec.disk),
     }
 
 
@@ -83,6 +84,16 @@ def _limits(limits: Limits) -> dict[str, Any]:
         # /dev/shm is writable even under a read-only root.
         "IpcMode": "private" if shared else "none",
         **({"ShmSize": limits.shm_bytes} if shared else {}),
+    }
+
+
+def _throttles(rates: Rates, disk: str | None) -> dict[str, Any]:
+    """Of the workspace's device; with control groups of version 1 docker_rates has the rest."""
+    if disk is None:
+        return {}
+    wanted = {"BlkioDeviceReadBps": rates.disk_read, "BlkioDeviceWriteBps": rates.disk_write}
+    return {
+        name: [{"Path": disk, "Rate": rate}] for name, rate in wanted.items() if rate is not None
     }
 
 

@@ -14,6 +14,7 @@ from orchestrator.engine.base import (
     EngineInfo,
     Image,
     OpenNetwork,
+    Rates,
     SandboxKernel,
     SandboxSpec,
 )
@@ -173,6 +174,20 @@ class FakeEngine(Engine):
     async def close_names(self, container_id: str, image: str) -> None:
         """See `Engine.close_names`."""
         await self._enter("close_names")
+
+    async def hold_device(
+        self, image: str, device: str, rates: Rates, container_id: str | None = None
+    ) -> None:
+        """See `Engine.hold_device`."""
+        await self._enter("hold_device")
+
+    async def hold_link(self, image: str, container_id: str, rates: Rates) -> None:
+        """See `Engine.hold_link`."""
+        await self._enter("hold_link")
+
+    async def try_link(self, image: str) -> None:
+        """See `Engine.try_link`."""
+        await self._enter("try_link")
 
     async def remove_open_network(self, image: str) -> None:
         """See `Engine.remove_open_network`."""

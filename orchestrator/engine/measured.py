@@ -9,6 +9,7 @@ from orchestrator.engine.base import (
     EngineInfo,
     Image,
     OpenNetwork,
+    Rates,
     SandboxKernel,
     SandboxSpec,
 )
@@ -81,6 +82,23 @@ class MeasuredEngine(Engine):
         """See `Engine.close_names`."""
         with self._measure("close_names"):
             await self._engine.close_names(container_id, image)
+
+    async def hold_device(
+        self, image: str, device: str, rates: Rates, container_id: str | None = None
+    ) -> None:
+        """See `Engine.hold_device`."""
+        with self._measure("hold_device"):
+            await self._engine.hold_device(image, device, rates, container_id)
+
+    async def hold_link(self, image: str, container_id: str, rates: Rates) -> None:
+        """See `Engine.hold_link`."""
+        with self._measure("hold_link"):
+            await self._engine.hold_link(image, container_id, rates)
+
+    async def try_link(self, image: str) -> None:
+        """See `Engine.try_link`."""
+        with self._measure("try_link"):
+            await self._engine.try_link(image)
 
     async def remove_open_network(self, image: str) -> None:
         """See `Engine.remove_open_network`."""

@@ -33,6 +33,10 @@ MINIMUMS: dict[str, float] = {
     "tmp_bytes": _MIB,
     "workspace_bytes": 16 * _MIB,
 }
+# A slower disk holds up its own file system's journal, and a slower network a whole packet.
+LEAST_DISK_RATE = _MIB
+LEAST_NETWORK_RATE = 16 * 1024
+MOST_RATE = 4_000_000_000
 RiskTier = Literal["info", "low", "medium", "high", "critical"]
 # With this version of Landlock its rules hold for truncating, too.
 _TRUNCATE_ABI = 3
@@ -128,6 +132,15 @@ class LimitsTable(_Table):
     workspace_bytes: int = Field(ge=int(MINIMUMS["workspace_bytes"]))
 
 
+class RatesTable(_Table):
+    """The most that one session moves, in bytes per second."""
+
+    disk_read: int | None = Field(default=None, ge=LEAST_DISK_RATE, le=MOST_RATE)
+    disk_write: int | None = Field(default=None, ge=LEAST_DISK_RATE, le=MOST_RATE)
+    network_receive: int | None = Field(default=None, ge=LEAST_NETWORK_RATE, le=MOST_RATE)
+    network_send: int | None = Field(default=None, ge=LEAST_NETWORK_RATE, le=MOST_RATE)
+
+
 class LevelTable(_Table):
     """A level file; `commands` and `environment` are None for any."""
 
@@ -146,6 +159,7 @@ class LevelTable(_Table):
     confinement: ConfinementTable
     timeout: TimeoutTable
     limits: LimitsTable
+    rates: RatesTable = RatesTable()
 
 
 class LevelFile:
@@ -203,6 +217,9 @@ def _contradictions(table: LevelTable) -> Iterator[tuple[toml_lines.Path, str]]:
             ("confinement", "paths"),
             'can be true only where commands are listed: "any" leaves nothing to be confined to',
         )
+    for name in ("network_receive", "network_send"):
+        if table.network == "none" and getattr(table.rates, name) is not None:
+            yield ("rates", name), 'has no effect without network = "open"'
     if not table.guard_writes and table.commands is not None:
         yield ("guard_writes",), 'can be false only where commands = "any"'
     for name in ("read", "execute"):

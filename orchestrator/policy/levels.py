@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from orchestrator.engine.base import Limits
+from orchestrator.engine.base import NO_RATES, Limits, Rates
 from orchestrator.errors import ValidationError
 from orchestrator.policy.level_file import (
     DEFAULT_AUDIT_BYTES,
@@ -57,6 +57,7 @@ class Level:
     sha256: str  # of the file
     # Where any command is allowed: words of those known to write are held to the workspace.
     guard_writes: bool = True
+    rates: Rates = NO_RATES
 
     def public(self) -> dict[str, Any]:
         """The level as a plain object; `commands` and `environment` are null for "any"."""
@@ -78,6 +79,7 @@ class Level:
             "home": self.home,
             "mounts": list(self.mounts),
             "guard_writes": self.guard_writes,
+            "rates": asdict(self.rates),
             "sha256": self.sha256,
         }
 
@@ -176,6 +178,7 @@ def _level(name: str, file: LevelFile) -> Level:
         home=table.home,
         mounts=tuple(table.mounts),
         guard_writes=table.guard_writes,
+        rates=Rates(**table.rates.model_dump()),
         sha256=hashlib.sha256(file.data).hexdigest(),
     )
 
@@ -192,6 +195,7 @@ def restore_level(public: Mapping[str, Any]) -> Level:
             "confinement": Confinement(**public["confinement"]),
             "limits": SessionLimits(**public["limits"]),
             "mounts": tuple(public.get("mounts", ())),
+            "rates": Rates(**public.get("rates", {})),
             "audit_bytes": public.get("audit_bytes", DEFAULT_AUDIT_BYTES),
         }
     )

@@ -1,7 +1,8 @@
 """What a level needs of the host to be enforced, and what is missing of it. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from orchestrator.engine.base import NO_RATES, Rates
 from orchestrator.errors import EngineUnavailableError
 
 
@@ -23,11 +24,12 @@ class Facts:
     seccomp: bool
     mounts: bool
     quota: bool
+    throttle: bool = False  # workspaces' disks can be held to a rate
 
     def within(self, landlock: int, seccomp: bool) -> "Facts":
         """What is left of it in a sandbox whose agent found this: a runtime may offer less."""
-        return Facts(
-            min(self.landlock, landlock), self.seccomp and seccomp, self.mounts, self.quota
+        return replace(
+            self, landlock=min(self.landlock, landlock), seccomp=self.seccomp and seccomp
         )
 
 
@@ -35,7 +37,7 @@ class UnmetError(EngineUnavailableError):
     """A level can't be enforced here: a session at it is refused rather than confined less."""
 
 
-def unmet(needed: Requirements, facts: Facts) -> list[str]:
+def unmet(needed: Requirements, facts: Facts, rates: Rates = NO_RATES) -> list[str]:
     """Why the level can't be enforced; empty where it can."""
     reasons = []
     if facts.landlock < needed.landlock:
@@ -47,11 +49,15 @@ def unmet(needed: Requirements, facts: Facts) -> list[str]:
         reasons.append("needs workspaces mounted with flags, they can't be mounted")
     if needed.quota and not facts.quota:
         reasons.append("needs workspaces of a limited size, there is no such limit")
+    if rates.disk and not facts.throttle:
+        reasons.append("needs workspaces whose disk is held to a rate, there is no such limit")
     return reasons
 
 
-def check(level: str, needed: Requirements, facts: Facts, where: str) -> None:
+def check(
+    level: str, needed: Requirements, facts: Facts, where: str, rates: Rates = NO_RATES
+) -> None:
     """Raises: UnmetError naming the level and the reasons; `where` is who offers so little."""
-    reasons = unmet(needed, facts)
+    reasons = unmet(needed, facts, rates)
     if reasons:
         raise UnmetError(f"level {level} can't be enforced {where}: {'; '.join(reasons)}")

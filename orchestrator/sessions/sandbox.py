@@ -11,6 +11,7 @@ from orchestrator.agent_link import AgentLink
 from orchestrator.agent_messages import AgentEvent, Hello
 from orchestrator.audit.ledger import Ledger
 from orchestrator.budget import Budget, Kind
+from orchestrator.checks.throttle import node_of
 from orchestrator.config import Settings
 from orchestrator.engine.base import (
     LABEL_PROTOCOL,
@@ -34,6 +35,7 @@ from orchestrator.log_context import session_context
 from orchestrator.mount_list import Mount, chosen, real_source
 from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.policy.requirements import check
+from orchestrator.sessions.holding import Holding
 from orchestrator.sessions.killing import FirstProcess, first_process
 from orchestrator.sessions.session import MAX_RUNNING, Session
 from orchestrator.sessions.workspaces import Workspaces
@@ -106,13 +108,15 @@ class Sandboxes:
         self._workspaces = workspaces
         self._ledger = ledger
         self._hooks = hooks
+        self._holding = Holding(engine, settings.image)
         self._share = FairShare()
         self._checked_images: set[str] = set()
         self._engine_checked = False
 
     async def check_level(self, level: Level) -> None:
         """Raises: UnmetError where this host can't enforce the level: nothing is to be begun."""
-        check(level.name, level.requires, await self._host.facts(), "on this host")
+        facts = await self._host.facts()
+        check(level.name, level.requires, facts, "on this host", level.rates)
 
     async def start(self, session: Session, level: Level, limits: SessionLimits) -> Sandbox:
         """A new sandbox for the session at that level, whose agent has said hello.
@@ -130,6 +134,7 @@ class Sandboxes:
         network = opened.name if opened else None
         workspace = session.workspace
         data = await self._workspaces.prepare(workspace, limits.workspace_bytes)
+        disk = await self._holding.disk(workspace, level, data)
         directory = SandboxDirectory.create(
             self._settings.state_dir,
             data,
@@ -148,10 +153,9 @@ class Sandboxes:
             boot = _boot(workspace.uid, level, limits, session.budget, mounts)
             directory.boot.write_text(json.dumps(boot._asdict()), encoding="utf-8")
             await _listen(link, session)
-            spec = self._spec(session, level, limits, directory, network, mounts)
+            spec = self._spec(session, level, limits, directory, network, mounts, disk)
             container_id = await self._engine.create(spec)
-            if network is not None:
-                await self._engine.close_names(container_id, self._settings.image)
+            await self._holding.begin(level, container_id, network, disk)
             first = await self._hello(directory.name, link, container_id)
             await self._check_sandbox(level, link)
             secrets = session.secrets.message()
@@ -260,6 +264,7 @@ class Sandboxes:
         self, directory: SandboxDirectory, link: AgentLink, container_id: str | None
     ) -> None:
         await link.close()
+        await self._holding.end(directory)
         try:
             if container_id is not None:
                 await self._engine.remove(container_id)
@@ -308,6 +313,7 @@ class Sandboxes:
         directory: SandboxDirectory,
         network: str | None,
         mounts: Mapping[str, Mount],
+        disk: str | None,
     ) -> SandboxSpec:
         return SandboxSpec(
             name=f"paddock-{directory.name}",
@@ -337,6 +343,8 @@ class Sandboxes:
             tmp_exec=not level.noexec,
             network=network,
             runtime=self._settings.runtime,
+            rates=level.rates,
+            disk=None if disk is None else node_of(disk),
         )
 
 

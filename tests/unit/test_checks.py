@@ -111,6 +111,9 @@ async def test_the_open_network_is_tried_and_removed() -> None:
     engine = FakeEngine()
     assert await check_open_network(engine, "image") is None
     assert not engine.open_network
+    assert "try_link" not in engine.calls
+    engine.fail_next("try_link")
+    assert await check_open_network(engine, "image", rates=True) == "try_link failed"
     engine.fail_next("ensure_open_network")
     engine.fail_next("remove_open_network")
     assert await check_open_network(engine, "image") == "remove_open_network failed"

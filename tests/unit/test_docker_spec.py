@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.engine import docker_kernel, docker_records
-from orchestrator.engine.base import Bind, ContainerState, Limits, SandboxKernel, SandboxSpec
+from orchestrator.engine.base import Bind, ContainerState, Limits, Rates, SandboxKernel, SandboxSpec
 from orchestrator.engine.docker_helper import network_helper
 from orchestrator.engine.docker_network import Bridge
 from orchestrator.engine.docker_spec import (
@@ -87,6 +87,19 @@ def test_what_a_container_says_of_its_kernel() -> None:
     host = docker_kernel.config("image", "0a1b2c3d", "runsc")["HostConfig"]
     assert (host["Runtime"], host["CapDrop"], host["NetworkMode"]) == ("runsc", ["ALL"], "none")
     assert "Runtime" not in docker_kernel.config("image", "0a1b2c3d", None)["HostConfig"]
+
+
+def test_rates_of_the_disk_are_the_workspaces() -> None:
+    assert not [name for name in host_config(spec()) if name.startswith("Blkio")]
+    rates = Rates(disk_read=MIB, network_send=MIB)
+    assert not [name for name in host_config(replace(spec(), rates=rates)) if "Blkio" in name]
+    config = host_config(replace(spec(), rates=rates, disk="/dev/loop7"))
+    assert config["BlkioDeviceReadBps"] == [{"Path": "/dev/loop7", "Rate": MIB}]
+    assert "BlkioDeviceWriteBps" not in config
+    config = host_config(replace(spec(), rates=Rates(disk_write=MIB), disk="/dev/loop7"))
+    assert config["BlkioDeviceWriteBps"] == [{"Path": "/dev/loop7", "Rate": MIB}]
+    with pytest.raises(EngineUnavailableError, match="write limit discarded"):
+        refuse_dropped_limits(["... Block I/O BPS write limit discarded."])
 
 
 def test_limits_use_quota_and_no_swap() -> None:

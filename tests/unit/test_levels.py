@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.engine.base import NO_RATES, Rates
 from orchestrator.errors import ValidationError
 from orchestrator.policy.level_file import LevelError
 from orchestrator.policy.levels import (
@@ -158,6 +159,41 @@ def test_writes_are_guarded_unless_any_command_may_run_and_the_file_says_so(
     public = load_levels()["high"].public()
     del public["guard_writes"]
     assert restore_level(public).guard_writes
+
+
+def test_rates_are_for_those_that_have_them(tmp_path: Path) -> None:
+    assert all(level.rates == NO_RATES for level in load_levels().values())
+    text = (PACKAGED / "high.toml").read_text()
+    (tmp_path / "high.toml").write_text(
+        f"{text}\n[rates]\ndisk_write = 1_048_576\nnetwork_send = 16_384\n"
+    )
+    level = load_levels(tmp_path)["high"]
+    assert level.rates == Rates(disk_write=2**20, network_send=16_384)
+    assert level.public()["rates"]["disk_read"] is None
+    assert restore_level(level.public()) == level
+    # Sessions of before there were rates.
+    public = load_levels()["high"].public()
+    del public["rates"]
+    assert restore_level(public).rates == NO_RATES
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"),
+    [
+        ("disk_read = 0", "disk_read: must be greater than or equal to 1048576"),
+        ("disk_write = 1048575", "disk_write: must be greater than or equal to 1048576"),
+        ("disk_write = 4_000_000_001", "disk_write: must be less than or equal to 4000000000"),
+        ("disk_write = 2e6", "disk_write: must be a valid integer"),
+        ("disk_write = true", "disk_write: must be a valid integer"),
+        ("network_receive = -1", "network_receive: must be greater than or equal to 16384"),
+        ("network_send = 16_384", 'network_send: has no effect without network = "open"'),
+        ("network = 1", "network: is not a known field"),
+    ],
+)
+def test_bad_rates_are_refused(tmp_path: Path, rate: str, said: str) -> None:
+    with pytest.raises(LevelError) as caught:
+        load_levels(override(tmp_path, "[limits]", f"[rates]\n{rate}\n\n[limits]"))
+    assert str(caught.value).startswith(f"{tmp_path / 'low.toml'}:28: rates.{said}")
 
 
 def test_lists_of_paths_without_their_rules(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.checks.kernel import KernelFacts
+from orchestrator.engine.base import Rates
 from orchestrator.host import facts_of
 from orchestrator.policy.levels import load_levels
 from orchestrator.policy.requirements import Facts, Requirements, UnmetError, check, unmet
@@ -40,6 +41,16 @@ def test_a_quota_that_is_demanded() -> None:
     needed = Requirements(landlock=0, seccomp=False, mounts=False, quota=True)
     assert unmet(needed, ALL) == []
     assert len(unmet(needed, replace(ALL, quota=False))) == 1
+
+
+def test_rates_of_the_disk_need_a_kernel_that_keeps_them() -> None:
+    needed = load_levels()["high"].requires
+    for rates in (Rates(disk_read=1), Rates(disk_write=1)):
+        (reason,) = unmet(needed, ALL, rates)
+        assert reason.startswith("needs workspaces whose disk is held to a rate")
+        assert unmet(needed, replace(ALL, throttle=True), rates) == []
+        assert unmet(needed, replace(ALL, throttle=True).within(9, True), rates) == []
+    assert unmet(needed, ALL, Rates(network_send=1)) == []
 
 
 def test_what_a_refusal_says() -> None:

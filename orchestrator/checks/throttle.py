@@ -1,0 +1,54 @@
+"""Whether this host's kernel can hold a sandbox's use of one block device to a rate.
+
+| control groups | what holds                                                                  |
+|----------------|-----------------------------------------------------------------------------|
+| version 2      | `io.max` of the container's group: writes of the page cache count for it, too |
+| version 1      | the device's rates in the root group, which the sandbox's processes are in    |
+
+In version 1 the kernel itself, in the root group, writes back what is in the page cache. So one
+rate holds for all of a device only where its users are in the root group, too.
+"""
+
+import os
+from pathlib import Path
+
+_CGROUPS = Path("/sys/fs/cgroup")
+_READ, _WRITE = "blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device"
+_DEVICES = Path("/sys/dev/block")
+
+
+def can_throttle(cgroups: Path = _CGROUPS) -> bool:
+    """Whether there are such rates: of a device, in the root group or in those below it."""
+    if root_group(cgroups) is not None:
+        return True
+    try:
+        controllers = (cgroups / "cgroup.controllers").read_text().split()
+    except OSError:
+        return False
+    return "io" in controllers and any(cgroups.glob("*/io.max"))
+
+
+def root_group(cgroups: Path = _CGROUPS) -> Path | None:
+    """The root group of block devices in version 1, where that is in force."""
+    group = cgroups / "blkio"
+    return group if (group / _WRITE).exists() else None
+
+
+def device_of(path: Path) -> str:
+    """The block device of the file system that `path` is in, as `major:minor`. Raises: OSError."""
+    number = path.stat().st_dev
+    return f"{os.major(number)}:{os.minor(number)}"
+
+
+def node_of(device: str, devices: Path = _DEVICES) -> str:
+    """Its file in /dev. Raises: OSError: it is no block device."""
+    return f"/dev/{os.path.basename(os.readlink(devices / device))}"
+
+
+def held(device: str, cgroups: Path = _CGROUPS) -> bool:
+    """Whether the root group has a rate for it, be it of a sandbox that is gone."""
+    group = root_group(cgroups)
+    if group is None:
+        return False
+    lines = [line for name in (_READ, _WRITE) for line in (group / name).read_text().splitlines()]
+    return any(line.split()[0] == device for line in lines)

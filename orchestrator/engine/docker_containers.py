@@ -1,0 +1,47 @@
+"""Calls of the Docker API about one container, by what is so afterwards. They block."""
+
+from collections.abc import Callable
+
+import docker
+from docker.errors import APIError, NotFound
+
+from orchestrator.engine import docker_records
+from orchestrator.engine.base import Container, ContainerState
+
+
+def inspect(client: docker.APIClient, container_id: str) -> Container | None:
+    """It with its limits; None when it is gone."""
+    try:
+        return docker_records.inspected(client.inspect_container(container_id))
+    except NotFound:
+        return None
+
+
+def unless_already(
+    client: docker.APIClient,
+    change: Callable[[str], None],
+    container_id: str,
+    state: ContainerState,
+) -> None:
+    """Changes a container's state; Docker refuses when it has that state already."""
+    try:
+        change(container_id)
+    except APIError:
+        found = inspect(client, container_id)
+        if found is None or found.state is not state:
+            raise
+
+
+def remove(client: docker.APIClient, name: str) -> None:
+    """Kills and removes it with its volumes; waits for a removal that is under way."""
+    try:
+        client.remove_container(name, v=True, force=True)
+    except NotFound:
+        return
+    except APIError as error:
+        if error.status_code != 409:
+            raise
+        try:
+            client.wait(name, condition="removed")
+        except NotFound:
+            return

@@ -176,7 +176,7 @@ class Approvals:
     ) -> tuple[list[Approval], int | None]:
         """The approvals that the principal may see, newest first, and where the next page is."""
         owner = principal.sees_owner
-        return await self._database.read(
+        return await self._database.browse(
             lambda connection: approval_rows.page(
                 connection, owner=owner, status=status, before=before, limit=limit
             )

@@ -34,6 +34,8 @@ _DEBOUNCE_MS = 400
 # Some file systems tell nobody of their changes, a directory may be replaced, and a file may be
 # missing yet: they are looked at so often without being told.
 _LOOK_SECONDS = 5.0
+# A file system that hangs is seen as a task that fails, again and again.
+_READ_SECONDS = 30.0
 _UNRECORDED = "not on record"
 
 
@@ -113,6 +115,7 @@ class Policy:
         self._recorder: Recorder | None = None
         self._tasks: list[Supervised] = []
         self._threads = Threads("policy files", 1)
+        self._reads = Threads("policy files that are read", 1)
         self._watching: asyncio.Future[None] | None = None
         self._stop = threading.Event()
 
@@ -201,10 +204,13 @@ class Policy:
             await self.look()
 
     async def look(self) -> None:
-        """Reads again what has changed since it was read last."""
+        """Reads again what has changed since it was read last.
+
+        Raises: TimeoutError where a disk does not answer: what is in force may be old then.
+        """
         async with self._looking:
             for source in self._sources:
-                changes = await asyncio.to_thread(source.changes)
+                changes = await self._reads.call(source.changes, _READ_SECONDS)
                 if changes:
                     source.seen |= changes
                     await self._reload(source, list(changes))
@@ -213,11 +219,15 @@ class Policy:
         replace: Callable[[], None] | None = None
         problems: dict[Path, str] = {}
         try:
-            replace = await asyncio.to_thread(source.read)
+            replace = await self._reads.call(source.read, _READ_SECONDS)
         except BrokenFilesError as error:
             replace, problems = error.replace, error.problems
         except ConfigError as error:
             problems = dict.fromkeys(changed, str(error))
+        except TimeoutError:
+            # The task fails, is seen to, and finds it changed once more.
+            source.seen.update(dict.fromkeys(changed, _UNRECORDED))
+            raise
         except Exception:
             log.exception("a file of policy can't be read")
             problems = dict.fromkeys(changed, f"{changed[0]}: reading it failed; the log says how")

@@ -27,9 +27,11 @@ from orchestrator.config import AnchorSettings, ConfigError
 from orchestrator.http_post import FAILURES, post
 from orchestrator.store.database import Database, StoreError
 from orchestrator.tasks import Supervised, TaskName, Tasks
+from orchestrator.threads import Threads
 
 log = logging.getLogger(__name__)
 
+_APPEND_SECONDS = 30.0
 KEY_FILE, PUBLIC_FILE = "anchor.key", "anchor.pub"
 _POST_SECONDS = 30.0
 # Events that one read looks at: others want to read, too.
@@ -56,6 +58,7 @@ class Anchoring:
         self._database = database
         self._key = key
         self._instance = instance
+        self._threads = Threads("the file of anchors", 1)
         self._task: Supervised | None = None
 
     def start(self, tasks: Tasks) -> None:
@@ -78,7 +81,8 @@ class Anchoring:
         if pending is None:
             return False
         if self._settings.file is not None:
-            await asyncio.to_thread(_append, self._settings.file, pending)
+            append = partial(_append, self._settings.file, pending)
+            await self._threads.call(append, _APPEND_SECONDS)
         if self._settings.url is not None:
             async with asyncio.timeout(_POST_SECONDS):
                 status = await post(self._settings.url, {}, pending.encode() + b"\n")

@@ -12,6 +12,14 @@ from orchestrator.store.database import Database
 # Rows per read: memory stays flat, and other readers get their turn.
 PAGE = 500
 _EVENT = "SELECT body, prev_hash, hash FROM events"
+# By what is asked for: the most selective first.
+_INDEXES = {"turn": "events_turn", "operation": "events_operation"}
+# Of the event after which a page begins; 0: of none.
+_ID = """
+    coalesce((
+        SELECT id FROM events WHERE session_key = :key AND seq <= :after ORDER BY seq DESC LIMIT 1
+    ), 0)
+"""
 _COUNTS = "SELECT operation, decision, events, tokens FROM event_counts WHERE session_key = ?"
 
 _LATEST_COMMANDS = """
@@ -47,12 +55,23 @@ async def events(
     """Events of one chain with a higher `seq`, in order; filters that are None are off."""
     filters = {"turn": turn, "operation": operation, "decision": decision}
     wanted = {column: value for column, value in filters.items() if value is not None}
-    where = "".join(f" AND {column} = ?" for column in wanted)
     return await _select(
         database,
-        f"{_EVENT} WHERE session_key = ? AND seq > ?{where} ORDER BY seq LIMIT ?",
-        (session_key, after_seq, *wanted.values(), limit),
+        _page_statement(tuple(wanted)),
+        {"key": session_key, "after": after_seq, "limit": limit, **wanted},
     )
+
+
+def _page_statement(wanted: tuple[str, ...]) -> str:
+    """A page of a chain: what is rare in it is found by its index, not by looking through all."""
+    where = "".join(f" AND {column} = :{column}" for column in wanted)
+    index = next((name for column, name in _INDEXES.items() if column in wanted), None)
+    if index is None:
+        rows = f"WHERE session_key = :key AND seq > :after{where} ORDER BY seq"
+    else:
+        # In one chain ids are in the order of its numbers, and these indexes in that of ids.
+        rows = f"INDEXED BY {index} WHERE session_key = :key{where} AND id > {_ID} ORDER BY id"
+    return f"{_EVENT} {rows} LIMIT :limit"
 
 
 async def all_events(

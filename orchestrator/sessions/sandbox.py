@@ -39,7 +39,7 @@ from orchestrator.sessions.holding import Holding
 from orchestrator.sessions.killing import FirstProcess, first_process
 from orchestrator.sessions.session import MAX_RUNNING, Session
 from orchestrator.sessions.workspaces import Workspaces
-from orchestrator.threads import bounded
+from orchestrator.threads import Threads
 from orchestrator.workspace.sandbox_dir import SandboxDirectory, Shared
 from sandbox_agent.protocol import PROTOCOL_VERSION, RUN_DIR, WORKSPACE_DIR, Boot
 
@@ -56,6 +56,8 @@ _SHUTDOWN_SECONDS = 6.0
 _LOOK_SECONDS = 5.0
 # Unmounting waits for the disk.
 _RELEASE_SECONDS = 15.0
+# At once. Where so many hang, the next start finds what the others left.
+_MOST_RELEASES = 4
 
 
 @dataclass(slots=True, eq=False)
@@ -110,6 +112,7 @@ class Sandboxes:
         self._hooks = hooks
         self._holding = Holding(engine, settings.image)
         self._share = FairShare()
+        self._releases = Threads("sandboxes that are removed", _MOST_RELEASES)
         self._checked_images: set[str] = set()
         self._engine_checked = False
 
@@ -268,7 +271,7 @@ class Sandboxes:
         try:
             if container_id is not None:
                 await self._engine.remove(container_id)
-            await bounded(directory.release, _RELEASE_SECONDS)
+            await self._releases.call(directory.release, _RELEASE_SECONDS)
         except (PaddockError, OSError, TimeoutError) as error:
             # The next start finds what is left by its labels and its place.
             log.error("sandbox %s is not removed completely: %s", directory.name, error)

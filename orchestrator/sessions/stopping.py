@@ -8,13 +8,15 @@ from orchestrator.engine.base import Engine
 from orchestrator.errors import PaddockError
 from orchestrator.sessions.killing import kill_all
 from orchestrator.sessions.sandbox import Sandbox
-from orchestrator.threads import bounded
+from orchestrator.threads import Threads
 
 log = logging.getLogger(__name__)
 
 # An engine that takes longer to freeze a sandbox is not waited for.
 _FREEZE_SECONDS = 5.0
 _KILL_SECONDS = 5.0
+# At once; more than hang in the kernel together where it works at all.
+_MOST_KILLS = 16
 
 
 class Stopper:
@@ -22,6 +24,7 @@ class Stopper:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._threads = Threads("processes that are killed", _MOST_KILLS)
 
     async def freeze(self, sandbox: Sandbox) -> bool:
         """Whether the sandbox stands still and can be thawed; nothing of it runs otherwise.
@@ -51,7 +54,7 @@ class Stopper:
             log.exception("sandbox %s can't be frozen, so it is killed", sandbox.name)
         else:
             return True
-        await _kill(sandbox)
+        await self._kill(sandbox)
         return False
 
     async def _freeze_rest(self, sandbox: Sandbox) -> None:
@@ -64,21 +67,20 @@ class Stopper:
                 await self._engine.pause(sandbox.container_id)
             except PaddockError as error:
                 log.warning("sandbox %s can't be frozen as it is: %s", sandbox.name, error.detail)
-                await _kill(sandbox, spare_first=True)
+                await self._kill(sandbox, spare_first=True)
                 await self._engine.pause(sandbox.container_id)
 
-
-async def _kill(sandbox: Sandbox, *, spare_first: bool = False) -> None:
-    kill = partial(kill_all, sandbox.container_id, sandbox.first, spare_first=spare_first)
-    try:
-        killed = await bounded(kill, _KILL_SECONDS)
-    except (OSError, RuntimeError, TimeoutError) as error:
-        log.error("the processes of sandbox %s can't be killed: %s", sandbox.name, error)
-        return
-    if not killed:
-        known = "is not known" if sandbox.first is None else "has ended"
-        log.error(
-            "no process of sandbox %s was found to be killed: it has no control group that is seen "
-            "here, and its first process %s",
-            *(sandbox.name, known),
-        )
+    async def _kill(self, sandbox: Sandbox, *, spare_first: bool = False) -> None:
+        kill = partial(kill_all, sandbox.container_id, sandbox.first, spare_first=spare_first)
+        try:
+            killed = await self._threads.call(kill, _KILL_SECONDS)
+        except (OSError, RuntimeError, TimeoutError) as error:
+            log.error("the processes of sandbox %s can't be killed: %s", sandbox.name, error)
+            return
+        if not killed:
+            known = "is not known" if sandbox.first is None else "has ended"
+            log.error(
+                "no process of sandbox %s was found to be killed: it has no control group that is "
+                "seen here, and its first process %s",
+                *(sandbox.name, known),
+            )

@@ -94,10 +94,20 @@ def page(
     limit: int,
 ) -> tuple[list[Approval], int | None]:
     """Approvals, newest first, and the number before which the next page begins."""
+    # Only conditions that are there, or no index could be used.
+    conditions = [
+        condition
+        for condition, value in (
+            ("owner = :owner", owner),
+            ("status = :status", status),
+            ("number < :before", before),
+        )
+        if value is not None
+    ]
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     rows = connection.execute(
-        f"SELECT {_COLUMNS}, number FROM approvals"  # noqa: S608
-        " WHERE (:owner IS NULL OR owner = :owner) AND (:status IS NULL OR status = :status)"
-        " AND (:before IS NULL OR number < :before) ORDER BY number DESC LIMIT :limit",
+        f"SELECT {_COLUMNS}, number FROM approvals{where}"  # noqa: S608
+        " ORDER BY number DESC LIMIT :limit",
         {"owner": owner, "status": status, "before": before, "limit": limit + 1},
     ).fetchall()
     shown = rows[:limit]

@@ -25,7 +25,7 @@ class Records:
 
     async def list(self, session_key: str) -> list[dict[str, Any]]:
         """The terminals that a session has, and had, oldest first."""
-        rows = await self._database.read(
+        rows = await self._database.browse(
             lambda connection: store.of_session(connection, session_key)
         )
         return [self._view(row) for row in rows]

@@ -4,6 +4,7 @@ import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,36 @@ async def test_pages_and_filters(database: Database, ledger: Ledger) -> None:
     assert await seqs(decision="deny", turn=1) == [2]
     assert await seqs(turn=0) == []
     assert await query.events(database, "k2") == []
+
+
+@pytest.mark.parametrize("wanted", [{"turn": 7}, {"operation": "pty.exit"}, {"decision": "deny"}])
+async def test_what_is_rare_is_found_without_a_look_at_the_chain(
+    database: Database, ledger: Ledger, wanted: dict[str, object]
+) -> None:
+    """Counted in steps of the database's machine, which a scan takes some for each event."""
+    rare: dict[str, Any] = {"turn": 7, "operation": "pty.exit", "decision": "deny"}
+    for drafts in (
+        [draft(turn=1) for _ in range(400)],
+        [draft(**rare) for _ in range(3)],
+        [draft(turn=1) for _ in range(400)],
+    ):
+        await asyncio.gather(*(ledger.append(item) for item in drafts))
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    def watch(connection: sqlite3.Connection) -> None:
+        connection.set_progress_handler(count, 1)
+
+    await database.browse(watch)
+    found: list[int] = []
+    for after in (0, 401, 402, 403, 800, 10_000):
+        page = await query.events(database, "k1", after_seq=after, limit=2, **wanted)  # type: ignore[arg-type]
+        found += [event["seq"] for event in page]
+    assert found == [401, 402, 402, 403, 403]
+    assert steps < 1500
 
 
 async def test_all_chains_and_those_of_one_owner(database: Database, ledger: Ledger) -> None:

@@ -587,3 +587,33 @@ async def test_a_file_that_breaks_its_reader_is_a_broken_file(
     add_key(settings.keys_path, Principal("another", Role.OPERATOR))
     await policy.look()
     assert policy.problems == {}
+
+
+async def test_files_that_hang_are_no_silence(
+    policy: Policy, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look fails, which its task is seen by; once the disk answers, the change is taken up."""
+    answers, readers = threading.Event(), set[str]()
+    (source,) = [found for found in policy._sources if found.directory == settings.levels_dir]
+    read = source.read
+
+    def hang() -> Any:
+        readers.add(threading.current_thread().name)
+        assert answers.wait(30)
+        return read()
+
+    source.read = hang
+    for task in policy._tasks:
+        await task.close()  # nobody else looks
+    monkeypatch.setattr(reload, "_READ_SECONDS", 0.01)
+    edit(settings, "low", "cpus = 0.5", "cpus = 0.25")
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            await policy.look()
+    assert policy.levels["low"].limits.cpus == 0.5
+    answers.set()
+    monkeypatch.setattr(reload, "_READ_SECONDS", 30.0)
+    await policy.look()
+    assert policy.levels["low"].limits.cpus == 0.25
+    # Of the executor that everybody shares no thread was taken.
+    assert not [name for name in readers if name.startswith("asyncio")]

@@ -53,7 +53,7 @@ def add_to(app: typer.Typer) -> None:
         "exec", context_settings=TAKES_COMMAND, epilog=example("paddock exec web-1 -- ls -la")
     )(execute)
     app.command(epilog=example("paddock ps web-1"))(ps)
-    app.command(epilog=example("paddock output web-1 5c1d2b6f0a9e4d37 > build.log"))(output)
+    app.command(epilog=example("paddock output web-1 5c1d2b6f0a9e4d37"))(output)
 
 
 @remote

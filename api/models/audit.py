@@ -53,7 +53,8 @@ class AuditEvent(Model):
     session_id: str | None = Field(description="Null for events of no session.")
     incarnation: Count | None = Field(
         default=None,
-        description="Which session of that id, from 1; events of earlier versions lack it.",
+        description="Which session of that id, from 1. Events of earlier versions were hashed "
+        "without it, and lack it in exports and streams.",
     )
     turn: Count | None
     source: Literal["control-plane", "agent", "engine"]
@@ -89,10 +90,14 @@ class AuditEvents(Model):
 class FoundEvents(Model):
     """Events, newest first; `next` is the `cursor` of the next page, also of an empty one."""
 
-    model_config = example({"items": [_EVENT], "next": 812})
+    model_config = example({"items": [_EVENT], "next": 812, "archived": 0})
 
     items: list[AuditEvent]
     next: int | None
+    archived: Count = Field(
+        description="Sessions, of those that were searched for, whose chains are archived: they "
+        "were not searched."
+    )
 
 
 class AuditStats(Model):

@@ -28,7 +28,10 @@ async def search_all(call: Call, query: SearchQuery) -> web.Response:
     """Events of all sessions of the caller, newest first; `next` is the next page's `cursor`.
 
     A page may have fewer events than `limit`, or none, although there are more: go on until
-    `next` is null.
+    `next` is null. Session, rule, actor, operation, and decisions to deny have indexes; times and
+    owners, too, where there are not more than 50,000 events of them. Everything else, such as
+    `text`, is looked for in what those leave, at most 50,000 events for a page. Archived chains
+    are not searched: `archived` counts them.
     """
     wanted = Search(
         session=query.session,
@@ -44,20 +47,23 @@ async def search_all(call: Call, query: SearchQuery) -> web.Response:
         until=query.until,
     )
     found = await audit_search(call.plane.database, wanted, query.cursor, query.limit)
-    return reply({"items": found.items, "next": found.next})
+    return reply({"items": found.items, "next": found.next, "archived": found.archived})
 
 
 async def search(call: Call, query: AuditQuery) -> web.Response:
     """Events in order, filtered; `next` is the `after` of the next page."""
-    items = await audit.events(
-        call.plane.database,
-        await _key(call, query),
+    database, key = call.plane.database, await _key(call, query)
+    number = {"incarnation": await audit.incarnation(database, key)}
+    found = await audit.events(
+        database,
+        key,
         after_seq=query.after,
         limit=query.limit,
         turn=query.turn,
         operation=query.operation,
         decision=query.decision,
     )
+    items = [number | event for event in found]
     full = len(items) == query.limit
     return reply({"items": items, "next": items[-1]["seq"] if full else None})
 

@@ -20,6 +20,7 @@ _ID = """
         SELECT id FROM events WHERE session_key = :key AND seq <= :after ORDER BY seq DESC LIMIT 1
     ), 0)
 """
+_INCARNATION = "SELECT incarnation FROM sessions WHERE key = ?"
 _COUNTS = "SELECT operation, decision, events, tokens FROM event_counts WHERE session_key = ?"
 
 _LATEST_COMMANDS = """
@@ -72,6 +73,16 @@ def _page_statement(wanted: tuple[str, ...]) -> str:
         # In one chain ids are in the order of its numbers, and these indexes in that of ids.
         rows = f"INDEXED BY {index} WHERE session_key = :key{where} AND id > {_ID} ORDER BY id"
     return f"{_EVENT} {rows} LIMIT :limit"
+
+
+async def incarnation(database: Database, session_key: str) -> int | None:
+    """Which session of its id the chain is of: events of earlier versions do not say it."""
+
+    def read(connection: sqlite3.Connection) -> int | None:
+        row = connection.execute(_INCARNATION, (session_key,)).fetchone()
+        return None if row is None else int(row[0])
+
+    return await database.browse(read)
 
 
 async def all_events(

@@ -1,10 +1,17 @@
-"""Finds events over all chains, newest first, without ever reading more than a part at once."""
+"""Finds events over all chains, newest first, without ever reading more than a part at once.
+
+Session, rule, actor, operation and a decision to deny have indexes that lead to what is wanted;
+so have times of which there are not more events, and owners whose sessions do not have more, than
+one search looks at. Whatever else there is, a text above all, is looked for in what those leave,
+part by part. Archived chains are not searched.
+"""
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from orchestrator.audit.events import Event, full_event
@@ -13,6 +20,9 @@ from orchestrator.store.database import Database
 # Events that one search looks at; one that finds less says where to go on.
 MOST_EXAMINED = 50_000
 _OWNED = "session_key IN (SELECT key FROM sessions WHERE owner = :{})"
+_INCARNATION = "(SELECT incarnation FROM sessions WHERE key = session_key)"
+# What every event takes of a chain's `audit_bytes`, at least.
+_LEAST_EVENT_BYTES = 512
 _MOST_ID = 2**63 - 1
 
 
@@ -39,10 +49,14 @@ class Search:
 
 
 class Found(NamedTuple):
-    """Events, and the id before which the search goes on; None: nothing older is left."""
+    """Events, and the id before which the search goes on; None: nothing older is left.
+
+    `archived` is of how many sessions, among those that were wanted, the chains were not searched.
+    """
 
     items: list[Event]
     next: int | None
+    archived: int
 
 
 class _Condition(NamedTuple):
@@ -61,7 +75,7 @@ async def search(
 def _search(
     connection: sqlite3.Connection, wanted: Search, before: int | None, limit: int
 ) -> Found:
-    conditions = _conditions(wanted)
+    conditions = _conditions(wanted, partial(_is_small, connection))
     first, last = _range(connection, wanted)
     if before is not None:
         last = min(last, before - 1)
@@ -78,29 +92,67 @@ def _search(
     )
     filters = "".join(f" AND {one.sql}" for one in conditions if one is not leading)
     rows = connection.execute(
-        f"SELECT id, body, prev_hash, hash FROM events WHERE id IN ({candidates}){filters}"  # noqa: S608
-        " ORDER BY id DESC LIMIT :limit",
+        f"SELECT id, body, prev_hash, hash, {_INCARNATION}"  # noqa: S608
+        f" FROM events WHERE id IN ({candidates}){filters} ORDER BY id DESC LIMIT :limit",
         values,
     ).fetchall()
     items = list(_readable(rows))
+    archived = _archived(connection, wanted)
     if len(rows) == limit:
-        return Found(items, rows[-1][0])
+        return Found(items, rows[-1][0], archived)
     examined, lowest = connection.execute(
         f"SELECT count(*), min(id) FROM ({candidates})",  # noqa: S608
         values,
     ).fetchone()
-    return Found(items, lowest if examined == MOST_EXAMINED else None)
+    return Found(items, lowest if examined == MOST_EXAMINED else None, archived)
 
 
-def _readable(rows: list[tuple[int, str, str, str]]) -> Iterator[Event]:
-    """The events without those that somebody has broken, which verifying finds."""
-    for _, *row in rows:
+def _readable(rows: list[tuple[int, str, str, str, int | None]]) -> Iterator[Event]:
+    """The events without those that somebody has broken, which verifying finds.
+
+    Those of earlier versions get the incarnation of their chain.
+    """
+    for _, text, prev_hash, event_hash, incarnation in rows:
         with suppress(ValueError):
-            yield full_event(*row)
+            yield {"incarnation": incarnation} | full_event(text, prev_hash, event_hash)
 
 
-def _conditions(wanted: Search) -> list[_Condition]:
-    """Those that have an index first, the most selective before the others."""
+def _archived(connection: sqlite3.Connection, wanted: Search) -> int:
+    """Of how many sessions the chains are archived that the search would have looked at."""
+    (count,) = connection.execute(
+        "SELECT count(*) FROM archives LEFT JOIN sessions ON sessions.key = session_key"
+        " WHERE (:session IS NULL OR session_id = :session)"
+        " AND (:incarnation IS NULL OR incarnation = :incarnation)"
+        " AND (:owner IS NULL OR archives.owner = :owner)"
+        " AND (:visible_to IS NULL OR archives.owner = :visible_to)"
+        # What was on record after it was archived is none of its events.
+        " AND (:since IS NULL OR archived_at >= :since)"
+        " AND (:until IS NULL OR coalesce(sessions.created_at, '') <= :until)",
+        {
+            "session": wanted.session,
+            "incarnation": wanted.incarnation,
+            "owner": wanted.owner,
+            "visible_to": wanted.visible_to,
+            "since": wanted.since,
+            "until": wanted.until,
+        },
+    ).fetchone()
+    return int(count)
+
+
+def _is_small(connection: sqlite3.Connection, owner: str) -> bool:
+    """Whether all events of a key's sessions are not more than one search looks at."""
+    (size,) = connection.execute(
+        "SELECT coalesce(sum(audit_bytes), 0) FROM sessions WHERE owner = ?", (owner,)
+    ).fetchone()
+    return bool(size <= MOST_EXAMINED * _LEAST_EVENT_BYTES)
+
+
+def _conditions(wanted: Search, is_small: Callable[[str], bool]) -> list[_Condition]:
+    """Those that have an index first, the most selective before the others.
+
+    `is_small` says whether a key's sessions have few events.
+    """
     found = []
     if wanted.session is not None:
         found.append(
@@ -126,7 +178,8 @@ def _conditions(wanted: Search) -> list[_Condition]:
         found.append(_Condition(sql, {"decision": wanted.decision}, index))
     for name, owner in (("owner", wanted.owner), ("visible_to", wanted.visible_to)):
         if owner is not None:
-            found.append(_Condition(_OWNED.format(name), {name: owner}))
+            index = "events_chain" if is_small(owner) else None
+            found.append(_Condition(_OWNED.format(name), {name: owner}, index))
     if wanted.text is not None:
         found.append(_Condition("body LIKE :text ESCAPE '\\'", {"text": _pattern(wanted.text)}))
     for name, sql, moment in (
@@ -147,12 +200,21 @@ def _pattern(text: str) -> str:
 
 
 def _range(connection: sqlite3.Connection, wanted: Search) -> tuple[int, int]:
-    """The lowest and the highest id of events of that time; read from the index of times."""
+    """The lowest and the highest id of events of that time, read from the index of times.
+
+    Of more events than one search looks at it is not known: each is held to the times then.
+    """
     if wanted.since is None and wanted.until is None:
         return 1, _MOST_ID
-    lowest, highest = connection.execute(
-        "SELECT min(id), max(id) FROM events INDEXED BY events_time"
-        " WHERE time >= :since AND time <= :until",
-        {"since": wanted.since or "", "until": wanted.until or "~"},
+    lowest, highest, count = connection.execute(
+        "SELECT min(id), max(id), count(*) FROM (SELECT id FROM events INDEXED BY events_time"
+        " WHERE time >= :since AND time <= :until LIMIT :most)",
+        {
+            "since": wanted.since or "",
+            "until": wanted.until or "~",
+            "most": MOST_EXAMINED + 1,
+        },
     ).fetchone()
+    if count > MOST_EXAMINED:
+        return 1, _MOST_ID
     return (1, 0) if lowest is None else (lowest, highest)

@@ -98,6 +98,24 @@ async def test_bodies_that_can_not_be(api: Api, body: Any) -> None:
     assert (await api.json("GET", ARCHIVES))["items"] == []
 
 
+async def test_a_search_says_what_it_left_out(api: Api) -> None:
+    await closed(api, "web-1")
+    await closed(api, "web-2", key=ADMIN_KEY)
+    assert (await api.json("GET", "/api/audit"))["archived"] == 0
+    await api.json("POST", ARCHIVES, json={})
+    for query, key, count in (
+        ("", ADMIN_KEY, 2),
+        ("?session=web-1", ADMIN_KEY, 1),
+        ("?session=web-1&incarnation=2", ADMIN_KEY, 0),
+        ("?owner=operator", ADMIN_KEY, 1),
+        ("", OPERATOR_KEY, 1),
+        ("?session=web-2", OPERATOR_KEY, 0),
+        ("?to=2020-01-01T00:00:00Z", ADMIN_KEY, 0),
+    ):
+        found = await api.json("GET", f"/api/audit{query}", key=key)
+        assert found["archived"] == count, (query, key)
+
+
 async def test_pages(api: Api) -> None:
     for number in range(3):
         await closed(api, f"web-{number}")

@@ -225,6 +225,41 @@ async def test_a_search_looks_at_a_part_and_goes_on(
             assert len(collected) == 3
 
 
+async def test_few_events_of_a_key_or_a_time_are_found_at_once(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await worked(api)
+    before = await api.json("GET", "/api/audit?limit=1")
+    until = {"to": before["items"][0]["time"]}
+    await api.session(id="more")
+    for _ in range(30):
+        await api.json("POST", "/api/sessions/more/exec", json={"argv": ["ls"]})
+    monkeypatch.setattr(searching, "MOST_EXAMINED", 30)
+    whole = await api.json("GET", "/api/audit", params={"owner": "operator"})
+    assert len(whole["items"]) == 3
+    assert whole["next"] is None
+    earlier = await api.json("GET", "/api/audit", params=until)
+    assert earlier["items"][0] == before["items"][0]
+    assert earlier["next"] is None
+    # Of more than one search looks at, part by part.
+    assert (await api.json("GET", "/api/audit?text=nothing-has-that"))["next"] is not None
+
+
+async def test_events_of_earlier_versions_get_their_incarnation(api: Api) -> None:
+    await api.session(id="box")
+    await api.plane.database.write(
+        lambda connection: (
+            connection.execute(
+                "UPDATE events SET body = json_remove(body, '$.incarnation')"
+            ).rowcount
+        )
+    )
+    for path in ("/api/audit?session=box", "/api/sessions/box/audit"):
+        found = (await api.json("GET", path))["items"]
+        assert found
+        assert {event["incarnation"] for event in found} == {1}
+
+
 @pytest.mark.parametrize(
     ("query", "field"),
     [

@@ -265,6 +265,7 @@ class Approvals:
     async def _record(
         self, found: _Open, approval: Approval, actor: str, decision: str, error: str | None = None
     ) -> None:
+        """`error` says why it has expired."""
         await self._recorder.record(
             found.session,
             "approval.decision",
@@ -275,6 +276,7 @@ class Approvals:
             result={"status": approval.status, "reason": approval.reason},
             error=error,
             effect=approval_rows.deciding(approval),
+            stop=error is not None,
         )
 
     def _settle(self, found: _Open, approval: Approval) -> None:

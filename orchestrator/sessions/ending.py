@@ -83,7 +83,7 @@ class Ending:
             current = None if sandbox is None else sandbox.container_id
             if not session.live or container_id not in (None, current):
                 return
-            session.gate = _ENDING
+            session.gate, session.ending = _ENDING, True
             thaws = not crashed and await self._freeze(session)
             success = status is Status.COMPLETED
             termination = Termination(
@@ -104,10 +104,14 @@ class Ending:
             self._deadlines.forget(session)
             session.env = {}
             try:
-                await self._release(sandbox, rationale, hands_over)
-                await self._close_gap(session, terminals)
+                try:
+                    await self._silence(sandbox, rationale, hands_over)
+                    await self._close_gap(session, terminals)
+                finally:
+                    session.over.set_result(None)
             finally:
-                session.over.set_result(None)
+                if sandbox is not None:
+                    await self._sandboxes.remove(sandbox)
 
     async def _freeze(self, session: Session) -> bool:
         """Whether there is a sandbox that stands still from now on, and can be thawed."""
@@ -153,16 +157,15 @@ class Ending:
             ),
         )
 
-    async def _release(self, sandbox: Sandbox | None, rationale: Rationale, thaws: bool) -> None:
-        """Removes the sandbox; where it can go on for a while, its agent ends what runs."""
+    async def _silence(self, sandbox: Sandbox | None, rationale: Rationale, thaws: bool) -> None:
+        """Takes over its last events; where it can go on for a while, its agent ends what runs."""
         if sandbox is None:
             return
-        if not thaws or not await self._stopper.thaw(sandbox):
-            await self._sandboxes.discard(sandbox)
-            return
-        exhausted = rationale is Rationale.BUDGET_EXHAUSTED
-        reason = BUDGET_REASON if exhausted else "session_ended"
-        await self._sandboxes.release(sandbox, reason, at_once=exhausted)
+        if thaws and await self._stopper.thaw(sandbox):
+            exhausted = rationale is Rationale.BUDGET_EXHAUSTED
+            reason = BUDGET_REASON if exhausted else "session_ended"
+            await self._sandboxes.quiesce(sandbox, reason, at_once=exhausted)
+        await self._sandboxes.silence(sandbox)
 
     async def _close_gap(self, session: Session, terminals: list[str]) -> None:
         """Says on record what was lost with the sandbox: ends of commands, and what they executed.

@@ -127,8 +127,13 @@ class GovernedCommands:
     ) -> tuple[Oneshot, ExecRequest]:
         """The tool, and the request with the words of its command.
 
-        Raises: NotFoundError, PermissionDeniedError with the rule, what `Recorder.refuse` does.
+        Raises: NotFoundError, PermissionDeniedError with the rule, and what `Session.check_open`,
+        `SessionSecrets.give` and `Recorder.refuse` do.
         """
+        session.check_open()
+        session.secrets.check()
+        # First of all: what is refused is recorded and told without them, too.
+        session.secrets.give(request.secrets)
         tool = self._rules.catalog.oneshots.get(name)
         if tool is None:
             raise NotFoundError(f"there is no oneshot tool {name[:128]}")

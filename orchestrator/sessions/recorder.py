@@ -92,12 +92,16 @@ class Recorder:
         """Records one event; `effect` commits with it or neither does.
 
         `time` is when it happened, RFC 3339 with microseconds; None: now. `stop`: it stops
-        something, and may use the room that is kept for that.
+        something, or is an end: it may use the room that is kept for that, and may follow when
+        the session is over.
 
         The session's secrets are cut out of what went wrong, was asked for and came of it; what
         is long then is recorded by its beginning, size and digest.
-        Raises: AuditUnavailableError; EventError for values that can't be recorded.
+        Raises: AuditUnavailableError; EventError for values that can't be recorded; what
+        `Session.check_live` does where the session is over.
         """
+        if session.over.done() and not stop:
+            session.check_live()
         untold = await self._refusals.end(session) if operation == _LAST else None
         if untold is not None and untold.number:
             args = {**(args or {}), "untold_refusals": untold.number}
@@ -160,11 +164,13 @@ class Recorder:
         """Records that something was refused before anything came of it: refusals are free.
 
         Above a rate, like ones of a session are counted, and told a second later by one event
-        with `args.repeats`. Raises: what `check_room` does, and `told`,
+        with `args.repeats`. Raises: what `check_room`, `told` and `Session.check_not_ending` do,
         AuditUnavailableError.
         """
+        session.check_not_ending()
         self.check_room(session)
         args, error = await self.told(session, [args, error])
+        session.check_not_ending()  # now, too
         members: dict[str, Any] = {"actor": actor, "rule": rule, "command_id": command_id}
         # What is kept of it is bounded, as what is recorded is.
         members |= {"args": excerpts.excerpts(args), "error": excerpts.text(error)}

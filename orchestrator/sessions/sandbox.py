@@ -88,7 +88,7 @@ class AgentHooks:
     on_hello: Callable[[Session, Hello], None]
     # It broke the protocol, and how: it has been taken over, or is not ours.
     on_violation: Callable[[Session, str], Awaitable[None]]
-    # A sandbox is about to be released; nothing runs in it any more.
+    # A sandbox is about to be released, or is silent: nothing runs in it any more.
     on_gone: Callable[[Sandbox], Awaitable[None]]
 
 
@@ -241,16 +241,11 @@ class Sandboxes:
         mounts = tuple(container.labels.get(LABEL_MOUNTS, "").split())
         return Sandbox(directory, container.id, link, network, mounts, first)
 
-    async def release(self, sandbox: Sandbox, reason: str, *, at_once: bool = False) -> None:
-        """Ends what runs, takes over its last events, and removes everything of the sandbox.
+    async def quiesce(self, sandbox: Sandbox, reason: str, *, at_once: bool = False) -> None:
+        """Ends what runs and takes over its events; an agent that can't any more is left be.
 
         Commands get 2 s from TERM to KILL, with `at_once` KILL alone.
         """
-        await self.quiesce(sandbox, reason, at_once=at_once)
-        await self.discard(sandbox)
-
-    async def quiesce(self, sandbox: Sandbox, reason: str, *, at_once: bool = False) -> None:
-        """Ends what runs and takes over its events; an agent that can't any more is left be."""
         params = {"reason": reason, "at_once": at_once}
         try:
             await sandbox.link.request("shutdown", params, _SHUTDOWN_SECONDS)
@@ -260,13 +255,27 @@ class Sandboxes:
 
     async def discard(self, sandbox: Sandbox) -> None:
         """Removes a sandbox whose container has ended, or is not to be asked any more."""
+        await self.silence(sandbox)
+        await self.remove(sandbox)
+
+    async def silence(self, sandbox: Sandbox) -> None:
+        """Nobody listens to it any more: what it said is on record, and how its terminals ended."""
         await self._hooks.on_gone(sandbox)
-        await self._discard(sandbox.directory, sandbox.link, sandbox.container_id)
+        await sandbox.link.close()
+        # What still waited for an answer has got none.
+        await self._hooks.on_gone(sandbox)
+
+    async def remove(self, sandbox: Sandbox) -> None:
+        """Removes what is left of a silent one."""
+        await self._remove(sandbox.directory, sandbox.container_id)
 
     async def _discard(
         self, directory: SandboxDirectory, link: AgentLink, container_id: str | None
     ) -> None:
         await link.close()
+        await self._remove(directory, container_id)
+
+    async def _remove(self, directory: SandboxDirectory, container_id: str | None) -> None:
         await self._holding.end(directory)
         try:
             if container_id is not None:

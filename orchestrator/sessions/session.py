@@ -114,9 +114,12 @@ class Session:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     # Why no new work is taken although the session is active; None when it is.
     gate: str | None = None
+    # Whether its last event is on its way.
+    ending: bool = False
     # How many clients follow or transfer something, by STREAM_KINDS.
     streams: Counter[str] = field(default_factory=Counter)
-    # Done once it has ended, its sandbox is released, and nothing more will be on record of it.
+    # Done once it has ended, and its agent and its terminals have: but for ends that could not be
+    # recorded yet, nothing more will be on record of it. Its container may be there a while longer.
     over: asyncio.Future[None] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -190,6 +193,12 @@ class Session:
                 session_status=str(self.status),
                 rationale=code,
             )
+
+    def check_not_ending(self) -> None:
+        """Raises: ConflictError while it is ending, and what `check_live` does."""
+        self.check_live()
+        if self.ending:
+            raise ConflictError("the session is ending")
 
     @contextmanager
     def streaming(self, kind: str) -> Iterator[None]:

@@ -38,9 +38,11 @@ class Stopper:
     async def thaw(self, sandbox: Sandbox) -> bool:
         """Whether its agent can go on; what runs is then to be ended by it."""
         try:
-            await self._engine.resume(sandbox.container_id)
-        except PaddockError as error:
-            log.warning("sandbox %s can't be thawed: %s", sandbox.name, error.detail)
+            async with asyncio.timeout(_FREEZE_SECONDS):
+                await self._engine.resume(sandbox.container_id)
+        except (PaddockError, TimeoutError) as error:
+            log.warning("sandbox %s can't be thawed, so it is killed: %s", sandbox.name, error)
+            await _kill(sandbox)
             return False
         return True
 

@@ -53,6 +53,11 @@ def due(connection: sqlite3.Connection, ended_before: str, most: int) -> list[En
         "SELECT key, id, owner, incarnation, created_at, terminated_at, audit_bytes FROM sessions"
         " WHERE terminated_at < :before AND NOT EXISTS ("
         "SELECT 1 FROM archives WHERE session_key = sessions.key)"
+        # Ends of these that could not be recorded are recorded by the next start.
+        " AND NOT EXISTS (SELECT 1 FROM terminals WHERE session_key = sessions.key"
+        " AND ended_at IS NULL)"
+        " AND NOT EXISTS (SELECT 1 FROM approvals WHERE session_key = sessions.key"
+        " AND status = 'pending')"
         # What came of its end may be on record much later.
         " AND coalesce((SELECT time FROM events WHERE session_key = sessions.key"
         " ORDER BY seq DESC LIMIT 1), '') < :before"

@@ -82,6 +82,7 @@ class Finishing:
                     store.ending(live.id, ended_at, final),
                     registry.counting(live.session.key, live.evidence.bytes),
                 ),
+                stop=True,
             )
         except PaddockError as error:
             # Its row has no end: the next start records it.
@@ -143,4 +144,5 @@ class Finishing:
             args={"terminal_id": row.id, "tool": row.record["tool"], "reason": reason},
             result=digests.public() if digests else None,
             effect=effect,
+            stop=True,
         )

@@ -1,6 +1,7 @@
 """Archives over HTTP, by the client and at the command line."""
 
 import json
+import sqlite3
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any, Self
@@ -79,6 +80,26 @@ async def test_a_changed_file_is_found_at_the_command_line(api: Api, settings: S
     assert cut.status == 1
     assert "is no archive that can be read" in cut.err
     assert (await run_beside("audit", "verify", "--archive", str(file), "web-1")).status == 2
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "INSERT INTO terminals (id, session_key, opened_at, record) VALUES ('t', ?, '2026', '{}')",
+        "INSERT INTO approvals (id, session_key, session_id, owner, terminal_id, tool, text,"
+        " risk_tier, status, requested_by, requested_at) VALUES ('a', ?, 'web-1', 'operator', 't',"
+        " 'psql.drop', 'x', 'high', 'pending', 'operator', '2026')",
+    ],
+)
+async def test_a_chain_to_which_the_next_start_will_add_is_not_archived(api: Api, row: str) -> None:
+    await closed(api, "web-1")
+    (session,) = api.plane.sessions.registry.all
+
+    def insert(connection: sqlite3.Connection) -> None:
+        connection.execute(row, (session.key,))
+
+    await api.plane.database.write(insert)
+    assert (await api.json("POST", ARCHIVES, json={}))["items"] == []
 
 
 async def test_only_admins_archive(api: Api) -> None:

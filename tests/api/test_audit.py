@@ -70,6 +70,22 @@ async def test_session_events_resume_and_end(api: Api, path: str) -> None:
     assert [name for name, _, _ in await read_events(over)] == names[1:]
 
 
+@pytest.mark.parametrize("call", ["resume", "remove"])
+async def test_session_events_end_with_the_last_one_however_slow_the_engine_is(
+    api: Api, path: str, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    monkeypatch.setattr("orchestrator.sessions.stopping._FREEZE_SECONDS", 0.1)
+    stream = await api.call("GET", path + "/events")
+    released = api.engine.hang_next(call)
+    closing = asyncio.create_task(api.call("DELETE", path))
+    names = [name for name, _, _ in await read_events(stream)]
+    assert names[-1] == "session.terminated"
+    assert not closing.done() or call == "resume"
+    released.set()
+    assert (await closing).status == 200
+    assert api.engine.containers == {}
+
+
 @pytest.mark.parametrize("by_handle", [False, True])
 async def test_session_events_end_at_once(
     api: Api, monkeypatch: pytest.MonkeyPatch, by_handle: bool

@@ -8,10 +8,12 @@ import pytest
 
 from api.client import ApprovalPendingError, Paddock, PermissionDeniedError
 from orchestrator.config import Settings
+from orchestrator.errors import SessionTerminatedError
 from orchestrator.sessions.session import MAX_RUNNING
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Play
+from tests.support.until import until
 from tests.unit.test_tool_oneshot import FETCH
 
 WIPE = """
@@ -276,3 +278,61 @@ async def test_the_command_line(api: Api, monkeypatch: pytest.MonkeyPatch) -> No
     assert (await run_beside("tools", "arguments", "web-1", "none")).status == 5
     nothing = await run_beside("tools", "run", "web-1", "wipe", "table=users", "of=it")
     assert (nothing.status, "there is no argument of" in nothing.line) == (4, True)
+
+
+EVIL = {"tool": "fetch", "arguments": {"url": "https://evil.example.org/"}}
+
+
+async def test_what_is_refused_is_told_without_secrets(
+    api: Api, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = await api.session(key=OPERATOR_KEY, permission_level="high")
+    path = f"/api/sessions/{session['id']}"
+    token = "tok-2b1f9c07d4e8"
+    body = {
+        "tool": "fetch",
+        "arguments": {"url": f"https://{token}.example.org/"},
+        "secrets": {"SECRET_T": token},
+    }
+    problem = await api.problem(403, "permission_denied", "POST", path + "/exec", json=body)
+    assert problem["rule"] == "scope"
+    (denied,) = (await api.json("GET", path + "/audit?operation=command.start"))["items"]
+    assert denied["decision"] == "deny"
+    body = {"tool": f"none-{token}", "secrets": {"SECRET_T": token}}
+    unknown = await api.problem(404, "not_found", "POST", path + "/exec", json=body)
+    on_disk = b"".join(
+        file.read_bytes() for file in settings.state_dir.rglob("*") if file.is_file()
+    )
+    assert token not in f"{problem}{denied}{unknown}{caplog.text}"
+    assert token.encode() not in on_disk
+
+
+async def test_nothing_is_added_to_the_record_of_a_session_that_ended(api: Api) -> None:
+    await api.session(id="box", key=OPERATOR_KEY, permission_level="high")
+    path = "/api/sessions/box"
+    await api.json("POST", path + "/complete")
+    await api.problem(410, "session_terminated", "POST", path + "/exec", json=EVIL)
+    events = (await api.json("GET", path + "/audit"))["items"]
+    assert [event["operation"] for event in events] == ["session.create", "session.terminated"]
+    (found,) = api.plane.sessions.registry.all
+    recorder = api.plane.executions._recorder
+    with pytest.raises(SessionTerminatedError):
+        await recorder.refuse(found, "command.start", actor="x", rule="scope", args={}, error="no")
+    with pytest.raises(SessionTerminatedError):
+        await recorder.record(found, "agent.violation", actor="system")
+    assert recorder._refusals._repeats == {}
+
+
+async def test_nothing_is_refused_on_record_while_a_session_ends(api: Api) -> None:
+    await api.session(id="box", key=OPERATOR_KEY, permission_level="high")
+    path = "/api/sessions/box"
+    removing = api.engine.hang_next("resume")
+    end = asyncio.create_task(api.call("DELETE", path))
+    await until(lambda: "resume" in api.engine.calls)
+    problem = await api.call("POST", path + "/exec", json=EVIL)
+    assert problem.status in (409, 410)
+    removing.set()
+    await end
+    events = (await api.json("GET", path + "/audit"))["items"]
+    operations = [event["operation"] for event in events]
+    assert operations == ["session.create", "session.close", "session.terminated"]

@@ -30,6 +30,7 @@ from orchestrator.allowed_hosts import host_name
 from orchestrator.http_post import URL_PATTERN
 from orchestrator.limits import KeyLimits
 from orchestrator.mount_list import Mount, check_list
+from orchestrator.operator_files import MOST_BYTES, listing, read_regular
 from orchestrator.resolvers import MOST_RESOLVERS, check_resolver
 
 CONFIG_FILE_VARIABLE = "PADDOCK_CONFIG_FILE"
@@ -577,11 +578,32 @@ def load_settings() -> Settings:
 def read_toml(path: Path) -> dict[str, Any]:
     """A TOML file's table. Raises: ConfigError naming the file."""
     try:
-        return tomllib.loads(path.read_bytes().decode())
+        data = read_regular(path)
+        if len(data) > MOST_BYTES:
+            raise ConfigError(f"{path}: has more than {MOST_BYTES} bytes")
+        return tomllib.loads(data.decode())
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: {error}") from None
+
+
+def files_in(directory: Path, suffix: str) -> list[Path]:
+    """What has that suffix in a folder. Raises: ConfigError where the folder can't be listed."""
+    try:
+        return listing(directory, suffix)
+    except (NotADirectoryError, FileNotFoundError):
+        raise ConfigError(f"{directory}: is not a directory") from None
+    except OSError as error:
+        raise ConfigError(f"{directory}: {error.strerror}") from None
+
+
+def files_or_folder(files: Callable[[Path], list[Path]], directory: Path) -> list[Path]:
+    """The files of a folder; the folder itself where it can't be listed."""
+    try:
+        return files(directory)
+    except ConfigError:
+        return [directory]
 
 
 def ensure_state_dir(path: Path) -> None:

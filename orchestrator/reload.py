@@ -8,16 +8,24 @@ import hashlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from watchfiles import watch
 
 from orchestrator.admin_key import ADMIN_KEY_FILE
-from orchestrator.config import BrokenFilesError, ConfigError, Settings, ensure_state_dir
+from orchestrator.config import (
+    BrokenFilesError,
+    ConfigError,
+    Settings,
+    ensure_state_dir,
+    files_or_folder,
+)
 from orchestrator.errors import PaddockError
 from orchestrator.key_entries import load_keys
+from orchestrator.operator_files import read_regular
 from orchestrator.policy.levels import Levels, level_files, load_levels
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.tasks import Supervised, TaskName, Tasks
@@ -37,6 +45,7 @@ _LOOK_SECONDS = 5.0
 # A file system that hangs is seen as a task that fails, again and again.
 _READ_SECONDS = 30.0
 _UNRECORDED = "not on record"
+_UNREADABLE = "reading it failed; the log says how"
 
 
 @dataclass(slots=True)
@@ -46,7 +55,7 @@ class _Source:
     # Where files come and go. None: they are watched themselves, for others beside them change
     # all the time.
     directory: Path | None
-    # Those that are there, or have to be.
+    # Those that are there, or have to be; the directory itself where it can't be listed.
     files: Callable[[], Iterable[Path]]
     # Reads them, and returns what puts them in force. Raises: ConfigError.
     read: Callable[[], Callable[[], None]]
@@ -60,7 +69,7 @@ class _Source:
     def watched(self) -> Iterable[Path]:
         """What there is to watch."""
         found = self.files() if self.directory is None else (self.directory,)
-        return (path for path in found if path.exists())
+        return (path for path in found if os.path.exists(path))
 
     def changes(self) -> dict[Path, str]:
         """The files that are not as they were read last, as they are now."""
@@ -85,7 +94,7 @@ class Policy:
         keys_seen = _fingerprints([settings.keys_path])
         admin_key_file = settings.state_dir / ADMIN_KEY_FILE
         admin_key_seen = _fingerprints([admin_key_file])
-        levels_seen = _fingerprints(level_files(directory) if directory else [])
+        levels_seen = _fingerprints(files_or_folder(level_files, directory) if directory else [])
         self.levels = Levels(load_levels(directory))
         self.keys = load_keys(settings)
 
@@ -106,9 +115,8 @@ class Policy:
                 _Source(None, lambda: [admin_key_file], read_keys, True, seen, secret=True)
             )
         if directory is not None:
-            self._sources.append(
-                _Source(directory, lambda: level_files(directory), read_levels, False, levels_seen)
-            )
+            files = partial(files_or_folder, level_files, directory)
+            self._sources.append(_Source(directory, files, read_levels, False, levels_seen))
         self.tools = ToolRules(settings, LastGood(settings.state_dir / "last-good"))
         self._sources += [self._first_reading(rules) for rules in self.tools.files()]
         self._looking = asyncio.Lock()
@@ -132,8 +140,12 @@ class Policy:
             error.replace()
             problems = error.problems
         except ConfigError as error:
-            named = seen or ([] if rules.directory is None else [rules.directory])
-            problems = dict.fromkeys(named, str(error))
+            problems = dict.fromkeys(_named(rules, seen), str(error))
+        except Exception:
+            # Whatever it is: what it governs stays closed, and the rest starts.
+            log.exception("a file of policy can't be read")
+            named = _named(rules, seen)
+            problems = dict.fromkeys(named, f"{named[0]}: {_UNREADABLE}")
         for problem in dict.fromkeys(problems.values()):
             log.error("not in force, what was read in an earlier run stays: %s", problem)
         self.problems |= problems
@@ -230,7 +242,7 @@ class Policy:
             raise
         except Exception:
             log.exception("a file of policy can't be read")
-            problems = dict.fromkeys(changed, f"{changed[0]}: reading it failed; the log says how")
+            problems = dict.fromkeys(changed, f"{changed[0]}: {_UNREADABLE}")
         if replace is not None and source.at_once:
             replace()
         try:
@@ -277,7 +289,7 @@ def _ensure_file(path: Path) -> None:
     """Makes an empty one, for its owner only, where there is none. Raises: ConfigError."""
     ensure_state_dir(path.parent)
     try:
-        os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
 
@@ -287,10 +299,16 @@ def _fingerprints(files: Iterable[Path]) -> dict[Path, str]:
 
 
 def _fingerprint(file: Path) -> str:
-    """The sha256 of the file, or of nothing for a directory; empty where there is neither."""
+    """The sha256 of the file, or of nothing for a directory; empty for what can't be read."""
     try:
         if file.is_dir():
+            os.listdir(file)
             return hashlib.sha256().hexdigest()
-        return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+        return hashlib.sha256(read_regular(file)).hexdigest()
     except OSError:
         return ""
+
+
+def _named(rules: RuleFiles, seen: Mapping[Path, str]) -> list[Path]:
+    """What a problem with all of them is a problem of."""
+    return list(seen) or ([] if rules.directory is None else [rules.directory])

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from orchestrator.checks.base import Check, failure, ok, warning
-from orchestrator.config import ConfigError, Settings, read_toml
+from orchestrator.config import ConfigError, Settings, files_in, read_toml
 from orchestrator.key_entries import add_entries
 from orchestrator.keys import Principal
 from orchestrator.policy.levels import load_levels
@@ -146,12 +146,15 @@ def _rule_problems(settings: Settings) -> list[str]:
             rules.read()
         except ConfigError as error:
             problems.append(str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it goes into the report
+            named = rules.directory or rules.files()[0]
+            problems.append(f"{named}: reading it failed: {error!r}")
     return problems
 
 
 def _policy_files(settings: Settings) -> list[Path]:
     directory = settings.levels_dir
-    files = [] if directory is None else [directory, *sorted(directory.glob("*.toml"))]
+    files = [] if directory is None else [directory, *files_in(directory, ".toml")]
     for rules in ToolRules(settings).files():
         found = rules.files()
         directories = {file.parent for file in found}

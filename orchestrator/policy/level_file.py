@@ -18,6 +18,7 @@ from pydantic import (
 
 from orchestrator.config import ConfigError
 from orchestrator.mount_list import MountName
+from orchestrator.operator_files import read_regular
 from orchestrator.policy import toml_lines
 from orchestrator.schema_errors import reason
 
@@ -169,7 +170,7 @@ class LevelFile:
         """Raises: LevelError naming the file, the line and the field."""
         self.path = path
         try:
-            self.data = path.read_bytes()
+            self.data = read_regular(path)
             self._text = self.data.decode()
             values = tomllib.loads(self._text)
         except OSError as error:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from orchestrator.config import files_in
 from orchestrator.engine.base import NO_RATES, Limits, Rates
 from orchestrator.errors import ValidationError
 from orchestrator.policy.level_file import (
@@ -118,12 +119,11 @@ def load_levels(directory: Path | None = None) -> dict[str, Level]:
     """The levels by name, lowest first: the packaged ones, and those of `directory`.
 
     A file there with the name of a packaged one replaces it as a whole.
-    Raises: LevelError naming the file, the line and the field.
+    Raises: LevelError naming the file, the line and the field; ConfigError where the directory
+    can't be listed.
     """
     paths = {name: _PACKAGED / f"{name}.toml" for name in LEVEL_NAMES}
     if directory is not None:
-        if not directory.is_dir():
-            raise LevelError(f"{directory}: is not a directory")
         paths |= {_level_name(path): path for path in level_files(directory)}
     files = {name: LevelFile(path) for name, path in paths.items()}
     _check_ranks(files)
@@ -134,8 +134,11 @@ def load_levels(directory: Path | None = None) -> dict[str, Level]:
 
 
 def level_files(directory: Path) -> list[Path]:
-    """The level files of a directory, where it is one; editors hide their drafts by a dot."""
-    return sorted(path for path in directory.glob("*.toml") if not path.name.startswith("."))
+    """The level files of a directory; editors hide their drafts by a dot.
+
+    Raises: ConfigError where it can't be listed.
+    """
+    return [path for path in files_in(directory, ".toml") if not path.name.startswith(".")]
 
 
 def _level_name(path: Path) -> str:

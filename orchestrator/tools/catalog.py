@@ -1,12 +1,10 @@
 """The tools that there are: those that are shipped, and those of the operator's folder."""
 
-import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.config import ConfigError
-from orchestrator.tools.last_good import files_in
+from orchestrator.config import files_in
 from orchestrator.tools.loader import (
     SUFFIX,
     ManifestError,
@@ -57,7 +55,7 @@ class Reading(NamedTuple):
 
 
 def manifest_files(directory: Path) -> list[Path]:
-    """The manifests of a folder."""
+    """The manifests of a folder. Raises: ConfigError where it can't be listed."""
     return files_in(directory, SUFFIX)
 
 
@@ -84,8 +82,6 @@ def read_catalog(directory: Path | None, before: Catalog | None = None) -> Readi
     problems: dict[Path, str] = {}
     unknown: list[Path] = []
     if directory is not None:
-        if not os.path.isdir(directory):
-            raise ConfigError(f"{directory}: is not a directory")
         for path in manifest_files(directory):
             manifest, problem = _read(path, before)
             if manifest is None:

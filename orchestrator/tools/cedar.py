@@ -1,7 +1,6 @@
 """Cedar policies of the operator: they may only narrow what the manifests and levels allow."""
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,8 +9,8 @@ from typing import Any, NamedTuple
 
 import cedarpy
 
-from orchestrator.config import ConfigError
-from orchestrator.tools.last_good import files_in
+from orchestrator.config import ConfigError, files_in
+from orchestrator.operator_files import read_regular
 from orchestrator.tools.manifest import CedarNames
 
 SUFFIX = ".cedar"
@@ -68,8 +67,6 @@ class Policies:
 
 def load_policies(directory: Path) -> Policies:
     """The policies of every `*.cedar` file of a folder. Raises: ConfigError."""
-    if not os.path.isdir(directory):
-        raise ConfigError(f"{directory}: is not a directory")
     found: dict[str, Any] = {}
     for path in policy_files(directory):
         found.update(_read(path))
@@ -93,15 +90,14 @@ def kept_policies(document: str | None) -> Policies:
 
 
 def policy_files(directory: Path) -> list[Path]:
-    """The files of policies in a folder."""
+    """The files of policies in a folder. Raises: ConfigError where it can't be listed."""
     return files_in(directory, SUFFIX)
 
 
 def _read(path: Path) -> dict[str, Any]:
     """A file's policies under ids that say where they are from. Raises: ConfigError."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = read_regular(path, MAX_BYTES)
         if len(data) > MAX_BYTES:
             raise ConfigError(f"{path}: has more than {MAX_BYTES} bytes")
         text = data.decode()

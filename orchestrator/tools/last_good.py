@@ -12,19 +12,6 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 
-def files_in(directory: Path, suffix: str) -> list[Path]:
-    """The files of that suffix in a folder, in order; none where the folder can't be read.
-
-    A link that leads nowhere is among them: it stands for a file that can't be read.
-    """
-    try:
-        names = sorted(os.listdir(directory))
-    except OSError:
-        return []
-    paths = [directory / name for name in names if name.endswith(suffix)]
-    return [path for path in paths if os.path.isfile(path) or _leads_nowhere(path)]
-
-
 class LastGood:
     """Copies of what was read last without a mistake, in a folder of the state directory."""
 
@@ -59,8 +46,3 @@ class LastGood:
 
     def _file(self, kind: str) -> Path:
         return self._directory / f"{kind}.json"
-
-
-def _leads_nowhere(path: Path) -> bool:
-    # Editors mark files that are open by links of names that begin with a dot.
-    return path.is_symlink() and not os.path.exists(path) and not path.name.startswith(".")

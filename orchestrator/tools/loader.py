@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError as TableError
 
 from orchestrator.config import ConfigError
+from orchestrator.operator_files import read_regular
 from orchestrator.tools.arguments import Argument
 from orchestrator.tools.manifest import (
     CRITICAL,
@@ -104,8 +105,7 @@ def _session(values: Mapping[str, Any], data: bytes) -> Manifest:
 def read_bytes(path: Path) -> bytes:
     """A manifest's bytes, one more than there may be at most. Raises: ManifestError."""
     try:
-        with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1)
+        return read_regular(path, MAX_BYTES)
     except OSError as error:
         raise ManifestError(f"{path}: {error.strerror}") from None
 

@@ -1,10 +1,11 @@
 """What the operator's files say of tools now: manifests, scope and Cedar policies."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.config import BrokenFilesError, Settings
+from orchestrator.config import BrokenFilesError, Settings, files_or_folder
 from orchestrator.tools.catalog import kept_catalog, manifest_files, read_catalog
 from orchestrator.tools.cedar import Policies, kept_policies, load_policies, policy_files
 from orchestrator.tools.last_good import LastGood
@@ -17,7 +18,8 @@ _POLICIES = "policies"
 class RuleFiles(NamedTuple):
     """Files that are read together; `read` returns what puts them in force. Raises: ConfigError.
 
-    `directory` is where they come and go; None: it is one file, which stays.
+    `directory` is where they come and go; None: it is one file, which stays. Where it can't be
+    listed it is the only one of `files`.
     """
 
     directory: Path | None
@@ -51,11 +53,13 @@ class ToolRules:
         """What is configured, and how it is read."""
         settings = self._settings
         if (tools := settings.tools_dir) is not None:
-            yield RuleFiles(tools, lambda: manifest_files(tools), lambda: self._manifests(tools))
+            manifests = partial(files_or_folder, manifest_files, tools)
+            yield RuleFiles(tools, manifests, lambda: self._manifests(tools))
         if (scope := settings.scope_file) is not None:
             yield RuleFiles(None, lambda: [scope], lambda: self._scope(scope))
         if (cedar := settings.cedar_dir) is not None:
-            yield RuleFiles(cedar, lambda: policy_files(cedar), lambda: self._policies(cedar))
+            policies = partial(files_or_folder, policy_files, cedar)
+            yield RuleFiles(cedar, policies, lambda: self._policies(cedar))
 
     def _manifests(self, directory: Path) -> Callable[[], None]:
         """A broken manifest leaves the others, and what was read last of it, in force."""

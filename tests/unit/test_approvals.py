@@ -37,6 +37,7 @@ def make_session(key: str = "k1", owner: str = "ci") -> Session:
     level = load_levels()["high"]
     members |= {"key": key, "id": f"s-{key}", "owner": owner, "level": level, "root_dir": "/w"}
     members |= {
+        "over": asyncio.get_running_loop().create_future(),
         "status": Status.ACTIVE,
         "last_activity_at": "",
         "budget": Budget(datetime.now(UTC)),
@@ -70,7 +71,7 @@ def approvals(database: Database, ledger: Ledger, told: list[Approval]) -> Appro
 
 
 @pytest.fixture
-def session() -> Session:
+async def session() -> Session:
     return make_session()
 
 

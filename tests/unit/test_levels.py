@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.config import ConfigError
 from orchestrator.engine.base import NO_RATES, Rates
 from orchestrator.errors import ValidationError
 from orchestrator.policy.level_file import LevelError
@@ -247,7 +248,7 @@ def test_two_levels_of_one_rank(tmp_path: Path) -> None:
 
 
 def test_no_directory(tmp_path: Path) -> None:
-    with pytest.raises(LevelError, match="not a directory"):
+    with pytest.raises(ConfigError, match="not a directory"):
         load_levels(tmp_path / "none")
 
 

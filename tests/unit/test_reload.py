@@ -1,10 +1,11 @@
 """Levels and keys follow their files; a broken edit changes nothing."""
 
 import asyncio
+import errno
 import os
 import shutil
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from orchestrator.reload import Policy
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.store.database import Database
 from orchestrator.tasks import TaskName, Tasks
+from orchestrator.tools.catalog import read_catalog
 from orchestrator.tools.cedar import Facts
 from orchestrator.tools.manifest import CedarNames
 from tests.support.manifests import MINIMAL, PSQL
@@ -617,3 +619,158 @@ async def test_files_that_hang_are_no_silence(
     assert policy.levels["low"].limits.cpus == 0.25
     # Of the executor that everybody shares no thread was taken.
     assert not [name for name in readers if name.startswith("asyncio")]
+
+
+STRICT = MINIMAL.replace('"calc"', '"psql"')
+
+
+def unlistable(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
+    """The folder can't be listed, although what is in it can be opened by its name."""
+    listdir = os.listdir
+
+    def refusing(path: Any = ".") -> Any:
+        if Path(path) == directory:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", refusing)
+
+
+def told(policy: Policy, settings: Settings, name: str) -> None:
+    """`/readyz` and doctor name it."""
+    for check in (policy_check(policy.problems), check_policy(settings)):
+        assert (str(check.status), name in check.detail) == ("warning", True)
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_folder_of_manifests_that_can_not_be_listed(
+    settings: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ledger: Ledger,
+    known: bool,
+) -> None:
+    """The operator's tools are not replaced by those that are shipped."""
+    ours = settings.model_copy(update=write_rules(tmp_path, manifest=STRICT))
+    directory = tmp_path / "tools"
+    if known:
+        assert Policy(ours).problems == {}
+    with monkeypatch.context() as patch:
+        unlistable(patch, directory)
+        policy = Policy(ours)
+        assert list(policy.problems) == [directory]
+        told(policy, ours, "tools")
+        assert {name: list(tool.commands) for name, tool in policy.tools.catalog.items()} == (
+            {"psql": ["add"]} if known else {}
+        )
+    policy._recorder = Recorder(ledger, Metrics())
+    await policy.look()
+    assert policy.problems == {}
+    assert list(policy.tools.catalog["psql"].commands) == ["add"]
+    with monkeypatch.context() as patch:
+        unlistable(patch, directory)
+        await policy.look()
+        assert list(policy.problems) == [directory]
+        assert list(policy.tools.catalog["psql"].commands) == ["add"]
+
+
+async def test_a_folder_of_policies_that_can_not_be_listed(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policies = "permit (principal, action, resource);"
+    ours = settings.model_copy(update=write_rules(tmp_path, policies=policies))
+    unlistable(monkeypatch, tmp_path / "cedar")
+    policy = Policy(ours)
+    told(policy, ours, "cedar")
+    assert policy.tools.policies is not None
+    assert policy.tools.policies.refusal("psql", NAMES, FACTS) is not None
+
+
+def test_a_folder_of_levels_that_can_not_be_listed_hides_no_level(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edit(settings, "low", "cpus = 0.5", "cpus = 0.25")
+    assert settings.levels_dir is not None
+    unlistable(monkeypatch, settings.levels_dir)
+    with pytest.raises(ConfigError, match="levels: Input/output error"):
+        Policy(settings)
+
+
+def make_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def make_endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("make", [make_pipe, make_folder, make_endless])
+def test_what_is_no_file_is_not_waited_for(
+    settings: Settings, tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    """Nor is it as if it were not there."""
+    rules = write_rules(tmp_path, manifest="", scope="", policies="")
+    for folder in ("tools", "scope", "cedar"):
+        (path,) = (tmp_path / folder).iterdir()
+        path.unlink()
+        make(path)
+    ours = settings.model_copy(update=rules)
+    policy = Policy(ours)
+    assert {path.name for path in policy.problems} == {
+        "mine.clad.toml",
+        "scope.toml",
+        "mine.cedar",
+    }
+    if make is not make_endless:  # of which doctor says that others can write it
+        told(policy, ours, "mine.clad.toml")
+    # Whose tool it is can't be told.
+    assert list(policy.tools.catalog) == []
+    assert policy.tools.scope.refusal("10.0.0.1") is not None
+    assert policy.tools.policies is not None
+    assert policy.tools.policies.refusal("psql", NAMES, FACTS) is not None
+
+
+@pytest.mark.parametrize("make", [make_pipe, make_endless])
+def test_keys_and_levels_that_are_no_files_are_refused_at_once(
+    settings: Settings, make: Callable[[Path], None]
+) -> None:
+    assert settings.levels_dir is not None
+    make(settings.levels_dir / "low.toml")
+    with pytest.raises(ConfigError, match=r"low\.toml: is not a regular file"):
+        Policy(settings)
+    (settings.levels_dir / "low.toml").unlink()
+    settings.keys_path.unlink()
+    make(settings.keys_path)
+    with pytest.raises(ConfigError, match=r"keys\.toml: is not a regular file"):
+        Policy(settings)
+
+
+@pytest.mark.parametrize("reader", ["read_catalog", "load_scope", "load_policies"])
+def test_a_reader_that_breaks_keeps_nobody_from_starting(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str
+) -> None:
+    rules = write_rules(tmp_path, manifest=STRICT, scope="[scope]", policies="")
+    ours = settings.model_copy(update=rules)
+
+    def broken(*given: Any) -> Any:
+        if given == (None,):  # without the operator's files
+            return read_catalog(None)
+        raise ZeroDivisionError("nobody thought of it")
+
+    monkeypatch.setattr(f"orchestrator.tools.rules.{reader}", broken)
+    policy = Policy(ours)
+    (problem,) = policy.problems.values()
+    assert "reading it failed" in problem
+    for check in (policy_check(policy.problems), check_policy(ours)):
+        assert str(check.status) == "warning"
+    if reader == "read_catalog":
+        assert list(policy.tools.catalog) == []
+    elif reader == "load_scope":
+        assert policy.tools.scope.refusal("10.0.0.1") is not None
+    else:
+        assert policy.tools.policies is not None
+        assert policy.tools.policies.refusal("psql", NAMES, FACTS) is not None

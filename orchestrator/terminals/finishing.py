@@ -12,7 +12,7 @@ from orchestrator.sessions import registry
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
-from orchestrator.terminals import store, transcript
+from orchestrator.terminals import late, store, transcript
 from orchestrator.terminals.evidence import Digests, EvidenceError, finish_abandoned
 from orchestrator.terminals.live import Live
 from orchestrator.terminals.terminal import Status
@@ -26,7 +26,7 @@ _BY_ITSELF = "exited"
 
 
 class Finishing:
-    """Finishes terminals: rest of the output, transcript, files, audit event, in this order.
+    """Finishes terminals: rest of the output and its event, transcript, files, event of the end.
 
     `on_end` is told of each before anybody else is.
     """
@@ -53,6 +53,7 @@ class Finishing:
         async with live.lock:
             try:
                 reason = await self._read_rest(live)
+                await self._record_late(live)
                 await self._record(live, reason)
                 await self._on_end(live.session, live.id, reason)
             finally:
@@ -97,6 +98,14 @@ class Finishing:
                 log.info("the rest of terminal %s is not read: %s", live.id, error.detail)
         ending = live.exit or live.terminal.exit
         return (ending.reason if ending else None) or live.reason or _BY_ITSELF
+
+    async def _record_late(self, live: Live) -> None:
+        """What it said since its last answer, and nobody has asked for."""
+        live.terminal.note_late()
+        try:
+            await late.record(self._recorder, live)
+        except PaddockError as error:
+            log.error("what terminal %s said last is not on record: %s", live.id, error.detail)
 
     async def _close_files(self, live: Live, reason: str) -> Digests | None:
         ending = live.exit or live.terminal.exit

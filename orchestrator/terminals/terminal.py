@@ -153,7 +153,7 @@ class Terminal:
                 return True
             return await self._wait_prompt(self.spec.output_wait_ms / 1000) is Wait.PROMPT
         finally:
-            self._note_late()
+            self.note_late()
 
     async def send(self, command: str, text: str, files: Mapping[str, bytes] | None = None) -> None:
         """Writes a line. What came before it will not be in its answer.
@@ -171,7 +171,7 @@ class Terminal:
         while self.position < mark:
             if not (await self._read(0, limit=mark - self.position)).data:
                 raise garbage()
-        self._note_late()
+        self.note_late()
         ended = self.spec.line_terminator.partition("\n")[0].rstrip("\r")
         self._framing.begin(text + ended, self.shown.prompt if self.shown else "")
         self._kept.finish()
@@ -193,7 +193,7 @@ class Terminal:
         late, self._late = self._late, []
         return late
 
-    def _note_late(self) -> None:
+    def note_late(self) -> None:
         """What was said since the last answer is late."""
         size = self.position - self._answered
         if size:

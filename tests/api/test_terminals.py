@@ -164,6 +164,51 @@ async def test_a_late_prompt_changes_what_is_decided(api: Api) -> None:
     assert b"drop" not in api.agent.terminals.all[terminal["id"]].said
 
 
+async def said_late(api: Api, path: str) -> list[tuple[str, str]]:
+    """What is on record of terminals besides answers, before which event of their end."""
+    items = (await api.json("GET", f"{path}/audit"))["items"]
+    names = [event["operation"] for event in items]
+    assert names.index("pty.output") < names.index("pty.close")
+    return [
+        (event["args"]["terminal_id"], event["result"]["output"])
+        for event in items
+        if event["operation"] == "pty.output"
+    ]
+
+
+@pytest.mark.parametrize("end", ["close", "exit", "session"])
+async def test_what_a_tool_says_after_its_last_answer_is_on_record(api: Api, end: str) -> None:
+    path, session, terminal = await opened(api)
+    assert (await interact(api, session, terminal, "hello"))["status"] == "success"
+    api.agent.terminals.all[terminal["id"]].say(b"\r\nthe backup failed\r\n" + PROMPT)
+    await leave(api, path, terminal, end)
+    ((terminal_id, output),) = await said_late(api, path)
+    assert (terminal_id, output.strip()) == (terminal["id"], "the backup failed")
+
+
+@pytest.mark.parametrize("end", ["close", "exit", "session"])
+async def test_what_comes_after_a_timeout_is_on_record(api: Api, end: str) -> None:
+    path, session, terminal = await opened(api, output_wait_ms=50)
+    api.agent.terminals.answers["long"] = b"long\r\nbegun\r\n"
+    assert (await interact(api, session, terminal, "long"))["status"] == "timeout"
+    api.agent.terminals.all[terminal["id"]].say(b"and done\r\n" + PROMPT)
+    await leave(api, path, terminal, end)
+    ((_, output),) = await said_late(api, path)
+    assert output.strip() == "and done"
+
+
+async def leave(api: Api, path: str, terminal: dict[str, Any], end: str) -> None:
+    (session,) = api.plane.sessions.registry.all
+    (live,) = api.plane.terminals.live(session)
+    if end == "close":
+        await api.json("DELETE", f"{path}/ptys/{terminal['id']}")
+    elif end == "session":
+        await api.json("DELETE", path)
+    else:
+        api.agent.terminals.end(terminal["id"], 0, None)
+    await live.closed.wait()
+
+
 async def test_ends_are_told_before_anybody_can_act_on_them(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,7 +103,8 @@ def _rows(connection: Any, key: str) -> None:
         (f"apr-{key}", key, ID),
     )
     connection.execute(
-        "INSERT INTO terminals (id, session_key, opened_at, record) VALUES (?, ?, '', '{}')",
+        "INSERT INTO terminals (id, session_key, opened_at, ended_at, record)"
+        " VALUES (?, ?, '', '', '{}')",
         (f"pty-{key}", key),
     )
 

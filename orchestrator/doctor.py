@@ -21,7 +21,9 @@ from orchestrator.checks.host import (
     check_resources,
 )
 from orchestrator.checks.kernel import (
+    PROMPTS,
     KernelFacts,
+    check_prompts,
     kernel_facts,
     landlock_check,
     seccomp_check,
@@ -112,10 +114,11 @@ async def _examine(
                 lambda: check_mount_list(settings, _known(settings).values()), _late(MOUNT_LIST)
             ),
             _thread(lambda: check_port(settings), _late(PORT)),
+            _thread(check_prompts, _late(PROMPTS)),
         ),
         _examine_image(settings, engine, image_inputs),
     )
-    engine_found, mounts, propagation, quota, state, policy, mount_list, port = first
+    engine_found, mounts, propagation, quota, state, policy, mount_list, port, prompts = first
     resources = await _thread(lambda: check_resources(settings, existing(state_dir)), [_late(DISK)])
     clock = await _thread(lambda: check_clock(stored.last_event), _late(CLOCK))
     checks = [
@@ -123,6 +126,7 @@ async def _examine(
         image,
         landlock_check(facts),
         seccomp_check(facts),
+        prompts,
         mounts,
         propagation,
         quota,

@@ -7,6 +7,7 @@ from pathlib import Path
 from orchestrator.checks.base import Check, failure, ok, warning
 from orchestrator.checks.engine import ENGINE, IMAGE, check_engine, check_image
 from orchestrator.checks.host import DISK, check_resources
+from orchestrator.checks.kernel import check_prompts
 from orchestrator.checks.levels import enforceable
 from orchestrator.checks.quota import quota_check
 from orchestrator.checks.state import POLICY
@@ -69,7 +70,8 @@ class Readiness:
         levels = enforceable(self._policy.levels, await self._host.facts())
         policy = policy_check(self._policy.problems)
         tasks = self._tasks.check()
-        return [engine, image, audit, *resources, policy, tasks, self._quota, *levels]
+        advice = [policy, tasks, self._quota, check_prompts()]
+        return [engine, image, audit, *resources, *advice, *levels]
 
     async def _resources(self) -> list[Check]:
         return await self._threads.call(

@@ -5,11 +5,18 @@ import errno
 import os
 import platform
 from dataclasses import dataclass
+from pathlib import Path
 
 from orchestrator.checks.base import Check, failure, ok, warning
 
 LANDLOCK = "landlock"
 SECCOMP = "seccomp"
+PROMPTS = "prompts of tools"
+# From this value of Yama's on only administrators may look at what processes do.
+_ADMIN_ONLY = 2
+_ASLEEP = "a tool that shows its prompt and is merely asleep counts as waiting for input"
+_LOWER = "set kernel.yama.ptrace_scope to 0 or 1 where tools are not trusted; 3 needs a reboot"
+_NEEDS_TRACEHOOK = "use a kernel with CONFIG_HAVE_ARCH_TRACEHOOK where tools are not trusted"
 # With this version commands can't signal each other, whatever they do.
 _SCOPES_ABI = 6
 # These numbers are the same on every architecture, but for seccomp's.
@@ -72,6 +79,23 @@ def seccomp_check(facts: KernelFacts) -> Check:
         f"no user notification: {os.strerror(facts.seccomp_error)}",
         "use a kernel of 5.5 or later with CONFIG_SECCOMP_FILTER",
     )
+
+
+def check_prompts(proc: Path = Path("/proc")) -> Check:
+    """Whether sandboxes can tell a tool that waits for input from one that is merely asleep."""
+    if not (proc / "self/syscall").exists():
+        return warning(
+            PROMPTS, f"the kernel does not tell what calls wait for: {_ASLEEP}", _NEEDS_TRACEHOOK
+        )
+    try:
+        scope = int((proc / "sys/kernel/yama/ptrace_scope").read_text())
+    except FileNotFoundError:
+        scope = 0  # a kernel without Yama
+    except (OSError, ValueError):
+        return warning(PROMPTS, f"kernel.yama.ptrace_scope can't be read: {_ASLEEP}", _LOWER)
+    if scope >= _ADMIN_ONLY:
+        return warning(PROMPTS, f"kernel.yama.ptrace_scope is {scope}: {_ASLEEP}", _LOWER)
+    return ok(PROMPTS, "a tool is at its prompt when it waits for input")
 
 
 def _call(number: int, *arguments: object) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from api.app import create_app
 from api.models.inspection import InspectedSession
 from orchestrator.admin_key import rotate_admin_key
+from orchestrator.checks.kernel import check_prompts
 from orchestrator.config import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import Container
@@ -226,3 +227,13 @@ async def test_a_follower_of_the_engine_that_fails_is_started_again_and_told_of(
     found_restarts = re.search(r'paddock_task_restarts_total{task="engine-events"} (\d)', text)
     assert found_restarts is not None
     assert int(found_restarts[1]) >= 1
+
+
+async def test_prompts_that_can_not_be_told_from_sleep_are_advice(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("orchestrator.readiness.check_prompts", lambda: check_prompts(tmp_path))
+    api.plane.ready.fresh_seconds = 0
+    ready = await api.json("GET", "/readyz", key=None)
+    check = ready["checks"]["prompts of tools"]
+    assert (ready["status"], check["ok"], check["status"]) == ("ready", True, "warning")

@@ -21,6 +21,7 @@ from orchestrator.checks.engine import check_open_network, engine_check, image_c
 from orchestrator.checks.host import check_port, clock_check, disk_check, memory_check
 from orchestrator.checks.kernel import (
     KernelFacts,
+    check_prompts,
     kernel_facts,
     landlock_check,
     seccomp_check,
@@ -131,6 +132,33 @@ async def test_the_open_network_is_tried_and_removed() -> None:
 )
 def test_landlock(abi: int, error: int, expected: str) -> None:
     assert status(landlock_check(KernelFacts("6.1", abi, error, 0))) == expected
+
+
+@pytest.mark.parametrize(
+    ("scope", "calls", "found"),
+    [
+        (None, True, "ok"),
+        ("0\n", True, "ok"),
+        ("1\n", True, "ok"),
+        ("2\n", True, "warning"),
+        ("3\n", True, "warning"),
+        ("?", True, "warning"),
+        ("1\n", False, "warning"),
+    ],
+)
+def test_prompts_that_can_not_be_told_from_sleep(
+    tmp_path: Path, scope: str | None, calls: bool, found: str
+) -> None:
+    yama = tmp_path / "sys/kernel/yama"
+    yama.mkdir(parents=True)
+    (tmp_path / "self").mkdir()
+    if calls:
+        (tmp_path / "self/syscall").touch()
+    if scope is not None:
+        (yama / "ptrace_scope").write_text(scope)
+    check = check_prompts(tmp_path)
+    assert status(check) == found
+    assert ("merely asleep" in check.detail) == (found == "warning")
 
 
 def test_seccomp() -> None:
@@ -404,7 +432,8 @@ async def test_all_together(settings: Settings) -> None:
     engine = FakeEngine(images={settings.image: IMAGE})
     checks = await run_checks(settings, engine=engine, image_inputs=lambda: "abc")
     by_name = {check.name: check for check in checks}
-    assert len(by_name) == len(checks) == 18
+    assert len(by_name) == len(checks) == 19
+    assert "prompts of tools" in by_name
     assert [status(check) for check in checks if check.name.startswith("level ")]
     assert by_name["engine"].ok
     assert not settings.state_dir.exists()

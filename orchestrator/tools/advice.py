@@ -1,8 +1,9 @@
 """What is valid in a manifest, and will hardly do what it was written for."""
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from orchestrator.tools.arguments import Argument
 from orchestrator.tools.manifest import Manifest
 from orchestrator.tools.oneshot import Oneshot
 
@@ -26,18 +27,28 @@ def _of_oneshot(tool: Oneshot) -> Iterator[str]:
     for name in ("parser", "schema"):
         if name in tables["output"]:
             yield f"output.{name}: is not applied: what the command prints is returned as it is"
+    yield from _of_arguments("args", tool.args)
 
 
 def _of_session(manifest: Manifest) -> Iterator[str]:
     ready = manifest.ready_pattern.text
     yield from _whole("session.ready_pattern", ready, "the last line, from its beginning")
     for pattern, _ in manifest.states:
-        yield from _never(f'session.states."{pattern.text}"', pattern.text)
+        field = f'session.states."{pattern.text}"'
+        yield from _whole(field, pattern.text, "the prompt, from its beginning")
     for name, command in manifest.commands.items():
-        field = f"session.commands.{name}.pattern"
-        yield from _whole(field, command.pattern.text, "the whole line that is sent")
+        field = f"session.commands.{name}"
+        yield from _whole(f"{field}.pattern", command.pattern.text, "the whole line that is sent")
+        yield from _of_arguments(f"{field}.args", command.args)
     if not manifest.commands:
         yield "session.commands: there are none: every line is refused"
+
+
+def _of_arguments(field: str, arguments: Iterable[Argument]) -> Iterator[str]:
+    for argument in arguments:
+        if argument.pattern is not None:
+            name = f"{field}.{argument.name}.pattern"
+            yield from _whole(name, argument.pattern.text, "the whole value")
 
 
 def _whole(field: str, text: str, what: str) -> Iterator[str]:

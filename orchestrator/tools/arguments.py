@@ -70,7 +70,7 @@ def _port(argument: Argument, value: str, scope: Scope) -> str | None:
 
 
 def _boolean(argument: Argument, value: str, scope: Scope) -> str | None:
-    return None if value.lower() in ("true", "false") else "must be true or false"
+    return None if value in ("true", "false") else "must be true or false"
 
 
 def _enum(argument: Argument, value: str, scope: Scope) -> str | None:

@@ -37,8 +37,11 @@ SUFFIX = ".clad.toml"
 MAX_BYTES = 256 * 1024
 # No shell reads the command: what one would act on is a mistake.
 _SHELL = frozenset(";|&`$\n\r")
-_SQL_CLIENTS = frozenset({"psql", "mysql", "mariadb"})
+_SQL_CLIENTS = frozenset({"psql", "mysql", "mariadb", "sqlite3"})
 _BOUNDED = frozenset({"integer", "number", "port"})
+# What can be run, and what is written for other runtimes.
+_KINDS = "a manifest has a table [command], or [session] for a terminal"
+_ELSEWHERE = {"http": "requests over HTTP", "mcp": "tools of MCP servers"}
 # The control plane's own, the kernel's, and what clients write.
 _CLOSED = ("/proc", "/sys", "/run/paddock", "/workspace")
 
@@ -98,7 +101,7 @@ def read_as(name: str, build: Callable[[], T]) -> T:
 
 
 def _session(values: Mapping[str, Any], data: bytes) -> Manifest:
-    _check_kind(values)
+    check_kind(values)
     return _build(ManifestTable.model_validate(values), data)
 
 
@@ -110,18 +113,25 @@ def read_bytes(path: Path) -> bytes:
         raise ManifestError(f"{path}: {error.strerror}") from None
 
 
-def _check_kind(values: Mapping[str, Any]) -> None:
-    """What manifests of other kinds lack is explained by their kind first."""
+def check_kind(values: Mapping[str, Any]) -> None:
+    """What manifests of other kinds lack is explained by their kind first. Raises: FieldError."""
     tool = values.get("tool")
     if not isinstance(tool, dict):
         raise FieldError("tool", "is missing: a manifest has a table [tool]")
     mode = tool.get("mode", "session" if "session" in values else "oneshot")
-    if mode in ("oneshot", "browser"):
-        given = "" if "mode" in tool else " where there is no table [session]"
-        raise FieldError("tool.mode", f'is {mode}{given}: only mode = "session" can be run')
+    if mode == "browser":
+        raise FieldError("tool.mode", f"is browser, which can't be run: {_KINDS}")
     if tool.get("dispatch") == "callback":
-        raise FieldError("tool.dispatch", "is callback: only exec can be run")
-    if "session" not in values:
+        raise FieldError("tool.dispatch", f"is callback, which can't be run: {_KINDS}")
+    for table, what in _ELSEWHERE.items():
+        if table in values:
+            raise FieldError(table, f"{what} can't be run: {_KINDS}")
+    if mode == "oneshot" and "session" in values:
+        reason = "is oneshot, and there is a table [session]: leave one of them out"
+        raise FieldError("tool.mode", reason)
+    if mode == "oneshot" and "command" not in values:
+        raise FieldError("command", f"is missing, as is [session]: {_KINDS}")
+    if mode == "session" and "session" not in values:
         raise FieldError("session", 'is missing: mode = "session" needs a table [session]')
     if "output" not in values:
         raise FieldError("output", "is missing: a manifest has a table [output]")

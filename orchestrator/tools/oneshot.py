@@ -7,6 +7,7 @@ and none that stands alone may look like an option.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import NamedTuple
 
 from orchestrator.tools.arguments import Argument
@@ -20,14 +21,43 @@ _HOLE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _NUMBERS = ("integer", "number", "port", "duration")
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """Whether an argument has, or has not, a value; the words that are there then."""
+class Comparison(NamedTuple):
+    """Whether an argument has, or has not, a value, which is a number or `true` where `bare`."""
 
     argument: str
     value: str
     equal: bool
+    bare: bool = False
+
+    def holds(self, given: str) -> bool:
+        """Whether it does for a text. No value at all compares with texts only."""
+        if self.bare and not given:
+            return False
+        same = given == self.value or (self.bare and _number(given) == _number(self.value))
+        return same == self.equal
+
+
+def _number(text: str) -> Decimal | str:
+    """What it is as a number; else the text."""
+    try:
+        return Decimal(text) if text.isascii() else text
+    except ArithmeticError:
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Comparisons that hold together, or others in place of them; the words that are there then."""
+
+    alternatives: tuple[tuple[Comparison, ...], ...]
     words: tuple[str, ...]
+
+    def met(self, values: Mapping[str, str]) -> bool:
+        """Whether it is, with these values of the arguments."""
+        return any(
+            all(each.holds(values[each.argument]) for each in together)
+            for together in self.alternatives
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +111,7 @@ def argv(tool: Oneshot, given: Mapping[str, str]) -> list[str]:
         for hole in flags_holes(name)
     }
     for name, condition in tool.conditions.items():
-        met = (values[condition.argument] == condition.value) == condition.equal
-        groups[f"_{name}"] = condition.words if met else ()
+        groups[f"_{name}"] = condition.words if condition.met(values) else ()
     return list(_filled(tool.words, values, groups))
 
 

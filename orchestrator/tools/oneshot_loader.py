@@ -5,11 +5,13 @@ import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from orchestrator.tools.arguments import Argument
 from orchestrator.tools.loader import (
     FieldError,
     cedar_names,
+    check_kind,
     parse_manifest,
     read_as,
     read_bytes,
@@ -17,7 +19,7 @@ from orchestrator.tools.loader import (
     values_of,
 )
 from orchestrator.tools.manifest import CRITICAL, Manifest
-from orchestrator.tools.oneshot import Condition, Oneshot, flags_holes, holes
+from orchestrator.tools.oneshot import Comparison, Condition, Oneshot, flags_holes, holes
 from orchestrator.tools.oneshot_tables import (
     ConditionalTable,
     Default,
@@ -27,7 +29,11 @@ from orchestrator.tools.oneshot_tables import (
 from orchestrator.tools.scope import NO_SCOPE
 
 _OUTPUT_FILE = "_output_file"
-_WHEN = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(==|!=)\s*(?:'([^']*)'|\"([^\"]*)\")\s*")
+_COMPARISON = re.compile(
+    r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(==|!=)\s*"
+    r"(?:'([^']*)'|\"([^\"]*)\"|(-?[0-9]{1,18}(?:\.[0-9]{1,18})?|true|false))\s*"
+)
+_JOINT = re.compile(r"(and|or)\b")
 
 
 def build(table: OneshotTable, data: bytes) -> Oneshot:
@@ -92,12 +98,30 @@ def _split(field: str, text: str) -> tuple[str, ...]:
 
 
 def _condition(field: str, table: ConditionalTable) -> Condition:
-    found = _WHEN.fullmatch(table.when)
-    if found is None:
-        raise FieldError(f"{field}.when", "must be <argument> == '<text>', or with !=")
-    value = found[3] if found[3] is not None else found[4]
     words = _split(f"{field}.template", table.template)
-    return Condition(found[1], value, found[2] == "==", words)
+    return Condition(_alternatives(f"{field}.when", table.when), words)
+
+
+def _alternatives(field: str, when: str) -> tuple[tuple[Comparison, ...], ...]:
+    """Comparisons between which stand `and`s, and between those `or`s."""
+    alternatives: list[list[Comparison]] = [[]]
+    position = 0
+    while found := _COMPARISON.match(when, position):
+        value = next(text for text in found.groups()[2:] if text is not None)
+        alternatives[-1].append(Comparison(found[1], value, found[2] == "==", found[5] is not None))
+        if found.end() == len(when):
+            return tuple(map(tuple, alternatives))
+        joint = _JOINT.match(when, found.end())
+        if joint is None:
+            break
+        if joint[1] == "or":
+            alternatives.append([])
+        position = joint.end()
+    raise FieldError(
+        field,
+        "must be <argument> == <value>, or with !=, where a value is '<text>', a number, true or "
+        "false; more of them with and, or",
+    )
 
 
 def _check_defaults(args: tuple[Argument, ...], defaults: Mapping[str, str]) -> None:
@@ -132,7 +156,8 @@ def _check_names(tool: Oneshot) -> None:
         if name not in values and not (name in groups and alone):
             raise FieldError("command.template", f"nothing is known to fill {{{name}}}")
     for name, condition in tool.conditions.items():
-        for used in (condition.argument, *(hole for hole, _ in holes(condition.words))):
+        compared = (each.argument for one in condition.alternatives for each in one)
+        for used in (*compared, *(hole for hole, _ in holes(condition.words))):
             if used not in values:
                 raise FieldError(f"command.conditionals.{name}", f"there is no argument {used}")
 
@@ -155,6 +180,11 @@ def parse_tool(data: bytes, name: str) -> Manifest | Oneshot:
     values = values_of(data, name)
     tool = values.get("tool")
     mode = tool.get("mode", "oneshot") if isinstance(tool, dict) else None
-    if mode != "oneshot" or "session" in values or "command" not in values:
+    if mode != "oneshot" or "session" in values:
         return parse_manifest(data, name)
-    return read_as(name, lambda: build(OneshotTable.model_validate(values), data))
+    return read_as(name, lambda: _oneshot(values, data))
+
+
+def _oneshot(values: Mapping[str, Any], data: bytes) -> Oneshot:
+    check_kind(values)
+    return build(OneshotTable.model_validate(values), data)

@@ -29,7 +29,8 @@ class ConditionalTable(Table):
     """Words that are there on a condition."""
 
     when: Annotated[str, StringConstraints(min_length=1, max_length=1024)] = Field(
-        description="`<argument> == '<text>'` or `<argument> != '<text>'`."
+        description="`<argument> == <value>`, or with `!=`; more of them with `and`, `or`. A value "
+        "is `'<text>'`, a number, `true` or `false`."
     )
     template: _Template
 

@@ -31,6 +31,20 @@ def test_check_says_file_field_and_reason(folder: Path) -> None:
     assert (missing.status, "No such file" in missing.line) == (1, True)
 
 
+def test_check_prints_advice(folder: Path) -> None:
+    session, oneshot = folder / "calc.clad.toml", folder / "greet.clad.toml"
+    session.write_text(MINIMAL.replace('"^> $"', '"> $"'))
+    oneshot.write_text(
+        '[tool]\nname = "greet"\n[args.name]\ntype = "string"\npattern = "[a-z]"\n'
+        '[command]\ntemplate = "echo {name}"\n[output]\n'
+    )
+    ended = run("tools", "check", str(session), str(oneshot))
+    assert ended.status == 0
+    assert f"{session}: session.ready_pattern: must match the last line" in ended.err
+    assert f"{oneshot}: args.name.pattern: must match the whole value" in ended.err
+    assert "2 can be used" in ended.err
+
+
 def test_check_without_files_is_for_the_folder(folder: Path) -> None:
     assert "7 can be used" in run("tools", "check").err
     shutil.copy(PSQL, folder)
@@ -51,5 +65,5 @@ def test_list(folder: Path, tmp_path: Path) -> None:
     (other / "bad.clad.toml").write_text('[tool]\nname = "bad"')
     ended = run("tools", "list", "--dir", str(other))
     assert ended.status == 1
-    assert "bad.clad.toml: tool.mode" in ended.line
+    assert "bad.clad.toml: command: is missing, as is [session]" in ended.line
     assert "psql_session.insert" not in ended.out

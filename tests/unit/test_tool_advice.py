@@ -6,8 +6,10 @@ from orchestrator.tools.advice import advice
 from orchestrator.tools.catalog import read_catalog
 from orchestrator.tools.gates import Setting, decide
 from orchestrator.tools.loader import ManifestError, load_manifest
+from orchestrator.tools.oneshot_loader import parse_tool
 from orchestrator.tools.scope import NO_SCOPE
 from tests.support.manifests import MINIMAL, PSQL, parse, with_commands
+from tests.unit.test_tool_oneshot import SCAN
 
 
 @pytest.mark.parametrize("name", list(read_catalog(None).catalog))
@@ -35,6 +37,37 @@ def test_patterns_that_will_hardly_match_are_named(old: str, new: str, sentence:
     assert sentence in found
 
 
+STATES = '[session.states]\n"{}" = "ready"\n[session.commands.add]'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        (
+            "[session.commands.add]",
+            STATES.format("> "),
+            'session.states."> ": must match the prompt',
+        ),
+        ("[session.commands.add]", STATES.format("^> "), "to its end"),
+        (
+            '"^[0-9]+ [+] [0-9]+$"',
+            '"^(?P<n>[0-9]+)$"\n[session.commands.add.args.n]\ntype = "string"\npattern = "[0-9]"',
+            "session.commands.add.args.n.pattern: must match the whole value",
+        ),
+    ],
+)
+def test_other_patterns_are_named_too(old: str, new: str, sentence: str) -> None:
+    (found,) = advice(parse(MINIMAL.replace(old, new)))
+    assert sentence in found
+
+
+def test_patterns_of_oneshot_tools_are_named() -> None:
+    text = SCAN.replace('default = ""', 'default = ""\npattern = "[a-z]"')
+    (found,) = advice(parse_tool(text.encode(), "scan.clad.toml"))
+    assert found.startswith("args.extra.pattern: must match the whole value")
+    assert list(advice(parse_tool(SCAN.encode(), "scan.clad.toml"))) == []
+
+
 @pytest.mark.parametrize("ready", ['"^.+> $"', '".*> $"', '"(?:.+)> $"'])
 def test_open_patterns_need_no_advice(ready: str) -> None:
     assert list(advice(parse(MINIMAL.replace('"^> $"', ready)))) == []
@@ -43,7 +76,7 @@ def test_open_patterns_need_no_advice(ready: str) -> None:
 def test_a_table_of_the_session_says_the_mode() -> None:
     assert parse(MINIMAL.replace('mode = "session"', "")).name == "calc"
     without = MINIMAL.replace('mode = "session"', "").replace("[session", "[other")
-    with pytest.raises(ManifestError, match=r"tool\.mode: is oneshot where there is no table"):
+    with pytest.raises(ManifestError, match=r"command: is missing, as is \[session\]"):
         parse(without)
 
 
@@ -53,6 +86,7 @@ def test_a_table_of_the_session_says_the_mode() -> None:
         ("psql -h localhost", ";\n"),
         ("/usr/lib/postgresql/15/bin/psql", ";\n"),
         ("mysql", ";\n"),
+        ("sqlite3 /workspace/x.db", ";\n"),
         ("bc -q", "\n"),
     ],
 )

@@ -32,7 +32,7 @@ def test_every_type_has_its_check() -> None:
         ("integer", ["0", "-7", "+5"], ["", "1.0", "1_000", "0x1", "٣", " 1", "1e3"]),
         ("number", ["1", "-1.5", ".5", "1e3"], ["nan", "inf", "-Infinity", "1e999", "1,5", "1_0"]),
         ("port", ["1", "65535", "0080"], ["0", "65536", "-1", "+80", "80.0", "http"]),
-        ("boolean", ["true", "False", "TRUE"], ["1", "yes", "on"]),
+        ("boolean", ["true", "false"], ["1", "yes", "on", "True", "FALSE"]),
         ("scope_target", ["10.1.2.3", "10.0.0.0/9"], ["11.0.0.1", "example.com"]),
         ("url", ["http://a/b", "gopher://a"], ["a", "//a/b", "http:///x", "http://a b/"]),
         ("path", ["a", "a/b.txt", "..."], ["/etc/passwd", "..", "a/../../b", "a\\..\\b", "C:x"]),

@@ -180,9 +180,91 @@ def test_manifests_that_can_not_be_used(old: str, new: str, expected: str) -> No
     assert expected in str(caught.value)
 
 
-def test_conditions_are_simple() -> None:
+@pytest.mark.parametrize(
+    "when",
+    [
+        "headers != '' and url",
+        "headers",
+        "headers != '' and",
+        "and headers != ''",
+        "headers != '' or or url == ''",
+        "headers = ''",
+        "headers > 1",
+        "headers != '' andurl == ''",
+        "headers != '' url == ''",
+        "(headers != '')",
+        "headers == None",
+        "headers == 1e999",
+    ],
+)
+def test_conditions_are_simple(when: str) -> None:
     with pytest.raises(ManifestError, match=r"header_flags\.when: must be <argument>"):
-        read(FETCH.replace("headers != ''", "headers != '' and url"))
+        read(FETCH.replace("headers != ''", when))
+
+
+PORTS = """
+[tool]
+name = "connect"
+
+[args.port]
+type = "integer"
+required = false
+default = 0
+
+[args.user]
+type = "string"
+required = false
+default = ""
+
+[args.key]
+type = "string"
+required = false
+default = ""
+
+[args.fast]
+type = "boolean"
+required = false
+default = false
+
+[command]
+template = "ssh {_flags} host"
+
+[command.conditionals]
+flags = { when = "WHEN", template = "-x" }
+
+[output]
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "given", "met"),
+    [
+        ("port != 0", {}, False),
+        ("port != 0", {"port": "22"}, True),
+        ("port == 22", {"port": "022"}, True),
+        ("port == 22.0", {"port": "22"}, True),
+        ("fast == true", {}, False),
+        ("fast == true", {"fast": "true"}, True),
+        ("fast != true", {}, True),
+        ("user != '' and key == ''", {"user": "a"}, True),
+        ("user != '' and key == ''", {"user": "a", "key": "k"}, False),
+        ("user != '' and key == ''", {}, False),
+        ("user == 'a' or key == 'k' and fast == true", {"user": "a"}, True),
+        ("user == 'a' or key == 'k' and fast == true", {"key": "k"}, False),
+        ("user == 'a' or key == 'k' and fast == true", {"key": "k", "fast": "true"}, True),
+        ("user == 'x and y'", {"user": "x and y"}, True),
+        # No value at all is neither a number nor something else than one.
+        ("user == 0", {}, False),
+        ("user != 0", {}, False),
+        ("user != 0", {"user": "nan"}, True),
+    ],
+)
+def test_conditions(when: str, given: dict[str, str], met: bool) -> None:
+    words = argv(read(PORTS.replace("WHEN", when)), given)
+    assert words == ["ssh", *(["-x"] if met else []), "host"]
+
+
+def test_conditions_name_arguments() -> None:
     with pytest.raises(ManifestError, match="there is no argument header"):
         read(FETCH.replace("headers != ''", "header != ''"))
 

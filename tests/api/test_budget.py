@@ -14,6 +14,7 @@ from orchestrator.sessions.session import Session
 from sandbox_agent.protocol import RUN_DIR
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.fake_agent import AgentRefusalError, Play
+from tests.support.until import until
 
 SESSIONS = "/api/sessions"
 KINDS = {
@@ -454,7 +455,7 @@ async def test_an_end_that_can_not_be_recorded_is_recorded_later(
     assert session is not None
     await session.over
     assert session.status is Status.BUDGET_EXCEEDED
-    assert api.engine.containers == {}
+    await until(lambda: api.engine.containers == {})
     assert await events(api, path, "session.terminated") == []
     stopped.set()
     seq = 0

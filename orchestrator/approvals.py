@@ -188,7 +188,8 @@ class Approvals:
         """Approves or denies (`approve`, `deny`), once.
 
         Raises: NotFoundError, also for others' approvals; ConflictError when it is decided
-        already or has expired; AuditUnavailableError.
+        already or has expired, and for a `reason` while the session's secrets are not known;
+        AuditUnavailableError.
         """
         stored = await self._database.read(lambda conn: approval_rows.find(conn, approval_id))
         if stored is None or not _may_decide(principal, stored):
@@ -200,6 +201,8 @@ class Approvals:
             if found.decided.is_set():
                 raise _over(found.approval)
             status, verdict = _DECISIONS[decision]
+            if reason is not None:
+                found.session.secrets.check_known()
             reason = None if reason is None else found.session.secrets.cut(reason)
             approval = _decided(found.approval, status, principal.name, reason)
             await self._record(found, approval, principal.name, verdict)

@@ -156,8 +156,8 @@ class Session:
         """The sandbox, where new work may be given to it.
 
         Raises: SessionTerminatedError, BudgetExceededError, InvalidTransitionError when
-        paused, ConflictError while the level changes, SandboxUnavailableError without a
-        sandbox.
+        paused, ConflictError while the level changes or its secrets are not known again,
+        SandboxUnavailableError without a sandbox.
         """
         self.check_live()
         if self.status is Status.PAUSED:
@@ -168,6 +168,7 @@ class Session:
             raise SandboxUnavailableError(
                 self.gate or "the session's sandbox is not running: set its permission level again"
             )
+        self.secrets.check_known()
         return self.sandbox
 
     def check_room(self) -> None:

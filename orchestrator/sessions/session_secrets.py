@@ -59,6 +59,21 @@ class SessionSecrets:
         """Whether nobody has the values any more."""
         return set(self.stored.names) != self._variables.keys()
 
+    @property
+    def known(self) -> bool:
+        """Whether the values can be cut out; not before the agent of an earlier start answers."""
+        return self._known
+
+    def check_known(self) -> None:
+        """Raises: ConflictError where what would be stored can't be searched for them yet."""
+        if not self._known:
+            raise ConflictError(
+                "the session's secrets come back with its agent, which has not answered since the "
+                "control plane was restarted: until then no text can be stored without them; "
+                "resume the session, or leave the text out",
+                reason="secrets_unknown",
+            )
+
     def check(self) -> None:
         """Raises: ConflictError where commands could not be given what they have to be."""
         if self.lost:

@@ -76,8 +76,9 @@ def inspection_view(
 
 
 def _processes_view(session: Session, measured: Measured) -> list[dict[str, Any]]:
-    """As the host sees them, without the session's secrets."""
-    return [session.secrets.cut_value(asdict(process)) for process in measured.processes]
+    """As the host sees them, without the session's secrets; without words while they are unknown."""
+    hidden: dict[str, Any] = {} if session.secrets.known else {"name": "", "argv": []}
+    return [session.secrets.cut_value(asdict(process) | hidden) for process in measured.processes]
 
 
 def _latest_commands(session: Session) -> list[Command]:

@@ -11,6 +11,8 @@ import pytest
 
 from orchestrator.config import Settings
 from orchestrator.sessions.session import MAX_RUNNING
+from orchestrator.terminals.evidence import RAW_NAME
+from orchestrator.tools.catalog import read_catalog
 from tests.api.conftest import OPERATOR_KEY, Api
 
 TOOLS = Path(__file__).parents[1] / "fixtures" / "governed"
@@ -475,3 +477,24 @@ async def test_a_session_is_at_work_while_a_tool_is(api: Api) -> None:
     api.agent.terminals.all[terminal].say(b"done\r\ntool=> ")
     assert (await waiting)["status"] == "success"
     assert (await api.json("GET", place))["activity"] == "idle"
+
+
+@pytest.mark.parametrize("capture", [True, False])
+async def test_a_manifest_says_whether_what_was_said_is_kept(
+    api: Api, tmp_path: Path, capture: bool
+) -> None:
+    directory = tmp_path / "tools"
+    directory.mkdir()
+    text = (TOOLS / "fake.clad.toml").read_text()
+    evidence = f"[tool.evidence]\ncapture = {str(capture).lower()}\n\n[session]\n"
+    (directory / "fake.clad.toml").write_text(text.replace("[session]\n", evidence, 1))
+    api.plane.policy.tools.catalog = read_catalog(directory).catalog
+    mine = await agent(api)
+    terminal = await mine.open()
+    await api.json(**mine.line(terminal, "say secret things"))
+    ended = await api.json("DELETE", f"{mine.path}/{terminal}", **mine.key)
+    kept = api.plane.settings.state_dir / "evidence"
+    (raw,) = kept.rglob(f"{terminal}/{RAW_NAME}")
+    assert (b"you said" in raw.read_bytes()) is capture
+    assert (ended["evidence"]["raw_bytes"] > 0) is capture
+    assert ended["evidence"]["raw_truncated"] is not capture

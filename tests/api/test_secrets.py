@@ -21,8 +21,10 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.errors import ConflictError
 from orchestrator.keys import Principal, Role
+from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.processes import Measured, Process, Usage
 from orchestrator.sessions.requests import ExecRequest, NewSession
+from orchestrator.sessions.view import inspection_view
 from sandbox_agent.redaction import MARK, Redactor
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cli import run_beside
@@ -387,6 +389,39 @@ async def test_what_is_lost_is_said(settings: Settings, engine: FakeEngine, agen
                 await work
             assert caught.value.fields["reason"] == "secrets_lost"
         assert "exec" not in [method for method, _ in agents.latest.requests[asked:]]
+
+
+async def test_while_they_are_not_known_again_nothing_is_shown_or_stored(
+    settings: Settings, engine: FakeEngine, agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A paused session's agent can't say them after a restart."""
+    plane = await ControlPlane.open(settings, engine)
+    session, _ = await plane.sessions.create(
+        ADMIN, NewSession(id="box", permission_level="high", secrets=SECRETS)
+    )
+    await plane.sessions.pause(ADMIN, session)
+    await plane.close()
+    await agents.latest.close()
+    process = Process(7, 8, "sh", ["sh", "-c", f"echo {TOKEN}"], "S", 0.0, 0.0, 1)
+    measured = Measured([process], Usage(0.0, 0.0, 0, 1))
+    again = await ControlPlane.open(settings, engine)
+    try:
+        (session,) = again.sessions.list(ADMIN)
+        (shown,) = inspection_view(session, None, measured, None, [])["processes"]
+        assert (shown["name"], shown["argv"]) == ("", [])
+        session.status = Status.ACTIVE  # as it is when it was resumed, before its agent answers
+        for work in (
+            again.executions.start(ADMIN, session, ExecRequest(argv=["echo", TOKEN])),
+            again.tools.open(ADMIN, session, "fake"),
+        ):
+            with pytest.raises(ConflictError) as caught:
+                await work
+            assert caught.value.fields["reason"] == "secrets_unknown"
+        assert leaked(stored(settings.state_dir), TOKEN) == []
+        session.status = Status.PAUSED
+        await again.sessions.close(ADMIN, session, purge=False)
+    finally:
+        await again.close()
 
 
 # Variables that are no secrets

@@ -324,3 +324,18 @@ async def test_a_long_text_is_bound_by_its_digest(
     assert len(event["args"]["command"].encode()) < 10_000
     assert len(event["args"]["command_sha256"]) == 64
     assert asked.text == text
+
+
+async def test_a_reason_waits_until_the_secrets_are_known(
+    approvals: Approvals, session: Session, database: Database
+) -> None:
+    """After a restart they come back with the agent, which says nothing while it is paused."""
+    asked = await ask(approvals, session)
+    value = "tok-2b1f9c07d4e8"
+    session.secrets = SessionSecrets(Stored.new(["TOKEN"]))
+    with pytest.raises(ConflictError, match="leave the text out") as caught:
+        await approvals.decide(OWNER, asked.id, "deny", f"it shows {value}")
+    assert caught.value.fields["reason"] == "secrets_unknown"
+    assert [each.status for each in await stored(approvals)] == ["pending"]
+    assert await query.events(database, "k1", operation="approval.decision") == []
+    assert (await approvals.decide(OWNER, asked.id, "deny", None)).status == "denied"

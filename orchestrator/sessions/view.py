@@ -76,7 +76,7 @@ def inspection_view(
 
 
 def _processes_view(session: Session, measured: Measured) -> list[dict[str, Any]]:
-    """As the host sees them, without the session's secrets; without words while they are unknown."""
+    """As the host sees them, without the secrets; without words while those are unknown."""
     hidden: dict[str, Any] = {} if session.secrets.known else {"name": "", "argv": []}
     return [session.secrets.cut_value(asdict(process) | hidden) for process in measured.processes]
 

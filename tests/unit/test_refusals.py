@@ -29,7 +29,8 @@ class Forgetful(Recorder):
 def a_session() -> Session:
     secrets = SessionSecrets(Stored(), {})
     over = asyncio.get_running_loop().create_future()
-    return cast(Session, SimpleNamespace(key="k", id="s", secrets=secrets, over=over))
+    members = {"key": "k", "id": "s", "secrets": secrets, "over": over}
+    return cast(Session, SimpleNamespace(**members, check_not_ending=lambda: None))
 
 
 class Disk:

@@ -320,7 +320,7 @@ async def test_nothing_is_added_to_the_record_of_a_session_that_ended(api: Api) 
         await recorder.refuse(found, "command.start", actor="x", rule="scope", args={}, error="no")
     with pytest.raises(SessionTerminatedError):
         await recorder.record(found, "agent.violation", actor="system")
-    assert recorder._refusals._repeats == {}
+    assert recorder._refusals._counted == {}
 
 
 async def test_nothing_is_refused_on_record_while_a_session_ends(api: Api) -> None:

@@ -42,7 +42,7 @@ class Stopper:
                 await self._engine.resume(sandbox.container_id)
         except (PaddockError, TimeoutError) as error:
             log.warning("sandbox %s can't be thawed, so it is killed: %s", sandbox.name, error)
-            await _kill(sandbox)
+            await self._kill(sandbox)
             return False
         return True
 

@@ -21,6 +21,7 @@ NAME_PATTERN = r"[a-z0-9][a-z0-9._-]{0,63}"
 _HANDLE = re.compile(r"H-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 # No key has this name.
 _NOBODY = ""
+_OF_NOBODY = KeyBounds(images=(), tools=())
 
 
 class Role(StrEnum):
@@ -80,6 +81,8 @@ class KeyRing:
         """`principals` by the sha256 of their key; `admin_key_file` when it is in use."""
         self._principals = dict(principals)
         self._by_name = {known.name: known for known in principals.values()}
+        # Keys that were removed since the start; their sessions go on, as bounded as before.
+        self._removed: dict[str, Principal] = {}
         self.admin_key_file = admin_key_file
         self._listeners: list[Callable[[], None]] = []
 
@@ -100,16 +103,22 @@ class KeyRing:
         return self._by_name.get(name)
 
     def limits(self, name: str) -> KeyLimits:
-        """How much the key of that name may use, as far as its entry says so."""
-        known = self._by_name.get(name)
+        """How much the key of that name may use, as far as its entry says so, or last said."""
+        known = self._entry(name)
         return KeyLimits() if known is None else known.limits
 
     def bounds(self, principal: Principal) -> KeyBounds:
-        """What the caller's sessions may be: those of its key, as its entry says now."""
+        """What the caller's sessions may be: those of its key, as its entry says now, or last said.
+
+        Of a key that nobody knows any more, since it was removed before the start, no tools.
+        """
         if principal.role is not Role.HANDLE:
             return principal.bounds
-        known = self._by_name.get(principal.account)
-        return KeyBounds() if known is None else known.bounds
+        known = self._entry(principal.account)
+        return _OF_NOBODY if known is None else known.bounds
+
+    def _entry(self, name: str) -> Principal | None:
+        return self._by_name.get(name) or self._removed.get(name)
 
     @property
     def next_expiry(self) -> datetime | None:
@@ -120,7 +129,9 @@ class KeyRing:
 
     def replace(self, other: "KeyRing") -> None:
         """Takes over the other's keys at once, and tells who listens."""
+        known = {**self._removed, **self._by_name}
         self._principals, self._by_name = other._principals, other._by_name
+        self._removed = {n: entry for n, entry in known.items() if n not in self._by_name}
         self.announce()
 
     def announce(self) -> None:

@@ -97,9 +97,18 @@ class Database:
     async def scrub(self) -> bool:
         """Empties the write-ahead log: then nothing that was deleted is in any file.
 
-        False where a reader keeps it from that for now; nobody waits for it. Raises: StoreError.
+        The room that is kept in it is taken again at once, whoever writes next. False where a
+        reader keeps it from that for now; nobody waits for it. Raises: StoreError.
         """
-        return await self._writer.run(self._writer.scrub)
+
+        def work() -> bool:
+            emptied = self._writer.scrub()
+            if self._room is not None:
+                with suppress(OSError):  # the next write says so
+                    self._room.kept()
+            return emptied
+
+        return await self._writer.run(work)
 
     async def close(self) -> None:
         """Ends what is under way and closes the file; closing again does nothing."""

@@ -143,6 +143,25 @@ async def test_a_change_of_the_entry_holds_for_sessions_that_are_there(api: Api)
     await denied(api, "key-max-level", "PUT", f"{path}/settings", json=wanted)
 
 
+@pytest.mark.parametrize("bounds", ['tools = ["other"]\nmax_audit_bytes = 1'], indirect=True)
+async def test_a_removed_key_bounds_the_sessions_that_it_leaves(api: Api) -> None:
+    """What its entry said last holds for their handles."""
+    await change(api, 'tools = ["other"]')
+    session = await api.session(**MINE, permission_level="high")
+    path, handle = f"/api/sessions/{session['id']}", session["handle"]
+    await change(api, 'tools = ["other"]\nmax_audit_bytes = 1')
+    api.plane.settings.keys_path.write_text(entry("other", OTHER_KEY))
+    await api.plane.policy.look()
+    assert (await api.call("GET", path, key=OPERATOR_KEY)).status == 401
+    listed = (await api.json("GET", f"{path}/tools", key=handle))["items"]
+    assert {item["rule"] for item in listed if item["tool"] == "fake"} == {"key-tools"}
+    work = {"json": {"argv": ["ls"]}, "key": handle}
+    problem = await api.problem(429, "rate_limited", "POST", f"{path}/exec", **work)
+    assert problem["limit"] == "max_audit_bytes"
+    assert "exec" not in [method for method, _ in api.agent.requests]
+    assert (await api.json("POST", f"{path}/abort"))["status"] == "aborted"
+
+
 # Expiry
 
 

@@ -1,6 +1,7 @@
 """Whatever the ledger, the database or the disk do: what is to stop stands still at once."""
 
 import asyncio
+import sqlite3
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from orchestrator.keys import Principal, Role
 from orchestrator.sessions.killing import FirstProcess
 from orchestrator.sessions.lifecycle import Rationale, Status
 from orchestrator.sessions.requests import ExecRequest, NewSession
-from orchestrator.store.database import StoreError
+from orchestrator.store.database import Database, StoreError
 from tests.api.conftest import Api
 from tests.support.fake_agent import Agents, Play
 from tests.support.restart import reopened
@@ -229,6 +230,33 @@ async def test_on_a_full_disk_there_is_room_for_stops(small_disk: Path, api: Api
     await api.problem(503, "audit_unavailable", "POST", path + "/exec", json={"argv": ["true"]})
     small_disk.unlink()
     await api.json("POST", path + "/exec", json={"argv": ["true"]})
+
+
+async def test_room_for_stops_is_there_after_the_log_was_emptied(small_disk: Path) -> None:
+    """No ordinary write comes between that and a disk that is full."""
+    database = await Database.open(small_disk.with_name("paddock.db"))
+    try:
+
+        def write(connection: sqlite3.Connection) -> None:
+            values = ("x" * 100_000, "")
+            connection.execute(
+                "INSERT INTO schema_version (name, applied_at) VALUES (?, ?)", values
+            )
+
+        await database.write(write)
+        assert await database.scrub()
+        fill(small_disk)
+        await database.write(write, reserve=True)
+        assert (
+            await database.read(
+                lambda conn: conn.execute(
+                    "SELECT count(*) FROM schema_version WHERE name LIKE 'xx%'"
+                ).fetchone()[0]
+            )
+            == 2
+        )
+    finally:
+        await database.close()
 
 
 async def test_its_id_is_in_use_until_its_end_is_recorded(

@@ -67,7 +67,6 @@ def test_bounds_and_expiry_of_a_key(tmp_path: Path) -> None:
     assert principal.expires_at == ring.next_expiry == datetime(2999, 1, 31, tzinfo=UTC)
     handle = Principal("handle:s", Role.HANDLE, "k", "ci")
     assert ring.bounds(handle) == principal.bounds
-    assert ring.bounds(Principal("handle:s", Role.HANDLE, "k", "gone")) == KeyBounds()
 
 
 def test_a_key_that_has_expired_is_worth_nothing(tmp_path: Path) -> None:
@@ -224,3 +223,27 @@ def test_any_text_can_be_tried(secret: str) -> None:
     ring = KeyRing({digest(ADMIN): Principal("admin", Role.ADMIN)})
     assert ring.authenticate(secret) is None or secret == ADMIN
     assert len(digest(secret)) == 64
+
+
+def test_what_a_removed_keys_entry_said_holds_on() -> None:
+    strict = Principal(
+        "a",
+        Role.OPERATOR,
+        limits=KeyLimits(max_audit_bytes=1),
+        bounds=KeyBounds(tools=("psql",)),
+    )
+    handle = Principal("h", Role.HANDLE, session_key="s", owner="a")
+    ring = KeyRing({"1": strict})
+    for _ in range(2):  # whatever else changes later
+        ring.replace(KeyRing({"2": Principal("b", Role.OPERATOR)}))
+        assert ring.named("a") is None
+        assert ring.bounds(handle) == strict.bounds
+        assert ring.limits("a") == strict.limits
+    other = Principal("a", Role.OPERATOR)
+    ring.replace(KeyRing({"3": other}))
+    assert ring.bounds(handle) == other.bounds
+
+
+def test_handles_of_a_key_that_nobody_knows_open_no_tool() -> None:
+    handle = Principal("h", Role.HANDLE, session_key="s", owner="gone")
+    assert KeyRing({}).bounds(handle).refuses_tool("psql") is not None

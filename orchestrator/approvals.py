@@ -189,7 +189,8 @@ class Approvals:
 
         Raises: NotFoundError, also for others' approvals; ConflictError when it is decided
         already or has expired, and for a `reason` while the session's secrets are not known;
-        AuditUnavailableError.
+        RateLimitedError, CapacityExhaustedError where there is no room to record what would be
+        approved; AuditUnavailableError.
         """
         stored = await self._database.read(lambda conn: approval_rows.find(conn, approval_id))
         if stored is None or not _may_decide(principal, stored):
@@ -203,6 +204,8 @@ class Approvals:
             status, verdict = _DECISIONS[decision]
             if reason is not None:
                 found.session.secrets.check_known()
+            if verdict != "deny":
+                self._recorder.check_room(found.session)
             reason = None if reason is None else found.session.secrets.cut(reason)
             approval = _decided(found.approval, status, principal.name, reason)
             await self._record(found, approval, principal.name, verdict)
@@ -279,7 +282,7 @@ class Approvals:
             result={"status": approval.status, "reason": approval.reason},
             error=error,
             effect=approval_rows.deciding(approval),
-            stop=error is not None,
+            stop=error is not None or decision == "deny",
         )
 
     def _settle(self, found: _Open, approval: Approval) -> None:

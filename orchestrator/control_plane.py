@@ -195,6 +195,7 @@ class ControlPlane:
             sandboxes,
             workspaces,
             self.sessions,
+            scrubber.want,
         )
         self.recovered = await recovery.run()
         kept = KeptWorkspaces(workspaces, settings.workspace_retention, self.tasks)
@@ -209,6 +210,7 @@ class ControlPlane:
             settings.archive_path,
             settings.state_dir / "evidence",
             room.add,
+            room.check_disk,
         )
         self.archiving.start(settings.audit_retention, self.tasks)
         self._resources.push_async_callback(self.archiving.close)

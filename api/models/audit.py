@@ -162,7 +162,7 @@ class ArchiveRun(Model):
     model_config = example({"items": [_ARCHIVED], "refused": {}, "more": False})
 
     items: list[Archive]
-    refused: dict[str, str]
+    refused: dict[str, str] = Field(description="By session: its id, a slash, its incarnation.")
     more: bool
 
 

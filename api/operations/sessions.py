@@ -144,7 +144,7 @@ OPERATIONS = (
         tag=_TAG,
         summary="Resume a session",
         replies=ok("The session, active again.", Session),
-        errors=_FREEZING,
+        errors=(*_FREEZING, "capacity_exhausted"),
     ),
     Operation(
         "POST",

@@ -44,7 +44,7 @@ OPERATIONS = (
         tag=_TAG,
         summary="Approve or deny a command",
         replies=ok("The approval as it is now.", Approval),
-        errors=("not_found", "conflict"),
+        errors=("not_found", "conflict", "capacity_exhausted"),
         examples={
             "approve": {"decision": "approve"},
             "deny": {"decision": "deny", "reason": "the table is still in use"},

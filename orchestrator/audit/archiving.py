@@ -19,7 +19,7 @@ from orchestrator.audit.archive_file import ArchiveError
 from orchestrator.audit.events import SYSTEM_KEY, EventDraft, now
 from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.writer import chain_head
-from orchestrator.errors import NotFoundError, PaddockError
+from orchestrator.errors import CapacityExhaustedError, NotFoundError, PaddockError
 from orchestrator.store import archive_rows
 from orchestrator.store.archive_rows import Archived, Ended
 from orchestrator.store.database import Database, StoreError
@@ -34,7 +34,10 @@ _LOOK_SECONDS = 3600.0
 
 
 class Run(NamedTuple):
-    """What a run came to: what was archived, what could not be and why, whether there is more."""
+    """What a run came to: what was archived, what could not be and why, whether there is more.
+
+    `refused` is by session: its id, a slash, and its incarnation.
+    """
 
     archived: list[Archived]
     refused: dict[str, str]
@@ -51,12 +54,15 @@ class Archiving:
         directory: Path,
         evidence: Path,
         freed: Callable[[str, int], None],
+        check_disk: Callable[[Path], None] = lambda _: None,
     ) -> None:
+        """`check_disk` raises CapacityExhaustedError where a directory's disk is all but full."""
         self._database = database
         self._ledger = ledger
         self._directory = directory
         self._evidence = evidence
         self._freed = freed
+        self._check_disk = check_disk
         self._lock = asyncio.Lock()
         # Sessions that could not be archived the last time: the others come first.
         self._refused: set[str] = set()
@@ -96,7 +102,7 @@ class Archiving:
                     self._refused.discard(session.key)
                 except ArchiveError as error:
                     log.error("session %s is not archived: %s", session.id, error)
-                    refused[session.id] = str(error)
+                    refused[f"{session.id}/{session.incarnation}"] = str(error)
                     self._refused.add(session.key)
             await self._empty()
         return Run(archived, refused, len(found) > MOST_AT_ONCE and bool(archived))
@@ -117,6 +123,10 @@ class Archiving:
 
     async def _archive(self, session: Ended, actor: str) -> Archived:
         """Raises: ArchiveError; then nothing has changed."""
+        try:
+            self._check_disk(self._directory)
+        except CapacityExhaustedError as error:
+            raise ArchiveError(error.detail) from None
         head = await self._database.browse(lambda connection: chain_head(connection, session.key))
         draft = self._directory / f".{session.key}"
         name = session.key + archive_file.SUFFIX

@@ -9,25 +9,17 @@ from orchestrator.errors import PaddockError
 from orchestrator.keys import Principal, Role
 from orchestrator.sessions import registry
 from orchestrator.sessions.deadlines import Deadline, Deadlines
+from orchestrator.sessions.gaps import Gaps
 from orchestrator.sessions.lifecycle import Rationale, Status, Termination
-from orchestrator.sessions.outcome import exit_result
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.sandbox import Sandbox, Sandboxes
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.stop_records import StopRecords
 from orchestrator.sessions.stopping import Stopper
-from sandbox_agent.protocol import (
-    BUDGET_REASON,
-    MOST_UNACKNOWLEDGED_EXECS,
-    MOST_UNACKNOWLEDGED_REPEATS,
-)
+from sandbox_agent.protocol import BUDGET_REASON
 
 _ENDING = "the session is ending"
-_MISSING = (
-    f"of each, up to {MOST_UNACKNOWLEDGED_EXECS} programs that it executed last may be missing, "
-    f"and up to {MOST_UNACKNOWLEDGED_REPEATS} repetitions of what is on record"
-)
 # Who acts when nobody asked.
 SYSTEM = Principal("system", Role.ADMIN)
 
@@ -40,6 +32,7 @@ class Ending:
         recorder: Recorder,
         stopper: Stopper,
         stops: StopRecords,
+        gaps: Gaps,
         sandboxes: Sandboxes,
         engine: Engine,
         sessions: Registry,
@@ -50,6 +43,7 @@ class Ending:
         self._recorder = recorder
         self._stopper = stopper
         self._stops = stops
+        self._gaps = gaps
         self._sandboxes = sandboxes
         self._registry = sessions
         self._deadlines = deadlines
@@ -106,7 +100,7 @@ class Ending:
             try:
                 try:
                     await self._silence(sandbox, rationale, hands_over)
-                    await self._close_gap(session, terminals)
+                    await self._gaps.close(session, terminals)
                 finally:
                     session.over.set_result(None)
             finally:
@@ -166,34 +160,6 @@ class Ending:
             reason = BUDGET_REASON if exhausted else "session_ended"
             await self._sandboxes.quiesce(sandbox, reason, at_once=exhausted)
         await self._sandboxes.silence(sandbox)
-
-    async def _close_gap(self, session: Session, terminals: list[str]) -> None:
-        """Says on record what was lost with the sandbox: ends of commands, and what they executed.
-
-        `terminals` are those that it took along.
-        """
-        lost = session.running
-        if not lost and not terminals:
-            return
-        error = "the sandbox ended before it reported these commands' and terminals' ends"
-        if session.level.confinement.record_execs:
-            error += f"; {_MISSING}"
-
-        async def write() -> None:
-            recorded = await self._recorder.record(
-                session,
-                "audit.gap",
-                actor="system",
-                args={"commands": [command.id for command in lost], "terminals": terminals},
-                error=error,
-                stop=True,
-            )
-            for command in lost:
-                lost_end = "the end of this command was lost with its sandbox"
-                command.finish(exit_result(None, lost_end, None, None, recorded.seq, recorded.hash))
-
-        self._stops.add(session, write)
-        await self._stops.recorded(session)
 
     async def expire(self, session: Session, deadline: Deadline) -> None:
         """Ends a session that has run into that deadline; of its budget it is on record."""

@@ -179,10 +179,12 @@ class Executions:
             # Otherwise it may run: the agent's next hello tells.
             raise
         except BudgetExceededError as error:
+            command.dispatched = False
             await self._never_ran(session, command, error)
             await sandbox.link.settled()  # the agent has reported it before it refused
             raise await self._budgets.refusal(session) from None
         except PaddockError as error:
+            command.dispatched = False
             await self._never_ran(session, command, error)
             raise
 

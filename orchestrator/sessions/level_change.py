@@ -1,17 +1,22 @@
 """Moves a session to another permission level: a new sandbox takes the old one's place."""
 
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from orchestrator.errors import (
     AuditUnavailableError,
+    CapacityExhaustedError,
     InvalidTransitionError,
     PaddockError,
+    RateLimitedError,
     SandboxUnavailableError,
 )
 from orchestrator.keys import Principal
 from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.policy.requirements import UnmetError
 from orchestrator.sessions import registry
+from orchestrator.sessions.gaps import Gaps
 from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.sandbox import Sandbox, Sandboxes
@@ -20,6 +25,8 @@ from orchestrator.sessions.stop_records import StopRecords
 from orchestrator.sessions.stopping import Stopper
 from orchestrator.store.database import Database
 
+# What the caller can do something about.
+_SAYS_WHY = (UnmetError, RateLimitedError, CapacityExhaustedError)
 _CHANGING = "the permission level is being changed: try again"
 
 
@@ -32,18 +39,47 @@ class LevelChange:
         recorder: Recorder,
         stopper: Stopper,
         stops: StopRecords,
+        gaps: Gaps,
         sandboxes: Sandboxes,
     ) -> None:
         self._database = database
         self._recorder = recorder
         self._stopper = stopper
         self._stops = stops
+        self._gaps = gaps
         self._sandboxes = sandboxes
 
     def needed(self, session: Session, level: Level) -> bool:
         """Whether the session runs at anything but this level as its file is now."""
         same = session.level.name == level.name and session.level.sha256 == level.sha256
         return not same or session.sandbox is None or session.gate is not None
+
+    def lowers(self, session: Session, level: Level) -> bool:
+        """Whether a change to that level is one to what may be stricter.
+
+        Of one rank may be two versions of a file, and the new one the stricter.
+        """
+        return level.rank <= session.level.rank and self.needed(session, level)
+
+    @asynccontextmanager
+    async def held(self, session: Session, level: Level | None) -> AsyncGenerator[None]:
+        """Has what runs stand still before anybody waits, where that lowers the session.
+
+        It goes on afterwards if nothing was changed.
+        """
+        old = session.sandbox
+        if level is None or old is None or not self._stands_still(session, level):
+            yield
+            return
+        await self._stopper.freeze(old)
+        try:
+            yield
+        finally:
+            if session.sandbox is old and session.status is Status.ACTIVE:
+                await self._stopper.let_go(old)
+
+    def _stands_still(self, session: Session, level: Level) -> bool:
+        return session.status is Status.ACTIVE and self.lowers(session, level)
 
     async def run(
         self,
@@ -52,12 +88,15 @@ class LevelChange:
         level: Level,
         limits: SessionLimits,
         ignored: dict[str, Any],
+        admitted: AbstractAsyncContextManager[None],
     ) -> None:
         """Ends what runs, starts a sandbox at the new level, and removes the old one.
 
         For a level that is not higher what runs stands still first, and the level is on record
         before anything else goes on, so that nothing that happens meanwhile, a crash included,
-        leaves the session higher than it was told to be.
+        leaves the session higher than it was told to be. `admitted` holds while the session has
+        both limits; a higher level is refused with what it raises, and nothing is changed. A
+        lower one ends what runs all the same, and the session stays closed to new work.
         Raises: UnmetError where this host can't enforce the level: nothing is changed then;
         SandboxUnavailableError, AuditUnavailableError, or UnmetError where the engine can't
         enforce it: nothing runs then, and the session stays closed to new work.
@@ -66,39 +105,62 @@ class LevelChange:
             raise InvalidTransitionError("the session is paused: resume it first")
         await self._sandboxes.check_level(level)
         args = {"from": session.level.name, "to": level.name, "ignored": ignored}
-        session.gate = _CHANGING
-        old = session.sandbox
-        try:
-            # Of one rank may be two versions of a file, and the new one the stricter.
-            if level.rank <= session.level.rank:
-                await self._lower(session, principal, level, limits, args)
-                old, args = session.sandbox, {}
-            new = await self._replace(session, old, level, limits)
-            if args:
-                await self._pin(session, principal, level, args)
-            await self._database.write(
-                registry.updating(session, sandbox=new.name, container_id=new.container_id)
+        if self.lowers(session, level):
+            async with self._closing(session, level):
+                await self._lower(session, principal, level, args)
+                await self._end(session)
+                async with admitted:
+                    await self._start(session, level, limits)
+            return
+        if not await self._stops.recorded(session):
+            raise AuditUnavailableError("an earlier stop is not on record yet: try again")
+        async with admitted, self._closing(session, level):
+            await self._end(session)
+            await self._start(
+                session, level, limits, lambda: self._pin(session, principal, level, args)
             )
+
+    @asynccontextmanager
+    async def _closing(self, session: Session, level: Level) -> AsyncGenerator[None]:
+        """Takes no work meanwhile; nor afterwards, where the change fails."""
+        session.gate = _CHANGING
+        try:
+            yield
         except AuditUnavailableError:
             await self._leave_closed(session, "the level change is not on record: set it again")
             raise
         except PaddockError as error:
             detail = f"the level change to {level.name} failed: {error.detail}"
             await self._leave_closed(session, f"{detail}; set the permission level again")
-            if isinstance(error, UnmetError):
+            if isinstance(error, _SAYS_WHY):
                 raise
             raise SandboxUnavailableError(detail) from error
         except BaseException:
             await self._leave_closed(session, "the level change failed: set the level again")
             raise
-        session.level, session.limits, session.gate = level, limits, None
+        session.gate = None
+
+    async def _start(
+        self,
+        session: Session,
+        level: Level,
+        limits: SessionLimits,
+        pin: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Starts the new sandbox; `pin` puts the level on record, where it is not yet."""
+        new = session.sandbox = await self._sandboxes.start(session, level, limits)
+        if pin is not None:
+            await pin()
+        await self._database.write(
+            registry.updating(session, sandbox=new.name, container_id=new.container_id)
+        )
+        session.level, session.limits = level, limits
 
     async def _lower(
         self,
         session: Session,
         principal: Principal,
         level: Level,
-        limits: SessionLimits,
         args: dict[str, Any],
     ) -> None:
         """Freezes what runs, records the level, and lets the agent go on, to end what runs.
@@ -109,7 +171,7 @@ class LevelChange:
         thaws = old is not None and await self._stopper.freeze(old)
         self._stops.add(session, lambda: self._pin(session, principal, level, args, stop=True))
         recorded = await self._stops.recorded(session)
-        session.level, session.limits = level, limits
+        session.level = level
         if not recorded:
             raise AuditUnavailableError(
                 f"what ran is ended, but that the level is {level.name} is not on record yet: "
@@ -117,7 +179,7 @@ class LevelChange:
             )
         if old is not None and not (thaws and await self._stopper.thaw(old)):
             session.sandbox = None
-            await self._sandboxes.discard(old)
+            await self._discard(session, old)
 
     async def _pin(
         self,
@@ -138,28 +200,31 @@ class LevelChange:
             stop=stop,
         )
 
-    async def _replace(
-        self, session: Session, old: Sandbox | None, level: Level, limits: SessionLimits
-    ) -> Sandbox:
-        """Ends the old sandbox's commands, takes over its events, and starts the new one.
+    async def _end(self, session: Session) -> None:
+        """Ends the old sandbox's commands, takes over its events, and removes it.
 
-        The old one goes first: the workspace changes its size in nobody's hands.
+        It goes before the new one: the workspace changes its size in nobody's hands.
         """
-        session.sandbox = None
-        if old is not None:
-            await self._sandboxes.quiesce(old, "level_changed")
-            try:
-                # A start that finds the session without a sandbox knows that it did not crash.
-                await self._database.write(
-                    registry.updating(session, sandbox=None, container_id=None)
-                )
-            finally:
-                await self._sandboxes.discard(old)
-        session.sandbox = await self._sandboxes.start(session, level, limits)
-        return session.sandbox
+        old, session.sandbox = session.sandbox, None
+        if old is None:
+            return
+        handed_over = await self._sandboxes.quiesce(old, "level_changed")
+        try:
+            # A start that finds the session without a sandbox knows that it did not crash.
+            await self._database.write(registry.updating(session, sandbox=None, container_id=None))
+        finally:
+            await self._discard(session, old, handed_over=handed_over)
 
     async def _leave_closed(self, session: Session, gate: str) -> None:
         session.gate = gate
         sandbox, session.sandbox = session.sandbox, None
         if sandbox is not None:
-            await self._sandboxes.discard(sandbox)
+            await self._discard(session, sandbox)
+
+    async def _discard(
+        self, session: Session, sandbox: Sandbox, *, handed_over: bool = False
+    ) -> None:
+        """Removes the sandbox; the session goes on, so what was lost with it ends here."""
+        terminals = [] if handed_over else sorted(session.terminals)
+        await self._sandboxes.discard(sandbox)
+        await self._gaps.close(session, terminals)

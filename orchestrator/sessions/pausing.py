@@ -11,6 +11,7 @@ from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.sandbox import Sandbox
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.stop_records import StopRecords
+from orchestrator.sessions.stopping import Stopper
 
 
 class Pausing:
@@ -20,21 +21,31 @@ class Pausing:
         self,
         engine: Engine,
         recorder: Recorder,
+        stopper: Stopper,
         stops: StopRecords,
         deadlines: Deadlines,
         hello_timeout: float,
     ) -> None:
         self._engine = engine
         self._recorder = recorder
+        self._stopper = stopper
         self._stops = stops
         self._deadlines = deadlines
         self._hello_timeout = hello_timeout
 
     async def pause(self, principal: Principal, session: Session) -> None:
-        """Freezes the session's sandbox. Raises: InvalidTransitionError, EngineUnavailableError."""
+        """Freezes the session's sandbox, before it waits for whoever changes the session.
+
+        Raises: InvalidTransitionError; SandboxUnavailableError, where it could only be killed.
+        """
+        if session.sandbox is not None and (
+            session.lock.locked() or session.status is Status.ACTIVE
+        ):
+            await self._stopper.hold(session.sandbox)
         async with session.lock:
             sandbox = _sandbox(session, Status.PAUSED)
-            await self._engine.pause(sandbox.container_id)
+            # Whoever had the lock may have thawed it, or replaced it.
+            await self._stopper.hold(sandbox)
             session.status = Status.PAUSED
             self._deadlines.watch(session)
             at = now()
@@ -44,11 +55,13 @@ class Pausing:
     async def resume(self, principal: Principal, session: Session) -> None:
         """Thaws it; its agent answers when this returns.
 
-        Raises: AuditUnavailableError: then it stays frozen; SandboxUnavailableError.
+        Raises: RateLimitedError, CapacityExhaustedError, AuditUnavailableError: then it stays
+        frozen; SandboxUnavailableError.
         """
         async with session.lock:
             sandbox = _sandbox(session, Status.ACTIVE)
             _check_goes_on(sandbox)
+            self._recorder.check_room(session)
             if not await self._stops.recorded(session):
                 raise AuditUnavailableError("the session's pause is not on record yet: try again")
             await self._engine.resume(sandbox.container_id)
@@ -56,7 +69,7 @@ class Pausing:
                 _check_goes_on(sandbox)
                 await self._record(principal, session, Status.ACTIVE)
             except BaseException:
-                await self._engine.pause(sandbox.container_id)
+                await self._stopper.hold(sandbox)
                 raise
             session.status = Status.ACTIVE
             self._deadlines.watch(session)

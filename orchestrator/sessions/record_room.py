@@ -69,10 +69,16 @@ class RecordRoom:
                 retry_after=RETRY_SECONDS,
             )
         if self._free_bytes() < self._least_free:
-            raise CapacityExhaustedError(
-                "the host is short of disk space to put anything new on record",
-                retry_after=RETRY_SECONDS,
-            )
+            raise _short("to put anything new on record")
+
+    def check_disk(self, directory: Path) -> None:
+        """Raises: CapacityExhaustedError where nothing new may be written there.
+
+        Looked at is what of the path is there already.
+        """
+        there = next(path for path in (directory, *directory.parents) if path.exists())
+        if free_bytes(there) < self._least_free:
+            raise _short(f"in {there}")
 
     def stops(self, owner: str) -> str | None:
         """Why what runs already must end, where it must."""
@@ -92,6 +98,12 @@ class RecordRoom:
         if self._looked is None or now - self._looked[0] >= _LOOK_SECONDS:
             self._looked = now, self._free()
         return self._looked[1]
+
+
+def _short(what: str) -> CapacityExhaustedError:
+    return CapacityExhaustedError(
+        f"the host is short of disk space {what}", retry_after=RETRY_SECONDS
+    )
 
 
 def free_bytes(directory: Path) -> int:

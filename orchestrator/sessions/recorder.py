@@ -176,8 +176,19 @@ class Recorder:
         members |= {"args": excerpts.excerpts(args), "error": excerpts.text(error)}
         await self._refusals.record(session, {"operation": operation, **members})
 
+    async def record_often(
+        self, session: Session, operation: str, *, actor: str, source: str, args: dict[str, Any]
+    ) -> None:
+        """Records what can happen again and again, and nobody asks for.
+
+        Above a rate, like ones of a session are counted, as refusals are.
+        Raises: AuditUnavailableError.
+        """
+        members = {"operation": operation, "actor": actor, "source": source, "args": args}
+        await self._refusals.record(session, {"decision": None, **members})
+
     async def _record_refusal(self, session: Session, members: dict[str, Any]) -> None:
-        await self.record(session, decision="deny", **members)
+        await self.record(session, **{"decision": "deny", **members})
 
     async def record_agent_event(
         self, session: Session, event: AgentEvent, effect: Effect | None = None

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from orchestrator.policy.levels import clamped_limits
 from orchestrator.sessions import refusal_marks, registry
 from orchestrator.sessions.ending import SYSTEM
 from orchestrator.sessions.execution import Executions
+from orchestrator.sessions.gaps import lost_end
 from orchestrator.sessions.lifecycle import Rationale, Status
 from orchestrator.sessions.outcome import exit_result
 from orchestrator.sessions.recorder import Recorder
@@ -28,6 +30,8 @@ from orchestrator.workspace.sandbox_dir import left_over
 log = logging.getLogger(__name__)
 
 _COMMANDS = 64
+# Each was made by a sandbox that hung or died.
+_GAPS = 1000
 
 
 @dataclass(slots=True)
@@ -57,7 +61,9 @@ class Recovery:
         sandboxes: Sandboxes,
         workspaces: Workspaces,
         sessions: Sessions,
+        scrub: Callable[[], None],
     ) -> None:
+        """`scrub` has what was deleted from the database removed from its files."""
         self._settings = settings
         self._database = database
         self._engine = engine
@@ -66,6 +72,7 @@ class Recovery:
         self._sandboxes = sandboxes
         self._workspaces = workspaces
         self._sessions = sessions
+        self._scrub = scrub
         self._found = Recovered()
 
     async def run(self) -> Recovered:
@@ -124,7 +131,7 @@ class Recovery:
             session.commands = await self._commands(session)
             self._sessions.registry.add(session)
             if row.sandbox is None:
-                self._leave_closed(session)
+                await self._leave_closed(session)
             else:
                 await self._adopt(session, container)
             # A deadline that passed meanwhile ends it before anybody can use it.
@@ -143,6 +150,7 @@ class Recovery:
             error="the control plane ended while the session was being created",
             effect=self._workspaces.forgetting(session),
         )
+        self._scrub()
 
     async def _adopt(self, session: Session, container: Container | None) -> None:
         alive = container is not None and container.state is not ContainerState.EXITED
@@ -151,7 +159,8 @@ class Recovery:
             return
         if container.labels.get(LABEL_LEVEL) != session.level.name:
             # The level was lowered, and the old sandbox must not be used at the old one.
-            self._leave_closed(session)
+            await self._engine.remove(container.id)
+            await self._leave_closed(session)
             return
         try:
             session.sandbox = await self._sandboxes.adopt(session, container)
@@ -163,8 +172,10 @@ class Recovery:
         if session.status is Status.ACTIVE:
             await self._executions.reconcile(session)
 
-    def _leave_closed(self, session: Session) -> None:
+    async def _leave_closed(self, session: Session) -> None:
+        """What ran is gone; what of it is not on record is lost."""
         session.gate = "a level change was interrupted: set the permission level again"
+        await self._sessions.gaps.close(session, [])
 
     async def _follow_engine(self, session: Session, container: Container) -> None:
         """The engine knows best whether the sandbox is paused."""
@@ -201,6 +212,11 @@ class Recovery:
                 commands[args["command_id"]] = _command(event)
             elif args.get("command_id") in commands:
                 commands[args["command_id"]].finish(_result(event))
+        gaps = await query.events(self._database, session.key, operation="audit.gap", limit=_GAPS)
+        for gap in gaps:
+            for command_id in gap["args"].get("commands", ()):
+                if command_id in commands:
+                    commands[command_id].finish(lost_end(gap["seq"], gap["hash"]))
         return commands
 
     async def _remove_strays(self, containers: dict[str, Container]) -> None:

@@ -241,10 +241,11 @@ class Sandboxes:
         mounts = tuple(container.labels.get(LABEL_MOUNTS, "").split())
         return Sandbox(directory, container.id, link, network, mounts, first)
 
-    async def quiesce(self, sandbox: Sandbox, reason: str, *, at_once: bool = False) -> None:
+    async def quiesce(self, sandbox: Sandbox, reason: str, *, at_once: bool = False) -> bool:
         """Ends what runs and takes over its events; an agent that can't any more is left be.
 
-        Commands get 2 s from TERM to KILL, with `at_once` KILL alone.
+        Commands get 2 s from TERM to KILL, with `at_once` KILL alone. Whether its agent has
+        handed over all that it knew.
         """
         params = {"reason": reason, "at_once": at_once}
         try:
@@ -252,6 +253,8 @@ class Sandboxes:
             await sandbox.link.settled()
         except PaddockError as error:
             log.info("sandbox %s did not shut down by itself: %s", sandbox.name, error.detail)
+            return False
+        return True
 
     async def discard(self, sandbox: Sandbox) -> None:
         """Removes a sandbox whose container has ended, or is not to be asked any more."""

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from orchestrator.config import Settings
 from orchestrator.engine.base import Container, Engine
 from orchestrator.errors import (
     AuditUnavailableError,
+    ConflictError,
     NotFoundError,
     PaddockError,
     PermissionDeniedError,
@@ -26,6 +27,7 @@ from orchestrator.sessions.creation import Creation
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
 from orchestrator.sessions.ending import SYSTEM, Ending
 from orchestrator.sessions.execution import Executions
+from orchestrator.sessions.gaps import Gaps
 from orchestrator.sessions.inspect import Inspector
 from orchestrator.sessions.level_change import LevelChange
 from orchestrator.sessions.lifecycle import Rationale, Status, check_transition
@@ -95,12 +97,23 @@ class Sessions:
             metrics,
         )
         stopper = Stopper(engine)
+        self.gaps = Gaps(recorder, stops)
         self.ending = Ending(
-            recorder, stopper, stops, sandboxes, engine, self.registry, self.deadlines, scrub
+            recorder,
+            stopper,
+            stops,
+            self.gaps,
+            sandboxes,
+            engine,
+            self.registry,
+            self.deadlines,
+            scrub,
         )
-        self._pausing = Pausing(engine, recorder, stops, self.deadlines, settings.hello_timeout)
+        self._pausing = Pausing(
+            engine, recorder, stopper, stops, self.deadlines, settings.hello_timeout
+        )
         self._inspector = Inspector(engine, database, workspaces)
-        self._level_change = LevelChange(database, recorder, stopper, stops, sandboxes)
+        self._level_change = LevelChange(database, recorder, stopper, stops, self.gaps, sandboxes)
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # Finding
@@ -311,12 +324,15 @@ class Sessions:
         level = None if permission_level is None else self._levels.named(permission_level)
         turn: AbstractContextManager[None] = nullcontext()
         # What lowers a session waits for nobody, and needs nobody's leave.
-        if level is not None and level.rank >= session.level.rank:
-            self._recorder.check_room(session)
-            await self._check_bounds(principal, session, level)
-            if self._level_change.needed(session, level):
-                turn = await self.shares.turn(principal)
-        await self._shielded(self._change(principal, session, level, ignored, turn))
+        lowers = level is not None and self._level_change.lowers(session, level)
+        if not lowers:
+            if level is not None or ignored:
+                self._recorder.check_room(session)
+            if level is not None:
+                await self._check_bounds(principal, session, level)
+                if self._level_change.needed(session, level):
+                    turn = await self.shares.turn(principal)
+        await self._shielded(self._change(principal, session, level, ignored, turn, lowers))
 
     async def _change(
         self,
@@ -325,13 +341,20 @@ class Sessions:
         level: Level | None,
         ignored: dict[str, Any],
         turn: AbstractContextManager[None],
+        lowers: bool,
     ) -> None:
         with turn:
-            async with session.lock:
+            async with self._level_change.held(session, level), session.lock:
                 session.check_live()
-                if not await self._stops.recorded(session):
-                    raise AuditUnavailableError("an earlier stop is not on record yet: try again")
-                await self._change_locked(principal, session, level, ignored)
+                if level is not None and self._level_change.needed(session, level):
+                    if lowers and not self._level_change.lowers(session, level):
+                        raise ConflictError("the permission level was lowered meanwhile: try again")
+                    await self._change_level(principal, session, level, ignored)
+                elif level is not None or ignored:
+                    args = {"permission_level": session.level.name, "ignored": ignored}
+                    await self._recorder.record(
+                        session, "session.settings", actor=principal.name, args=args
+                    )
 
     async def _check_bounds(self, principal: Principal, session: Session, level: Level) -> None:
         """Raises: PermissionDeniedError where the caller's key does not reach so high."""
@@ -348,26 +371,30 @@ class Sessions:
             )
             raise
 
-    async def _change_locked(
-        self, principal: Principal, session: Session, level: Level | None, ignored: dict[str, Any]
+    async def _change_level(
+        self, principal: Principal, session: Session, level: Level, ignored: dict[str, Any]
     ) -> None:
-        if level is not None and self._level_change.needed(session, level):
-            limits = clamped_limits(level, session.requested_limits)
-            workspace, size = session.workspace, limits.workspace_bytes
+        limits = clamped_limits(level, session.requested_limits)
+        workspace, size = session.workspace, limits.workspace_bytes
+
+        @asynccontextmanager
+        async def admitted() -> AsyncGenerator[None]:
+            """The key has room for those limits."""
             with self.shares.changing(principal, session, limits):
                 if size > session.limits.workspace_bytes:
                     await self._workspaces.reserve(workspace, size, self.shares.quota(principal))
-                await self._level_change.run(session, principal, level, limits, ignored)
-            await self._workspaces.resized(workspace, size)
-        elif level is not None or ignored:
-            args = {"permission_level": session.level.name, "ignored": ignored}
-            await self._recorder.record(
-                session, "session.settings", actor=principal.name, args=args
-            )
+                yield
+
+        await self._level_change.run(session, principal, level, limits, ignored, admitted())
+        await self._workspaces.resized(workspace, size)
 
     async def rotate_handle(self, principal: Principal, session: Session) -> str:
-        """A new handle; the old one is worth nothing from now on."""
+        """A new handle; the old one is worth nothing from now on.
+
+        Raises: what `Recorder.check_room` does, AuditUnavailableError.
+        """
         session.check_live()
+        self._recorder.check_room(session)
         handle = new_handle()
         async with session.lock:
             session.check_live()

@@ -5,7 +5,7 @@ import logging
 from functools import partial
 
 from orchestrator.engine.base import Engine
-from orchestrator.errors import PaddockError
+from orchestrator.errors import PaddockError, SandboxUnavailableError
 from orchestrator.sessions.killing import kill_all
 from orchestrator.sessions.sandbox import Sandbox
 from orchestrator.threads import Threads
@@ -34,6 +34,20 @@ class Stopper:
         if sandbox.freezing is None:
             sandbox.freezing = asyncio.create_task(self._freeze(sandbox))
         return await asyncio.shield(sandbox.freezing)
+
+    async def let_go(self, sandbox: Sandbox) -> None:
+        """What `freeze` has stand still goes on after all, as far as it can be thawed."""
+        if sandbox.freezing is not None and await sandbox.freezing:
+            await self.thaw(sandbox)
+        sandbox.freezing = None
+
+    async def hold(self, sandbox: Sandbox) -> None:
+        """Has the sandbox stand still for a while, as `freeze` does for good.
+
+        Raises: SandboxUnavailableError where it can't be thawed: nothing of it runs.
+        """
+        if not await self._freeze(sandbox):
+            raise SandboxUnavailableError("the sandbox can't be frozen, so what ran was killed")
 
     async def thaw(self, sandbox: Sandbox) -> bool:
         """Whether its agent can go on; what runs is then to be ended by it."""

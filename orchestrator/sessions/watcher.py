@@ -45,7 +45,7 @@ class Watcher:
             # A command was killed; the agent, and with it the sandbox, lives on.
             session = self._sessions.by_container(event.container_id)
             if session is not None:
-                await self._recorder.record(
+                await self._recorder.record_often(
                     session,
                     "command.oom",
                     actor="system",

@@ -13,6 +13,7 @@ from orchestrator.sessions.session import MAX_RUNNING
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Play
+from tests.support.keys import entry
 from tests.support.until import until
 from tests.unit.test_tool_oneshot import FETCH
 
@@ -336,3 +337,22 @@ async def test_nothing_is_refused_on_record_while_a_session_ends(api: Api) -> No
     events = (await api.json("GET", path + "/audit"))["items"]
     operations = [event["operation"] for event in events]
     assert operations == ["session.create", "session.close", "session.terminated"]
+
+
+async def test_a_key_runs_its_own_tools(api: Api) -> None:
+    """Also in sessions that were there before its entry said so."""
+    session = await api.session(key=OPERATOR_KEY, permission_level="high")
+    path = f"/api/sessions/{session['id']}"
+    api.plane.settings.keys_path.write_text(
+        entry("operator", OPERATOR_KEY, more='tools = ["other"]')
+    )
+    await api.plane.policy.look()
+    body = {"tool": "fetch", "arguments": {"url": "https://api.example.com/"}}
+    for key in (OPERATOR_KEY, session["handle"]):
+        call = ("POST", path + "/exec")
+        problem = await api.problem(403, "permission_denied", *call, json=body, key=key)
+        assert problem["rule"] == "key-tools"
+    assert "exec" not in [method for method, _ in api.agent.requests]
+    events = (await api.json("GET", path + "/audit?operation=command.start"))["items"]
+    found = [(event["decision"], event["rule"], event["args"]["tool"]) for event in events]
+    assert found == [("deny", "key-tools", "fetch")] * 2

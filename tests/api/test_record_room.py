@@ -9,6 +9,7 @@ from orchestrator.audit import query
 from orchestrator.budget import Kind
 from orchestrator.config import Settings
 from orchestrator.control_plane import ControlPlane
+from orchestrator.engine.base import ContainerState
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.errors import AuditUnavailableError
 from orchestrator.sessions import refusals
@@ -20,6 +21,7 @@ from tests.support.until import until
 SESSIONS = "/api/sessions"
 LEAST = 65_536
 HIGHER = {"settings": {"permission_level": "high"}}
+WORKSPACE = {"settings": {"workspace": {"path": "/x"}}}
 LOWER = {"settings": {"permission_level": "low"}}
 # What the event that goes over it and the session's end may take.
 ENDS = 16_384
@@ -134,6 +136,8 @@ class TestQuota:
             ("POST", f"{SESSIONS}/box/exec", {"json": {"argv": ["ls"]}}),
             ("GET", f"{SESSIONS}/box/files?path=/etc/passwd", {}),
             ("PUT", f"{SESSIONS}/box/files?path=a", {"data": b"x"}),
+            ("PUT", f"{SESSIONS}/box/settings", {"json": WORKSPACE}),
+            ("POST", f"{SESSIONS}/box/handle", {}),
             ("POST", SESSIONS, {"json": {}}),
         ]
         for method, path, arguments in calls:
@@ -191,12 +195,20 @@ class TestFloor:
                 f"{SESSIONS}/box/settings",
                 {"json": {"settings": {"permission_level": "high"}}},
             ),
+            ("PUT", f"{SESSIONS}/box/settings", {"json": WORKSPACE}),
+            ("POST", f"{SESSIONS}/box/handle", {}),
             ("POST", SESSIONS, {"json": {}}),
         ]
         for method, path, arguments in calls:
             problem = await api.problem(503, "capacity_exhausted", method, path, **arguments)
             assert problem["retry_after"]
         assert (await recorded(api, full.key))[0] == events
+
+    async def test_what_is_paused_stays_so(self, api: Api, full: Session) -> None:
+        await api.json("POST", f"{SESSIONS}/box/pause")
+        await api.problem(503, "capacity_exhausted", "POST", f"{SESSIONS}/box/resume")
+        (container,) = api.engine.containers.values()
+        assert container.state is ContainerState.PAUSED
 
     async def test_what_stops_goes_on(self, api: Api, full: Session) -> None:
         await api.json("PUT", f"{SESSIONS}/box/settings", json=LOWER)
@@ -310,3 +322,25 @@ async def test_a_kill_says_that_refusals_may_be_missing(
             assert not await query.events(again.database, other.key, operation="audit.gap")
         finally:
             await again.close()
+
+
+async def test_commands_that_run_out_of_memory_again_and_again_are_counted(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine tells each time; nobody asks for it, and nothing else bounds it."""
+    monkeypatch.setattr(refusals, "_RATE", 0)
+    await api.session(id="box", permission_level="high")
+    session, seq = found(api, "box"), 0
+    (container,) = api.engine.containers
+    for _ in range(300):
+        api.engine.emit("oom", container)
+    path = f"{SESSIONS}/box/audit?operation=command.oom&limit=1000"
+    async with asyncio.timeout(60):
+        while True:
+            items = (await api.json("GET", path))["items"]
+            if sum(item["args"].get("repeats", 1) for item in items) == 300:
+                break
+            seq = await api.plane.ledger.wait(session.key, seq)
+    assert len(items) < 300
+    assert {item["decision"] for item in items} == {None}
+    assert {item["source"] for item in items} == {"engine"}

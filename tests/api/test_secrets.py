@@ -21,10 +21,12 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.errors import ConflictError
 from orchestrator.keys import Principal, Role
+from orchestrator.sessions import registry
 from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.processes import Measured, Process, Usage
 from orchestrator.sessions.requests import ExecRequest, NewSession
 from orchestrator.sessions.view import inspection_view
+from orchestrator.store.database import Database
 from sandbox_agent.redaction import MARK, Redactor
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cli import run_beside
@@ -466,6 +468,39 @@ async def test_values_that_an_earlier_version_left_are_removed(
     plane = await ControlPlane.open(settings, engine)
     try:
         async with asyncio.timeout(60):
+            await until(lambda: value not in stored(settings.state_dir))
+    finally:
+        await plane.close()
+
+
+async def test_values_of_a_creation_that_was_never_finished_go_with_it(
+    settings: Settings, engine: FakeEngine, agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = "a value that nobody was told of"
+    plane = await ControlPlane.open(settings, engine)
+    new = NewSession(id="a", permission_level="high", env={"A": value})
+    session, _ = await plane.sessions.create(ADMIN, new)
+    await plane.database.write(registry.updating(session, acknowledged=False))
+    await plane.close()
+    emptied = asyncio.Event()
+    scrub = Database.scrub
+
+    async def scrubbed(database: Database) -> bool:
+        done = await scrub(database)
+        emptied.set()
+        return done
+
+    monkeypatch.setattr(Database, "scrub", scrubbed)
+    # What a start removes of an earlier control plane is removed before it is found.
+    goes_on = engine.hang_next("list")
+    opening = asyncio.create_task(ControlPlane.open(settings, engine))
+    await emptied.wait()
+    assert value in stored(settings.state_dir)
+    goes_on.set()
+    plane = await opening
+    try:
+        assert plane.recovered.unfinished_creations == 1
+        async with asyncio.timeout(10):
             await until(lambda: value not in stored(settings.state_dir))
     finally:
         await plane.close()

@@ -6,22 +6,33 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestrator.audit import query
 from orchestrator.audit.events import EventDraft
 from orchestrator.config import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import ContainerState
 from orchestrator.engine.fake import FakeEngine
-from orchestrator.errors import AuditUnavailableError, EngineUnavailableError
+from orchestrator.errors import (
+    AuditUnavailableError,
+    CapacityExhaustedError,
+    EngineUnavailableError,
+    RateLimitedError,
+)
 from orchestrator.keys import Principal, Role
+from orchestrator.policy.requirements import UnmetError
+from orchestrator.sessions import registry
 from orchestrator.sessions.killing import FirstProcess
 from orchestrator.sessions.lifecycle import Rationale, Status
 from orchestrator.sessions.requests import ExecRequest, NewSession
+from orchestrator.sessions.session import MAX_RUNNING
 from orchestrator.store.database import Database, StoreError
+from sandbox_agent.protocol import Message
 from tests.api.conftest import Api
 from tests.support.fake_agent import Agents, Play
 from tests.support.restart import reopened
@@ -43,7 +54,6 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits long for a dead disk here."""
     monkeypatch.setattr("orchestrator.sessions.stop_records.PATIENCE_SECONDS", 0.2)
     monkeypatch.setattr("orchestrator.sessions.stop_records._RETRY_SECONDS", 0.01)
-    monkeypatch.setattr("orchestrator.store.database._WRITE_SECONDS", 0.3)
 
 
 @contextmanager
@@ -67,7 +77,9 @@ def hung(plane: ControlPlane) -> Iterator[None]:
     answers = threading.Event()
     waiting = asyncio.ensure_future(plane.database._writer.run(answers.wait))
     try:
-        yield
+        with pytest.MonkeyPatch.context() as patch:  # one that answers may take its time
+            patch.setattr("orchestrator.store.database._WRITE_SECONDS", 0.3)
+            yield
     finally:
         answers.set()
         waiting.cancel()
@@ -167,14 +179,91 @@ async def test_a_level_is_lowered_and_recorded_later(api: Api, command: str, dea
         )
         # It is lowered: nobody has to ask again for that.
         assert (await api.json("GET", PATH))["permission_level"] == "low"
-    await recorded(api, "session.settings")
+    await recorded(api, "audit.gap")
     # Where the disk hung, the attempt that was given up may have been carried out, too.
     events = (await api.json("GET", PATH + "/audit?operation=session.settings"))["items"]
     assert {(event["args"]["from"], event["args"]["to"]) for event in events} == {("high", "low")}
+    assert api.plane.sessions.find(ADMIN, "box").running == []
     await api.json("PUT", PATH + "/settings", json=LOWER)
     assert (await api.json("GET", PATH))["permission_level"] == "low"
     done = await api.json("POST", PATH + "/exec", json={"argv": ["ls"]})
     assert done["exit_code"] == 0
+
+
+async def hang(_: Message) -> Message:
+    await asyncio.Event().wait()
+    return {}
+
+
+@pytest.mark.parametrize("level", ["low", "high"])
+async def test_a_level_change_loses_no_command_of_an_agent_that_hangs(
+    api: Api, monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    """All that may run at once, so that afterwards there is room for nothing else otherwise."""
+    monkeypatch.setattr("orchestrator.sessions.sandbox._SHUTDOWN_SECONDS", 0.1)
+    api.agents.plays["ls"] = Play(holds=True)
+    await api.session(id="box", permission_level="medium")
+    body = {"argv": ["ls"], "background": True}
+    started = [
+        (await api.json("POST", PATH + "/exec", json=body, status=202))["command_id"]
+        for _ in range(MAX_RUNNING)
+    ]
+    await api.problem(409, "busy", "POST", PATH + "/exec", json=body)
+    monkeypatch.setattr(api.agent, "_on_shutdown", hang)
+    settings = {"settings": {"permission_level": level}}
+    await api.json("PUT", PATH + "/settings", json=settings)
+    (event,) = (await api.json("GET", PATH + "/audit?operation=audit.gap"))["items"]
+    assert event["args"] == {"commands": started, "terminals": []}
+    for command_id in started:
+        shown = await api.json("GET", f"{PATH}/processes/{command_id}")
+        assert shown["status"] == "lost"
+    done = await api.json("POST", PATH + "/exec", json={"argv": ["pwd"]})
+    assert done["exit_code"] == 0
+
+
+async def test_a_lowered_sandbox_that_does_not_thaw_leaves_a_gap(api: Api, command: str) -> None:
+    api.engine.fail_next("resume", EngineUnavailableError("can't"))
+    await api.json("PUT", PATH + "/settings", json=LOWER)
+    (event,) = (await api.json("GET", PATH + "/audit?operation=audit.gap"))["items"]
+    assert event["args"]["commands"] == [command]
+
+
+async def test_a_level_change_that_a_restart_finds_unfinished_leaves_a_gap(
+    settings: Settings, engine: FakeEngine, agents: Agents
+) -> None:
+    """The level is on record, and the sandbox at the old one may still be there."""
+    agents.plays["work"] = Play(holds=True)
+    plane = await ControlPlane.open(settings, engine)
+    started = {}
+    for name in ("found", "gone"):
+        session, _ = await plane.sessions.create(
+            ADMIN, NewSession(id=name, permission_level="high")
+        )
+        body = ExecRequest(argv=["work"], background=True)
+        started[name] = (await plane.executions.start(ADMIN, session, body)).id
+        low = plane.levels.named("low")
+        await plane.database.write(registry.with_level(session, low))
+        if name == "gone":
+            await plane.database.write(registry.updating(session, sandbox=None, container_id=None))
+    await plane.close()
+    plane = await reopened(settings, engine, agents)
+    try:
+        assert engine.containers == {}
+        for name, command_id in started.items():
+            session = plane.sessions.find(ADMIN, name)
+            assert session.running == []
+            (event,) = await query.events(plane.database, session.key, operation="audit.gap")
+            assert event["args"]["commands"] == [command_id]
+        # A start after that knows their ends, and finds no other gap.
+        await plane.close()
+        plane = await reopened(settings, engine, agents)
+        for name in started:
+            session = plane.sessions.find(ADMIN, name)
+            assert session.running == []
+            found = await query.events(plane.database, session.key, operation="audit.gap")
+            assert len(found) == 1
+    finally:
+        await plane.close()
 
 
 @DEAD
@@ -303,6 +392,90 @@ async def test_an_end_does_not_wait_for_who_has_the_session(api: Api, command: s
         (container,) = api.engine.containers
         await until(lambda: api.engine.containers[container].state is ContainerState.PAUSED)
     assert (await aborting)["status"] == "aborted"
+
+
+@pytest.mark.parametrize("way", ["pause", "lower"])
+async def test_what_stands_still_does_not_wait_for_who_has_the_session(
+    api: Api, command: str, way: str
+) -> None:
+    session = api.plane.sessions.find(ADMIN, "box")
+    async with session.lock:
+        call = ("POST", PATH + "/pause") if way == "pause" else ("PUT", PATH + "/settings")
+        body = {} if way == "pause" else LOWER
+        stopping = asyncio.create_task(api.json(*call, json=body))
+        (container,) = api.engine.containers
+        await until(lambda: api.engine.containers[container].state is ContainerState.PAUSED)
+    await stopping
+    assert session.status is (Status.PAUSED if way == "pause" else Status.ACTIVE)
+    assert session.level.name == ("high" if way == "pause" else "low")
+
+
+async def test_a_pause_that_fails_kills_what_runs_and_spares_the_agent(
+    api: Api, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = kills(monkeypatch)
+    (container,) = api.engine.containers
+    api.engine.fail_next("pause", EngineUnavailableError("can't"))
+    assert (await api.json("POST", PATH + "/pause"))["status"] == "paused"
+    assert killed == [(container, True)]
+
+
+async def test_a_pause_that_always_fails_kills_everything(
+    api: Api, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = kills(monkeypatch)
+    (container,) = api.engine.containers
+    for _ in range(2):
+        api.engine.fail_next("pause", EngineUnavailableError("can't"))
+    await api.problem(502, "sandbox_unavailable", "POST", PATH + "/pause")
+    assert killed == [(container, True), (container, False)]
+
+
+async def test_a_level_whose_file_is_stricter_needs_no_room(
+    api: Api, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what one version of it permits, nothing runs on."""
+    (container,) = api.engine.containers
+    stricter = replace(api.plane.levels["high"], sha256="0" * 64)
+    monkeypatch.setattr(api.plane.levels, "named", lambda _: stricter)
+
+    def check_room(_: object) -> None:
+        raise CapacityExhaustedError("the disk is full", retry_after=1)
+
+    monkeypatch.setattr(api.plane.sessions._recorder, "check_room", check_room)
+    await api.json("PUT", PATH + "/settings", json={"settings": {"permission_level": "high"}})
+    assert container not in api.engine.containers
+    assert api.plane.sessions.find(ADMIN, "box").level is stricter
+
+
+async def test_a_lower_level_that_the_quota_has_no_room_for_ends_what_runs(
+    api: Api, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def changing(*_: object) -> Any:
+        raise RateLimitedError("too much memory", limit="max_memory_bytes", retry_after=1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(api.plane.sessions.shares, "changing", changing)
+        await api.problem(429, "rate_limited", "PUT", PATH + "/settings", json=LOWER)
+    assert api.engine.containers == {}
+    assert (await api.json("GET", PATH))["permission_level"] == "low"
+    await api.problem(502, "sandbox_unavailable", "POST", PATH + "/exec", json={"argv": ["ls"]})
+    await api.json("PUT", PATH + "/settings", json=LOWER)
+    assert (await api.json("POST", PATH + "/exec", json={"argv": ["ls"]}))["exit_code"] == 0
+
+
+async def test_what_is_held_for_a_level_that_is_refused_goes_on(
+    api: Api, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unmet(*_: object) -> None:
+        raise UnmetError("level low can not be enforced")
+
+    monkeypatch.setattr(api.plane.sessions._level_change._sandboxes, "check_level", unmet)
+    await api.problem(503, "engine_unavailable", "PUT", PATH + "/settings", json=LOWER)
+    (container,) = api.engine.containers.values()
+    assert container.state is ContainerState.RUNNING
+    await api.json("POST", PATH + "/pause")
+    await api.json("POST", PATH + "/resume")
 
 
 async def test_a_sandbox_that_can_not_be_frozen_is_killed(

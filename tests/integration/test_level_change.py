@@ -245,5 +245,7 @@ async def test_commands_that_are_being_started_run_once_or_not_at_all(
     events = await box.events()
     started = [e["args"]["command_id"] for e in events if e["operation"] == "command.start"]
     ended = [e["args"]["command_id"] for e in events if e["operation"] == "command.exit"]
-    assert sorted(started) == sorted(ended)
+    # On a busy machine its agent may have no time to hand over.
+    gaps = [e["args"]["commands"] for e in events if e["operation"] == "audit.gap"]
+    assert sorted(started) == sorted([*ended, *(lost for gap in gaps for lost in gap)])
     await box.close()

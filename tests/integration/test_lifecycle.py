@@ -261,21 +261,22 @@ async def test_a_paused_session_stands_still_and_goes_on(new_box: BoxFactory) ->
     await box.close()
 
 
-async def test_an_engine_that_cannot_pause_changes_nothing(
+async def test_what_an_engine_cannot_pause_is_killed(
     new_box: BoxFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    box = await new_box("low")
+    box = await new_box("high")
+    command = await box.start(argv=WAITING, background=True)
 
     async def fail(_container: str) -> None:
         raise EngineUnavailableError("asleep")
 
     with monkeypatch.context() as patch:
         patch.setattr(box.plane.engine, "pause", fail)
-        with pytest.raises(EngineUnavailableError):
+        with pytest.raises(SandboxUnavailableError, match="killed"):
             await box.plane.sessions.pause(TESTER, box.session)
-    assert box.session.status == "active"
-    assert (await box.run("ls")).exit_code == 0
-    await box.close()
+    await box.session.over
+    assert box.session.status == "aborted"
+    assert (await box.event("audit.gap"))["args"]["commands"] == [command.id]
 
 
 async def test_a_paused_session_can_be_closed_with_its_commands_on_record(

@@ -12,11 +12,19 @@ from orchestrator.approvals import MAX_PENDING, Approvals, Line
 from orchestrator.audit import query
 from orchestrator.audit.ledger import Ledger
 from orchestrator.budget import Budget
-from orchestrator.errors import AuditUnavailableError, BusyError, ConflictError, NotFoundError
-from orchestrator.keys import Principal, Role
+from orchestrator.errors import (
+    AuditUnavailableError,
+    BusyError,
+    CapacityExhaustedError,
+    ConflictError,
+    NotFoundError,
+)
+from orchestrator.keys import KeyRing, Principal, Role
+from orchestrator.limits import KeyLimits
 from orchestrator.metrics import Metrics
 from orchestrator.policy.levels import load_levels
 from orchestrator.sessions.lifecycle import Status
+from orchestrator.sessions.record_room import RecordRoom
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.session_secrets import SessionSecrets, Stored
@@ -339,3 +347,19 @@ async def test_a_reason_waits_until_the_secrets_are_known(
     assert [each.status for each in await stored(approvals)] == ["pending"]
     assert await query.events(database, "k1", operation="approval.decision") == []
     assert (await approvals.decide(OWNER, asked.id, "deny", None)).status == "denied"
+
+
+async def test_without_room_on_the_disk_only_denials_are_decided(
+    database: Database, ledger: Ledger
+) -> None:
+    """What is approved would do something that is to be recorded."""
+    free = [1]
+    room = RecordRoom(KeyRing({}), KeyLimits(), 1, lambda: free[0], iter(range(100)).__next__)
+    recorder = Recorder(ledger, Metrics(), room)
+    approvals, session = Approvals(database, ledger, recorder, lambda _: None), make_session()
+    asked = [await ask(approvals, session, DROP._replace(text=text)) for text in ("a", "b")]
+    free[0] = 0
+    with pytest.raises(CapacityExhaustedError):
+        await approvals.decide(OWNER, asked[0].id, "approve", None)
+    assert {approval.status for approval in await stored(approvals)} == {"pending"}
+    assert (await approvals.decide(OWNER, asked[1].id, "deny", None)).status == "denied"

@@ -20,6 +20,9 @@ from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.search import Search, search
 from orchestrator.audit.verify import Anchor, Chain, verify
 from orchestrator.errors import NotFoundError
+from orchestrator.keys import KeyRing
+from orchestrator.limits import KeyLimits
+from orchestrator.sessions.record_room import RecordRoom
 from orchestrator.store.database import Database
 from orchestrator.tasks import Tasks
 from orchestrator.terminals.evidence import Evidence
@@ -72,15 +75,20 @@ def draft(operation: str = "command.start", key: str = KEY, **members: Any) -> E
 
 
 async def ended(
-    database: Database, ledger: Ledger, tmp_path: Path, key: str = KEY, events: int = 1200
+    database: Database,
+    ledger: Ledger,
+    tmp_path: Path,
+    key: str = KEY,
+    events: int = 1200,
+    incarnation: int = 1,
 ) -> None:
     """A session that has ended, with a chain, an approval and a terminal's evidence."""
     await database.write(
         lambda connection: connection.execute(
             "INSERT INTO sessions (key, id, owner, status, permission_level, level, image,"
-            " idle_timeout, created_at, terminated_at)"
-            " VALUES (?, ?, 'ci', 'completed', 'low', '{}', 'i', 1, ?, ?)",
-            (key, ID, LONG_AGO, LONG_AGO),
+            " idle_timeout, created_at, terminated_at, incarnation)"
+            " VALUES (?, ?, 'ci', 'completed', 'low', '{}', 'i', 1, ?, ?, ?)",
+            (key, ID, LONG_AGO, LONG_AGO, incarnation),
         )
     )
     evidence = Evidence(tmp_path / "evidence" / key / "pty-1")
@@ -138,6 +146,23 @@ def repack(path: Path, files: dict[str, bytes]) -> None:
             info = tarfile.TarInfo(name)
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
+
+
+async def test_a_disk_that_is_short_of_space_gets_no_archives(
+    database: Database, ledger: Ledger, tmp_path: Path
+) -> None:
+    """Each session is told by itself, also those that had one id after the other."""
+    for incarnation in (1, 2):
+        await ended(database, ledger, tmp_path, f"k{incarnation}", 3, incarnation)
+    room = RecordRoom(KeyRing({}), KeyLimits(), 2**62, lambda: 0)
+    evidence, directory = tmp_path / "evidence", tmp_path / "new" / "archive"
+    archiving = Archiving(database, ledger, directory, evidence, lambda *_: None, room.check_disk)
+    run = await archiving.run(timedelta(0), "admin")
+    assert (run.archived, run.more) == ([], False)
+    assert sorted(run.refused) == [f"{ID}/1", f"{ID}/2"]
+    assert "short of disk space" in run.refused[f"{ID}/1"]
+    assert not directory.parent.exists()
+    assert (await counts(database, "k1"))[0] > 0
 
 
 async def test_a_chain_goes_whole_and_its_head_stays(
@@ -252,7 +277,7 @@ async def test_a_broken_chain_stays_where_it_is(
     )
     run = await archiving.run(timedelta(0), "admin")
     assert run.archived == []
-    assert "not whole" in run.refused[ID]
+    assert "not whole" in run.refused[f"{ID}/1"]
     assert (await counts(database))[0] == 4
     assert list((tmp_path / "archive").iterdir()) == []
 
@@ -275,7 +300,7 @@ async def test_what_is_recorded_meanwhile_is_not_lost(
 
     monkeypatch.setattr(archive_file, "write", late)
     run = await archiving.run(timedelta(0), "admin")
-    assert "meanwhile" in run.refused[ID]
+    assert "meanwhile" in run.refused[f"{ID}/1"]
     assert (await counts(database))[0] == 5
     monkeypatch.undo()
     (archived,) = (await archiving.run(timedelta(0), "admin")).archived
@@ -302,7 +327,7 @@ async def test_an_event_that_is_no_json_stops_nobody_else(
     )
     run = await archiving.run(timedelta(0), "admin")
     assert [one.session_key for one in run.archived] == ["other"]
-    assert list(run.refused) == [ID]
+    assert list(run.refused) == [f"{ID}/1"]
     found = await search(database, Search(session=ID))
     assert [event["seq"] for event in found.items] == [4, 3, 1]
 
@@ -313,7 +338,7 @@ async def test_a_directory_that_can_not_be_written_changes_nothing(
     await ended(database, ledger, tmp_path, events=3)
     (tmp_path / "archive").write_text("in the way")
     run = await archiving.run(timedelta(0), "admin")
-    assert list(run.refused) == [ID]
+    assert list(run.refused) == [f"{ID}/1"]
     assert (await counts(database))[0] == 4
 
 

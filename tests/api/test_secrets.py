@@ -2,9 +2,11 @@
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import json
 import logging
+import os
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -64,11 +66,15 @@ def leaked(text: str, *values: str) -> list[str]:
 
 def stored(state_dir: Path) -> str:
     """Everything in the files of a state directory but for workspaces, as text."""
-    return "".join(
-        file.read_bytes().decode("utf-8", "replace")
-        for file in sorted(state_dir.rglob("*"))
-        if file.is_file() and "slots" not in file.parts
-    )
+    found = []
+    # Unlike a glob it passes over a directory that goes meanwhile, as those of checks do.
+    for directory, _, names in os.walk(state_dir):
+        if "slots" in Path(directory).parts:
+            continue
+        for name in names:
+            with contextlib.suppress(OSError):
+                found.append((Path(directory) / name).read_bytes().decode("utf-8", "replace"))
+    return "".join(found)
 
 
 async def recorded(api: Api, session_id: str) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -37,14 +38,16 @@ class Hanging:
             self._now -= 1
 
 
-async def test_releases_that_hang_take_few_threads() -> None:
+async def test_releases_that_hang_take_few_threads(tmp_path: Path) -> None:
     release = Hanging(4)
-    sandboxes = Sandboxes(*[cast(Any, None)] * 6)
+    settings = SimpleNamespace(image="an image")
+    sandboxes = Sandboxes(cast(Any, settings), *[cast(Any, None)] * 5)
 
     async def closed() -> None:
         """The link is."""
 
-    link, directory = SimpleNamespace(close=closed), SimpleNamespace(release=release, name="x")
+    link = SimpleNamespace(close=closed)
+    directory = SimpleNamespace(release=release, name="x", workspace=tmp_path / "none")
     await asyncio.gather(
         *(sandboxes._discard(cast(Any, directory), cast(Any, link), None) for _ in range(SANDBOXES))
     )

@@ -24,19 +24,23 @@ BRIDGE_ICC = "com.docker.network.bridge.enable_icc"
 
 # Everything that arrives from the bridge for an address of the host, whichever, passes
 # INPUT; link-local destinations elsewhere (cloud metadata) pass DOCKER-USER. Of the two
-# iptables back ends the one that Docker uses is the right one. Name servers that the operator
-# set may be there, too: lookups to them are let through by a chain of the bridge's name, which
-# is filled anew each time, and stands before the others.
+# iptables back ends the one that Docker uses is the right one. Docker takes its rule out for
+# a moment whenever it makes a network, so the rule is looked for more than once. Name servers
+# that the operator set may be there, too: lookups to them are let through by a chain of the
+# bridge's name, which is filled anew each time, and stands before the others.
 RULES_SCRIPT = """\
 set -eu
 action=$1 bridge=$2 backend=
 shift 2
 resolvers=$*
-for candidate in nft legacy; do
-    if "iptables-$candidate" -w 5 -C FORWARD -j DOCKER-USER 2>/dev/null; then
-        backend=$candidate
-        break
-    fi
+for turn in 1 2 3 4 5 6 7 8 9 10; do
+    for candidate in nft legacy; do
+        if "iptables-$candidate" -w 5 -C FORWARD -j DOCKER-USER 2>/dev/null; then
+            backend=$candidate
+            break 2
+        fi
+    done
+    sleep 0.2
 done
 if [ -z "$backend" ]; then
     echo "the engine's DOCKER-USER chain was not found" >&2

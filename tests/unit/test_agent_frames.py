@@ -101,6 +101,13 @@ def test_any_event_is_believed_or_refused(members: dict[str, Any], outcome: dict
     _check_told(event)
 
 
+@pytest.mark.parametrize("operation", ["command.exit", "pty.exit"])
+@pytest.mark.parametrize("exit_code", ["0", -1, 256, 1.0, True])
+def test_an_exit_code_that_is_none_is_a_violation(operation: str, exit_code: Any) -> None:
+    with pytest.raises(ValueError, match="exit_code"):
+        parse_event({**_EVENT, "operation": operation, "result": {"exit_code": exit_code}})
+
+
 def _check_told(event: AgentEvent) -> None:
     told = exit_result(event.result, event.error, event.rule, event.duration_ms, 1, "h")
     if event.operation in ("command.exit", "pty.exit"):

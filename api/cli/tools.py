@@ -125,7 +125,7 @@ def check(
     from orchestrator.tools.advice import advice
     from orchestrator.tools.catalog import PACKAGED, manifest_files
     from orchestrator.tools.loader import ManifestError
-    from orchestrator.tools.oneshot_loader import load_tool
+    from orchestrator.tools.reading import load_tool
 
     wrong = 0
     paths = files or [*manifest_files(PACKAGED), *_folder_files()]

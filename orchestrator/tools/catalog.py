@@ -1,10 +1,12 @@
 """The tools that there are: those that are shipped, and those of the operator's folder."""
 
+import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.config import files_in
+from orchestrator.tools.custom_types import TYPES_FILE, CustomTypes, parse_types, types_of
 from orchestrator.tools.loader import (
     SUFFIX,
     ManifestError,
@@ -13,7 +15,7 @@ from orchestrator.tools.loader import (
 )
 from orchestrator.tools.manifest import Manifest
 from orchestrator.tools.oneshot import Oneshot
-from orchestrator.tools.oneshot_loader import load_tool, parse_tool
+from orchestrator.tools.reading import load_tool, parse_tool
 
 PACKAGED = Path(__file__).with_name("manifests")
 
@@ -21,9 +23,17 @@ PACKAGED = Path(__file__).with_name("manifests")
 class Catalog(Mapping[str, Manifest]):
     """Tools by name, in order. A terminal keeps the manifest that it was opened with."""
 
-    def __init__(self, by_file: Mapping[Path, Manifest | Oneshot]) -> None:
-        """Those of sessions are the mapping's; `oneshots` are the others, by name."""
+    def __init__(
+        self,
+        by_file: Mapping[Path, Manifest | Oneshot],
+        types: Mapping[Path, CustomTypes] | None = None,
+    ) -> None:
+        """Those of sessions are the mapping's; `oneshots` are the others, by name.
+
+        `types` are those that were read last, by their file.
+        """
         self._by_file = dict(by_file)
+        self.types = dict(types or {})
         tools = sorted(by_file.values(), key=lambda tool: tool.name)
         self._manifests = {tool.name: tool for tool in tools if isinstance(tool, Manifest)}
         self.oneshots = {tool.name: tool for tool in tools if isinstance(tool, Oneshot)}
@@ -42,9 +52,10 @@ class Catalog(Mapping[str, Manifest]):
         return self._by_file.get(path)
 
     def texts(self) -> dict[str, str]:
-        """The operator's manifests, by file, as they are in force."""
+        """The operator's manifests and types, by file, as they are in force."""
         operators = (item for item in self._by_file.items() if item[0].parent != PACKAGED)
-        return {str(path): manifest.source for path, manifest in operators}
+        texts = {str(path): manifest.source for path, manifest in operators}
+        return texts | {str(path): types.text for path, types in self.types.items()}
 
 
 class Reading(NamedTuple):
@@ -59,21 +70,32 @@ def manifest_files(directory: Path) -> list[Path]:
     return files_in(directory, SUFFIX)
 
 
+def watched_files(directory: Path) -> list[Path]:
+    """What is read of a folder. Raises: ConfigError where it can't be listed."""
+    types = directory / TYPES_FILE
+    return manifest_files(directory) + ([types] if os.path.lexists(types) else [])
+
+
 def kept_catalog(texts: Mapping[str, str]) -> Catalog:
     """The operator's manifests from copies of their files, without the shipped ones."""
-    found = {}
-    for name, text in texts.items():
+    found, types = {}, {}
+    for path in map(Path, sorted(texts, key=lambda name: not name.endswith(TYPES_FILE))):
+        data = texts[str(path)].encode()
         try:
-            found[Path(name)] = parse_tool(text.encode(), name)
+            if path.name == TYPES_FILE:
+                types[path] = parse_types(data, str(path))
+            else:
+                found[path] = parse_tool(data, str(path), types.get(path.with_name(TYPES_FILE)))
         except ManifestError:  # this version reads manifests more strictly
             continue
-    return Catalog(found)
+    return Catalog(found, types)
 
 
 def read_catalog(directory: Path | None, before: Catalog | None = None) -> Reading:
     """The shipped tools and those of the folder, which replace shipped ones of their name.
 
-    For a file that is broken now, what was read of it `before` stays. Of one that was never
+    For a file that is broken now, what was read of it `before` stays; for one that needs a type
+    of a broken file of types, too. Of one that was never
     read, the shipped tool that it may replace is not offered unless it was before: it may be
     looser than what the operator has written. Raises: ConfigError when the folder can't be read.
     """
@@ -81,9 +103,16 @@ def read_catalog(directory: Path | None, before: Catalog | None = None) -> Readi
     found: dict[Path, Manifest | Oneshot] = {}
     problems: dict[Path, str] = {}
     unknown: list[Path] = []
+    types: dict[Path, CustomTypes] = {}
     if directory is not None:
+        defined = types_of(directory)
+        if defined.problem is not None:
+            problems[directory / TYPES_FILE] = defined.problem
+            types = before.types
+        elif defined.text:
+            types = {directory / TYPES_FILE: defined}
         for path in manifest_files(directory):
-            manifest, problem = _read(path, before)
+            manifest, problem = _read(path, defined, before)
             if manifest is None:
                 unknown.append(path)
             if manifest is not None and (other := _taken(manifest, found)) is not None:
@@ -101,13 +130,15 @@ def read_catalog(directory: Path | None, before: Catalog | None = None) -> Readi
         if (manifest := load_manifest(path)).name not in names
         and (before.of_file(path) is not None or not _may_be(manifest.name, claimed))
     }
-    return Reading(Catalog(shipped | found), problems)
+    return Reading(Catalog(shipped | found, types), problems)
 
 
-def _read(path: Path, before: Catalog) -> tuple[Manifest | Oneshot | None, str | None]:
+def _read(
+    path: Path, types: CustomTypes, before: Catalog
+) -> tuple[Manifest | Oneshot | None, str | None]:
     """What is to be in force of a file, and why that is not its present content."""
     try:
-        return load_tool(path), None
+        return load_tool(path, types), None
     except ManifestError as error:
         return before.of_file(path), str(error)
 

@@ -74,7 +74,7 @@ def claimed_name(path: Path) -> str | None:
 def parse_manifest(data: bytes, name: str) -> Manifest:
     """A manifest from its bytes; `name` is how messages call it. Raises: ManifestError."""
     values = values_of(data, name)
-    return read_as(name, lambda: _session(values, data))
+    return read_as(name, lambda: session_tool(values, data))
 
 
 def values_of(data: bytes, name: str) -> dict[str, Any]:
@@ -100,7 +100,8 @@ def read_as(name: str, build: Callable[[], T]) -> T:
         raise ManifestError(f"{name}: is nested too deeply") from None
 
 
-def _session(values: Mapping[str, Any], data: bytes) -> Manifest:
+def session_tool(values: Mapping[str, Any], data: bytes) -> Manifest:
+    """The tool of a session manifest's values. Raises: FieldError, and what pydantic does."""
     check_kind(values)
     return _build(ManifestTable.model_validate(values), data)
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import chain
 from typing import NamedTuple
 
 from orchestrator.tools.arguments import Argument
@@ -17,6 +18,8 @@ from orchestrator.tools.manifest import RISK_TIERS, CedarNames
 from orchestrator.tools.scope import Scope
 
 MAX_VALUE = 8192
+# The hole of the words of all conditions that are met, in their order.
+CONDITIONAL_FLAGS = "_conditional_flags"
 _HOLE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _NUMBERS = ("integer", "number", "port", "duration")
 
@@ -110,8 +113,11 @@ def argv(tool: Oneshot, given: Mapping[str, str]) -> list[str]:
         for name, words in tool.mappings.items()
         for hole in flags_holes(name)
     }
-    for name, condition in tool.conditions.items():
-        groups[f"_{name}"] = condition.words if condition.met(values) else ()
+    met = {
+        f"_{name}": condition.words if condition.met(values) else ()
+        for name, condition in tool.conditions.items()
+    }
+    groups |= {CONDITIONAL_FLAGS: tuple(chain.from_iterable(met.values()))} | met
     return list(_filled(tool.words, values, groups))
 
 
@@ -126,6 +132,11 @@ def holes(words: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
         for found in _HOLE.finditer(word):
             if found[1] is not None:
                 yield found[1], found[0] == word
+
+
+def is_no_port(arg: Argument, default: str | None) -> bool:
+    """Whether a default stands for no port at all, as conditions ask for it."""
+    return arg.type == "port" and not arg.required and default == "0"
 
 
 def _filled(
@@ -159,7 +170,9 @@ def _unknown(tool: Oneshot, given: Mapping[str, str], setting: Setting) -> Refus
 
 def _values(tool: Oneshot, given: Mapping[str, str], setting: Setting) -> Refused | None:
     for arg in tool.args:
-        value = _meant(given).get(arg.name, tool.defaults.get(arg.name))
+        value = _meant(given).get(arg.name)
+        if value is None and not is_no_port(arg, default := tool.defaults.get(arg.name)):
+            value = default
         if (reason := _value_refusal(arg, value, setting.scope)) is not None:
             scoped = arg.type == "scope_target" or arg.scope_check
             return Refused("scope" if scoped else "argument", reason)

@@ -4,22 +4,23 @@ import hashlib
 import re
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 from orchestrator.tools.arguments import Argument
 from orchestrator.tools.loader import (
     FieldError,
     cedar_names,
-    check_kind,
-    parse_manifest,
-    read_as,
-    read_bytes,
     typed_argument,
-    values_of,
 )
-from orchestrator.tools.manifest import CRITICAL, Manifest
-from orchestrator.tools.oneshot import Comparison, Condition, Oneshot, flags_holes, holes
+from orchestrator.tools.manifest import CRITICAL
+from orchestrator.tools.oneshot import (
+    CONDITIONAL_FLAGS,
+    Comparison,
+    Condition,
+    Oneshot,
+    flags_holes,
+    holes,
+    is_no_port,
+)
 from orchestrator.tools.oneshot_tables import (
     ConditionalTable,
     Default,
@@ -128,7 +129,8 @@ def _check_defaults(args: tuple[Argument, ...], defaults: Mapping[str, str]) -> 
     """What is no target of its own must be of its type; a target is looked at in its session."""
     for arg in args:
         value = defaults.get(arg.name)
-        if value and arg.type != "scope_target" and not arg.scope_check:
+        scoped = arg.type == "scope_target" or arg.scope_check
+        if value and not scoped and not is_no_port(arg, value):
             reason = arg.refusal(value, NO_SCOPE)
             if reason is not None:
                 raise FieldError(f"args.{arg.name}.default", reason)
@@ -137,7 +139,7 @@ def _check_defaults(args: tuple[Argument, ...], defaults: Mapping[str, str]) -> 
 def _check_names(tool: Oneshot) -> None:
     """Every hole has something to fill it."""
     values = {arg.name for arg in tool.args} | set(tool.defaults)
-    groups = {f"_{name}" for name in tool.conditions}
+    groups = {CONDITIONAL_FLAGS, *(f"_{name}" for name in tool.conditions)}
     for name in tool.mappings:
         if name not in values:
             raise FieldError(f"command.mappings.{name}", "there is no such argument")
@@ -168,23 +170,3 @@ def _check_program(tool: Oneshot, binary: str | None) -> None:
         raise FieldError("command.template", "must begin with the program's name")
     if binary is not None and program.rpartition("/")[2] != binary:
         raise FieldError("tool.binary", f"is {binary}, but the command runs {program}")
-
-
-def load_tool(path: Path) -> Manifest | Oneshot:
-    """A manifest's file, of either kind. Raises: ManifestError."""
-    return parse_tool(read_bytes(path), str(path))
-
-
-def parse_tool(data: bytes, name: str) -> Manifest | Oneshot:
-    """A manifest of either kind from its bytes. Raises: ManifestError."""
-    values = values_of(data, name)
-    tool = values.get("tool")
-    mode = tool.get("mode", "oneshot") if isinstance(tool, dict) else None
-    if mode != "oneshot" or "session" in values:
-        return parse_manifest(data, name)
-    return read_as(name, lambda: _oneshot(values, data))
-
-
-def _oneshot(values: Mapping[str, Any], data: bytes) -> Oneshot:
-    check_kind(values)
-    return build(OneshotTable.model_validate(values), data)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.config import BrokenFilesError, Settings, files_or_folder
-from orchestrator.tools.catalog import kept_catalog, manifest_files, read_catalog
+from orchestrator.tools.catalog import kept_catalog, read_catalog, watched_files
 from orchestrator.tools.cedar import Policies, kept_policies, load_policies, policy_files
 from orchestrator.tools.last_good import LastGood
 from orchestrator.tools.scope import NO_SCOPE, load_scope
@@ -53,7 +53,7 @@ class ToolRules:
         """What is configured, and how it is read."""
         settings = self._settings
         if (tools := settings.tools_dir) is not None:
-            manifests = partial(files_or_folder, manifest_files, tools)
+            manifests = partial(files_or_folder, watched_files, tools)
             yield RuleFiles(tools, manifests, lambda: self._manifests(tools))
         if (scope := settings.scope_file) is not None:
             yield RuleFiles(None, lambda: [scope], lambda: self._scope(scope))

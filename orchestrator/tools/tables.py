@@ -162,6 +162,16 @@ class ArgumentTable(Table):
     )
 
 
+class TypeTable(Table):
+    """A type of the operator's: what it is of, and what it permits of that."""
+
+    base: Annotated[str, Field(max_length=64)] = Field(description="A type that there is already.")
+    min: float | None = Field(default=None, allow_inf_nan=False)
+    max: float | None = Field(default=None, allow_inf_nan=False)
+    allowed: list[_Text] = []
+    pattern: _Regex | None = None
+
+
 class CommandTable(Table):
     """A permitted operation."""
 

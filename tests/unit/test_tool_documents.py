@@ -4,7 +4,7 @@ from pathlib import Path
 
 from orchestrator.tools.loader import parse_manifest
 from orchestrator.tools.oneshot import Oneshot, argv
-from orchestrator.tools.oneshot_loader import parse_tool
+from orchestrator.tools.reading import parse_tool
 from orchestrator.tools.scope import load_scope
 from tests.support.documents import blocks
 

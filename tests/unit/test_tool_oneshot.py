@@ -9,7 +9,7 @@ from orchestrator.tools.gates import Setting
 from orchestrator.tools.loader import ManifestError
 from orchestrator.tools.manifest import Manifest
 from orchestrator.tools.oneshot import Oneshot, argv, refusal
-from orchestrator.tools.oneshot_loader import parse_tool
+from orchestrator.tools.reading import parse_tool
 from orchestrator.tools.scope import Scope
 from tests.support.manifests import MINIMAL
 
@@ -307,3 +307,43 @@ template = "dig +short {target} {kind}"
     assert argv(tool, {"target": "api.example.com"}) == ["dig", "+short", "api.example.com", "A"]
     assert why(lookup, target="api.example.com", kind="ANY") == "argument"
     assert why(lookup, target="evil.com") == "scope"
+
+
+BRUTE = """
+[tool]
+name = "brute"
+binary = "hydra"
+[args.target]
+type = "scope_target"
+[args.port]
+type = "port"
+required = false
+default = 0
+[args.users]
+type = "credential_file"
+required = false
+[command]
+template = "hydra {_conditional_flags} {target}"
+[command.conditionals]
+port = { when = "port != 0", template = "-s {port}" }
+users = { when = "users != ''", template = "-L {users}" }
+[output]
+"""
+
+
+def test_the_words_of_all_conditions_are_in_one_place() -> None:
+    given = {"target": "10.0.0.1"}
+    assert why(BRUTE, **given) is None
+    assert argv(read(BRUTE), given) == ["hydra", "10.0.0.1"]
+    given |= {"users": "lists/users", "port": "22"}
+    assert why(BRUTE, **given) is None
+    words = ["hydra", "-s", "22", "-L", "lists/users", "10.0.0.1"]
+    assert argv(read(BRUTE), given) == words
+
+
+def test_no_port_can_be_a_default_only() -> None:
+    assert why(BRUTE, target="10.0.0.1", port="0") == "argument"
+    with pytest.raises(ManifestError, match=r"args\.port\.default: "):
+        read(BRUTE.replace("default = 0", "default = 70000"))
+    with pytest.raises(ManifestError, match=r"args\.port\.default: "):
+        read(BRUTE.replace("required = false\ndefault = 0", "default = 0"))

@@ -1,0 +1,32 @@
+"""Reads manifests of either kind, with the types that the operator defines beside them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.tools.custom_types import CustomTypes, types_of, with_types
+from orchestrator.tools.loader import check_kind, read_as, read_bytes, session_tool, values_of
+from orchestrator.tools.manifest import Manifest
+from orchestrator.tools.oneshot import Oneshot
+from orchestrator.tools.oneshot_loader import build
+from orchestrator.tools.oneshot_tables import OneshotTable
+
+
+def load_tool(path: Path, types: CustomTypes | None = None) -> Manifest | Oneshot:
+    """A manifest's file; without `types`, with those of its folder. Raises: ManifestError."""
+    return parse_tool(
+        read_bytes(path), str(path), types_of(path.parent) if types is None else types
+    )
+
+
+def parse_tool(data: bytes, name: str, types: CustomTypes | None = None) -> Manifest | Oneshot:
+    """A manifest of either kind from its bytes. Raises: ManifestError."""
+    values = values_of(data, name)
+    return read_as(name, lambda: _tool(with_types(values, types or CustomTypes()), data))
+
+
+def _tool(values: Mapping[str, Any], data: bytes) -> Manifest | Oneshot:
+    check_kind(values)
+    if "session" in values:
+        return session_tool(values, data)
+    return build(OneshotTable.model_validate(values), data)

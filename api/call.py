@@ -141,6 +141,16 @@ class Call:
         """The session in the path. Raises: NotFoundError, also when it is somebody else's."""
         return self.plane.sessions.find(self.principal, self.session_id)
 
+    async def record_key(self, session_id: str, incarnation: int | None) -> str:
+        """The key of what is on record of a session of that id, however long ago it ended.
+
+        It is the latest's without a number. Raises: NotFoundError, also when it is somebody
+        else's, and when its record is in an archive.
+        """
+        key = await self.plane.sessions.record_key(self.principal, session_id, incarnation)
+        await self.plane.archiving.check_here(key)
+        return key
+
     @contextmanager
     def streaming(self, kind: str, session: Session | None = None) -> Iterator[None]:
         """Counts a stream of that kind, the session's or nobody's, while it is open.

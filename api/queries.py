@@ -2,9 +2,16 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+)
 
-from api.fields import Depth, FilePath, Label, Moment, PageSize, Positive, Truth, Whole
+from api.fields import Depth, FilePath, Label, Moment, PageSize, Positive, Truth, Whole, sentence
 
 
 class Query(BaseModel):
@@ -91,8 +98,25 @@ class AuditQuery(IncarnationQuery):
     decision: Literal["allow", "deny", "pending"] | None = None
 
 
-class ApprovalsQuery(Query):
-    """`cursor` is the `next` of the page before."""
+class SessionFilter(Query):
+    """A session's id, and which of the sessions of that id."""
+
+    session: Annotated[str, Field(max_length=128)] | None = None
+    incarnation: Positive | None = None
+
+    @field_validator("incarnation")
+    @classmethod
+    def _of_a_session(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and info.data.get("session") is None:
+            raise sentence("incarnation is a session's: give session with it")
+        return value
+
+
+class ApprovalsQuery(SessionFilter):
+    """`session` without `incarnation` is the latest of that id.
+
+    `cursor` is the `next` of the page before.
+    """
 
     status: Literal["pending", "approved", "denied", "expired"] | None = None
     limit: PageSize = 100
@@ -106,15 +130,13 @@ class ArchivesQuery(Query):
     limit: PageSize = 100
 
 
-class SearchQuery(Query):
+class SearchQuery(SessionFilter):
     """What is searched for over all sessions; what is left out does not matter.
 
     `text` is looked for in the whole event, in any case of ASCII letters; `from` and `to` are
     times, both included; `cursor` is the `next` of the page before.
     """
 
-    session: Annotated[str, Field(max_length=128)] | None = None
-    incarnation: Positive | None = None
     owner: Annotated[str, Field(max_length=128)] | None = None
     operation: Annotated[str, Field(max_length=64)] | None = None
     decision: Literal["allow", "deny", "pending"] | None = None

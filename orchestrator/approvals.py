@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from orchestrator.audit.events import EventDraft, now
@@ -138,13 +139,12 @@ class Approvals:
         Raises: AuditUnavailableError, StoreError.
         """
         left = await self._database.read(approval_rows.pending)
-        incarnations = await self._database.read(approval_rows.incarnations)
         for approval in left:
             expired = _decided(approval, "expired", "system", _RESTARTED)
             draft = EventDraft(
                 session_key=approval.session_key,
                 session_id=approval.session_id,
-                incarnation=incarnations.get(approval.session_key),
+                incarnation=approval.incarnation,
                 source="control-plane",
                 actor="system",
                 operation="approval.decision",
@@ -170,17 +170,17 @@ class Approvals:
         self,
         principal: Principal,
         *,
+        session_key: str | None = None,
         status: str | None = None,
         before: int | None = None,
         limit: int = 100,
     ) -> tuple[list[Approval], int | None]:
-        """The approvals that the principal may see, newest first, and where the next page is."""
-        owner = principal.sees_owner
-        return await self._database.browse(
-            lambda connection: approval_rows.page(
-                connection, owner=owner, status=status, before=before, limit=limit
-            )
-        )
+        """The approvals that the principal may see, newest first, and where the next page is.
+
+        With `session_key` those of that session, where it is one of the principal's.
+        """
+        wanted = approval_rows.Page(principal.sees_owner, session_key, status, before, limit)
+        return await self._database.browse(partial(approval_rows.page, wanted=wanted))
 
     async def decide(
         self, principal: Principal, approval_id: str, decision: str, reason: str | None
@@ -224,6 +224,7 @@ class Approvals:
             id=f"apr-{secrets.token_hex(8)}",
             session_key=session.key,
             session_id=session.id,
+            incarnation=session.incarnation,
             owner=session.owner,
             terminal_id=line.terminal_id,
             tool=session.secrets.cut(line.tool),

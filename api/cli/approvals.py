@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from api.cli.options import AsJson, example, group
+from api.cli.options import AsJson, Incarnation, example, group
 from api.cli.remote import remote
 from api.cli.terminal import (
     STYLES,
@@ -47,10 +47,16 @@ async def list_all(
         ApprovalStatus | None,
         typer.Option("--status", metavar="STATUS", help="Only these: pending, approved, …"),
     ] = None,
+    session: Annotated[
+        str | None, typer.Option(metavar="SESSION", help="Only of that session.")
+    ] = None,
+    incarnation: Incarnation = None,
     as_json: AsJson = False,
 ) -> None:
     """List approvals, newest first: those that wait, and those that were decided."""
-    approvals = await paddock.approvals.list(status=status)
+    approvals = await paddock.approvals.list(
+        status=status, session=session, incarnation=incarnation
+    )
     if as_json:
         print_json([approval.raw for approval in approvals])
         return

@@ -10,7 +10,7 @@ import typer
 
 from api.cli.events import show
 from api.cli.exits import Failure, Status
-from api.cli.options import AsJson, SessionId, example, group
+from api.cli.options import AsJson, Incarnation, SessionId, example, group
 from api.cli.remote import Connection, perhaps_remote, remote
 from api.cli.terminal import (
     STYLES,
@@ -33,12 +33,6 @@ _Seq = Annotated[
 _Hash = Annotated[
     str | None, typer.Option(metavar="SHA256", help="and its hash; the chain must have it.")
 ]
-
-
-_Incarnation = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="N", help="Which session of that id; otherwise the latest."),
-]
 _Time = Annotated[
     datetime | None,
     typer.Option(
@@ -57,7 +51,10 @@ async def search(
     session: Annotated[
         str | None, typer.Option(metavar="SESSION", help="Only of that session.")
     ] = None,
-    incarnation: _Incarnation = None,
+    incarnation: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Which session of that id; otherwise all of them."),
+    ] = None,
     owner: Annotated[
         str | None, typer.Option(metavar="KEY", help="Only of that key's sessions.")
     ] = None,
@@ -109,7 +106,7 @@ async def list_all(
         str | None, typer.Option(metavar="DECISION", help="allow, deny or pending.")
     ] = None,
     after: Annotated[int, typer.Option(min=0, metavar="SEQ", help="Only those after it.")] = 0,
-    incarnation: _Incarnation = None,
+    incarnation: Incarnation = None,
     as_json: _Json = False,
 ) -> None:
     """List a session's events, first to last; of one that ended long ago, too."""
@@ -124,7 +121,7 @@ async def list_all(
 async def stats(
     paddock: "Paddock",
     session: SessionId,
-    incarnation: _Incarnation = None,
+    incarnation: Incarnation = None,
     as_json: AsJson = False,
 ) -> None:
     """Count a session's events by operation and decision."""
@@ -147,7 +144,7 @@ async def export(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to a file.")
     ] = None,
-    incarnation: _Incarnation = None,
+    incarnation: Incarnation = None,
 ) -> None:
     """Write a session's whole chain, an event a line, as `audit verify --file` reads it."""
     count = 0
@@ -177,7 +174,7 @@ async def verify(
         Path | None,
         typer.Option("--archive", metavar="FILE", help="An archived chain; it is verified here."),
     ] = None,
-    incarnation: _Incarnation = None,
+    incarnation: Incarnation = None,
     seq: _Seq = None,
     hash: _Hash = None,
     anchor: Annotated[

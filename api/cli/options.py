@@ -31,6 +31,10 @@ def example(text: str) -> str:
 TAKES_COMMAND = {"help_option_names": ["-h", "--help"], "allow_interspersed_args": False}
 
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
+Incarnation = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Which session of that id; otherwise the latest."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Raw = Annotated[
     bool, typer.Option("--raw", help="Pass escape sequences on to a terminal as they come.")

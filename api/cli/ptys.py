@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from api.cli.exits import Failure, Status
-from api.cli.options import AsJson, Raw, SessionId, example, group
+from api.cli.options import AsJson, Incarnation, Raw, SessionId, example, group
 from api.cli.remote import remote
 from api.cli.terminal import age, note, print_foreign, print_json, print_table
 
@@ -36,9 +36,15 @@ async def open_one(
 
 @app.command("list", epilog=example("paddock ptys list web-1"))
 @remote
-async def list_all(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
-    """List the terminals that a session has, and had."""
-    found = [each.info for each in await (await paddock.sessions.get(session)).terminals.list()]
+async def list_all(
+    paddock: "Paddock",
+    session: SessionId,
+    incarnation: Incarnation = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the terminals that a session has, and had; of one that ended long ago, too."""
+    terminals = paddock.sessions.terminals(session, incarnation=incarnation)
+    found = [each.info for each in await terminals.list()]
     if as_json:
         print_json([info.raw for info in found])
         return
@@ -91,9 +97,16 @@ async def send(
 
 @app.command(epilog=example('paddock ptys transcript web-1 "$pty"'))
 @remote
-async def transcript(paddock: "Paddock", session: SessionId, pty: _Pty, raw: Raw = False) -> None:
-    """Print what happened in a terminal, also after its end."""
-    text = await (await _terminal(paddock, session, pty)).transcript()
+async def transcript(
+    paddock: "Paddock",
+    session: SessionId,
+    pty: _Pty,
+    incarnation: Incarnation = None,
+    raw: Raw = False,
+) -> None:
+    """Print what happened in a terminal, also after its end, and its session's."""
+    terminals = paddock.sessions.terminals(session, incarnation=incarnation)
+    text = await (await terminals.get(pty)).transcript()
     print_foreign(text, sys.stdout, raw=raw)
 
 

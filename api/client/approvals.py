@@ -22,7 +22,8 @@ _PAGE = 500
 class Approval(Result):
     """One line of input that needs a person's word, which holds for exactly this `command`.
 
-    `status` is `pending`, `approved`, `denied`, or `expired` when its terminal has ended.
+    `status` is `pending`, `approved`, `denied`, or `expired` when its terminal has ended;
+    `incarnation` says which session of that id it is of.
     """
 
     id: str
@@ -39,6 +40,7 @@ class Approval(Result):
     decided_at: datetime | None
     reason: str | None
     files: dict[str, str] = field(default_factory=dict)
+    incarnation: int | None = None
 
 
 class Approvals(Face[F]):
@@ -49,9 +51,20 @@ class Approvals(Face[F]):
     """
 
     @method
-    async def list(self, *, status: str | None = None) -> tuple[Approval, ...]:
-        """The approvals, newest first, perhaps of one `status`."""
-        return await self._all(status)
+    async def list(
+        self,
+        *,
+        status: str | None = None,
+        session: str | None = None,
+        incarnation: int | None = None,
+    ) -> tuple[Approval, ...]:
+        """The approvals, newest first, perhaps of one `status`, perhaps of one session.
+
+        Of several sessions of that id, one after the other, those of the latest, or of the one of
+        that number, from 1. Raises: NotFoundError where there is no such session, ValidationError
+        for a number without a session.
+        """
+        return await self._all(status, session=session, incarnation=incarnation)
 
     @method
     async def approve(self, id: str, *, reason: str | None = None) -> Approval:
@@ -95,8 +108,8 @@ class Approvals(Face[F]):
         seen.update(approval.id for approval in new)
         return new
 
-    async def _all(self, status: str | None) -> tuple[Approval, ...]:
-        params: dict[str, Any] = {"status": status, "limit": _PAGE, "cursor": None}
+    async def _all(self, status: str | None, **of_session: Any) -> tuple[Approval, ...]:
+        params = {"status": status, **of_session, "limit": _PAGE, "cursor": None}
         found: tuple[Approval, ...] = ()
         while True:
             page = await self._api.json("GET", _APPROVALS, params=params)

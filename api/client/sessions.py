@@ -9,6 +9,7 @@ from api.client.faces import F, Face, method
 from api.client.session import Session, session_path
 from api.client.session_info import SessionInfo
 from api.client.settings import ENGINE_SECONDS
+from api.client.terminals import Terminals
 from api.client.transport import Transport
 
 _SESSIONS = "/api/sessions"
@@ -191,6 +192,14 @@ class Sessions(Face[F]):
         of that number, from 1.
         """
         return Audit(self._link, session_path(id), incarnation)
+
+    def terminals(self, id: str, *, incarnation: int | None = None) -> Terminals[F]:
+        """The terminals that a session has, and had, which can be read when it is long gone.
+
+        Of several sessions of that id, one after the other, those of the latest, or of the one
+        of that number, from 1. Only those of a session that lives can be opened, used or ended.
+        """
+        return Terminals(self._link, session_path(id), incarnation)
 
     def _session(self, view: dict[str, Any]) -> Session[F]:
         handle = view.get("handle")

@@ -113,11 +113,14 @@ class Terminal(Face[F]):
         info: the terminal when the API told of it last; `refresh` asks again.
     """
 
-    def __init__(self, link: Link, path: str, info: TerminalInfo) -> None:
+    def __init__(
+        self, link: Link, path: str, info: TerminalInfo, incarnation: int | None = None
+    ) -> None:
         super().__init__(link)
         self.id = info.id
         self.info = info
         self._path = f"{path}/{segment(info.id)}"
+        self._which = {"incarnation": incarnation}
 
     def __repr__(self) -> str:
         return f"<Terminal {self.id} {self.info.tool} {self.info.status}>"
@@ -147,6 +150,7 @@ class Terminal(Face[F]):
         async with self._api.open(
             "GET",
             f"{self._path}/transcript",
+            params=self._which,
             content_type="text/plain",
             silence=_SILENCE_SECONDS,
         ) as pieces:
@@ -155,7 +159,7 @@ class Terminal(Face[F]):
     @method
     async def refresh(self) -> TerminalInfo:
         """The terminal as it is now."""
-        return self._take(await self._api.json("GET", self._path))
+        return self._take(await self._api.json("GET", self._path, params=self._which))
 
     @method
     async def close(self) -> TerminalInfo:
@@ -168,11 +172,12 @@ class Terminal(Face[F]):
 
 
 class Terminals(Face[F]):
-    """The terminals of a session."""
+    """The terminals of a session; those that it had can be read when it is long gone."""
 
-    def __init__(self, link: Link, path: str) -> None:
+    def __init__(self, link: Link, path: str, incarnation: int | None = None) -> None:
         super().__init__(link)
         self._path = f"{path}/ptys"
+        self._incarnation = incarnation
 
     @method
     async def open(self, tool: str) -> Terminal[F]:
@@ -190,13 +195,15 @@ class Terminals(Face[F]):
     @method
     async def get(self, id: str) -> Terminal[F]:
         """A terminal that the session has, or had. Raises: NotFoundError."""
-        answer = await self._api.json("GET", f"{self._path}/{segment(id)}")
-        return Terminal(self._link, self._path, TerminalInfo.parse(answer))
+        return self._terminal(await self._get(f"{self._path}/{segment(id)}"))
 
     @method
     async def list(self) -> tuple[Terminal[F], ...]:
         """The terminals that the session has, and had, oldest first."""
-        answer = await self._api.json("GET", self._path)
-        return tuple(
-            Terminal(self._link, self._path, TerminalInfo.parse(each)) for each in items(answer)
-        )
+        return tuple(self._terminal(each) for each in items(await self._get(self._path)))
+
+    async def _get(self, path: str) -> dict[str, Any]:
+        return await self._api.json("GET", path, params={"incarnation": self._incarnation})
+
+    def _terminal(self, view: dict[str, Any]) -> Terminal[F]:
+        return Terminal(self._link, self._path, TerminalInfo.parse(view), self._incarnation)

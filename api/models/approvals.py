@@ -4,11 +4,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from api.models.base import Model, Time, example
+from api.models.base import Count, Model, Time, example
 
 APPROVAL: dict[str, Any] = {
     "id": "apr-7d2b9e64c1f3a058",
     "session_id": "sess-4f1c0a9be27d3586",
+    "incarnation": 1,
     "owner": "ci",
     "terminal_id": "pty-0b6f3c8e92a41d75",
     "tool": "psql.drop_table",
@@ -31,6 +32,7 @@ class Approval(Model):
 
     id: str
     session_id: str
+    incarnation: Count | None = Field(description="Which session of that id.")
     owner: str = Field(description="The name of the key that created the session.")
     terminal_id: str = Field(description="Empty for the command of a oneshot tool.")
     tool: str = Field(description="As in `psql.drop_table`; `<tool>` of a oneshot tool.")

@@ -6,6 +6,7 @@ from api import stops
 from api.auth import Access
 from api.models.terminals import Interaction, Terminal, Terminals
 from api.operations.base import SESSION, Operation, Reply, ok
+from api.queries import IncarnationQuery
 from api.routes import terminals
 from api.tool_schemas import InteractionBody, TerminalBody
 
@@ -61,6 +62,7 @@ OPERATIONS = (
         SESSION + "/ptys",
         terminals.list_all,
         Access.READ,
+        query=IncarnationQuery,
         id="list_terminals",
         tag=_TAG,
         summary="List a session's terminals",
@@ -71,6 +73,7 @@ OPERATIONS = (
         _TERMINAL,
         terminals.read,
         Access.READ,
+        query=IncarnationQuery,
         id="read_terminal",
         tag=_TAG,
         summary="Look at a terminal",
@@ -81,6 +84,7 @@ OPERATIONS = (
         _TERMINAL + "/transcript",
         terminals.transcript,
         Access.READ,
+        query=IncarnationQuery,
         id="read_transcript",
         tag=_TAG,
         summary="Read a terminal's transcript",

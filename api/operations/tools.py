@@ -32,6 +32,7 @@ OPERATIONS = (
         tag=_TAG,
         summary="List approvals",
         replies=ok("A page of approvals.", Approvals),
+        errors=("not_found",),
     ),
     Operation(
         "POST",

@@ -10,10 +10,18 @@ from api.tool_schemas import ApprovalBody
 async def list_all(call: Call, query: ApprovalsQuery) -> web.Response:
     """The approvals of the caller's sessions (an admin: of everybody's), newest first.
 
-    Those of sessions that ended are among them.
+    Those of sessions that ended are among them. With `session` only those of one session, of the
+    latest of that id or of the one that `incarnation` names.
     """
+    key = None
+    if query.session is not None:
+        key = await call.record_key(query.session, query.incarnation)
     approvals, following = await call.plane.approvals.list(
-        call.principal, status=query.status, before=query.cursor, limit=query.limit
+        call.principal,
+        session_key=key,
+        status=query.status,
+        before=query.cursor,
+        limit=query.limit,
     )
     items = [approval.public() for approval in approvals]
     return reply({"items": items, "next": None if following is None else str(following)})

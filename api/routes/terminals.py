@@ -5,6 +5,7 @@ from http import HTTPStatus
 from aiohttp import web
 
 from api.call import Call, reply
+from api.queries import IncarnationQuery
 from api.tool_schemas import InteractionBody, TerminalBody
 
 
@@ -34,20 +35,20 @@ async def interact(call: Call, body: InteractionBody) -> web.Response:
     return reply(envelope, HTTPStatus.ACCEPTED if pending else HTTPStatus.OK)
 
 
-async def list_all(call: Call) -> web.Response:
-    """Every terminal that the session has, and had, oldest first."""
-    items = await call.plane.terminals.records.list(call.session().key)
+async def list_all(call: Call, query: IncarnationQuery) -> web.Response:
+    """Every terminal that the session has, and had, oldest first; also after the session's end."""
+    items = await call.plane.terminals.records.list(await _key(call, query))
     return reply({"items": items, "next": None})
 
 
-async def read(call: Call) -> web.Response:
-    """One terminal, also after its end."""
-    return reply(await call.plane.terminals.records.get(call.session().key, _id(call)))
+async def read(call: Call, query: IncarnationQuery) -> web.Response:
+    """One terminal, also after its end, and that of its session."""
+    return reply(await call.plane.terminals.records.get(await _key(call, query), _id(call)))
 
 
-async def transcript(call: Call) -> web.Response:
+async def transcript(call: Call, query: IncarnationQuery) -> web.Response:
     """What happened in a terminal, line by line; what was said is quoted and escaped."""
-    text = await call.plane.terminals.records.transcript(call.session().key, _id(call))
+    text = await call.plane.terminals.records.transcript(await _key(call, query), _id(call))
     return web.Response(text=text)
 
 
@@ -55,6 +56,11 @@ async def close(call: Call) -> web.Response:
     """Ends a terminal and its tool; one that has ended stays as it is."""
     ended = await call.work.complete(call.plane.terminals.close(call.session(), _id(call)))
     return reply(ended)
+
+
+async def _key(call: Call, query: IncarnationQuery) -> str:
+    """The session whose terminals are meant: they outlive its record."""
+    return await call.record_key(call.session_id, query.incarnation)
 
 
 def _id(call: Call) -> str:

@@ -163,10 +163,10 @@ class Sessions:
         rows = await self._database.browse(lambda conn: registry.load_ended(conn, wanted))
         return [Row(row, self._workspaces.root_dir, clamped_limits).session for row in rows]
 
-    async def audit_key(
+    async def record_key(
         self, principal: Principal, session_id: str, incarnation: int | None = None
     ) -> str:
-        """The audit chain of a session of that id, the latest without a number.
+        """The key of what is on record of a session of that id, the latest without a number.
 
         It may have ended long ago. Raises: NotFoundError.
         """

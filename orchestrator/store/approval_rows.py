@@ -4,7 +4,7 @@ import json
 import sqlite3
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from orchestrator.errors import ConflictError
 
@@ -13,7 +13,10 @@ STATUSES = ("pending", "approved", "denied", "expired")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """One line of input, and what a person said to it; times are RFC 3339 UTC."""
+    """One line of input, and what a person said to it; times are RFC 3339 UTC.
+
+    `incarnation` says which session of that id: it is stored with the session.
+    """
 
     id: str
     session_key: str
@@ -30,6 +33,7 @@ class Approval:
     decided_at: str | None = None
     reason: str | None = None
     files: dict[str, str] = field(default_factory=dict)
+    incarnation: int | None = None
 
     def public(self) -> dict[str, Any]:
         """The approval as a plain object; the text is the `command` that was sent."""
@@ -40,14 +44,37 @@ class Approval:
 
 
 _NAMES = tuple(each.name for each in fields(Approval))
-_COLUMNS = ", ".join(_NAMES)
+_STORED = tuple(name for name in _NAMES if name != "incarnation")
+_INCARNATION = "(SELECT incarnation FROM sessions WHERE key = session_key)"
+_COLUMNS = ", ".join((*_STORED, _INCARNATION))
+
+
+_FILTERS = {
+    "owner": "owner = :owner",
+    "session_key": "session_key = :session_key",
+    "status": "status = :status",
+    "before": "number < :before",
+}
+
+
+class Page(NamedTuple):
+    """Which approvals are wanted, newest first; filters that are None are off.
+
+    `before` is the number before which the page begins.
+    """
+
+    owner: str | None
+    session_key: str | None
+    status: str | None
+    before: int | None
+    limit: int
 
 
 def inserting(approval: Approval) -> Callable[[sqlite3.Connection], None]:
     """An effect that stores a new approval."""
     values = asdict(approval) | {"files": json.dumps(approval.files)}
-    marks = ", ".join(f":{name}" for name in _NAMES)
-    statement = f"INSERT INTO approvals ({_COLUMNS}) VALUES ({marks})"  # noqa: S608 - names are ours
+    names, marks = ", ".join(_STORED), ", ".join(f":{name}" for name in _STORED)
+    statement = f"INSERT INTO approvals ({names}) VALUES ({marks})"  # noqa: S608 - names are ours
 
     def apply(connection: sqlite3.Connection) -> None:
         connection.execute(statement, values)
@@ -85,33 +112,30 @@ def find(connection: sqlite3.Connection, approval_id: str) -> Approval | None:
     return None if row is None else _approval(row)
 
 
-def page(
-    connection: sqlite3.Connection,
-    *,
-    owner: str | None,
-    status: str | None,
-    before: int | None,
-    limit: int,
-) -> tuple[list[Approval], int | None]:
+def page(connection: sqlite3.Connection, wanted: Page) -> tuple[list[Approval], int | None]:
     """Approvals, newest first, and the number before which the next page begins."""
     # Only conditions that are there, or no index could be used.
+    filters = wanted._asdict().items()
     conditions = [
-        condition
-        for condition, value in (
-            ("owner = :owner", owner),
-            ("status = :status", status),
-            ("number < :before", before),
-        )
-        if value is not None
+        _FILTERS[name] for name, value in filters if name in _FILTERS and value is not None
     ]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     rows = connection.execute(
-        f"SELECT {_COLUMNS}, number FROM approvals{where}"  # noqa: S608
-        " ORDER BY number DESC LIMIT :limit",
-        {"owner": owner, "status": status, "before": before, "limit": limit + 1},
+        f"SELECT {_COLUMNS}, number FROM approvals{_index(wanted)}{where}"  # noqa: S608
+        " ORDER BY number DESC LIMIT :most",
+        {**wanted._asdict(), "most": wanted.limit + 1},
     ).fetchall()
-    shown = rows[:limit]
-    return [_approval(row) for row in shown], shown[-1][-1] if len(rows) > limit else None
+    shown = rows[: wanted.limit]
+    return [_approval(row) for row in shown], shown[-1][-1] if len(rows) > wanted.limit else None
+
+
+def _index(wanted: Page) -> str:
+    """Which index leads to them in order: that of a session is the most selective."""
+    if wanted.session_key is not None:
+        return " INDEXED BY approvals_session"
+    if None not in (wanted.owner, wanted.status):
+        return " INDEXED BY approvals_owner_status"
+    return ""
 
 
 def pending(connection: sqlite3.Connection) -> list[Approval]:
@@ -120,16 +144,6 @@ def pending(connection: sqlite3.Connection) -> list[Approval]:
         f"SELECT {_COLUMNS} FROM approvals WHERE status = 'pending' ORDER BY number"  # noqa: S608
     ).fetchall()
     return [_approval(row) for row in rows]
-
-
-def incarnations(connection: sqlite3.Connection) -> dict[str, int]:
-    """Of the sessions whose approvals nobody has decided, by key."""
-    return dict(
-        connection.execute(
-            "SELECT key, incarnation FROM sessions"
-            " WHERE key IN (SELECT session_key FROM approvals WHERE status = 'pending')"
-        ).fetchall()
-    )
 
 
 def _approval(row: tuple[Any, ...]) -> Approval:

@@ -145,6 +145,13 @@ async def plane(settings: Settings, engine: FakeEngine) -> AsyncIterator[Control
 
 @pytest.fixture
 async def api(plane: ControlPlane, engine: FakeEngine, agents: Agents) -> AsyncIterator[Api]:
+    async with served(plane, engine, agents) as api:
+        yield api
+
+
+@contextlib.asynccontextmanager
+async def served(plane: ControlPlane, engine: FakeEngine, agents: Agents) -> AsyncIterator[Api]:
+    """The API of that control plane, and a client of it."""
     server = TestServer(create_app(plane))
     # As it is served, but for the time that requests under way are given at the end.
     await server.start_server(**http_options(plane), shutdown_timeout=0.1)

@@ -63,6 +63,7 @@ async def test_list_and_decide(api: Api, session: dict[str, Any]) -> None:
         "decided_at": None,
         "reason": None,
         "files": {},
+        "incarnation": 1,
     }
     body = {"decision": "deny", "reason": "still in use"}
     denied = await api.json("POST", f"/api/approvals/{first}", json=body, key=OPERATOR_KEY)

@@ -55,10 +55,12 @@ async def test_from_the_ledger_to_a_file_that_verifies_alone(api: Api, settings:
     noted = "--seq", str(row["seq"]), "--hash", row["hash"]
     verdict = printed(await run_beside("audit", "verify", "--archive", str(file), *noted, "--json"))
     assert verdict == before
-    for path in ("", "/stats", "/export", "/verify"):
-        problem = await api.problem(
-            404, "not_found", "GET", "/api/sessions/web-1/audit" + path, key=OPERATOR_KEY
-        )
+    audit = "/api/sessions/web-1/audit"
+    for path in (
+        *(audit, f"{audit}/stats", f"{audit}/export", f"{audit}/verify"),
+        *("/api/sessions/web-1/ptys", "/api/approvals?session=web-1"),
+    ):
+        problem = await api.problem(404, "not_found", "GET", path, key=OPERATOR_KEY)
         assert row["file"] in problem["detail"]
     assert (await api.json("GET", "/api/sessions/live/audit/verify"))["ok"]
     # The id can be used again, and has a chain of its own then.

@@ -41,6 +41,11 @@ _Time = Annotated[
         help="Such as 2026-03-04T09:30:00Z.",
     ),
 ]
+_NOT_SEARCHED = (
+    "Archived chains that were not searched: {}. `paddock audit archives` lists them for an admin; "
+    "`tar -xOzf FILE events.jsonl | grep TEXT` searches a file, and "
+    "`paddock audit verify --archive FILE` says whether it is whole."
+)
 _Json = Annotated[bool, typer.Option("--json", help="Print each as JSON on a line of its own.")]
 
 
@@ -78,7 +83,11 @@ async def search(
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many at most.")] = 100,
     as_json: _Json = False,
 ) -> None:
-    """Search the events of all sessions, newest first; of those that ended long ago, too."""
+    """Search the events of all sessions, newest first; of those that ended long ago, too.
+
+    Chains that are in archives are not searched; how many were left out is said at the end.
+    """
+    archived = [0]
     found = paddock.search(
         session=session,
         incarnation=incarnation,
@@ -90,8 +99,11 @@ async def search(
         text=text,
         since=since,
         until=until,
+        on_archived=archived.append,
     )
     await show(found, as_json=as_json, with_session=True, most=limit)
+    if archived[-1]:
+        note(_NOT_SEARCHED.format(archived[-1]))
 
 
 @app.command("list", epilog=example("paddock audit list web-1 --decision deny"))

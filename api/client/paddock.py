@@ -1,11 +1,11 @@
 """The client of a control plane: `Paddock` to be awaited, `PaddockSync` to block."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from ssl import SSLContext
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from api.client.approvals import Approvals
 from api.client.archives import Archives
@@ -92,11 +92,15 @@ class _Client(Face[F]):
         text: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        on_archived: Callable[[int], None] | None = None,
     ) -> AsyncGenerator[AuditEvent, None]:
         """Events on record of all sessions of this key (an admin's: of everybody), newest first.
 
         Those of sessions that ended long ago, too. Filters that are None are off; `text` is
         looked for in the whole event; `since` and `until` have a time zone, and are included.
+
+        Archived chains are not searched: `on_archived` is told of how many sessions, before the
+        first event, and again where it has changed.
         """
         params = {
             "session": session,
@@ -112,8 +116,12 @@ class _Client(Face[F]):
             "limit": _PAGE,
             "cursor": None,
         }
+        archived: Any = None
         while True:
             page = await self._api.json("GET", "/api/audit", params=params)
+            if on_archived is not None and page.get("archived") != archived:
+                archived = page.get("archived")
+                on_archived(archived)
             for event in items(page):
                 yield AuditEvent.parse(event)
             params["cursor"] = page.get("next")

@@ -2,12 +2,14 @@
 
 import json
 import sqlite3
+import tarfile
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
+from api.client import Paddock
 from orchestrator.config import AnchorSettings, Settings
 from orchestrator.engine.fake import FakeEngine
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
@@ -302,3 +304,33 @@ class TestAnchored:
     async def test_options_that_do_not_go_together(self, anchors: Path) -> None:
         for options in ((), ("--anchor", str(anchors), "--seq", "1", "--hash", "0" * 64)):
             assert (await run_beside("audit", "verify", *options)).status == 2
+
+
+async def test_the_command_line_and_the_client_say_it_too(api: Api, settings: Settings) -> None:
+    for name in ("web-1", "web-2"):
+        await closed(api, name)
+    whole = await run_beside("audit", "search", "--operation", "command.start", "--json")
+    assert (len(whole.out.splitlines()), whole.err) == (2, "")
+    await run_beside("audit", "archive", "--older-than", "30")
+    await closed(api, "web-3")
+    for more in ((), ("--limit", "1"), ("--json",), ("--text", "nothing-has-that")):
+        ended = await run_beside("audit", "search", "--operation", "command.start", *more)
+        assert (ended.status, len(ended.out.splitlines())) == (0, 0 if "--text" in more else 1)
+        assert "not searched: 2." in ended.line
+        assert "paddock audit verify --archive FILE" in ended.line
+    one = await run_beside("audit", "search", "--session", "web-3", "--json")
+    assert one.err == ""
+    # The remedy finds what the search left out.
+    (item, _) = (await api.json("GET", ARCHIVES))["items"]
+    with tarfile.open(settings.archive_path / item["file"]) as archive:
+        chain = archive.extractfile("events.jsonl")
+        assert chain is not None
+        assert b'"operation":"command.start"' in chain.read()
+    async with Paddock(str(api.server.make_url("")), OPERATOR_KEY) as paddock:
+        told: list[int] = []
+        found = paddock.search(operation="command.start", on_archived=told.append)
+        assert [event.session_id async for event in found] == ["web-3"]
+        assert told == [2]
+        told.clear()
+        assert [event async for event in paddock.search(session="web-3", on_archived=told.append)]
+        assert told == [0]

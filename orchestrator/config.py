@@ -27,7 +27,6 @@ from pydantic_settings import (
 )
 
 from orchestrator.allowed_hosts import host_name
-from orchestrator.http_post import URL_PATTERN
 from orchestrator.limits import KeyLimits
 from orchestrator.mount_list import Mount, check_list
 from orchestrator.operator_files import MOST_BYTES, listing, read_regular
@@ -41,6 +40,7 @@ _PREFIX = "PADDOCK_"
 _MIB = 1024 * 1024
 IMAGE_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}"
 _IMAGE = re.compile(IMAGE_PATTERN)
+_URL = r"https?://[^\s/@?#]+(/[!-~]*)?"
 _SECRET = re.compile(r"[\x21-\x7e]+")
 # The last uid is the kernel's "no such user".
 _MAX_UID = 2**32 - 2
@@ -83,7 +83,7 @@ class AnchorSettings(BaseModel):
     @field_validator("url")
     @classmethod
     def _check_url(cls, value: str | None) -> str | None:
-        if value is not None and not re.fullmatch(URL_PATTERN, value):
+        if value is not None and not re.fullmatch(_URL, value):
             raise ValueError("must look like https://host/path, without a user")
         return value
 
@@ -465,7 +465,7 @@ class Settings(BaseSettings):
     @field_validator("approval_webhook_url")
     @classmethod
     def _check_webhook(cls, value: str | None) -> str | None:
-        if value is not None and not re.fullmatch(URL_PATTERN, value):
+        if value is not None and not re.fullmatch(_URL, value):
             raise ValueError("must look like https://host/path, without a user")
         return value
 

@@ -19,7 +19,7 @@ from orchestrator.audit.ledger import Ledger
 from orchestrator.config import ConfigError, Settings, ensure_state_dir
 from orchestrator.engine.base import Engine
 from orchestrator.engine.docker import DockerEngine
-from orchestrator.engine.measured import MeasuredEngine
+from orchestrator.engine.measured import measured
 from orchestrator.gauges import Gauges
 from orchestrator.host import Host
 from orchestrator.key_expiry import KeyExpiry
@@ -127,7 +127,7 @@ class ControlPlane:
             threads=settings.engine_threads,
             resolvers=settings.resolvers,
         )
-        self.engine = MeasuredEngine(engine, self.metrics)
+        self.engine = measured(engine, self.metrics)
         self._resources.push_async_callback(self.engine.close)
         storage = await Storage.open(settings)
         self._resources.push_async_callback(storage.close)

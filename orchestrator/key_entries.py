@@ -1,6 +1,6 @@
 """The API keys as the settings have them: the admin key, and the entries of the keys file."""
 
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -130,29 +130,23 @@ def add_entries(path: Path, table: dict[str, Any], principals: dict[str, Princip
             raise ConfigError(f"{path}: keys entry {number}: {error}") from None
 
 
-def toml_entry(principal: Principal, sha256: str) -> str:
-    """The `[[keys]]` table of a key, as it stands in a keys file."""
+def table(principal: Principal, sha256: str) -> dict[str, Any]:
+    """The members of a key's `[[keys]]` table."""
+    bounds = {name: getattr(principal.bounds, name) for name in _BOUND_FIELDS}
     members: dict[str, Any] = {
         "name": principal.name,
         "role": str(principal.role),
         "sha256": sha256,
         **{name: getattr(principal.limits, name) for name in LIMIT_FIELDS},
-        **{name: getattr(principal.bounds, name) for name in _BOUND_FIELDS},
+        **{
+            name: list(bound) if isinstance(bound, tuple) else bound
+            for name, bound in bounds.items()
+        },
         "expires_at": principal.expires_at,
         "owner": principal.owner,
         "scope": "all" if principal.role is Role.VIEWER and principal.owner is None else None,
     }
-    lines = [f"{name} = {_toml(value)}" for name, value in members.items() if value is not None]
-    return "\n".join(("[[keys]]", *lines, ""))
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    # Names and patterns have nothing in them that TOML would want to be escaped.
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def _entry(value: object) -> KeyEntry:

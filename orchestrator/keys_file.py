@@ -8,14 +8,18 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit import TOMLDocument
 
 from orchestrator.admin_key import new_key
 from orchestrator.config import ConfigError, ensure_state_dir, read_toml
-from orchestrator.key_entries import add_entries, toml_entry
+from orchestrator.key_entries import add_entries, table
 from orchestrator.keys import ADMIN_NAME, Principal, digest
 
-_HEADER = re.compile(r"\s*\[\[\s*keys\s*\]\]\s*(#.*)?")
-_KEPT = re.compile(r"\s*(#.*)?")  # blank lines and comments
+# Blank lines and comments at the end of an entry.
+_COMMENTS = re.compile(r"(^[ \t]*(#.*)?\n)*\Z", re.MULTILINE)
 
 
 def list_keys(path: Path) -> list[Principal]:
@@ -35,10 +39,8 @@ def add_key(path: Path, key: Principal) -> str:
         text = _read(path)
         wanted = {**_parse(path, text), digest(secret): key}
         before = text.rstrip("\n") + "\n\n" if text.strip() else ""
-        edited = before + toml_entry(key, digest(secret))
-        if _parse(path, edited) != wanted:
-            raise ConfigError(f"{path}: {key.name!r} can't be a key's name")
-        _replace(path, edited)
+        entry = tomlkit.dumps({"keys": [table(key, digest(secret))]})
+        _write(path, before + entry, wanted)
     return secret
 
 
@@ -53,25 +55,22 @@ def remove_key(path: Path, name: str) -> None:
         numbers = [number for number, key in enumerate(keys.values()) if key.name == name]
         if not numbers:
             raise ConfigError(f"{path}: there is no key {name!r}")
-        edited = without_entry(text, numbers[0])
+        document = tomlkit.parse(text)
+        without_entry(document, numbers[0])
         left = {sha: key for sha, key in keys.items() if key.name != name}
-        if _parse(path, edited) != left:
-            raise ConfigError(f"{path}: its entries are not [[keys]] tables: remove it by hand")
-        _replace(path, edited)
+        _write(path, tomlkit.dumps(document), left)
 
 
-def without_entry(text: str, number: int) -> str:
-    """The file's text without its nth `[[keys]]` table; comments before the next one stay."""
-    lines = text.splitlines(keepends=True)
-    headers = [index for index, line in enumerate(lines) if _HEADER.fullmatch(line.rstrip("\n"))]
-    if number >= len(headers):
-        return text
-    first = headers[number]
-    last = headers[number + 1] if number + 1 < len(headers) else len(lines)
-    end = last
-    while end > first + 1 and last < len(lines) and _KEPT.fullmatch(lines[end - 1].rstrip("\n")):
-        end -= 1
-    return "".join([*lines[:first], *lines[end:]])
+def without_entry(document: TOMLDocument, number: int) -> None:
+    """Takes the nth of the entries out; comments before the next one stay."""
+    entries: Any = document["keys"]
+    comments = _COMMENTS.search(entries[number].as_string())
+    del entries[number]
+    if not entries:
+        del document["keys"]
+    elif comments is not None and number < len(entries):
+        following = entries[number].trivia
+        following.indent = comments[0] + following.indent
 
 
 def _read(path: Path) -> str:
@@ -85,8 +84,8 @@ def _parse(path: Path, text: str) -> dict[str, Principal]:
     principals: dict[str, Principal] = {}
     try:
         add_entries(path, tomllib.loads(text), principals)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: {error}") from None
+    except tomllib.TOMLDecodeError:
+        raise ConfigError(f"{path}: its entries are not [[keys]] tables: edit it by hand") from None
     return principals
 
 
@@ -103,6 +102,13 @@ def _editing(path: Path) -> Iterator[None]:
             os.close(directory)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
+
+
+def _write(path: Path, text: str, wanted: dict[str, Principal]) -> None:
+    """Raises: ConfigError where the text does not say these keys, OSError."""
+    if _parse(path, text) != wanted:
+        raise ConfigError(f"{path}: can't be edited: do it by hand")
+    _replace(path, text)
 
 
 def _replace(path: Path, text: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.engine.base import Engine
 from orchestrator.engine.fake import FakeEngine
-from orchestrator.engine.measured import MeasuredEngine
+from orchestrator.engine.measured import measured
 from orchestrator.errors import EngineUnavailableError
 from orchestrator.metrics import ENGINE_OPERATIONS, Metrics
 
@@ -49,7 +49,7 @@ def test_every_call_of_the_engine_is_known() -> None:
 
 async def test_the_engine_is_measured() -> None:
     metrics, fake = Metrics(), FakeEngine()
-    engine = MeasuredEngine(fake, metrics)
+    engine = measured(fake, metrics)
     await engine.info()
     fake.fail_next("info")
     with pytest.raises(EngineUnavailableError):
@@ -62,12 +62,10 @@ async def test_the_engine_is_measured() -> None:
 
 async def test_calls_are_handed_on_as_they_are() -> None:
     for name in ENGINE_OPERATIONS:
-        measured, plain = getattr(MeasuredEngine, name), getattr(Engine, name)
-        assert inspect.signature(measured) == inspect.signature(plain)
         fake, metrics = FakeEngine(), Metrics()
         fake.fail_next(name)
-        arguments = len(inspect.signature(plain).parameters) - 1
+        arguments = len(inspect.signature(getattr(Engine, name)).parameters) - 1
         with pytest.raises(EngineUnavailableError):
-            await getattr(MeasuredEngine(fake, metrics), name)(*[None] * arguments)
+            await getattr(measured(fake, metrics), name)(*[None] * arguments)
         assert fake.calls == [name]
         assert value(metrics, f'paddock_engine_call_failures_total{{operation="{name}"}}') == 1

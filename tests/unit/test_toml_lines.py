@@ -75,8 +75,10 @@ y = 2
         (("confinement", "deep er"), 24),
         (("confinement", "deep er", "paths"), 25),
         (("confinement", "deep er", "nested", 1, 1), 28),
-        (("tables", "x"), 30),
-        (("tables", "y"), 32),
+        (("tables",), 29),
+        (("tables", 0, "x"), 30),
+        (("tables", 1), 31),
+        (("tables", 1, "y"), 32),
         (("timeout",), 1),
         (("timeout", "max"), 1),
     ],
@@ -85,6 +87,16 @@ def test_lines(path: Path, line: int) -> None:
     tomllib.loads(DOCUMENT)
     assert line_of(DOCUMENT, path) == line
     assert line_of(DOCUMENT.replace("\n", "\r\n"), path) == line
+
+
+def test_items_that_are_alike() -> None:
+    assert line_of('a = [\n  "x",\n  "x",\n  "\\u0000",\n]\n', ("a", 1)) == 3
+
+
+def test_tables_that_are_apart() -> None:
+    text = "[a.b]\nx = 1\n[c]\nx = 1\n[a.d]\nx = 1\n"
+    wanted = {("a", "b", "x"): 2, ("c",): 3, ("c", "x"): 4, ("a", "d"): 5, ("a", "d", "x"): 6}
+    assert {path: line_of(text, path) for path in wanted} == wanted
 
 
 def test_an_empty_document() -> None:

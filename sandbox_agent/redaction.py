@@ -13,7 +13,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 MARK = "[redacted]"
 # Shorter values would be found by chance. Longer ones are no keys, tokens or certificates.
@@ -144,11 +144,24 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
 
 
+class Window(NamedTuple):
+    """A part of a stream that is to be searched: so many of its bytes can be released then."""
+
+    redactor: Redactor
+    data: bytes
+    released: int
+
+    def spans(self) -> list[Span]:
+        """Where the values are: the only call that takes long, in whatever thread."""
+        return self.redactor.spans(self.data)
+
+
 class RedactedStream:
     """Cuts the values out of a stream, also where they are spread over several pieces.
 
     It holds back as much as an occurrence may take. `current` gives the redactor, which may
-    know further values later.
+    know further values later. Whoever adds to it asks for the window, searches it, and releases
+    it, one after the other.
     """
 
     def __init__(self, current: Callable[[], Redactor]) -> None:
@@ -157,21 +170,25 @@ class RedactedStream:
         # So many of the held bytes are part of an occurrence that was cut out already.
         self._covered = 0
 
-    def feed(self, data: bytes) -> bytes:
-        """More of the stream; what of it can be told apart from the values by now."""
+    def add(self, data: bytes) -> None:
+        """More of the stream."""
         self._held += data
-        margin = self._current().margin
+
+    def window(self, *, last: bool = False) -> Window | None:
+        """What is to be searched now; `last`: all, and what follows is another stream."""
+        redactor = self._current()
+        margin = 0 if last else redactor.margin
         # Only now and then, so that each byte is looked at a few times at most.
-        return b"" if 0 < len(self._held) < 2 * margin else self._take(len(self._held) - margin)
+        if not self._held or len(self._held) < 2 * margin:
+            return None
+        return Window(redactor, bytes(self._held), len(self._held) - margin)
 
-    def finish(self) -> bytes:
-        """What was held back: whatever follows is another stream."""
-        return self._take(len(self._held))
-
-    def _take(self, count: int) -> bytes:
+    def release(self, window: Window, spans: Iterable[Span]) -> bytes:
+        """What the window releases, given where the values are in it."""
+        count = window.released
         pieces: list[bytes | bytearray] = []
         position = self._covered
-        for start, end in self._current().spans(bytes(self._held)):
+        for start, end in spans:
             if start >= count:
                 break
             if end > position:

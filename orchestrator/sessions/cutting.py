@@ -1,15 +1,20 @@
 """Cuts secrets out of what may be long, so that nobody else waits for it."""
 
-from collections.abc import Iterator
-from typing import Any
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from orchestrator.errors import SandboxUnavailableError
 from orchestrator.fair_queue import FairQueue
 from orchestrator.sessions.session import Session
 from orchestrator.threads import Threads
+from sandbox_agent.redaction import Span, Window
 
-# Shorter texts take less than to hand them to a thread, and back.
-_MOST_AT_ONCE = 16 * 1024
+T = TypeVar("T")
+
+# Shorter texts are searched at once: that takes 4 ms at worst (64 secrets, a text of nothing but
+# escapes), and mostly less than to hand them to a thread, and back.
+MOST_AT_ONCE = 8 * 1024
 # One thread, in which each session has one text at most. What else waits of it is refused.
 _MOST_WAITING = 32
 _SECONDS = 60.0
@@ -18,9 +23,10 @@ _SECONDS = 60.0
 class Cutting:
     """A thread for long texts, which sessions have in turns."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = "long requests", most_waiting: int = _MOST_WAITING) -> None:
+        """`kind` names the texts in errors; `most_waiting` of a session wait at once."""
         self._threads = Threads("texts that are searched for secrets", 1)
-        self._turns = FairQueue(1, 1, _MOST_WAITING, "long requests")
+        self._turns = FairQueue(1, 1, most_waiting, kind)
 
     async def value(self, session: Session, value: Any) -> Any:
         """The JSON value without the session's secrets.
@@ -31,19 +37,41 @@ class Cutting:
         redactor = session.secrets.redactor
         if not redactor or _is_short(value):
             return redactor.value(value)
-        with await self._turns.take(session.key):
+        cut = await self._in_thread(session.key, lambda: redactor.value(value))
+        session.check_live()
+        return cut
+
+    async def spans(
+        self, session_key: str, window: Window, spent: Callable[[float], object]
+    ) -> list[Span]:
+        """Where the secrets are in a part of a stream; `spent` is told what a thread has used.
+
+        Raises: RateLimitedError where too much of the session waits, SandboxUnavailableError
+        where it takes too long.
+        """
+        if not window.redactor or len(window.data) <= MOST_AT_ONCE:
+            return window.spans()
+
+        def timed() -> tuple[list[Span], float]:
+            began = time.thread_time()
+            return window.spans(), time.thread_time() - began
+
+        spans, seconds = await self._in_thread(session_key, timed)
+        spent(seconds)
+        return spans
+
+    async def _in_thread(self, session_key: str, work: Callable[[], T]) -> T:
+        with await self._turns.take(session_key):
             try:
-                cut = await self._threads.call(lambda: redactor.value(value), _SECONDS)
+                return await self._threads.call(work, _SECONDS)
             except TimeoutError:
                 detail = "long texts could not be searched for secrets in time: try again"
                 raise SandboxUnavailableError(detail) from None
-        session.check_live()
-        return cut
 
 
 def _is_short(value: Any) -> bool:
     """Whether all of its texts together are."""
-    left = _MOST_AT_ONCE
+    left = MOST_AT_ONCE
     for size in _sizes(value):
         left -= size
         if left < 0:

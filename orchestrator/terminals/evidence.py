@@ -20,7 +20,7 @@ from orchestrator.errors import AuditUnavailableError
 from orchestrator.sessions.recorder import TOOL_OUTPUT
 from orchestrator.terminals import transcript
 from orchestrator.threads import Threads
-from sandbox_agent.redaction import RedactedStream, Redactor
+from sandbox_agent.redaction import Redactor
 
 # Of the raw bytes the first ones are kept; all are counted.
 MOST_RAW_BYTES = 64 * 1024 * 1024
@@ -80,7 +80,8 @@ class Evidence:
     ) -> None:
         """Makes the files, which must not be there: it blocks, see `open`.
 
-        Nothing that `redactor` finds gets in. `threads` do what blocks later; None: its own.
+        Nothing that `redactor` finds gets into the transcript. `threads` do what blocks later;
+        None: its own.
 
         `count` is told of the bytes that are written, and whether they are TOOL_OUTPUT. Without
         `capture` the raw bytes are counted only. `name`: a further name beside the directory's
@@ -101,7 +102,6 @@ class Evidence:
         if name is not None and name != "{session_id}":
             self._link = directory.with_name(name.replace("{session_id}", directory.name))
         self._redactor = redactor
-        self._said = RedactedStream(redactor)
         self._started = time.monotonic()
         self._raw_bytes = self._raw_total = self._transcript_bytes = 0
         self._raw_hash, self._transcript_hash = hashlib.sha256(), hashlib.sha256()
@@ -136,15 +136,7 @@ class Evidence:
             raise
 
     def raw(self, data: bytes) -> None:
-        """The tool said this; what could be part of a secret is written with the next line."""
-        self._keep(self._said.feed(data))
-
-    async def said(self, data: bytes) -> None:
-        """The same, and returns when it is written."""
-        self.raw(data)
-        await self.flush()
-
-    def _keep(self, data: bytes) -> None:
+        """The tool said this, in which there is no secret any more."""
         self._raw_total += len(data)
         kept = data[: max(0, self._most_raw - self._raw_bytes)]
         if kept:
@@ -155,7 +147,6 @@ class Evidence:
 
     def note(self, event: str, fields: Sequence[str], *, last: bool = False) -> None:
         """A line of the transcript; the `last` one has room when others have none."""
-        self._keep(self._said.finish())
         line = transcript.line(time.monotonic() - self._started, event, fields)
         text = self._redactor().text(line).encode()
         room = MOST_TRANSCRIPT_BYTES - self._transcript_bytes - (0 if last else _RESERVED_BYTES)

@@ -9,10 +9,14 @@ _MOST = 2000
 
 
 async def record(recorder: Recorder, live: Live) -> None:
-    """Takes it from the terminal. Raises: AuditUnavailableError, EvidenceError."""
-    for late in live.terminal.take_late():
-        # Cut before it is shortened: of a secret's end nobody could tell what it is.
-        text = live.session.secrets.cut(late.text)[:_MOST]
+    """Takes it from the terminal.
+
+    Raises: AuditUnavailableError, EvidenceError, what `Recorder.told` does.
+    """
+    for late in await live.terminal.take_late():
+        # Room for a whole secret beyond what is kept: of its end nobody could tell what it is.
+        beginning = late.text[: _MOST + live.session.secrets.redactor.margin]
+        text = (await recorder.told(live.session, beginning))[:_MOST]
         live.evidence.note("LATE", transcript.late(text, late.raw_bytes))
         await live.evidence.flush()
         await recorder.record(

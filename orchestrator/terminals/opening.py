@@ -1,6 +1,7 @@
 """Opens terminals: counted, recorded, started, and at their first prompt; or ended again."""
 
 import secrets
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from orchestrator.errors import (
 from orchestrator.keys import Principal
 from orchestrator.sessions import registry
 from orchestrator.sessions.budgets import Budgets
+from orchestrator.sessions.cutting import Cutting
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.sandbox import Sandbox
 from orchestrator.sessions.session import Session
@@ -22,6 +24,7 @@ from orchestrator.terminals import record, store, transcript
 from orchestrator.terminals.evidence import Evidence
 from orchestrator.terminals.finishing import Finishing
 from orchestrator.terminals.live import Live
+from orchestrator.terminals.said import Said
 from orchestrator.terminals.spec import TerminalSpec
 from orchestrator.terminals.terminal import Status, Terminal, Wait
 from orchestrator.threads import Threads
@@ -51,6 +54,8 @@ class Opening:
         self._finishing = finishing
         self._give_up = give_up
         self._threads = threads
+        # None is refused its turn: each terminal reads its own output.
+        self._cutting = Cutting("pieces of what tools say", sys.maxsize)
 
     async def run(
         self, principal: Principal, session: Session, sandbox: Sandbox, spec: TerminalSpec
@@ -92,9 +97,12 @@ class Opening:
                 ),
                 self._threads,
             )
-            terminal = Terminal(
-                terminal_id, spec, sandbox.link, evidence.said, lambda: secrets.redactor
+            said = Said(
+                evidence.raw,
+                lambda: secrets.redactor,
+                lambda window: self._cutting.spans(session.key, window, sandbox.link.spend),
             )
+            terminal = Terminal(terminal_id, spec, sandbox.link, said, evidence.flush)
             opened = record.opened(terminal_id, spec, now())
             live = Live(session, sandbox, principal, terminal, evidence, opened)
             await self._record(live)
@@ -155,8 +163,7 @@ class Opening:
     async def _no_prompt(self, live: Live, wait: Wait) -> None:
         """Ends it. Raises: ConflictError with the `reason`; BudgetExceededError for that one."""
         seconds = live.terminal.spec.startup_timeout_seconds
-        # Cut before it is shortened: of a secret's end nobody could tell what it is.
-        said = live.session.secrets.cut(live.terminal.said().text)[-_MOST_SAID:]
+        text = live.terminal.said().text
         if wait is Wait.TIMEOUT:
             await self._give_up(live, "startup_timeout")
             what = f"did not show its prompt within {seconds} s"
@@ -165,6 +172,8 @@ class Opening:
             what = "ended before it showed its prompt"
         if live.session.budget.exceeded is not None:
             raise await self._budgets.refusal(live.session)
+        # Cut before it is shortened: of a secret's end nobody could tell what it is.
+        said = (await self._recorder.told(live.session, text))[-_MOST_SAID:]
         raise ConflictError(
             f"the tool {what}; it said: {said!r}", pty=live.id, reason=live.record["reason"]
         )

@@ -1,7 +1,6 @@
 """One terminal: its program's prompt awaited, a line written, the answer read. No policy here."""
 
 import asyncio
-import hashlib
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -9,12 +8,13 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from orchestrator.errors import NotFoundError
+from orchestrator.metered import Metered
 from orchestrator.terminals.framing import Framing, Output
 from orchestrator.terminals.pages import READ_BYTES, Exit, Page, garbage, parse_page
+from orchestrator.terminals.said import Said
 from orchestrator.terminals.spec import Shown, TerminalSpec
 from sandbox_agent.protocol import Message
 from sandbox_agent.pty.sanitize import MAX_LINE_BYTES
-from sandbox_agent.redaction import RedactedStream, Redactor
 
 # A prompt counts once nothing has followed it for this long, and the program waits for input:
 # only that tells it from a line of output that looks like one. The time covers the moments
@@ -28,6 +28,8 @@ _MOST_LAST_READS = 64
 # A single call of the agent waits at most this long.
 _POLL_MS = 20_000
 _GRACE_SECONDS = 20.0
+# So much of what a program said is taken up before whatever else the loop has to do.
+_PIECE_BYTES = 4 * 1024
 
 
 class Status(StrEnum):
@@ -63,6 +65,9 @@ class Agent(Protocol):
     def request(self, method: str, params: Message, timeout: float = ...) -> Awaitable[Message]:
         """Asks it."""
 
+    def spend(self, seconds: float) -> float:
+        """So much time was used for what it said: it is heard later for that."""
+
 
 class Late(NamedTuple):
     """What a program said that is no answer to any line."""
@@ -74,9 +79,9 @@ class Late(NamedTuple):
 class Terminal:
     """One program on its terminal. Whoever drives it does one thing at a time.
 
-    `on_raw` gets every byte that the program says, and no more is read before it returns; hashes
-    are of what `redactor` leaves of them, which is what is kept. Raises: SandboxUnavailableError
-    from whatever asks the agent.
+    `said` gets every byte that the program says, and no more is read before `flush` has
+    returned; hashes are of what is kept of them. Raises: SandboxUnavailableError from whatever
+    asks the agent; what `said` and `flush` do.
     """
 
     def __init__(
@@ -84,8 +89,8 @@ class Terminal:
         terminal_id: str,
         spec: TerminalSpec,
         agent: Agent,
-        on_raw: Callable[[bytes], Awaitable[None]],
-        redactor: Callable[[], Redactor] = lambda: Redactor(),
+        said: Said,
+        flush: Callable[[], Awaitable[None]],
     ) -> None:
         self.id = terminal_id
         self.spec = spec
@@ -100,12 +105,11 @@ class Terminal:
         # Whether its prompt is the last thing that it was waited for.
         self._idle = False
         self._agent = agent
-        self._on_raw = on_raw
+        self._said = said
+        self._flush = flush
         self._framing = Framing(spec.ready, spec.output_max_bytes)
         # How many bytes of what it said are read.
         self.position = 0
-        self._kept = RedactedStream(redactor)
-        self._hash = hashlib.sha256()
         self._began = 0
         # Where the last answer ended, and what was in it: the rest of it, if any, is late.
         self._answered = 0
@@ -132,6 +136,7 @@ class Terminal:
         }
         await self._agent.request("pty.open", params)
         wait = await self._wait_prompt(spec.startup_timeout_seconds)
+        await self._said.finish()
         self._settle(wait)
         return wait
 
@@ -174,22 +179,24 @@ class Terminal:
         self.note_late()
         ended = self.spec.line_terminator.partition("\n")[0].rstrip("\r")
         self._framing.begin(text + ended, self.shown.prompt if self.shown else "")
-        self._kept.finish()
-        self._hash, self._began = hashlib.sha256(), self.position
+        await self._said.finish()
+        self._said.begin()
+        self._began = self.position
         self._command, self._idle, self._told = command, False, ""
 
     async def answer(self) -> Answer:
         """Waits for the prompt after a line; what was said until then."""
         wait = await self._wait_prompt(self.spec.output_wait_ms / 1000)
+        await self._said.finish()
         output = self._framing.output()
         self._told = output.text
         self._settle(wait)
-        self._hash.update(self._kept.finish())
-        digest = f"sha256:{self._hash.hexdigest()}"
-        return Answer(wait, output, self.position - self._began, digest)
+        return Answer(wait, output, self.position - self._began, self._said.digest)
 
-    def take_late(self) -> list[Late]:
+    async def take_late(self) -> list[Late]:
         """What came late and has not been taken."""
+        if self._late:
+            await self._said.finish()
         late, self._late = self._late, []
         return late
 
@@ -275,10 +282,16 @@ class Terminal:
             self.position,
         )
         if page.data:
-            self.position += len(page.data)
-            self._hash.update(self._kept.feed(page.data))
-            self._framing.feed(page.data)
-            await self._on_raw(page.data)
+            await Metered(self._take_up(page.data), self._agent.spend)
         if page.ended is not None:
             self.exit = page.ended
         return page
+
+    async def _take_up(self, data: bytes) -> None:
+        for start in range(0, len(data), _PIECE_BYTES):
+            piece = data[start : start + _PIECE_BYTES]
+            self.position += len(piece)
+            self._framing.feed(piece)
+            await self._said.feed(piece)
+            await asyncio.sleep(0)
+        await self._flush()

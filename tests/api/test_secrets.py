@@ -24,6 +24,7 @@ from orchestrator.engine.fake import FakeEngine
 from orchestrator.errors import ConflictError
 from orchestrator.keys import Principal, Role
 from orchestrator.sessions import registry
+from orchestrator.sessions.cutting import MOST_AT_ONCE
 from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.processes import Measured, Process, Usage
 from orchestrator.sessions.requests import ExecRequest, NewSession
@@ -296,6 +297,37 @@ async def test_terminals_and_approvals(api: Api, session: dict[str, Any]) -> Non
     raw = api.plane.settings.state_dir / "evidence"
     (said,) = [file.read_bytes() for file in raw.rglob("raw")]
     assert f"you said say {MARK}".encode() in said
+
+
+async def test_long_output_of_a_terminal_is_searched_once(
+    api: Api, session: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "/api/sessions/box/ptys"
+    opened = await api.json("POST", path, json={"tool": "fake"}, status=201)
+    searched: list[tuple[int, int]] = []
+    spans = Redactor.spans
+
+    def watched(self: Redactor, data: bytes) -> list[tuple[int, int]]:
+        searched.append((threading.get_ident(), len(data)))
+        return spans(self, data)
+
+    monkeypatch.setattr(Redactor, "spans", watched)
+    # Across the ends of the pieces in which it is read, wherever these are.
+    rows = f"row {TOKEN} of many\r\n" * 20_000
+    said = f"say much\r\n{rows}tool=> "
+    api.agent.terminals.answers["say much"] = said.encode()
+    line = {"tool": "fake.say", "command": "say much"}
+    answer = await api.json("POST", f"{path}/{opened['id']}/interactions", json=line)
+    kept = said.replace(TOKEN, MARK).encode()
+    assert answer["output_hash"] == f"sha256:{hashlib.sha256(kept).hexdigest()}"
+    (raw,) = [
+        file.read_bytes() for file in (api.plane.settings.state_dir / "evidence").rglob("raw")
+    ]
+    assert raw.endswith(kept)
+    assert leaked(raw.decode(), TOKEN) == []
+    largest = max(size for thread, size in searched if thread == threading.get_ident())
+    assert largest <= MOST_AT_ONCE
+    assert sum(size for _, size in searched) < 1.5 * len(said)
 
 
 async def test_the_log(api: Api, session: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -599,7 +631,7 @@ async def test_long_words_are_searched_beside_the_loop(
     body = {"id": "other", "env": env, "secrets": SECRETS}
     await api.problem(400, "validation_error", "POST", "/api/sessions", json=body)
     largest = max(size for thread, size in searched if thread == threading.get_ident())
-    assert largest <= 16 * 1024
+    assert largest <= MOST_AT_ONCE
     assert sum(size > 500_000 for _, size in searched) >= 2
     # The digest is of all of it, without the value.
     words = [argv[0], *argv[1:-1], f"a{MARK}"]

@@ -1,16 +1,22 @@
 """A terminal's driver against an agent that plays a script: what it waits for, and believes."""
 
+import asyncio
 import base64
+import hashlib
+import threading
 from collections import deque
 from typing import Any
 
 import pytest
 
 from orchestrator.errors import NotFoundError, SandboxUnavailableError
-from orchestrator.terminals.framing import Output
+from orchestrator.sessions import cutting
+from orchestrator.terminals.framing import Framing, Output
 from orchestrator.terminals.pages import Exit
+from orchestrator.terminals.said import Said
 from orchestrator.terminals.terminal import SETTLE_MOST_MS, SETTLE_MS, Late, Terminal, Wait
 from sandbox_agent.protocol import Message
+from sandbox_agent.redaction import MARK, Redactor, Span, Window
 from tests.support.tool import spec
 
 PROMPT = b"tool=> "
@@ -30,6 +36,12 @@ class Agent:
         self.sent: list[Message] = []
         self.mark: Any = None
         self.answers: dict[str, Message] = {}
+        self.redactor = Redactor()
+        self.spent = 0.0
+
+    def spend(self, seconds: float) -> float:
+        self.spent += seconds
+        return 0.0
 
     async def request(self, method: str, params: Message, timeout: float = 40.0) -> Message:
         if method in self.answers:
@@ -67,10 +79,14 @@ FOR_EVER = 10**9
 def new(agent: Agent, **members: Any) -> tuple[Terminal, bytearray]:
     raw = bytearray()
 
-    async def keep(data: bytes) -> None:
-        raw.extend(data)
+    async def search(window: Window) -> list[Span]:
+        return window.spans()
 
-    return Terminal("pty-1", spec(output_wait_ms=50, **members), agent, keep), raw
+    async def flush() -> None:
+        pass
+
+    said = Said(raw.extend, lambda: agent.redactor, search)
+    return Terminal("pty-1", spec(output_wait_ms=50, **members), agent, said, flush), raw
 
 
 async def started(*pieces: bytes | None, **members: Any) -> tuple[Terminal, Agent, bytearray]:
@@ -111,7 +127,7 @@ async def test_a_program_that_shows_a_prompt_and_never_waits_is_not_at_it() -> N
     agent.pieces.append(b"\r\nthe answer\r\n" + PROMPT)
     agent.works = 0
     assert await terminal.synchronise()
-    assert [late.text for late in terminal.take_late()] == ["tool=> \nthe answer"]
+    assert [late.text for late in await terminal.take_late()] == ["tool=> \nthe answer"]
 
 
 async def test_an_answer_has_what_came_after_the_line() -> None:
@@ -131,8 +147,8 @@ async def test_what_came_before_the_line_is_in_no_answer() -> None:
     agent.said += b"late\r\n" + PROMPT  # between the look and the line
     agent.pieces.extend([b"say 1\r\n1\r\n" + PROMPT])
     await terminal.send("do", "say 1")
-    assert terminal.take_late() == [Late("late", len(b"late\r\n" + PROMPT))]
-    assert terminal.take_late() == []
+    assert await terminal.take_late() == [Late("late", len(b"late\r\n" + PROMPT))]
+    assert await terminal.take_late() == []
     answer = await terminal.answer()
     assert answer.output == Output("1", False)
     assert answer.raw_bytes == len(b"say 1\r\n1\r\n" + PROMPT)
@@ -143,11 +159,11 @@ async def test_a_program_that_speaks_and_still_waits_is_at_its_prompt() -> None:
     terminal, agent, _ = await started(b"a notice\r\nand ", b"another")
     assert await terminal.synchronise()
     assert terminal.shown == ("tool=> ", "ready")
-    assert terminal.take_late() == [Late("a notice\nand another", 21)]
+    assert await terminal.take_late() == [Late("a notice\nand another", 21)]
     agent.pieces.append(b"say 1\r\n1\r\n" + PROMPT)
     await terminal.send("do", "say 1")
     assert (await terminal.answer()).output == Output("1", False)
-    assert terminal.take_late() == []
+    assert await terminal.take_late() == []
 
 
 async def test_lines_that_follow_the_prompt_at_once_do_not_end_its_use() -> None:
@@ -169,7 +185,7 @@ async def test_a_program_that_works_is_not_in_step() -> None:
     agent.works = 0
     agent.pieces.append(PROMPT)
     assert await terminal.synchronise()
-    first, second = terminal.take_late()
+    first, second = await terminal.take_late()
     assert first == Late("something is going on", len(b"something is going on\r\n"))
     assert second == Late("", len(PROMPT))
 
@@ -268,3 +284,109 @@ async def test_the_state_follows_the_command_also_when_its_prompt_came_late() ->
     agent.pieces.append(PROMPT)
     assert await terminal.synchronise()
     assert seen == [("tool=> ", None), ("tool=> ", "do")]
+
+
+# Secrets
+
+SECRET = "0123456789abcdef"
+
+
+async def test_a_secret_in_several_pieces_is_in_no_hash_and_not_kept() -> None:
+    terminal, agent, raw = await started()
+    agent.redactor = Redactor([SECRET])
+    agent.pieces.extend(say(f"say\r\nit is {SECRET}!\r\n"))
+    await terminal.send("do", "say")
+    answer = await terminal.answer()
+    kept = f"say\r\nit is {MARK}!\r\ntool=> ".encode()
+    assert bytes(raw).endswith(kept)
+    assert SECRET.encode() not in raw
+    assert answer.raw_hash == f"sha256:{hashlib.sha256(kept).hexdigest()}"
+    assert answer.output == Output(f"it is {SECRET}!", False)
+    agent.said += f"late {SECRET}".encode()
+    assert await terminal.synchronise()
+    assert [late.text for late in await terminal.take_late()] == [f"late {SECRET}"]
+    assert bytes(raw).endswith(f"late {MARK}".encode())
+
+
+def say(text: str) -> list[bytes]:
+    return [*(text[place : place + 1].encode() for place in range(len(text))), PROMPT]
+
+
+async def test_long_output_is_searched_once_and_in_pieces_between_which_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal, agent, raw = await started()
+    agent.redactor = Redactor([SECRET])
+    searched: list[int] = []
+    fed: list[int] = []
+    spans, feed = Redactor.spans, Framing.feed
+
+    def watch_search(self: Redactor, data: bytes) -> list[Span]:
+        searched.append(len(data))
+        return spans(self, data)
+
+    def watch_feed(self: Framing, data: bytes) -> None:
+        fed.append(turns)
+        assert len(data) <= 4096
+        feed(self, data)
+
+    monkeypatch.setattr(Redactor, "spans", watch_search)
+    monkeypatch.setattr(Framing, "feed", watch_feed)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    text = b"x" * (1024 * 1024)
+    agent.pieces.append(b"say\r\n" + text + b"\r\n" + PROMPT)
+    await terminal.send("do", "say")
+    answer = await terminal.answer()
+    beside.cancel()
+    assert answer.wait is Wait.PROMPT
+    assert raw.count(b"x") == len(text)
+    assert sum(searched) < 1.1 * len(text)
+    assert max(searched) <= cutting.MOST_AT_ONCE
+    # Each piece is taken up in a turn of its own.
+    assert len(set(fed)) == len(fed) >= len(text) // 4096
+    assert agent.spent > 0
+
+
+async def test_a_search_that_fails_loses_nothing() -> None:
+    redactor, kept, fails = Redactor([SECRET]), bytearray(), True
+
+    async def search(window: Window) -> list[Span]:
+        if fails:
+            raise SandboxUnavailableError("not in time")
+        return window.spans()
+
+    said = Said(kept.extend, lambda: redactor, search)
+    with pytest.raises(SandboxUnavailableError):
+        await said.feed(b"x" * 1000 + SECRET.encode())
+    fails = False
+    await said.finish()
+    assert bytes(kept) == b"x" * 1000 + MARK.encode()
+
+
+async def test_long_windows_are_searched_in_a_thread_which_is_paid_for() -> None:
+    paid: list[float] = []
+    threads: set[int] = set()
+
+    class Watched(Redactor):
+        def spans(self, data: bytes) -> list[Span]:
+            threads.add(threading.get_ident())
+            return super().spans(data)
+
+    search, redactor = cutting.Cutting(), Watched(["0123456789abcdef" * 1000])
+    window = Window(redactor, b"x" * 500_000, 400_000)
+    assert await search.spans("key", window, paid.append) == []
+    assert threads == threads - {threading.get_ident()}
+    assert len(paid) == 1
+    assert paid[0] > 0
+    short = Window(redactor, b"x" * 1000, 1000)
+    assert await search.spans("key", short, paid.append) == []
+    assert threading.get_ident() in threads
+    assert len(paid) == 1

@@ -54,6 +54,11 @@ def test_what_is_quoted_is_on_one_line_and_stays_in_its_quotes(text: str) -> Non
     quoted.encode()
 
 
+async def said(kept: Evidence, data: bytes) -> None:
+    kept.raw(data)
+    await kept.flush()
+
+
 async def test_files_are_hashed_as_they_are(tmp_path: Path) -> None:
     kept = Evidence(tmp_path / "evidence" / "key" / "pty-1")
     kept.raw(b"abc")
@@ -165,9 +170,9 @@ async def test_a_disk_that_hangs_keeps_who_writes_and_nobody_else(
 ) -> None:
     kept = Evidence(tmp_path / "evidence" / "key" / "pty-1")
     disk = Disk(monkeypatch)
-    saying = asyncio.create_task(kept.said(b"abc"))
+    saying = asyncio.create_task(said(kept, b"abc"))
     await asyncio.to_thread(disk.asked.wait)  # the loop goes on
-    more = asyncio.create_task(kept.said(b"def"))
+    more = asyncio.create_task(said(kept, b"def"))
     await asyncio.sleep(0)
     assert not saying.done()
     assert not more.done()
@@ -187,7 +192,7 @@ async def test_what_a_disk_does_not_take_in_time_is_lost_and_said_to_be(
     disk = Disk(monkeypatch)
     for _ in range(2):
         with pytest.raises(EvidenceError, match="does not answer"):
-            await kept.said(b"abc")
+            await said(kept, b"abc")
     with pytest.raises(EvidenceError, match="does not answer"):
         await kept.finish()
     # Nobody gets the file's descriptor before the thread is done with it.
@@ -206,12 +211,12 @@ async def test_a_write_whose_caller_goes_away_is_done(
 ) -> None:
     kept = Evidence(tmp_path / "evidence" / "key" / "pty-1")
     disk = Disk(monkeypatch)
-    saying = asyncio.create_task(kept.said(b"abc"))
+    saying = asyncio.create_task(said(kept, b"abc"))
     await asyncio.to_thread(disk.asked.wait)
     saying.cancel()
     await asyncio.gather(saying, return_exceptions=True)
     disk.answers.set()
-    await kept.said(b"def")
+    await said(kept, b"def")
     assert (await kept.finish()).raw_bytes == 6
     assert (kept.directory / "raw").read_bytes() == b"abcdef"
 

@@ -28,7 +28,7 @@ from orchestrator.key_entries import load_keys
 from orchestrator.operator_files import read_regular
 from orchestrator.policy.levels import Levels, level_files, load_levels
 from orchestrator.sessions.recorder import Recorder
-from orchestrator.tasks import Supervised, TaskName, Tasks
+from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.threads import Threads
 from orchestrator.tools.last_good import LastGood
 from orchestrator.tools.rules import RuleFiles, ToolRules
@@ -44,6 +44,8 @@ _DEBOUNCE_MS = 400
 _LOOK_SECONDS = 5.0
 # A file system that hangs is seen as a task that fails, again and again.
 _READ_SECONDS = 30.0
+# For all files together; and between two words of the thread that watches them.
+_ROUND_SECONDS = 120.0
 _UNRECORDED = "not on record"
 _UNREADABLE = "reading it failed; the log says how"
 
@@ -122,6 +124,7 @@ class Policy:
         self._looking = asyncio.Lock()
         self._recorder: Recorder | None = None
         self._tasks: list[Supervised] = []
+        self._looks, self._watches = Rounds(_ROUND_SECONDS), Rounds(_ROUND_SECONDS)
         self._threads = Threads("policy files", 1)
         self._reads = Threads("policy files that are read", 1)
         self._watching: asyncio.Future[None] | None = None
@@ -165,8 +168,10 @@ class Policy:
                 self._stop.set()
 
         self._tasks = [
-            tasks.start(TaskName.POLICY, lambda: self._follow(changed)),
-            tasks.start(TaskName.POLICY_WATCH, lambda: self._keep_watch(tell)),
+            tasks.start(TaskName.POLICY, lambda: self._follow(changed), rounds=self._looks),
+            tasks.start(
+                TaskName.POLICY_WATCH, lambda: self._keep_watch(tell), rounds=self._watches
+            ),
         ]
 
     async def close(self) -> None:
@@ -211,9 +216,11 @@ class Policy:
     async def _follow(self, changed: asyncio.Event) -> None:
         changed.set()  # where it was started again, nobody knows what it has missed
         while True:
-            await changed.wait()
+            with self._watches.round():  # the thread tells again and again
+                await changed.wait()
             changed.clear()
-            await self.look()
+            with self._looks.round():
+                await self.look()
 
     async def look(self) -> None:
         """Reads again what has changed since it was read last.

@@ -3,8 +3,11 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from orchestrator.checks.base import Check, failure, ok, warning
 
@@ -38,6 +41,61 @@ class TaskState(StrEnum):
     DOWN = "down"
 
 
+class Trouble(NamedTuple):
+    """What is wrong with the rounds of a task, and since when."""
+
+    what: str
+    since: datetime
+
+
+class Round:
+    """One round. `failed`: it has not done what it is for, although it goes on."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.since = datetime.now(UTC)
+        self.failed = False
+
+
+class Rounds:
+    """What a task does again and again: a round that takes longer is overdue.
+
+    A task that waits for something to do is in none.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._under_way: list[Round] = []
+        # When the first of the rounds began that failed, and none since has not.
+        self._failing: datetime | None = None
+
+    @contextmanager
+    def round(self) -> Iterator[Round]:
+        """One round, within the block; an exception that leaves it has failed it."""
+        this = Round()
+        self._under_way.append(this)
+        try:
+            yield this
+        except Exception:
+            self._settle(this, failed=True)
+            raise
+        else:
+            self._settle(this, failed=this.failed)
+        finally:
+            self._under_way.remove(this)
+
+    def _settle(self, this: Round, *, failed: bool) -> None:
+        self._failing = (self._failing or this.since) if failed else None
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """What is wrong now."""
+        for this in self._under_way:
+            if time.monotonic() - this.began > self._seconds:
+                return Trouble("takes too long", this.since)
+        return None if self._failing is None else Trouble("failed", self._failing)
+
+
 class Supervised:
     """One task. It ends with `close` only, or where it is not `forever` when its work is done."""
 
@@ -48,10 +106,12 @@ class Supervised:
         restarted: Callable[[TaskName], None],
         *,
         forever: bool,
+        rounds: Rounds | None,
         clock: Callable[[], float],
     ) -> None:
         """`restarted` is told of each failure."""
         self.name = name
+        self.rounds = rounds
         self._work = work
         self._restarted = restarted
         self._forever = forever
@@ -112,10 +172,20 @@ class Tasks:
         self._started: list[Supervised] = []
 
     def start(
-        self, name: TaskName, work: Callable[[], Awaitable[None]], *, forever: bool = True
+        self,
+        name: TaskName,
+        work: Callable[[], Awaitable[None]],
+        *,
+        forever: bool = True,
+        rounds: Rounds | None = None,
     ) -> Supervised:
-        """Runs what `work` returns, and again after each failure; `forever`: to return is one."""
-        task = Supervised(name, work, self._restarted, forever=forever, clock=self._clock)
+        """Runs what `work` returns, and again after each failure; `forever`: to return is one.
+
+        `rounds` are those that `work` says it is in.
+        """
+        task = Supervised(
+            name, work, self._restarted, forever=forever, rounds=rounds, clock=self._clock
+        )
         self._started.append(task)
         return task
 
@@ -124,10 +194,21 @@ class Tasks:
         down = self._names(TaskState.DOWN)
         if down:
             return failure(TASKS, f"stopped by a failure: {_listed(down)}", "see the log")
+        problems = [f"{name} {trouble}" for name, trouble in self._troubles()]
         again = self._names(TaskState.AGAIN)
         if again:
-            return warning(TASKS, f"started again after a failure: {_listed(again)}", "see the log")
+            problems.append(f"started again after a failure: {_listed(again)}")
+        if problems:
+            return warning(TASKS, "; ".join(problems), "see the log")
         return ok(TASKS, "what runs in the background does")
+
+    def _troubles(self) -> Iterator[tuple[TaskName, str]]:
+        """Of tasks that run: what is started again is told of by itself."""
+        running = (task for task in self._started if task.state is TaskState.WELL)
+        for task in running:
+            trouble = None if task.rounds is None else task.rounds.trouble
+            if trouble is not None:
+                yield task.name, f"{trouble.what}, since {trouble.since:%Y-%m-%dT%H:%M:%SZ}"
 
     def _names(self, state: TaskState) -> Iterable[TaskName]:
         return dict.fromkeys(task.name for task in self._started if task.state is state)

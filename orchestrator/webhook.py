@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.http_post import FAILURES, post
-from orchestrator.tasks import Supervised, TaskName, Tasks
+from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +20,8 @@ _MOST_WAITING = 256
 _TRIES = 5
 _FIRST_PAUSE = 1.0  # doubled after each try
 _TRY_SECONDS = 10.0
+# All tries of a delivery, and the pauses between them.
+_ROUND_SECONDS = 120.0
 
 
 class Webhook:
@@ -35,11 +37,12 @@ class Webhook:
         self._secret = secret.encode()
         self._first_pause = first_pause
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue(_MOST_WAITING)
+        self._rounds = Rounds(_ROUND_SECONDS)
         self._task: Supervised | None = None
 
     def start(self, tasks: Tasks) -> None:
         """Begins to deliver."""
-        self._task = tasks.start(TaskName.WEBHOOK, self._deliver_all)
+        self._task = tasks.start(TaskName.WEBHOOK, self._deliver_all, rounds=self._rounds)
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Hands over a message, and returns at once."""
@@ -55,9 +58,12 @@ class Webhook:
 
     async def _deliver_all(self) -> None:
         while True:
-            await self._deliver(await self._waiting.get())
+            body = await self._waiting.get()
+            with self._rounds.round() as this:
+                this.failed = not await self._deliver(body)
 
-    async def _deliver(self, body: bytes) -> None:
+    async def _deliver(self, body: bytes) -> bool:
+        """Whether it has arrived."""
         delivery, pause = secrets.token_hex(8), self._first_pause
         for number in range(1, _TRIES + 1):
             try:
@@ -67,12 +73,13 @@ class Webhook:
                 problem = str(error) or type(error).__name__
             else:
                 if 200 <= status < 300:
-                    return
+                    return True
                 problem = f"status {status}"
             log.warning("webhook delivery %s, try %d of %d: %s", delivery, number, _TRIES, problem)
             if number < _TRIES:
                 await asyncio.sleep(pause)
                 pause *= 2
+        return False
 
     async def _post(self, delivery: str, body: bytes) -> int:
         timestamp = str(int(time.time()))

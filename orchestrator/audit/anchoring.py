@@ -26,7 +26,7 @@ from orchestrator.audit.events import now
 from orchestrator.config import AnchorSettings, ConfigError
 from orchestrator.http_post import FAILURES, post
 from orchestrator.store.database import Database, StoreError
-from orchestrator.tasks import Supervised, TaskName, Tasks
+from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.threads import Threads
 
 log = logging.getLogger(__name__)
@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 _APPEND_SECONDS = 30.0
 KEY_FILE, PUBLIC_FILE = "anchor.key", "anchor.pub"
 _POST_SECONDS = 30.0
+# For one anchor: a file, a POST, and what is read and written of the database.
+_ROUND_SECONDS = 120.0
 # Events that one read looks at: others want to read, too.
 _PORTION = 20_000
 _HEADS = """
@@ -59,11 +61,12 @@ class Anchoring:
         self._key = key
         self._instance = instance
         self._threads = Threads("the file of anchors", 1)
+        self._rounds = Rounds(_ROUND_SECONDS)
         self._task: Supervised | None = None
 
     def start(self, tasks: Tasks) -> None:
         """Begins."""
-        self._task = tasks.start(TaskName.ANCHORING, self._run)
+        self._task = tasks.start(TaskName.ANCHORING, self._run, rounds=self._rounds)
 
     async def close(self) -> None:
         """Stops; what is not delivered is by the next start."""
@@ -126,8 +129,10 @@ class Anchoring:
     async def _run(self) -> None:
         while True:
             try:
-                while await self.anchor():
-                    pass
+                more = True
+                while more:
+                    with self._rounds.round():
+                        more = await self.anchor()
             except (*FAILURES, StoreError) as error:
                 log.error("heads are not anchored: %s", str(error) or type(error).__name__)
             await asyncio.sleep(self._settings.interval)

@@ -9,12 +9,14 @@ import logging
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.audit import archive_file, query
+from orchestrator.audit.archive_disk import ArchiveDisk, DiskHangsError
 from orchestrator.audit.archive_file import ArchiveError
 from orchestrator.audit.events import SYSTEM_KEY, EventDraft, now
 from orchestrator.audit.ledger import Ledger
@@ -23,7 +25,7 @@ from orchestrator.errors import CapacityExhaustedError, NotFoundError, PaddockEr
 from orchestrator.store import archive_rows
 from orchestrator.store.archive_rows import Archived, Ended
 from orchestrator.store.database import Database, StoreError
-from orchestrator.tasks import Supervised, TaskName, Tasks
+from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,9 @@ log = logging.getLogger(__name__)
 MOST_AT_ONCE = 50
 # After which the retention looks again; it may be as much later than it says.
 _LOOK_SECONDS = 3600.0
+# For one chain, with what is read and written of the database; and for all of one run.
+_CHAIN_SECONDS = 1800.0
+_ROUND_SECONDS = 3600.0
 
 
 class Run(NamedTuple):
@@ -63,6 +68,8 @@ class Archiving:
         self._evidence = evidence
         self._freed = freed
         self._check_disk = check_disk
+        self._disk = ArchiveDisk()
+        self._rounds = Rounds(_ROUND_SECONDS)
         self._lock = asyncio.Lock()
         # Sessions that could not be archived the last time: the others come first.
         self._refused: set[str] = set()
@@ -71,10 +78,10 @@ class Archiving:
     def start(self, retention_seconds: int | None, tasks: Tasks) -> None:
         """Ends what a run before left undone; archives what is older from then on, where told."""
         if retention_seconds is None:
-            self._task = tasks.start(TaskName.ARCHIVING, self._finish, forever=False)
+            work, forever = self._finish, False
         else:
-            keep = partial(self._keep, timedelta(seconds=retention_seconds))
-            self._task = tasks.start(TaskName.ARCHIVING, keep)
+            work, forever = partial(self._keep, timedelta(seconds=retention_seconds)), True
+        self._task = tasks.start(TaskName.ARCHIVING, work, forever=forever, rounds=self._rounds)
 
     async def close(self) -> None:
         """Stops; what is half done is finished by the next start."""
@@ -82,30 +89,40 @@ class Archiving:
             await self._task.close()
 
     async def run(self, older_than: timedelta, actor: str) -> Run:
-        """Archives sessions that ended longer ago, oldest first.
+        """Archives sessions that ended longer ago, oldest first. A disk that hangs ends it.
 
         Raises: AuditUnavailableError, StoreError.
         """
         before = (datetime.now(UTC) - older_than).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         async with self._lock:
-            await self._empty()
-            # One more than are taken tells whether there is more.
-            most = MOST_AT_ONCE + 1 + len(self._refused)
-            found = await self._database.browse(
-                lambda connection: archive_rows.due(connection, before, most)
-            )
-            found.sort(key=lambda session: session.key in self._refused)
-            archived, refused = [], {}
-            for session in found[:MOST_AT_ONCE]:
-                try:
-                    archived.append(await self._archive(session, actor))
-                    self._refused.discard(session.key)
-                except ArchiveError as error:
-                    log.error("session %s is not archived: %s", session.id, error)
-                    refused[f"{session.id}/{session.incarnation}"] = str(error)
-                    self._refused.add(session.key)
-            await self._empty()
-        return Run(archived, refused, len(found) > MOST_AT_ONCE and bool(archived))
+            with self._rounds.round() as this:
+                await self._empty()
+                run = await self._archive_all(before, actor)
+                # Also of what the first look could not delete.
+                this.failed = not await self._empty() or bool(run.refused)
+        return run
+
+    async def _archive_all(self, before: str, actor: str) -> Run:
+        # One more than are taken tells whether there is more.
+        most = MOST_AT_ONCE + 1 + len(self._refused)
+        found = await self._database.browse(
+            lambda connection: archive_rows.due(connection, before, most)
+        )
+        found.sort(key=lambda session: session.key in self._refused)
+        archived, refused = list[Archived](), dict[str, str]()
+        more = len(found) > MOST_AT_ONCE
+        for session in found[:MOST_AT_ONCE]:
+            try:
+                archived.append(await self._archive(session, actor))
+                self._refused.discard(session.key)
+            except ArchiveError as error:
+                log.error("session %s is not archived: %s", session.id, error)
+                refused[f"{session.id}/{session.incarnation}"] = str(error)
+                self._refused.add(session.key)
+                if isinstance(error, DiskHangsError):
+                    more = False  # whoever comes next would wait as long
+                    break
+        return Run(archived, refused, more and bool(archived))
 
     async def page(self, after: str, limit: int) -> list[Archived]:
         """What is archived, in the order of the sessions' keys. Raises: StoreError."""
@@ -124,27 +141,36 @@ class Archiving:
     async def _archive(self, session: Ended, actor: str) -> Archived:
         """Raises: ArchiveError; then nothing has changed."""
         try:
-            self._check_disk(self._directory)
+            async with asyncio.timeout(_CHAIN_SECONDS):
+                return await self._archive_one(session, actor)
         except CapacityExhaustedError as error:
             raise ArchiveError(error.detail) from None
+        except TimeoutError:
+            raise DiskHangsError(f"it took longer than {_CHAIN_SECONDS:g} s") from None
+
+    async def _archive_one(self, session: Ended, actor: str) -> Archived:
+        call = partial(self._disk.call, session.key)
+        await call(partial(self._check_disk, self._directory))
         head = await self._database.browse(lambda connection: chain_head(connection, session.key))
         draft = self._directory / f".{session.key}"
         name = session.key + archive_file.SUFFIX
         about = {"session": {n: v for n, v in session._asdict().items() if n != "audit_bytes"}}
         try:
-            await asyncio.to_thread(_make, draft)
+            await call(partial(_make, draft))
             await self._write_rows(session.key, draft)
             evidence = self._evidence / session.key
             target = self._directory / name
-            seal = await asyncio.to_thread(
-                archive_file.write, target, about, (head.seq, head.hash), draft, evidence
+            seal = await call(
+                partial(archive_file.write, target, about, (head.seq, head.hash), draft, evidence),
+                long=True,
             )
         except OSError as error:
             raise ArchiveError(f"{self._directory}: {error.strerror}") from None
         except ValueError as error:
             raise ArchiveError(f"an event is broken: {error}") from None
         finally:
-            await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
+            with suppress(DiskHangsError):  # whoever tries again removes it
+                await call(partial(shutil.rmtree, draft, ignore_errors=True))
         archived = Archived(
             session_key=session.key,
             session_id=session.id,
@@ -157,21 +183,19 @@ class Archiving:
         return archived
 
     async def _write_rows(self, key: str, draft: Path) -> None:
-        with (draft / archive_file.EVENTS).open("w", encoding="utf-8") as file:
-            lines: list[str] = []
-            async for line in query.export(self._database, key):
-                lines.append(line)
-                if len(lines) == query.PAGE:
-                    await asyncio.to_thread(file.writelines, lines)
-                    lines = []
-            await asyncio.to_thread(file.writelines, lines)
+        events, lines = draft / archive_file.EVENTS, list[str]()
+        async for line in query.export(self._database, key):
+            lines.append(line)
+            if len(lines) == query.PAGE:
+                await self._disk.call(key, partial(_append, events, lines))
+                lines = []
+        await self._disk.call(key, partial(_append, events, lines))
         for table, name in (
             ("approvals", archive_file.APPROVALS),
             ("terminals", archive_file.TERMINALS),
         ):
             rows = await self._database.browse(partial(archive_rows.rows_of, table=table, key=key))
-            text = "".join(rows)
-            await asyncio.to_thread((draft / name).write_text, text, encoding="utf-8")
+            await self._disk.call(key, partial(_append, draft / name, rows))
 
     async def _seal(self, archived: Archived, actor: str) -> None:
         """Puts the chain's head and the file on record, in the chain that is of no session."""
@@ -195,19 +219,27 @@ class Archiving:
 
         await self._ledger.append(draft, apply)
 
-    async def _empty(self) -> None:
-        """Deletes what is left of archived sessions."""
+    async def _empty(self) -> bool:
+        """Deletes what is left of archived sessions; whether all of it is gone."""
+        whole = True
         for key, owner, size in await self._database.browse(archive_rows.left):
-            evidence = self._evidence / key
-            if evidence.exists():
-                await asyncio.to_thread(shutil.rmtree, evidence)
+            try:
+                await self._disk.call(key, partial(_remove, self._evidence / key), long=True)
+            except (ArchiveError, OSError) as error:
+                log.error("evidence of an archived session is not removed: %s", error)
+                whole = False
+                if isinstance(error, DiskHangsError):
+                    break
+                continue
             while not await self._database.write(partial(archive_rows.empty, key=key)):
                 pass
             self._freed(owner, -size)
+        return whole
 
     async def _finish(self) -> None:
         async with self._lock:
-            await self._empty()
+            with self._rounds.round() as this:
+                this.failed = not await self._empty()
 
     async def _keep(self, retention: timedelta) -> None:
         while True:
@@ -223,3 +255,13 @@ def _make(draft: Path) -> None:
     draft.parent.mkdir(mode=0o700, exist_ok=True)
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(mode=0o700)
+
+
+def _append(path: Path, lines: list[str]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(lines)
+
+
+def _remove(evidence: Path) -> None:
+    if evidence.exists():
+        shutil.rmtree(evidence)

@@ -8,9 +8,12 @@ from functools import partial
 from orchestrator.errors import PaddockError
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import StoreError
-from orchestrator.tasks import Supervised, TaskName, Tasks
+from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 
 log = logging.getLogger(__name__)
+
+# For all workspaces that are mounted, or removed as they have expired: large ones take minutes.
+_ROUND_SECONDS = 1800.0
 
 
 class KeptWorkspaces:
@@ -20,21 +23,28 @@ class KeptWorkspaces:
         self._workspaces = workspaces
         self._retention_seconds = retention_seconds
         self._tasks = tasks
+        self._mounting = Rounds(_ROUND_SECONDS)
+        self._purging = Rounds(_ROUND_SECONDS)
         self._started: list[Supervised] = []
 
     def start(self) -> None:
         """Mounts what an earlier control plane left, and begins to purge what expires."""
         name = TaskName.KEPT_WORKSPACES
-        self._started.append(self._tasks.start(name, self._workspaces.mount_kept, forever=False))
+        self._started.append(
+            self._tasks.start(name, self._mount, forever=False, rounds=self._mounting)
+        )
         if self._retention_seconds is not None:
-            retention = timedelta(seconds=self._retention_seconds)
-            purge = partial(self._purge_expired, retention)
-            self._started.append(self._tasks.start(name, purge))
+            purge = partial(self._purge_expired, timedelta(seconds=self._retention_seconds))
+            self._started.append(self._tasks.start(name, purge, rounds=self._purging))
 
     async def close(self) -> None:
         """Stops; what is half done is finished by the next start."""
         for task in self._started:
             await task.close()
+
+    async def _mount(self) -> None:
+        with self._mounting.round():
+            await self._workspaces.mount_kept()
 
     async def _purge_expired(self, retention: timedelta) -> None:
         """Times are absolute, so that a restart moves none.
@@ -45,8 +55,9 @@ class KeptWorkspaces:
         while True:
             due = None
             try:
-                await self._workspaces.purge_ended_before(datetime.now(UTC) - retention)
-                due = await self._workspaces.next_expiry()
+                with self._purging.round():
+                    await self._workspaces.purge_ended_before(datetime.now(UTC) - retention)
+                    due = await self._workspaces.next_expiry()
             except (PaddockError, StoreError) as error:
                 log.error("expired workspaces are not purged: %s", error)
             latest = datetime.now(UTC) + retention

@@ -5,7 +5,10 @@ from contextlib import aclosing
 from orchestrator.engine.base import Container, ContainerState, Engine, EngineEvent
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.service import Sessions
-from orchestrator.tasks import Supervised, TaskName, Tasks
+from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
+
+# What one event, or the look at all containers, may take.
+_ROUND_SECONDS = 120.0
 
 
 class Watcher:
@@ -18,11 +21,12 @@ class Watcher:
         self._recorder = recorder
         self._sessions = sessions
         self._tasks = tasks
+        self._rounds = Rounds(_ROUND_SECONDS)
         self._task: Supervised | None = None
 
     def start(self) -> None:
         """Begins to follow."""
-        self._task = self._tasks.start(TaskName.ENGINE_EVENTS, self._follow)
+        self._task = self._tasks.start(TaskName.ENGINE_EVENTS, self._follow, rounds=self._rounds)
 
     async def close(self) -> None:
         """Stops following."""
@@ -33,7 +37,8 @@ class Watcher:
         """Whatever fails ends it: started again, it looks at everything first."""
         async with aclosing(self._engine.events()) as events:
             async for event in events:
-                await self._handle(event)
+                with self._rounds.round():
+                    await self._handle(event)
 
     async def _handle(self, event: EngineEvent) -> None:
         if event.action == "resync":

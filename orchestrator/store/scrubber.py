@@ -4,12 +4,13 @@ import asyncio
 import logging
 
 from orchestrator.store.database import Database, StoreError
-from orchestrator.tasks import Supervised, TaskName, Tasks
+from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 
 log = logging.getLogger(__name__)
 
 # A reader that is at work when it is tried has finished by then.
 _AGAIN_SECONDS = 1.0
+_ROUND_SECONDS = 60.0
 
 
 class Scrubber:
@@ -19,12 +20,13 @@ class Scrubber:
         self._database = database
         self._tasks = tasks
         self._wanted = asyncio.Event()
+        self._rounds = Rounds(_ROUND_SECONDS)
         self._task: Supervised | None = None
 
     def start(self) -> None:
         """Begins; what an earlier control plane did not get to is done first."""
         self._wanted.set()
-        self._task = self._tasks.start(TaskName.SCRUBBER, self._run)
+        self._task = self._tasks.start(TaskName.SCRUBBER, self._run, rounds=self._rounds)
 
     def want(self) -> None:
         """Something was deleted that may be nowhere any more; returns at once."""
@@ -40,7 +42,8 @@ class Scrubber:
             await self._wanted.wait()
             self._wanted.clear()
             try:
-                done = await self._database.scrub()
+                with self._rounds.round():
+                    done = await self._database.scrub()
             except StoreError as error:
                 log.warning("deleted values may still be in the database's files: %s", error)
                 continue

@@ -5,20 +5,25 @@ import gzip
 import io
 import json
 import tarfile
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
-from orchestrator.audit import archive_file, query
+from orchestrator.audit import archive_disk, archive_file, query
+from orchestrator.audit import archiving as archiving_module
+from orchestrator.audit.archive_disk import ArchiveDisk
 from orchestrator.audit.archive_file import ArchiveError
 from orchestrator.audit.archiving import Archiving
 from orchestrator.audit.events import EventDraft
 from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.search import Search, search
 from orchestrator.audit.verify import Anchor, Chain, verify
+from orchestrator.checks.base import CheckStatus
 from orchestrator.errors import NotFoundError
 from orchestrator.keys import KeyRing
 from orchestrator.limits import KeyLimits
@@ -26,6 +31,9 @@ from orchestrator.sessions.record_room import RecordRoom
 from orchestrator.store.database import Database
 from orchestrator.tasks import Tasks
 from orchestrator.terminals.evidence import Evidence
+from tests.support.until import until
+
+T = TypeVar("T")
 
 KEY, ID = "4f1c0a9be27d3586", "web-1"
 LONG_AGO = "2020-01-01T00:00:00.000000Z"
@@ -448,3 +456,109 @@ async def test_an_archive_that_does_not_say_whose_it_is(
     repack(other, {**files, "manifest.json": json.dumps(manifest).encode()})
     with pytest.raises(ArchiveError, match="no archive"):
         archive_file.verify(other)
+
+
+# A disk that hangs
+
+
+class Hanging:
+    """A function of the disk that hangs until it is let go on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, where: Any, name: str) -> None:
+        self._original = getattr(where, name)
+        self.goes_on = threading.Event()
+        self.asked = 0
+        monkeypatch.setattr(where, name, self)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        self.asked += 1
+        self.goes_on.wait()
+        return self._original(*args, **options)
+
+
+STEPS = [(archiving_module, "_make"), (archiving_module, "_append"), (archive_file, "write")]
+
+
+class Impatient(ArchiveDisk):
+    """Waits a moment for what hangs, and long for everything else."""
+
+    async def call(self, key: str, function: Callable[[], T], *, long: bool = False) -> T:
+        assert isinstance(function, partial)
+        with pytest.MonkeyPatch.context() as patch:
+            if isinstance(function.func, Hanging):
+                patch.setattr(archive_disk, "CALL_SECONDS", 0.05)
+                patch.setattr(archive_disk, "LONG_SECONDS", 0.05)
+            return await super().call(key, function, long=long)
+
+
+@pytest.fixture
+async def tasks(archiving: Archiving) -> AsyncIterator[Tasks]:
+    """Of an archiving that waits for its disk a moment only."""
+    archiving._disk = Impatient()
+    tasks = Tasks()
+    archiving.start(None, tasks)
+    yield tasks
+    await archiving.close()
+
+
+@pytest.mark.parametrize(("where", "name"), STEPS)
+async def test_a_disk_that_hangs_keeps_its_chain_and_no_lock(
+    database: Database,
+    ledger: Ledger,
+    archiving: Archiving,
+    tasks: Tasks,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    where: Any,
+    name: str,
+) -> None:
+    await ended(database, ledger, tmp_path, events=3)
+    disk = Hanging(monkeypatch, where, name)
+    try:
+        run = await archiving.run(timedelta(0), "admin")
+        assert "did not answer" in run.refused[f"{ID}/1"]
+        check = tasks.check()
+        assert check.status is CheckStatus.WARNING
+        assert "archiving failed, since 2" in check.detail
+        # The thread may still write there: nobody else does.
+        run = await archiving.run(timedelta(0), "admin")
+        assert "still works" in run.refused[f"{ID}/1"]
+        assert disk.asked == 1
+        # Others are not kept.
+        monkeypatch.undo()
+        await ended(database, ledger, tmp_path, key="other", events=3)
+        run = await archiving.run(timedelta(0), "admin")
+        assert [one.session_key for one in run.archived] == ["other"]
+    finally:
+        disk.goes_on.set()
+    await until(lambda: not archiving._disk._left)
+    (archived,) = (await archiving.run(timedelta(0), "admin")).archived
+    assert archived.session_key == KEY
+    names = [path.name for path in (tmp_path / "archive").iterdir()]
+    assert sorted(names) == sorted([archived.file, "other.tar.gz"])
+    assert archive_file.verify(tmp_path / "archive" / archived.file).verdict.ok
+    assert tasks.check().status is CheckStatus.OK
+
+
+async def test_evidence_that_can_not_be_removed_keeps_no_lock(
+    database: Database,
+    ledger: Ledger,
+    archiving: Archiving,
+    tasks: Tasks,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await ended(database, ledger, tmp_path, events=3)
+    disk = Hanging(monkeypatch, archiving_module, "_remove")
+    try:
+        run = await archiving.run(timedelta(0), "admin")
+        assert ([one.session_key for one in run.archived], run.refused) == ([KEY], {})
+        assert "archiving failed" in tasks.check().detail
+    finally:
+        disk.goes_on.set()
+    await until(lambda: not archiving._disk._left)
+    monkeypatch.undo()
+    await archiving.run(timedelta(0), "admin")
+    assert await counts(database) == [0, 0, 0, 0]
+    assert not (tmp_path / "evidence" / KEY).exists()
+    assert tasks.check().status is CheckStatus.OK

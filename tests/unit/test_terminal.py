@@ -86,7 +86,7 @@ def new(agent: Agent, **members: Any) -> tuple[Terminal, bytearray]:
         pass
 
     said = Said(raw.extend, lambda: agent.redactor, search)
-    return Terminal("pty-1", spec(output_wait_ms=50, **members), agent, said, flush), raw
+    return Terminal("pty-1", spec(**{"output_wait_ms": 50, **members}), agent, said, flush), raw
 
 
 async def started(*pieces: bytes | None, **members: Any) -> tuple[Terminal, Agent, bytearray]:
@@ -292,7 +292,7 @@ SECRET = "0123456789abcdef"
 
 
 async def test_a_secret_in_several_pieces_is_in_no_hash_and_not_kept() -> None:
-    terminal, agent, raw = await started()
+    terminal, agent, raw = await started(output_wait_ms=600_000)
     agent.redactor = Redactor([SECRET])
     agent.pieces.extend(say(f"say\r\nit is {SECRET}!\r\n"))
     await terminal.send("do", "say")
@@ -315,7 +315,7 @@ def say(text: str) -> list[bytes]:
 async def test_long_output_is_searched_once_and_in_pieces_between_which_others_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    terminal, agent, raw = await started()
+    terminal, agent, raw = await started(output_wait_ms=600_000)
     agent.redactor = Redactor([SECRET])
     searched: list[int] = []
     fed: list[int] = []

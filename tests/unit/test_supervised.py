@@ -1,0 +1,166 @@
+"""Every supervised task: readiness names it when it fails, and when it hangs."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from orchestrator.audit.anchoring import Anchoring
+from orchestrator.audit.archiving import Archiving
+from orchestrator.config import AnchorSettings, Settings
+from orchestrator.control_plane import ControlPlane
+from orchestrator.engine.fake import FakeEngine
+from orchestrator.reload import Policy
+from orchestrator.sessions.watcher import Watcher
+from orchestrator.sessions.workspaces import Workspaces
+from orchestrator.store.database import Database
+from orchestrator.tasks import Rounds, TaskName, Tasks
+from orchestrator.webhook import Webhook
+from tests.support.until import until
+
+# What each of them does in a round.
+ROUNDS = {
+    TaskName.ENGINE_EVENTS: (Watcher, "_handle"),
+    TaskName.POLICY: (Policy, "look"),
+    TaskName.SCRUBBER: (Database, "scrub"),
+    TaskName.KEPT_WORKSPACES: (Workspaces, "purge_ended_before"),
+    TaskName.WEBHOOK: (Webhook, "_deliver"),
+    TaskName.ARCHIVING: (Archiving, "_archive_all"),
+    TaskName.ANCHORING: (Anchoring, "anchor"),
+}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(
+        state_dir=tmp_path / "state",
+        admin_key=SecretStr("pdk_admin-key-of-the-tests"),
+        min_free_memory_bytes=0,
+        min_free_disk_bytes=0,
+        workspace_quota="none",
+        workspace_retention=3600,
+        audit_retention=3600,
+        anchor=AnchorSettings(file=tmp_path / "anchors", interval=3600),
+        approval_webhook_url="http://127.0.0.1:9/",
+        approval_webhook_secret=SecretStr("x" * 32),
+    )
+
+
+@pytest.fixture(autouse=True)
+def something_to_deliver(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Webhook.start
+
+    def started(self: Webhook, tasks: Tasks) -> None:
+        start(self, tasks)
+        self.send({})
+
+    monkeypatch.setattr(Webhook, "start", started)
+
+
+@pytest.fixture
+async def opened(settings: Settings) -> AsyncIterator[Callable[[], Any]]:
+    planes: list[ControlPlane] = []
+
+    async def opened() -> ControlPlane:
+        planes.append(await ControlPlane.open(settings, FakeEngine()))
+        return planes[0]
+
+    yield opened
+    for plane in planes:
+        await plane.close()
+
+
+async def told(plane: ControlPlane, detail: str) -> None:
+    """Waits until readiness says that."""
+    await until(lambda: detail in plane.tasks.check().detail)
+    plane.ready.fresh_seconds = 0
+    check = (await plane.readiness())["tasks"]
+    assert check["status"] != "ok"
+
+
+def test_none_is_left_out() -> None:
+    assert {*ROUNDS, TaskName.POLICY_WATCH} == set(TaskName)
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+async def test_one_that_fails_is_named(
+    name: TaskName, opened: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: Any) -> None:
+        raise RuntimeError("nobody has thought of it")
+
+    monkeypatch.setattr(*ROUNDS[name], fail)
+    plane = await opened()
+    await told(plane, f"failure: {name}")
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+async def test_one_that_hangs_is_named(
+    name: TaskName, opened: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def hang(*_: Any) -> None:
+        hangs.set()
+        await goes_on.wait()
+
+    monkeypatch.setattr(*ROUNDS[name], hang)
+    plane = await opened()
+    await hangs.wait()
+    detail = f"{name} takes too long, since 2"
+    assert detail not in plane.tasks.check().detail
+    expire(plane)
+    await told(plane, detail)
+
+
+def expire(plane: ControlPlane) -> None:
+    """From here on every round that is under way has taken too long."""
+    for task in plane.tasks._started:
+        assert task.rounds is not None, task.name
+        task.rounds._seconds = -1
+
+
+async def test_a_thread_that_watches_and_fails_or_hangs_is_named(
+    opened: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fails, hangs, goes_on = threading.Event(), threading.Event(), threading.Event()
+
+    def watch(*_: Any) -> None:
+        if not fails.is_set():
+            fails.set()
+            raise RuntimeError("nobody has thought of it")
+        hangs.set()
+        goes_on.wait()
+
+    monkeypatch.setattr(Policy, "_watch", watch)
+    plane = await opened()
+    try:
+        await told(plane, f"failure: {TaskName.POLICY_WATCH}")
+        await until(hangs.is_set)
+        for task in plane.tasks._started:
+            task._failed = False
+        expire(plane)
+        await told(plane, f"{TaskName.POLICY_WATCH} takes too long")
+    finally:
+        goes_on.set()
+
+
+def test_rounds_that_fail_are_told_since_the_first_until_one_does_not() -> None:
+    rounds = Rounds(60)
+    assert rounds.trouble is None
+    with rounds.round() as first:
+        first.failed = True
+    with pytest.raises(OSError, match="no"), rounds.round():
+        raise OSError("no")
+    assert rounds.trouble == ("failed", first.since)
+    with pytest.raises(asyncio.CancelledError), rounds.round():
+        raise asyncio.CancelledError
+    assert rounds.trouble == ("failed", first.since)
+    with rounds.round():
+        assert rounds.trouble == ("failed", first.since)
+    assert rounds.trouble is None

@@ -1,8 +1,12 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose test versions lint bench stop down clean openapi docs venv dev engine image compose-tool compiler
+.PHONY: help run compose check test versions lint bench stop down clean openapi docs venv dev engine image compose-tool compiler
 
 python := .venv/bin/python
+# What needs no engine shares nothing, and runs on every core. The rest runs one by one: it shares
+# the engine, and some of it measures.
+apart := -n logical --dist worksteal tests/unit tests/api
+together := tests/integration tests/security tests/tools
 
 help: ## list these commands
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -15,8 +19,17 @@ run: image ## set everything up, start the control plane, show it at work
 compose: image ## run the control plane as a container instead: docs/deployment.md
 	@scripts/deploy.sh
 
-test: dev image compose-tool compiler ## all tests; ARGS= goes to pytest
+check: lint ## lint, types, and the tests that need no engine
+	@$(python) -m pytest -q $(apart)
+
+test: dev image compose-tool compiler ## all tests; ARGS= goes to pytest instead
+ifdef ARGS
 	@$(python) -m pytest $(ARGS)
+else
+	@status=0; for part in "$(apart)" "$(together)"; do \
+		$(python) -m pytest $$part || status=1; \
+	done; exit $$status
+endif
 
 versions: dev ## the unit and API tests, on every other Python that is allowed and here
 	@scripts/versions.sh $(ARGS)

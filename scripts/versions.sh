@@ -28,7 +28,8 @@ for number in $(seq 11 30); do
     venv=.venv-3.$number
     PYTHON=$python VENV=$venv scripts/venv.sh dev
     step "the tests on Python 3.$number"
-    "$venv/bin/python" -m pytest -q -p no:cacheprovider "$@" tests/unit tests/api || status=1
+    "$venv/bin/python" -m pytest -q -p no:cacheprovider -n logical --dist worksteal \
+        "$@" tests/unit tests/api || status=1
 done
 if [ "$tried" = 0 ]; then
     step "no other Python than 3.$own is here: nothing was tried on one"

@@ -1,5 +1,6 @@
 """The sandbox image, and a control plane over the real engine for the tests of a module."""
 
+import functools
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import closing
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from images.builder import build
 from orchestrator.control_plane import ControlPlane
+from orchestrator.tools.loader import load_manifest
 from tests.support import pythons
 from tests.support.box import Box
 from tests.support.plane import opened
@@ -28,10 +30,15 @@ def pytest_report_header() -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quick_looks() -> Iterator[None]:
-    """Files of policy are looked at more often: to stop waits for the next look."""
+def quick_planes() -> Iterator[None]:
+    """A control plane starts and stops sooner.
+
+    The shipped manifests, which no test changes, are parsed once. Files of policy are looked at
+    more often: to stop waits for the next look.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orchestrator.reload.STEP_MS", 50)
+        patch.setattr("orchestrator.reload.STEP_MS", 20)
+        patch.setattr("orchestrator.tools.catalog.load_manifest", functools.cache(load_manifest))
         yield
 
 

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import socket
 import stat
 import subprocess
 import sys
@@ -174,20 +173,6 @@ def test_configuration_that_can_not_be_read(
     assert "absent.toml: No such file" in ended.line
     (state_dir / "absent.toml").write_text("listen = [")
     assert (run(*command).status, "absent.toml" in run(*command).line) == (2, True)
-
-
-def test_an_occupied_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as occupied:
-        monkeypatch.setenv("PADDOCK_LISTEN", f"127.0.0.1:{occupied.getsockname()[1]}")
-        done = subprocess.run(
-            [sys.executable, "-m", "api", "serve"],
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
-    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
-    assert "another program does; set PADDOCK_LISTEN" in done.stderr
 
 
 # Doctor

@@ -96,7 +96,8 @@ async def test_one_line_says_why_it_does_not_start(tmp_path: Path) -> None:
         assert "another control plane" in lines[0]
         status, lines = await refusal(tmp_path / "b", PADDOCK_LISTEN=address)
         assert (status, len(lines)) == (1, 1)
-        assert address in lines[0]
+        assert f"can't listen on {address}" in lines[0]
+        assert "another program does; set PADDOCK_LISTEN" in lines[0]
     status, lines = await refusal(tmp_path / "c", PADDOCK_MAX_ACTIVE="many")
     assert (status, len(lines)) == (2, 1)
     assert "PADDOCK_MAX_ACTIVE" in lines[0]

@@ -254,14 +254,12 @@ async def test_every_change_of_an_archive_is_found(
     assert not noted(archived.seq, "0" * 64)
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"text", gzip.compress(b"text"), b"\x1f\x8b\x08\x00\x00\x00\x00"]
-)
-def test_what_is_no_archive_is_said_to_be_none(tmp_path: Path, data: bytes) -> None:
+def test_what_is_no_archive_is_said_to_be_none(tmp_path: Path) -> None:
     path = tmp_path / "file.tar.gz"
-    path.write_bytes(data)
-    with pytest.raises(ArchiveError, match="no archive"):
-        archive_file.verify(path)
+    for data in (b"", b"text", gzip.compress(b"text"), b"\x1f\x8b\x08\x00\x00\x00\x00"):
+        path.write_bytes(data)
+        with pytest.raises(ArchiveError, match="no archive"):
+            archive_file.verify(path)
 
 
 async def test_an_archive_without_an_event_is_none(tmp_path: Path) -> None:

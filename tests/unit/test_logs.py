@@ -20,13 +20,6 @@ from orchestrator.keys import new_handle
 from orchestrator.log_context import session_context
 
 ADMIN_KEY = "an-admin-key-without-a-prefix"
-SECRETS = [
-    f"pdk_{'aZ0_-' * 8}",
-    new_handle(),
-    new_handle().upper(),
-    "Bearer some.other.token",
-    ADMIN_KEY,
-]
 
 
 def record(message: str, *args: object, **extra: object) -> logging.LogRecord:
@@ -40,19 +33,20 @@ def formatted(kind: str, made: logging.LogRecord) -> str:
 
 
 @pytest.mark.parametrize("kind", ["json", "console"])
-@pytest.mark.parametrize("secret", SECRETS)
-def test_secrets_never(kind: str, secret: str) -> None:
-    token = secret.removeprefix("Bearer ")
-    for made in (
-        record(f"message {secret}"),
-        record("message %s", f"x={secret};"),
-        record("message", header=secret),
-        record("message", nested={"deep": [{"er": f"a {secret} b"}], secret: 1}),
-        record("message", thing=Exception(secret)),
-    ):
-        line = formatted(kind, made)
-        assert token not in line
-        assert REDACTED in line
+def test_secrets_never(kind: str) -> None:
+    key, handle, bearer = f"pdk_{'aZ0_-' * 8}", new_handle(), "Bearer some.other.token"
+    for secret in (key, handle, handle.upper(), bearer, ADMIN_KEY):
+        token = secret.removeprefix("Bearer ")
+        for made in (
+            record(f"message {secret}"),
+            record("message %s", f"x={secret};"),
+            record("message", header=secret),
+            record("message", nested={"deep": [{"er": f"a {secret} b"}], secret: 1}),
+            record("message", thing=Exception(secret)),
+        ):
+            line = formatted(kind, made)
+            assert token not in line, secret
+            assert REDACTED in line, secret
 
 
 @pytest.mark.parametrize("name", ["authorization", "Handle", "admin_key", "token", "lease_id"])

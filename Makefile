@@ -35,7 +35,7 @@ versions: dev ## the unit and API tests, on every other Python that is allowed a
 	@scripts/versions.sh $(ARGS)
 
 openapi: dev ## write docs/openapi.json anew
-	@$(python) -m api openapi --output docs/openapi.json
+	@$(python) -m paddock openapi --output docs/openapi.json
 
 docs: dev ## write the generated parts of docs/ anew
 	@$(python) -m scripts.docs

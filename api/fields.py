@@ -18,8 +18,9 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from orchestrator.policy.levels import LEVEL_NAMES, LEVEL_PATTERN
+from orchestrator.policy.levels import LEVEL_NAMES
 from orchestrator.sessions.requests import ARGUMENT_COST, MAX_ARGUMENT_BYTES, argument_bytes
+from paddock.contract.words import LEVEL_PATTERN
 from sandbox_agent.redaction import LEAST_BYTES, MOST_BYTES
 
 KIB = 1024

@@ -8,8 +8,8 @@ from api.call import Call
 from api.schemas import NoBody, SettingsBody, SignalBody
 from api.tool_schemas import ApprovalBody
 from orchestrator.errors import PaddockError
-from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.session import Session
+from paddock.contract.words import Status
 
 # HUP, INT, QUIT, KILL, TERM and STOP.
 _ENDING_SIGNALS = frozenset({1, 2, 3, 9, 15, 19})

@@ -21,9 +21,9 @@ from support.sources import Source, SourceError, installed, published_source
 from support.terminal import GREEN, RED, Terminal
 
 from orchestrator.admin_key import ADMIN_KEY_FILE
-from orchestrator.audit.verify import verify_chain
 from orchestrator.config import ConfigError, load_settings
 from orchestrator.endpoint import find_url
+from paddock.audit.chain import verify_chain
 
 PACKAGE = "click==8.1.8"
 TEST_NEEDS = ("pytest==8.3.5",)

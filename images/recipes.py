@@ -51,6 +51,7 @@ CONTROL_PLANE = Recipe(
         "images/control-plane/packages",
         "pyproject.toml",
         "README.md",
+        "paddock/**/*",
         "api/**/*",
         "orchestrator/**/*",
         "sandbox_agent/**/*.py",

@@ -9,8 +9,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from orchestrator.audit.ledger import Ledger
-from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.service import Sessions
+from paddock.contract.words import Status
 
 _CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 

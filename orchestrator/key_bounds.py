@@ -6,14 +6,8 @@ from dataclasses import dataclass
 from orchestrator.errors import PermissionDeniedError
 from orchestrator.policy.levels import DEFAULT_LEVEL, Level
 
-# The rules that refuse, and what to do instead.
+# The rules that refuse.
 MAX_LEVEL, IMAGES, TOOLS = "key-max-level", "key-images", "key-tools"
-_OTHER_KEY = "or a key whose entry in the keys file allows it."
-REMEDIES = {
-    MAX_LEVEL: f"Use a level that is not higher than the key's `max_level`, {_OTHER_KEY}",
-    IMAGES: f"Use one of the key's `images`, {_OTHER_KEY}",
-    TOOLS: f"Use one of the key's `tools`, {_OTHER_KEY}",
-}
 
 
 @dataclass(frozen=True, slots=True)

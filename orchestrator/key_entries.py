@@ -25,8 +25,8 @@ from orchestrator.config import (
 from orchestrator.key_bounds import KeyBounds
 from orchestrator.keys import ADMIN_NAME, NAME_PATTERN, KeyRing, Principal, Role, digest
 from orchestrator.limits import LIMIT_FIELDS, REQUESTS, KeyLimits
-from orchestrator.policy.levels import LEVEL_PATTERN
 from orchestrator.schema_errors import place, reason
+from paddock.contract.words import LEVEL_PATTERN
 
 _Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]
 _Count = Annotated[int, Field(ge=0)]

@@ -11,13 +11,12 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from orchestrator import key_bounds
 from orchestrator.budget import Kind
 from orchestrator.errors import PaddockError
 from orchestrator.limits import LIMIT_NAMES
-from orchestrator.policy.explain import REMEDIES
 from orchestrator.policy.levels import LEVEL_NAMES
 from orchestrator.tasks import TaskName
+from paddock.contract import remedies
 
 # Every Prometheus reads this version; names and labels are plain.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -107,7 +106,7 @@ class Metrics:
             registry=registry,
         )
         self._denials = {
-            rule: denials.labels(rule) for rule in (*REMEDIES, *key_bounds.REMEDIES, OTHER)
+            rule: denials.labels(rule) for rule in (*remedies.COMMANDS, *remedies.KEYS, OTHER)
         }
         budgets = Counter(
             "paddock_budgets_exceeded",

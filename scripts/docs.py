@@ -12,13 +12,11 @@ import typer.main
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from api.cli.exits import MEANINGS
-from api.cli.program import build
-from orchestrator import key_bounds
 from orchestrator.config import Settings
-from orchestrator.policy.explain import REMEDIES
-from orchestrator.tools.gates import REMEDIES as TOOL_REMEDIES
 from orchestrator.tools.schema import manifest_schema
+from paddock.cli.exits import MEANINGS
+from paddock.cli.program import build
+from paddock.contract.remedies import REMEDIES
 from scripts.attempts import Attempt, attempts_of, modules
 
 ROOT = Path(__file__).parents[1]
@@ -72,10 +70,7 @@ def example_level() -> str:
 
 def rules() -> str:
     """Every rule that refuses, and what to do instead."""
-    rows = [
-        (f"`{rule}`", remedy)
-        for rule, remedy in (REMEDIES | TOOL_REMEDIES | key_bounds.REMEDIES).items()
-    ]
+    rows = [(f"`{rule}`", remedy) for rule, remedy in REMEDIES.items()]
     return _table(("rule", "what to do"), rows)
 
 

@@ -46,7 +46,7 @@ class Recording:
     """`paddock …` on a terminal of its own, whose output is kept."""
 
     def __init__(self, command: str) -> None:
-        words = [sys.executable, "-m", "api", *shlex.split(command)[1:]]
+        words = [sys.executable, "-m", "paddock", *shlex.split(command)[1:]]
         ours, theirs = pty.openpty()
         environment = {**os.environ, "COLUMNS": str(_WIDTH), "TERM": "xterm-256color"}
         self._process = subprocess.Popen(

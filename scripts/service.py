@@ -20,7 +20,7 @@ from orchestrator.errors import PaddockError
 
 READY_SECONDS = 60
 STOP_SECONDS = 30
-_COMMAND = [sys.executable, "-m", "api", "serve"]
+_COMMAND = [sys.executable, "-m", "paddock", "serve"]
 
 
 class ServiceError(Exception):

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from api.models.problem import Problem
 from api.openapi.paths import paths
 from api.openapi.problems import component_responses, problem_examples
 from api.openapi.schemas import component_schemas
 from api.operations import OPERATIONS
 from orchestrator.workspace.paths import ID_PATTERN
+from paddock.contract.problem import Problem
 
 # The project's, as pyproject.toml has it.
 VERSION = "0.1.0"

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable
 
 from api.auth import ROLES, Access
-from api.models.base import Model, model_example
 from api.openapi.problems import problem_responses
 from api.openapi.schemas import Schema, query_parameters, ref
 from api.operations.base import BYTES, JSON, Events, Operation, Reply
 from api.schemas import NoBody
 from orchestrator.keys import Role
+from paddock.contract.base import Model, model_example
 
 SSE = "text/event-stream"
 _BINARY = {"type": "string", "format": "binary"}

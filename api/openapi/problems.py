@@ -7,10 +7,10 @@ from http import HTTPStatus
 from typing import Any
 
 from api.errors import STATUSES, title
-from api.models.problem import Problem
 from api.openapi.schemas import Schema, ref
 from api.operations.base import Operation
 from orchestrator import errors
+from paddock.contract.problem import Problem
 
 MEDIA_TYPE = "application/problem+json"
 _REQUEST_ID = "5f0c2b6a9d3e4178"

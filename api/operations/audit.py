@@ -1,15 +1,6 @@
 """The audit ledger: live, by query, whole, and verified."""
 
 from api.auth import Access
-from api.models.audit import (
-    ArchiveRun,
-    Archives,
-    AuditEvent,
-    AuditEvents,
-    AuditStats,
-    AuditVerdict,
-    FoundEvents,
-)
 from api.operations.base import SESSION, Events, Operation, ok
 from api.queries import (
     ArchivesQuery,
@@ -22,6 +13,15 @@ from api.queries import (
 )
 from api.routes import audit, events
 from api.schemas import ArchiveBody
+from paddock.contract.audit import (
+    ArchiveRun,
+    Archives,
+    AuditEvent,
+    AuditEvents,
+    AuditStats,
+    AuditVerdict,
+    FoundEvents,
+)
 
 _TAG = "Audit"
 _AUDIT = SESSION + "/audit"

@@ -8,10 +8,10 @@ from typing import Any
 from aiohttp import web
 
 from api.auth import ROLES, Access
-from api.models.base import Model
 from api.queries import Query
 from api.schemas import Body
 from orchestrator.keys import Role
+from paddock.contract.base import Model
 
 Handler = Callable[..., Awaitable[web.StreamResponse]]
 

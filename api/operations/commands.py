@@ -4,7 +4,11 @@ from http import HTTPStatus
 
 from api import stops
 from api.auth import Access
-from api.models.commands import (
+from api.operations.base import SESSION, Events, Operation, Reply, ok
+from api.queries import OutputQuery
+from api.routes import commands, processes
+from api.schemas import ExecBody, SignalBody, StdinBody
+from paddock.contract.commands import (
     COMMAND_EVENTS,
     Command,
     CommandOutput,
@@ -14,10 +18,6 @@ from api.models.commands import (
     PendingCommand,
     SignalSent,
 )
-from api.operations.base import SESSION, Events, Operation, Reply, ok
-from api.queries import OutputQuery
-from api.routes import commands, processes
-from api.schemas import ExecBody, SignalBody, StdinBody
 
 _TAG = "Commands"
 _PROCESS = SESSION + "/processes/{command_id}"

@@ -3,11 +3,11 @@
 from http import HTTPStatus
 
 from api.auth import Access
-from api.models.files import FileLink, FileList, FileMoved, FilePath, FileWritten
 from api.operations.base import BYTES, SESSION, Operation, Reply, ok
 from api.queries import ListQuery, PathQuery, WriteQuery
 from api.routes import files
 from api.schemas import LinkBody, MoveBody, PathBody
+from paddock.contract.files import FileLink, FileList, FileMoved, FilePath, FileWritten
 
 _TAG = "Files"
 _FILES = SESSION + "/files"

@@ -4,9 +4,13 @@ from http import HTTPStatus
 
 from api import stops
 from api.auth import Access
-from api.models.budget import Budget
-from api.models.inspection import InspectedSession
-from api.models.sessions import (
+from api.operations.base import SESSION, SESSIONS, Operation, Reply, ok
+from api.queries import CloseQuery, SessionsQuery
+from api.routes import sessions, settings
+from api.schemas import NamedSessionBody, NoBody, SessionBody, SettingsBody
+from paddock.contract.budget import Budget
+from paddock.contract.inspection import InspectedSession
+from paddock.contract.sessions import (
     CreatedSession,
     Handle,
     PurgedWorkspace,
@@ -14,10 +18,6 @@ from api.models.sessions import (
     Sessions,
     SessionSettings,
 )
-from api.operations.base import SESSION, SESSIONS, Operation, Reply, ok
-from api.queries import CloseQuery, SessionsQuery
-from api.routes import sessions, settings
-from api.schemas import NamedSessionBody, NoBody, SessionBody, SettingsBody
 
 _TAG = "Sessions"
 _CREATING = ("conflict", "capacity_exhausted", "engine_unavailable", "sandbox_unavailable")

@@ -3,10 +3,10 @@
 from http import HTTPStatus
 
 from api.auth import Access
-from api.models.system import Explanation, Health, Levels, Readiness
 from api.operations.base import Operation, Reply, ok
 from api.routes import policies, system
 from api.schemas import ExplainBody
+from paddock.contract.system import Explanation, Health, Levels, Readiness
 
 _HEALTH = "Health"
 _POLICIES = "Policies"

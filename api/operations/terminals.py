@@ -4,11 +4,11 @@ from http import HTTPStatus
 
 from api import stops
 from api.auth import Access
-from api.models.terminals import Interaction, Terminal, Terminals
 from api.operations.base import SESSION, Operation, Reply, ok
 from api.queries import IncarnationQuery
 from api.routes import terminals
 from api.tool_schemas import InteractionBody, TerminalBody
+from paddock.contract.terminals import Interaction, Terminal, Terminals
 
 _TAG = "Terminals"
 _TERMINAL = SESSION + "/ptys/{terminal_id}"

@@ -2,12 +2,12 @@
 
 from api import stops
 from api.auth import Access
-from api.models.approvals import Approval, Approvals
-from api.models.tools import Tools
 from api.operations.base import SESSION, Operation, ok
 from api.queries import ApprovalsQuery
 from api.routes import approvals, tools
 from api.tool_schemas import ApprovalBody
+from paddock.contract.approvals import Approval, Approvals
+from paddock.contract.tools import Tools
 
 _TAG = "Tools"
 

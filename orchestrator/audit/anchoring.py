@@ -20,14 +20,14 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from orchestrator.audit import anchors
-from orchestrator.audit.anchors import ChainHead
 from orchestrator.audit.events import now
 from orchestrator.config import AnchorSettings, ConfigError
 from orchestrator.http_post import FAILURES, post
 from orchestrator.store.database import Database, StoreError
 from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.threads import Threads
+from paddock.audit import anchors
+from paddock.audit.anchors import ChainHead
 
 log = logging.getLogger(__name__)
 

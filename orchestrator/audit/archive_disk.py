@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from orchestrator.audit.archive_file import ArchiveError
 from orchestrator.threads import Threads
+from paddock.audit.archive_file import ArchiveError
 
 T = TypeVar("T")
 

@@ -15,9 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.audit import archive_file, query
+from orchestrator.audit import query
 from orchestrator.audit.archive_disk import ArchiveDisk, DiskHangsError
-from orchestrator.audit.archive_file import ArchiveError
 from orchestrator.audit.events import SYSTEM_KEY, EventDraft, now
 from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.writer import chain_head
@@ -26,6 +25,8 @@ from orchestrator.store import archive_rows
 from orchestrator.store.archive_rows import Archived, Ended
 from orchestrator.store.database import Database, StoreError
 from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
+from paddock.audit import archive_file
+from paddock.audit.archive_file import ArchiveError
 
 log = logging.getLogger(__name__)
 

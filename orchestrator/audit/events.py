@@ -1,6 +1,5 @@
-"""Audit events: their members, their canonical text and their hash. No I/O."""
+"""Audit events: what they may hold, and how it is bounded. No I/O."""
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -8,8 +7,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from paddock.audit.chain import Event, canonical
+
 SYSTEM_KEY = "system"  # the chain of events that belong to no session
-GENESIS_HASH = "0" * 64
 
 OPERATIONS = frozenset(
     {
@@ -55,11 +55,6 @@ MAX_DEPTH = 16
 _MARKER_BYTES = 40  # room for what says how much was cut
 _MAX_INTEGER = 2**63 - 1
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}Z", re.ASCII)
-_ENCODER = json.JSONEncoder(
-    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-)
-
-Event = dict[str, Any]
 
 
 class EventError(ValueError):
@@ -156,16 +151,6 @@ def members(draft: EventDraft) -> Event:
     }
 
 
-def canonical(value: Mapping[str, Any]) -> str:
-    """The text of an object that is hashed: sorted keys, no white space, UTF-8 as it is."""
-    return _ENCODER.encode(value)
-
-
-def chain_hash(prev_hash: str, text: str) -> str:
-    """The hash of an event of that canonical text that follows `prev_hash`."""
-    return hashlib.sha256((prev_hash + text).encode()).hexdigest()
-
-
 def full_event(text: str, prev_hash: str, event_hash: str) -> Event:
     """The event of that canonical text, with its hashes."""
     event: Event = json.loads(text)
@@ -238,12 +223,12 @@ def _fitted(value: Event) -> Event:
 
 
 def _excerpt(value: Any) -> Any:
-    text = _ENCODER.encode(value)
+    text = canonical(value)
     return value if len(text.encode()) <= MAX_TEXT_BYTES else _text(text)
 
 
 def _size(value: Any) -> int:
-    return len(_ENCODER.encode(value).encode())
+    return len(canonical(value).encode())
 
 
 def _one_of(name: str, value: str, known: frozenset[str]) -> None:

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from orchestrator.audit import query
-from orchestrator.audit.events import SYSTEM_KEY, Event, Recorded
+from orchestrator.audit.events import SYSTEM_KEY, Recorded
 from orchestrator.audit.ledger import Ledger
 from orchestrator.store.database import Database
+from paddock.audit.chain import Event
 
 _PAGE = 100
 # What is kept for a follower that is busy. The events themselves are shared by all of them.

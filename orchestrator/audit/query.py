@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
-from orchestrator.audit.events import Event, canonical, full_event
+from orchestrator.audit.events import full_event
 from orchestrator.audit.writer import chain_head
 from orchestrator.store.database import Database
+from paddock.audit.chain import Event, canonical
 
 # Rows per read: memory stays flat, and other readers get their turn.
 PAGE = 500

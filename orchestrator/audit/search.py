@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from orchestrator.audit.events import Event, full_event
+from orchestrator.audit.events import full_event
 from orchestrator.store.database import Database
+from paddock.audit.chain import Event
 
 # Events that one search looks at; one that finds less says where to go on.
 MOST_EXAMINED = 50_000

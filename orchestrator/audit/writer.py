@@ -5,14 +5,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from orchestrator.audit.events import (
-    GENESIS_HASH,
-    Event,
-    Recorded,
-    canonical,
-    chain_hash,
-    full_event,
-)
+from orchestrator.audit.events import Recorded, full_event
+from paddock.audit.chain import GENESIS_HASH, Event, canonical, chain_hash
 
 Effect = Callable[[sqlite3.Connection], None]
 

@@ -7,26 +7,10 @@ from orchestrator.policy.decision import check_command, read_command
 from orchestrator.policy.layers import Layer, Stop, command_stops, path_stops
 from orchestrator.policy.levels import Level
 from orchestrator.workspace.paths import PATH_RULE, escape_message, inside_path, outside_path
+from paddock.contract.remedies import COMMANDS
 from sandbox_agent.commands import DeniedError
 
 ALLOWED = "allowed"
-# By rule: how to be allowed, or how to do it differently.
-REMEDIES = {
-    "shell-operators": "Pass the words in argv, one command at a time; at a level that allows any "
-    'command, a shell can be run as ["sh", "-c", "…"].',
-    "command-allowlist": "Use one of the allowed commands by its bare name, or a session at a "
-    "higher permission level; an operator allows it in `commands` of the level's file.",
-    "option-not-allowed": "Leave the option out, or spell it out as the command's manual does; "
-    "a session at a level that allows any command takes every option.",
-    "operand-not-allowed": "Run the command without that operand.",
-    "url-not-allowed": "Begin the URL with http:// or https://.",
-    "path-outside-workspace": "Use a path in the workspace: relative, or under /workspace.",
-    "write-outside-workspace": "Write to a path in the workspace: relative, or under /workspace.",
-    "environment-allowlist": "Leave the variable out, or use a session at a level that allows it; "
-    "an operator allows it in `environment` of the level's file.",
-    "file-permissions": "Change the file's permissions, or have it removed and written anew: it "
-    "is opened as the session's own user.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +66,6 @@ def _allowed(message: str, stops: list[Stop]) -> Explanation:
 
 
 def _denied(rule: str, message: str, stops: list[Stop]) -> Explanation:
-    remedy = REMEDIES[rule]
+    remedy = COMMANDS[rule]
     layers = (Stop("parser", message, remedy), *stops)
     return Explanation(False, "deny", rule, "parser", message, remedy, layers)

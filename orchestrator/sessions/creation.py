@@ -16,7 +16,6 @@ from orchestrator.metrics import Metrics
 from orchestrator.mount_list import chosen
 from orchestrator.policy.levels import Level, Levels, effective_limits
 from orchestrator.sessions import admission, registry
-from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.requests import NewSession
@@ -27,6 +26,7 @@ from orchestrator.sessions.shares import Shares
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
 from orchestrator.workspace.paths import validate_id
+from paddock.contract.words import Status
 from sandbox_agent.commands import INERT_PREFIX, allowed_secret, allowed_variable
 
 log = logging.getLogger(__name__)

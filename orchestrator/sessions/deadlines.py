@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from orchestrator.errors import PaddockError
 from orchestrator.log_context import session_context
-from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.session import Session
+from paddock.contract.words import Status
 
 log = logging.getLogger(__name__)
 

@@ -10,13 +10,14 @@ from orchestrator.keys import Principal, Role
 from orchestrator.sessions import registry
 from orchestrator.sessions.deadlines import Deadline, Deadlines
 from orchestrator.sessions.gaps import Gaps
-from orchestrator.sessions.lifecycle import Rationale, Status, Termination
+from orchestrator.sessions.lifecycle import Termination
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.sandbox import Sandbox, Sandboxes
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.stop_records import StopRecords
 from orchestrator.sessions.stopping import Stopper
+from paddock.contract.words import Rationale, Status
 from sandbox_agent.protocol import BUDGET_REASON
 
 _ENDING = "the session is ending"

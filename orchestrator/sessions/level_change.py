@@ -17,13 +17,13 @@ from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.policy.requirements import UnmetError
 from orchestrator.sessions import registry
 from orchestrator.sessions.gaps import Gaps
-from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.sandbox import Sandbox, Sandboxes
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.stop_records import StopRecords
 from orchestrator.sessions.stopping import Stopper
 from orchestrator.store.database import Database
+from paddock.contract.words import Status
 
 # What the caller can do something about.
 _SAYS_WHY = (UnmetError, RateLimitedError, CapacityExhaustedError)

@@ -1,39 +1,9 @@
 """What a session's status may become, and what its end is called. No I/O."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from orchestrator.errors import InvalidTransitionError
-
-
-class Status(StrEnum):
-    """Where a session is in its life; the last three are final."""
-
-    ACTIVE = "active"
-    PAUSED = "paused"
-    COMPLETED = "completed"
-    ABORTED = "aborted"
-    BUDGET_EXCEEDED = "budget-exceeded"
-
-
-class Activity(StrEnum):
-    """What a session does right now."""
-
-    IDLE = "idle"
-    RUNNING = "running"
-    CLOSED = "closed"
-
-
-class Rationale(StrEnum):
-    """Why a session ended; the only codes that are ever reported."""
-
-    NORMAL = "normal"
-    CRASH = "crash"
-    TIMEOUT = "timeout"
-    QUARANTINED = "quarantined"
-    BUDGET_EXHAUSTED = "budget_exhausted"
-    CONTEXT_MISS = "CONTEXT_MISS"
-
+from paddock.contract.words import Activity, Rationale, Status
 
 LIVE = frozenset({Status.ACTIVE, Status.PAUSED})
 TRANSITIONS: dict[Status, frozenset[Status]] = {

@@ -6,12 +6,13 @@ from orchestrator.errors import AuditUnavailableError, SandboxUnavailableError
 from orchestrator.keys import Principal
 from orchestrator.sessions import registry
 from orchestrator.sessions.deadlines import Deadlines
-from orchestrator.sessions.lifecycle import Status, check_transition
+from orchestrator.sessions.lifecycle import check_transition
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.sandbox import Sandbox
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.stop_records import StopRecords
 from orchestrator.sessions.stopping import Stopper
+from paddock.contract.words import Status
 
 
 class Pausing:

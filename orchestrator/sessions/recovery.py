@@ -16,7 +16,6 @@ from orchestrator.sessions import refusal_marks, registry
 from orchestrator.sessions.ending import SYSTEM
 from orchestrator.sessions.execution import Executions
 from orchestrator.sessions.gaps import lost_end
-from orchestrator.sessions.lifecycle import Rationale, Status
 from orchestrator.sessions.outcome import exit_result
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.registry import Row
@@ -26,6 +25,7 @@ from orchestrator.sessions.session import Command, Session
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
 from orchestrator.workspace.sandbox_dir import left_over
+from paddock.contract.words import Rationale, Status
 
 log = logging.getLogger(__name__)
 

@@ -11,12 +11,13 @@ from orchestrator.budget import Budget, Kind
 from orchestrator.errors import ConflictError
 from orchestrator.limits import Usage
 from orchestrator.policy.levels import Level, SessionLimits, restore_level
-from orchestrator.sessions.lifecycle import LIVE, Rationale, Status, Termination
+from orchestrator.sessions.lifecycle import LIVE, Termination
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.session_secrets import SessionSecrets, Stored
 from orchestrator.sessions.stop_records import RecordedBeforeError
 from orchestrator.workspace.quota import Quota
 from orchestrator.workspace.slots import Workspace
+from paddock.contract.words import Rationale, Status
 
 # Ended sessions that are kept in memory; beyond it the oldest are forgotten early.
 _MOST_ENDED = 10_000

@@ -30,7 +30,7 @@ from orchestrator.sessions.execution import Executions
 from orchestrator.sessions.gaps import Gaps
 from orchestrator.sessions.inspect import Inspector
 from orchestrator.sessions.level_change import LevelChange
-from orchestrator.sessions.lifecycle import Rationale, Status, check_transition
+from orchestrator.sessions.lifecycle import check_transition
 from orchestrator.sessions.pausing import Pausing
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.registry import Registry, Row
@@ -43,6 +43,7 @@ from orchestrator.sessions.stopping import Stopper
 from orchestrator.sessions.view import session_view
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
+from paddock.contract.words import Rationale, Status
 
 T = TypeVar("T")
 

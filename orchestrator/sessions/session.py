@@ -16,9 +16,10 @@ from orchestrator.errors import (
     SessionTerminatedError,
 )
 from orchestrator.policy.levels import Level, SessionLimits
-from orchestrator.sessions.lifecycle import LIVE, Status, Termination
+from orchestrator.sessions.lifecycle import LIVE, Termination
 from orchestrator.sessions.session_secrets import SessionSecrets, Stored
 from orchestrator.workspace.slots import Workspace
+from paddock.contract.words import Status
 from sandbox_agent.protocol import MOST_STORED
 
 if TYPE_CHECKING:

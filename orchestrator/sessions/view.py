@@ -4,13 +4,13 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.audit.events import Event
 from orchestrator.engine.base import Container
 from orchestrator.sessions.deadlines import Deadline, deadlines
 from orchestrator.sessions.lifecycle import activity
 from orchestrator.sessions.processes import Measured
 from orchestrator.sessions.session import STREAM_KINDS, Command, Session
 from orchestrator.workspace.quota import DiskUsage
+from paddock.audit.chain import Event
 
 # Commands and denials that an inspection shows.
 LATEST = 10

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
-from orchestrator.audit.events import canonical
+from paddock.audit.chain import canonical
 
 # Rows that are deleted at once: whoever else writes waits for no more.
 _PORTION = 500

@@ -19,24 +19,6 @@ from sandbox_agent.protocol import KEPT_PREFIX
 from sandbox_agent.pty.sanitize import MAX_LINE_BYTES, MAX_TEXT, control_characters, injection
 
 # By rule: how to be allowed, or how to do it differently.
-REMEDIES = {
-    "unknown-tool": "Use one of the tools that the session lists.",
-    "command-type": "Send the line as a text.",
-    "too-long": f"Send at most {MAX_TEXT} characters at a time, or as many bytes as it says.",
-    "control-character": "Leave the character out; a line is ended for you.",
-    "input-sanitize": "Leave the characters out that the message names.",
-    "pattern": "Send a line that the tool's pattern matches, from its beginning to its end.",
-    "statement": "Send one statement that does what its command is for, and is plainly written.",
-    "scope": "Name a target of the operator's scope file.",
-    "argument": "Give the argument as its type asks for.",
-    "risk-tier": "Use a session at a level whose highest risk tier is the command's, or over it.",
-    "cedar": "Ask the operator for a policy that permits it.",
-    "human-approval": "Send exactly the same line again when it is approved, or wait for it.",
-    "session-tools": "Create the session with the tool among its `tools`, or without them.",
-    "allow-ptrace": "Use a level whose file sets `confinement.ptrace`.",
-    "mount": "Create the session with the mount; an operator lists it in `PADDOCK_MOUNTS`.",
-    "max-interactions": "Open another terminal.",
-}
 SESSION_TOOLS = "session-tools"
 ALLOW_PTRACE = "allow-ptrace"
 MOUNT = "mount"

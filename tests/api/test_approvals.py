@@ -13,7 +13,6 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from pydantic import SecretStr
 
-from api.client import Approval, ConflictError, NotFoundError, Paddock, PermissionDeniedError
 from orchestrator.approvals import Line
 from orchestrator.audit.verify import verify
 from orchestrator.config import Settings
@@ -21,6 +20,7 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.keys import Principal, Role
 from orchestrator.sessions.requests import NewSession
+from paddock import Approval, ConflictError, NotFoundError, Paddock, PermissionDeniedError
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_cli import started
 from tests.api.test_exec import read_event

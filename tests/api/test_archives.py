@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import pytest
 
-from api.client import Paddock
 from orchestrator.config import AnchorSettings, Settings
 from orchestrator.engine.fake import FakeEngine
+from paddock import Paddock
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cli import Ended, run_beside
 from tests.support.until import until

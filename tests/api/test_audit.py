@@ -9,8 +9,8 @@ import pytest
 
 from api.sse import HEARTBEAT_SECONDS
 from orchestrator.audit.events import Recorded
-from orchestrator.audit.verify import verify_chain
 from orchestrator.sessions.recorder import Recorder
+from paddock.audit.chain import verify_chain
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_exec import read_event, read_events
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import AuditUnavailableError
-from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.session import Session
+from paddock.contract.words import Status
 from sandbox_agent.protocol import RUN_DIR
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.fake_agent import AgentRefusalError, Play

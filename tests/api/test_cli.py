@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 
-from api.cli.exits import Status
+from paddock.cli.exits import Status
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cli import Ended, run_beside
 from tests.support.fake_agent import AgentRefusalError, Play
@@ -40,7 +40,7 @@ async def started(
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A command in a process of its own, for what only a process can be told."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "api", *arguments),
+        *(sys.executable, "-m", "paddock", *arguments),
         stdin=asyncio.subprocess.PIPE if piped else None,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -442,7 +442,7 @@ async def test_all_events_are_followed_until_the_end(api: Api, session: str) -> 
 
 
 async def test_who_has_read_enough_ends_it_quietly(api: Api, session: str) -> None:
-    command = f"{sys.executable} -m api events -f --after 0 --json | head -n1"
+    command = f"{sys.executable} -m paddock events -f --after 0 --json | head -n1"
     process = await asyncio.create_subprocess_shell(
         f"set -o pipefail; {command}",
         executable="/bin/bash",

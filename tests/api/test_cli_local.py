@@ -17,9 +17,6 @@ from docker.errors import DockerException
 
 import images.inventory
 import orchestrator.doctor
-from api.cli.exits import MEANINGS
-from api.cli.levels import PACKAGED, complete_level
-from api.cli.program import build
 from images import base, builder
 from images.errors import BuildError
 from images.inventory import Presence
@@ -28,6 +25,9 @@ from orchestrator.config import Settings
 from orchestrator.key_entries import load_keys
 from orchestrator.keys import Role, digest
 from orchestrator.policy.levels import LEVEL_NAMES
+from paddock.cli.exits import MEANINGS
+from paddock.cli.levels import PACKAGED, complete_level
+from paddock.cli.program import build
 from tests.support.cli import run
 
 ROOT = Path(__file__).parents[2]
@@ -333,7 +333,7 @@ def test_version() -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(shell: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "api", "sessions", "re"],
+        [sys.executable, "-m", "paddock", "sessions", "re"],
         env={
             "_PADDOCK_COMPLETE": f"complete_{shell}",
             "COMP_WORDS": "paddock sessions re",
@@ -360,7 +360,7 @@ def test_levels_are_completed_without_a_control_plane(monkeypatch: pytest.Monkey
 
 def test_starting_loads_nothing_heavy() -> None:
     heavy = ("aiohttp", "pydantic", "docker", "rich.console", "psutil")
-    code = f"import sys, api.cli; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, paddock.cli; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=True
     )

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.cli import terminal
-from api.cli.describe import outcome, summary
-from api.cli.events import line
+from paddock.cli import terminal
+from paddock.cli.describe import outcome, summary
+from paddock.cli.events import line
 from tests.support.cli import Stream, run
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

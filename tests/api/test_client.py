@@ -7,7 +7,8 @@ from typing import assert_type
 
 import pytest
 
-from api.client import (
+from orchestrator.keys import Principal, Role
+from paddock import (
     Async,
     BudgetExceededError,
     ExecResult,
@@ -26,8 +27,7 @@ from api.client import (
     UnauthorizedError,
     ValidationError,
 )
-from orchestrator.audit.verify import verify_chain
-from orchestrator.keys import Principal, Role
+from paddock.audit.chain import verify_chain
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.fake_agent import Play
 
@@ -137,7 +137,7 @@ async def test_leaving_hides_no_failure(paddock: Paddock) -> None:
 
 
 async def test_pages_of_sessions(paddock: Paddock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.client.sessions._PAGE", 2)
+    monkeypatch.setattr("paddock.client.sessions._PAGE", 2)
     made = [(await paddock.sessions.create()).id for _ in range(5)]
     assert [session.id for session in await paddock.sessions.list()] == made[::-1]
 
@@ -246,7 +246,7 @@ async def test_background_commands(api: Api, session: Session) -> None:
 
 async def test_audit(paddock: Paddock, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     result = await session.exec("ls")
-    monkeypatch.setattr("api.client.audit._PAGE", 1)
+    monkeypatch.setattr("paddock.client.audit._PAGE", 1)
     events = [event async for event in session.audit.events()]
     assert [event.seq for event in events] == [1, 2, 3]
     assert events[1].args["argv"] == ["ls"]

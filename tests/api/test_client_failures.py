@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from api.client import (
+from paddock import (
     CapacityExhaustedError,
     ConnectionLostError,
     InternalServerError,
@@ -179,7 +179,7 @@ async def test_an_answer_that_breaks_off() -> None:
 
 
 async def test_only_reading_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.client.retry._FIRST_SECONDS", 0.001)
+    monkeypatch.setattr("paddock.client.retry._FIRST_SECONDS", 0.001)
     seen: list[str] = []
 
     async def passing(request: web.Request) -> web.StreamResponse:

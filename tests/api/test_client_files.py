@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.client import (
+from paddock import (
     ConflictError,
     LimitError,
     NotFoundError,
@@ -21,7 +21,7 @@ from api.client import (
     Session,
     Transfer,
 )
-from api.client.local import leads_inside
+from paddock.client.local import leads_inside
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.fake_agent import AgentRefusalError
 

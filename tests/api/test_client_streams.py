@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from api.client import (
+from paddock import (
     AuditEvent,
     ConnectionLostError,
     ExecEvent,
@@ -21,7 +21,7 @@ from api.client import (
     UnauthorizedError,
     UnreachableError,
 )
-from api.client.retry import Patience
+from paddock.client.retry import Patience
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cutter import Cutter, cutting
 from tests.support.fake_agent import Play
@@ -218,8 +218,8 @@ async def test_a_server_that_stays_away(api: Api, cutter: Cutter) -> None:
 async def test_silence_is_a_broken_connection(
     api: Api, cutter: Cutter, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.client.transport._SILENCE_SECONDS", 0.2)
-    monkeypatch.setattr("api.client.commands._KILL_SECONDS", 0.1)
+    monkeypatch.setattr("paddock.client.transport._SILENCE_SECONDS", 0.2)
+    monkeypatch.setattr("paddock.client.commands._KILL_SECONDS", 0.1)
     async with Paddock(cutter.url, ADMIN_KEY, reconnect=0) as hasty:
         same = await hasty.sessions.get(session.id)
         async with aclosing(same.exec_stream("build")) as events:

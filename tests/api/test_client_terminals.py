@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from api.client import ConflictError, NotFoundError, Paddock, PermissionDeniedError
 from orchestrator.config import Settings
+from paddock import ConflictError, NotFoundError, Paddock, PermissionDeniedError
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cli import run_beside
 

@@ -10,7 +10,6 @@ from aiohttp import ClientError, ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
 
 from api.app import create_app
-from api.models.inspection import InspectedSession
 from orchestrator.admin_key import rotate_admin_key
 from orchestrator.checks.kernel import check_prompts
 from orchestrator.config import Settings
@@ -21,6 +20,7 @@ from orchestrator.keys import Principal, Role
 from orchestrator.keys_file import add_key, remove_key
 from orchestrator.sessions import processes
 from orchestrator.sessions.processes import Measured, Process, Usage
+from paddock.contract.inspection import InspectedSession
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.until import until
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from api.cli.levels import complete_level
 from orchestrator.audit import query
 from orchestrator.config import Settings
 from orchestrator.errors import ValidationError
 from orchestrator.keys import Principal, Role
 from orchestrator.policy import levels
 from orchestrator.sessions.requests import NewSession
+from paddock.cli.levels import complete_level
 from tests.api.conftest import ADMIN_KEY, Api
 
 PACKAGED = Path(levels.__file__).with_name("levels")

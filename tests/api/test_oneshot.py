@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from api.client import ApprovalPendingError, Paddock, PermissionDeniedError
 from orchestrator.config import Settings
 from orchestrator.errors import SessionTerminatedError
 from orchestrator.sessions.session import MAX_RUNNING
+from paddock import ApprovalPendingError, Paddock, PermissionDeniedError
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Play

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from api.client import Paddock
 from orchestrator.audit import search as searching
 from orchestrator.config import Settings
+from paddock import Paddock
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 
 AUDIT = "/api/sessions/box/audit"

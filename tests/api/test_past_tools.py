@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from api.client import NotFoundError, Paddock, ValidationError
 from orchestrator.config import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.fake import FakeEngine
+from paddock import NotFoundError, Paddock, ValidationError
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api, served
 from tests.api.test_client_terminals import TOOLS
 from tests.support.cli import run_beside

@@ -29,11 +29,11 @@ from orchestrator.engine.base import LABEL_PROTOCOL, ContainerState, Image
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.errors import ConflictError, EngineUnavailableError, PaddockError
 from orchestrator.keys import Principal, Role, digest
-from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.requests import ExecRequest, NewSession
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import StoreError
 from orchestrator.workspace import mounts
+from paddock.contract.words import Status
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.api.conftest import IMAGE
 from tests.support.fake_agent import Agents

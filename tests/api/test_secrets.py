@@ -16,7 +16,6 @@ from urllib.parse import quote
 
 import pytest
 
-from api.client import Paddock
 from api.logs import make_formatter
 from orchestrator.config import Settings
 from orchestrator.control_plane import ControlPlane
@@ -25,11 +24,12 @@ from orchestrator.errors import ConflictError
 from orchestrator.keys import Principal, Role
 from orchestrator.sessions import registry
 from orchestrator.sessions.cutting import MOST_AT_ONCE
-from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.processes import Measured, Process, Usage
 from orchestrator.sessions.requests import ExecRequest, NewSession
 from orchestrator.sessions.view import inspection_view
 from orchestrator.store.database import Database
+from paddock import Paddock
+from paddock.contract.words import Status
 from sandbox_agent.redaction import MARK, Redactor
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cli import run_beside

@@ -28,10 +28,10 @@ from orchestrator.keys import Principal, Role
 from orchestrator.policy.requirements import UnmetError
 from orchestrator.sessions import registry
 from orchestrator.sessions.killing import FirstProcess
-from orchestrator.sessions.lifecycle import Rationale, Status
 from orchestrator.sessions.requests import ExecRequest, NewSession
 from orchestrator.sessions.session import MAX_RUNNING
 from orchestrator.store.database import Database, StoreError
+from paddock.contract.words import Rationale, Status
 from sandbox_agent.protocol import Message
 from tests.api.conftest import Api
 from tests.support.fake_agent import Agents, Play

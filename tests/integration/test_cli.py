@@ -41,7 +41,7 @@ async def paddock(
         "PADDOCK_STATE_DIR": str(server.state_dir),
     }
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "api", *arguments),
+        *(sys.executable, "-m", "paddock", *arguments),
         cwd=ROOT,
         env=environment,
         stdin=asyncio.subprocess.PIPE if piped else asyncio.subprocess.DEVNULL,

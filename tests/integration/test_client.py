@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from api.client import (
+from paddock import (
     Exit,
     Output,
     Paddock,
@@ -17,7 +17,7 @@ from api.client import (
     Start,
     ValidationError,
 )
-from orchestrator.audit.verify import verify_chain
+from paddock.audit.chain import verify_chain
 from tests.support.leaks import NOTHING, left_behind
 from tests.support.server import Server, serving
 

@@ -255,7 +255,7 @@ def test_everything_that_is_no_code_is_installed(deployment: Deployment) -> None
     data = [
         name
         for name in context_files(recipe=CONTROL_PLANE)
-        if name.startswith(("api/", "orchestrator/")) and not name.endswith(".py")
+        if name.startswith(("paddock/", "api/", "orchestrator/")) and not name.endswith(".py")
     ]
     assert data
     script = "cd /usr/local/lib/python3.11/dist-packages && ls"

@@ -23,7 +23,7 @@ _URL = "http://127.0.0.1:8700"
 _CLI = ROOT / "docs" / "cli.md"
 # What the documents' curl must not hide: a refusal.
 _CURL = '#!/bin/sh\nexec {curl} --fail-with-body "$@"\n'
-_PADDOCK = '#!/bin/sh\nPYTHONPATH={root} exec {python} -m api "$@"\n'
+_PADDOCK = '#!/bin/sh\nPYTHONPATH={root} exec {python} -m paddock "$@"\n'
 _PYTHON = '#!/bin/sh\nPYTHONPATH={root} exec {python} "$@"\n'
 # Each example of the reference finds the same session, and those about files these files.
 _FRESH = """

@@ -7,10 +7,10 @@ import signal
 
 import pytest
 
-from api.models.inspection import InspectedSession
 from orchestrator.config import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.doctor import run_checks
+from paddock.contract.inspection import InspectedSession
 from tests.conftest import BoxFactory
 from tests.support.box import PATIENCE, TESTER, Box
 

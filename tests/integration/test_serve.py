@@ -1,4 +1,4 @@
-"""`python -m api serve` as a program: what it says, and how it ends."""
+"""`python -m paddock serve` as a program: what it says, and how it ends."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ async def served(state_dir: Path, **variables: str) -> AsyncIterator[asyncio.sub
         **variables,
     }
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "api", "serve"),
+        *(sys.executable, "-m", "paddock", "serve"),
         env=environment,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -54,7 +54,7 @@ async def test_a_port_and_a_state_directory_of_its_own(tmp_path: Path) -> None:
         status, said = await service(state, "scripts.service", "where", listen="127.0.0.1:8700")
         assert (status, f"listening on {url}\n" in said) == (0, True), said
         assert "admin.key" in said
-        status, said = await service(state, "api", "sessions", "list", "--json")
+        status, said = await service(state, "paddock", "sessions", "list", "--json")
         assert (status, json.loads(said)) == (0, []), said
         # Another one, with a port that is taken.
         taken = url.removeprefix("http://")

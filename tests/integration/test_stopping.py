@@ -15,7 +15,7 @@ import pytest
 from orchestrator.engine.base import ContainerState
 from orchestrator.errors import AuditUnavailableError
 from orchestrator.sessions.killing import first_process, kill_all
-from orchestrator.sessions.lifecycle import Status
+from paddock.contract.words import Status
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
 from tests.support.until import until

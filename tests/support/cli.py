@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from api.cli import main
+from paddock.cli import main
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from aiohttp import ClientResponse
 from pydantic import BaseModel, ValidationError
 
 from api.errors import STATUSES
-from api.models.problem import Problem
 from api.openapi.problems import MEDIA_TYPE
 from api.operations import OPERATIONS
 from api.operations.base import JSON, Operation
 from orchestrator.workspace.paths import ID_PATTERN
+from paddock.contract.problem import Problem
 
 _PARAMETERS = {
     "session_id": ID_PATTERN,

@@ -20,7 +20,7 @@ _START_SECONDS = 60
 
 
 class Server:
-    """Runs `python -m api serve` on one state directory, again and again."""
+    """Runs `python -m paddock serve` on one state directory, again and again."""
 
     def __init__(self, state_dir: Path, **environment: str) -> None:
         self.state_dir = state_dir
@@ -58,7 +58,7 @@ class Server:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "api",
+            "paddock",
             "serve",
             cwd=ROOT,
             env=environment,

@@ -12,16 +12,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.audit import anchoring, anchors, query
+from orchestrator.audit import anchoring, query
 from orchestrator.audit.anchoring import Anchoring, load_key
-from orchestrator.audit.anchors import AnchorError, ChainHead, judged
-from orchestrator.audit.events import canonical
 from orchestrator.audit.ledger import Ledger
-from orchestrator.audit.verify import Chain, Verdict, verify
+from orchestrator.audit.verify import verify
 from orchestrator.audit.writer import chain_head
 from orchestrator.config import AnchorSettings, ConfigError
 from orchestrator.store.database import Database
 from orchestrator.tasks import Tasks
+from paddock.audit import anchors
+from paddock.audit.anchors import AnchorError, ChainHead, judged
+from paddock.audit.chain import Chain, Verdict, canonical
 from tests.support.until import until
 from tests.unit.ledger_support import fill
 

@@ -23,13 +23,13 @@ from orchestrator.keys import KeyRing, Principal, Role
 from orchestrator.limits import KeyLimits
 from orchestrator.metrics import Metrics
 from orchestrator.policy.levels import load_levels
-from orchestrator.sessions.lifecycle import Status
 from orchestrator.sessions.record_room import RecordRoom
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.session_secrets import SessionSecrets, Stored
 from orchestrator.store.approval_rows import Approval
 from orchestrator.store.database import Database
+from paddock.contract.words import Status
 
 ADMIN = Principal("admin", Role.ADMIN)
 OWNER = Principal("ci", Role.OPERATOR)

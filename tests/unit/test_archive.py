@@ -14,15 +14,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from orchestrator.audit import archive_disk, archive_file, query
+from orchestrator.audit import archive_disk, query
 from orchestrator.audit import archiving as archiving_module
 from orchestrator.audit.archive_disk import ArchiveDisk
-from orchestrator.audit.archive_file import ArchiveError
 from orchestrator.audit.archiving import Archiving
 from orchestrator.audit.events import EventDraft
 from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.search import Search, search
-from orchestrator.audit.verify import Anchor, Chain, verify
+from orchestrator.audit.verify import verify
 from orchestrator.checks.base import CheckStatus
 from orchestrator.errors import NotFoundError
 from orchestrator.keys import KeyRing
@@ -31,6 +30,9 @@ from orchestrator.sessions.record_room import RecordRoom
 from orchestrator.store.database import Database
 from orchestrator.tasks import Tasks
 from orchestrator.terminals.evidence import Evidence
+from paddock.audit import archive_file
+from paddock.audit.archive_file import ArchiveError
+from paddock.audit.chain import Anchor, Chain
 from tests.support.until import until
 
 T = TypeVar("T")

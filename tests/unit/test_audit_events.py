@@ -11,12 +11,11 @@ from orchestrator.audit.events import (
     MAX_TEXT_BYTES,
     EventDraft,
     EventError,
-    canonical,
-    chain_hash,
     full_event,
     members,
     printable,
 )
+from paddock.audit.chain import canonical, chain_hash
 
 ANY_TEXT = st.text(st.characters(codec=None, categories=None))
 JSON = st.recursive(

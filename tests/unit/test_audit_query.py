@@ -11,9 +11,9 @@ import pytest
 from orchestrator import store
 from orchestrator.audit import query
 from orchestrator.audit.ledger import Ledger
-from orchestrator.audit.verify import verify_chain
 from orchestrator.errors import ConflictError
 from orchestrator.store.database import Database
+from paddock.audit.chain import verify_chain
 from tests.unit.ledger_support import draft, fill
 
 

@@ -114,6 +114,8 @@ def test_control_plane_has_code_and_data_and_no_leftovers(tmp_path: Path) -> Non
     sources = {
         "images/control-plane/Dockerfile",
         "pyproject.toml",
+        "paddock/contract/base.py",
+        "paddock/py.typed",
         "api/app.py",
         "api/static/page.js",
         "orchestrator/policy/levels/low.toml",

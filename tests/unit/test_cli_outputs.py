@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from api.cli.outputs import Collected
-from api.client import Output
+from paddock import Output
+from paddock.cli.outputs import Collected
 
 END: Any = type("End", (), {"raw": {"exit_code": 0, "truncated": True, "cut_bytes": 9}})
 

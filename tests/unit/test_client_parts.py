@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.client import errors
-from api.client.errors import NotPaddockError, OldServerError, PaddockError, api_error
-from api.client.parsing import Result
-from api.client.retry import Patience, RetryPolicy, backoff
-from api.client.sse import EventParser, ServerEvent
-from api.client.transport import segment
 from api.errors import STATUSES
 from api.sse import encode_event
+from paddock.client import errors
+from paddock.client.errors import NotPaddockError, OldServerError, PaddockError, api_error
+from paddock.client.parsing import Result
+from paddock.client.retry import Patience, RetryPolicy, backoff
+from paddock.client.sse import EventParser, ServerEvent
+from paddock.client.transport import segment
 
 NAMES = st.sampled_from(["stdout", "exit", "session.create"])
 EVENTS = st.lists(
@@ -55,7 +55,7 @@ def test_events_that_are_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(NotPaddockError):
             EventParser().feed(text)
     assert EventParser().feed(b"event: a\r\ndata:{}\r\n\r\n") == [ServerEvent("a", {}, None)]
-    monkeypatch.setattr("api.client.sse._MOST_EVENT_BYTES", 10)
+    monkeypatch.setattr("paddock.client.sse._MOST_EVENT_BYTES", 10)
     with pytest.raises(NotPaddockError):
         EventParser().feed(b"data: " + b"x" * 10)
 

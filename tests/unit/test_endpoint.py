@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from api.cli.exits import Failure
-from api.cli.remote import find_key, find_url
 from orchestrator.config import Settings
 from orchestrator.endpoint import announce, url_of, withdraw
 from orchestrator.endpoint import find_url as url_by_settings
+from paddock.cli.exits import Failure
+from paddock.cli.remote import find_key, find_url
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.policy.explain import ALLOWED, REMEDIES, explain_command, explain_path
+from orchestrator.policy.explain import ALLOWED, explain_command, explain_path
 from orchestrator.policy.levels import load_levels
-from orchestrator.tools.gates import REMEDIES as TOOL_REMEDIES
+from paddock.contract.remedies import COMMANDS, TOOLS
 from sandbox_agent.commands import CommandError
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +54,7 @@ def _rules(path: Path) -> Iterator[str | None]:
 def test_every_rule_has_a_remedy() -> None:
     modules = [*(ROOT / "sandbox_agent").rglob("*.py"), *(ROOT / "orchestrator").rglob("*.py")]
     rules = {rule for path in modules for rule in _rules(path) if rule}
-    remedies = REMEDIES | TOOL_REMEDIES
+    remedies = COMMANDS | TOOLS
     assert rules == set(remedies)
     for remedy in remedies.values():
         assert remedy.endswith(".")
@@ -81,7 +81,7 @@ def test_commands(level: str, command: str, rule: str) -> None:
     assert explained.rule == rule
     assert explained.allow is (rule == ALLOWED)
     assert explained.verdict == ("allow" if explained.allow else "deny")
-    assert explained.remedy == REMEDIES.get(rule)
+    assert explained.remedy == COMMANDS.get(rule)
     assert explained.message
 
 

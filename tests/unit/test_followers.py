@@ -13,10 +13,11 @@ import pytest
 
 from orchestrator.audit import followers as module
 from orchestrator.audit import query
-from orchestrator.audit.events import SYSTEM_KEY, Event
+from orchestrator.audit.events import SYSTEM_KEY
 from orchestrator.audit.followers import Follower, Followers
 from orchestrator.audit.ledger import Ledger
 from orchestrator.store.database import Database, StoreError
+from paddock.audit.chain import Event
 from tests.unit.ledger_support import draft, fill
 
 OWNERS = {"k1": "one", "k2": "two"}

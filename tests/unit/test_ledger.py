@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from orchestrator.audit import query, verify
-from orchestrator.audit.events import GENESIS_HASH, EventError
+from orchestrator.audit.events import EventError
 from orchestrator.audit.ledger import Ledger
 from orchestrator.errors import AuditUnavailableError, ConflictError
 from orchestrator.store.database import Database
 from orchestrator.store.room import Room
+from paddock.audit.chain import GENESIS_HASH
 from tests.unit.ledger_support import draft, fill
 
 

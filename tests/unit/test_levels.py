@@ -12,14 +12,9 @@ from orchestrator.config import ConfigError
 from orchestrator.engine.base import NO_RATES, Rates
 from orchestrator.errors import ValidationError
 from orchestrator.policy.level_file import LevelError
-from orchestrator.policy.levels import (
-    LEVEL_PATTERN,
-    Levels,
-    effective_limits,
-    load_levels,
-    restore_level,
-)
+from orchestrator.policy.levels import Levels, effective_limits, load_levels, restore_level
 from orchestrator.policy.requirements import Requirements
+from paddock.contract.words import LEVEL_PATTERN
 
 MIB = 1024 * 1024
 LOW = frozenset({"pwd", "ls", "cat", "head", "tail", "grep", "find", "wc", "stat"}) | {

@@ -5,15 +5,8 @@ import itertools
 import pytest
 
 from orchestrator.errors import InvalidTransitionError
-from orchestrator.sessions.lifecycle import (
-    LIVE,
-    TRANSITIONS,
-    Activity,
-    Rationale,
-    Status,
-    activity,
-    check_transition,
-)
+from orchestrator.sessions.lifecycle import LIVE, TRANSITIONS, activity, check_transition
+from paddock.contract.words import Activity, Rationale, Status
 
 
 @pytest.mark.parametrize(("current", "wanted"), list(itertools.product(Status, Status)))

@@ -13,12 +13,12 @@ from pydantic import BaseModel
 from api.auth import ROLES, Access
 from api.body import validated
 from api.errors import STATUSES
-from api.models.base import Model
-from api.models.problem import Problem
 from api.openapi import VERSION, document
 from api.operations import OPERATIONS
 from api.operations.base import Operation
 from orchestrator.keys import Role
+from paddock.contract.base import Model
+from paddock.contract.problem import Problem
 
 ROOT = Path(__file__).parents[2]
 

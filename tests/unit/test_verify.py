@@ -8,17 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.audit.events import (
-    GENESIS_HASH,
-    EventDraft,
-    canonical,
-    chain_hash,
-    members,
-)
+from orchestrator.audit.events import EventDraft, members
 from orchestrator.audit.ledger import Ledger
-from orchestrator.audit.verify import verify, verify_chain
+from orchestrator.audit.verify import verify
 from orchestrator.errors import ValidationError
 from orchestrator.store.database import Database
+from paddock.audit.chain import GENESIS_HASH, canonical, chain_hash, verify_chain
 from tests.unit.ledger_support import draft, fill
 
 

@@ -1,0 +1,47 @@
+"""What the command line gets from the server where it is installed."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from api.commands import machine, tools
+from api.commands.errors import explain
+from paddock.cli.exits import Failure, Status
+from paddock.cli.server import Server
+
+if TYPE_CHECKING:
+    from orchestrator.config import Settings
+
+
+def _settings() -> "Settings":
+    from orchestrator.config import ConfigError, load_settings
+
+    try:
+        return load_settings()
+    except ConfigError as error:
+        raise Failure(str(error), status=Status.USAGE) from None
+
+
+def _find_url() -> str:
+    from orchestrator import endpoint
+
+    return endpoint.find_url(_settings())
+
+
+def _find_key() -> str | Path:
+    """The one that PADDOCK_ADMIN_KEY sets, or the state directory's file."""
+    from orchestrator.admin_key import ADMIN_KEY_FILE
+
+    settings = _settings()
+    if settings.admin_key is not None:
+        return settings.admin_key.get_secret_value()
+    return settings.state_dir / ADMIN_KEY_FILE
+
+
+SERVER = Server(
+    machine=machine.app,
+    tools=tools.app,
+    explain=explain,
+    find_url=_find_url,
+    find_key=_find_key,
+    tool_names=tools.oneshot_names,
+)

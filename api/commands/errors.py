@@ -1,0 +1,21 @@
+"""The server's exceptions as what they are to the person at the terminal."""
+
+from paddock.cli.exits import Failure, Status
+
+
+def explain(error: BaseException) -> Failure | None:
+    """The failure that one of the server's exceptions is; None for any other."""
+    from orchestrator.config import ConfigError
+    from orchestrator.errors import PaddockError
+    from orchestrator.store.database import StoreError
+    from paddock.cli.errors import REMEDIES
+
+    if isinstance(error, ConfigError):
+        return Failure(str(error), status=Status.USAGE)
+    if isinstance(error, PaddockError):
+        # The base class stands for no remedy of its own.
+        known = type(error) is not PaddockError
+        return Failure(error.detail, REMEDIES.get(error.code) if known else None)
+    if isinstance(error, StoreError):
+        return Failure(str(error))
+    return None

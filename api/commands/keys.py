@@ -1,0 +1,242 @@
+"""API keys: make them, list them, take them back, in this machine's files."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paddock.cli.options import AsJson, example, group
+from paddock.cli.terminal import note, print_fields, print_json, print_table, size
+
+if TYPE_CHECKING:
+    from orchestrator.keys import Principal
+
+app = group("API keys of the control plane on this machine.")
+
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="The key's name.")]
+_SPAN = re.compile(r"([1-9][0-9]{0,5})([mhd])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+_ROLES = ("admin", "operator", "viewer", "metrics")
+
+
+def _keys_file() -> Path:
+    from orchestrator.config import load_settings
+
+    return load_settings().keys_path
+
+
+@app.command("list", epilog=example("paddock keys list"))
+def list_all(as_json: AsJson = False) -> None:
+    """List the keys of the keys file; the admin key is not among them."""
+    from orchestrator.keys_file import list_keys
+
+    path = _keys_file()
+    keys = list_keys(path)
+    if as_json:
+        print_json([_object(key) for key in keys])
+        return
+    rows = [
+        (
+            key.name,
+            key.role,
+            _expiry(key),
+            _bounds(key),
+            key.limits.max_sessions,
+            key.limits.max_cpus,
+            _bytes(key.limits.max_memory_bytes),
+            key.limits.max_workspaces,
+            _bytes(key.limits.max_workspace_bytes),
+            key.limits.requests_per_second,
+        )
+        for key in keys
+    ]
+    limits = (">sessions", ">cpus", ">memory", ">workspaces", ">of", ">requests/s")
+    print_table(
+        ("name", "role", "expires", "bounds", *limits),
+        rows,
+        nothing=f"{path} has no keys: `paddock keys create NAME` makes one",
+    )
+
+
+@app.command(epilog=example("paddock keys create ci --max-sessions 8"))
+def create(
+    name: _Name,
+    role: Annotated[
+        str, typer.Option(metavar="ROLE", help="admin, operator, viewer or metrics.")
+    ] = "operator",
+    owner: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A viewer's: the key whose sessions it looks at."),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="A viewer's: it looks at all sessions.")
+    ] = False,
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN", help="After 30d, 12h or 90m, or on a date, 2030-01-31, in UTC."
+        ),
+    ] = None,
+    max_level: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="The highest level of its sessions.")
+    ] = None,
+    image: Annotated[
+        list[str] | None, typer.Option(metavar="IMAGE", help="An image that it may use.")
+    ] = None,
+    tool: Annotated[
+        list[str] | None, typer.Option(metavar="TOOL", help="A tool that it may open.")
+    ] = None,
+    max_sessions: Annotated[
+        int | None, typer.Option(min=0, help="How many sessions it may have at once.")
+    ] = None,
+    max_cpus: Annotated[
+        float | None, typer.Option(min=0, help="How many cores they may have together.")
+    ] = None,
+    max_memory_bytes: Annotated[
+        int | None, typer.Option(min=0, help="How much memory they may have together.")
+    ] = None,
+    max_workspaces: Annotated[
+        int | None, typer.Option(min=0, help="How many workspaces it may have, with kept ones.")
+    ] = None,
+    max_workspace_bytes: Annotated[
+        int | None, typer.Option(min=0, help="How large they may be together.")
+    ] = None,
+    requests_per_second: Annotated[
+        float | None, typer.Option(min=0.001, help="How many requests it may make.")
+    ] = None,
+    handle_requests_per_second: Annotated[
+        float | None, typer.Option(min=0.001, help="The same for each handle of its sessions.")
+    ] = None,
+    max_audit_bytes: Annotated[
+        int | None, typer.Option(min=0, help="What its sessions may have in the audit ledger.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key, and print it: it is not shown again.
+
+    A running control plane takes it at once. An operator's key makes sessions, and sees and
+    controls its own only; an admin's does everything. A viewer's key reads, and changes nothing.
+    A metrics key reads /metrics.
+    """
+    from orchestrator.key_bounds import KeyBounds
+    from orchestrator.keys import Principal, Role
+    from orchestrator.keys_file import add_key
+    from orchestrator.limits import KeyLimits
+
+    if role not in _ROLES:
+        raise typer.BadParameter(f"must be {', '.join(_ROLES)}", param_hint="--role")
+    if (role == "viewer") != (everything or owner is not None) or (everything and owner):
+        raise typer.BadParameter("a viewer has one, others none", param_hint="--owner, --all")
+    path = _keys_file()
+    key = Principal(
+        name,
+        Role(role),
+        owner=owner,
+        limits=KeyLimits(
+            max_sessions,
+            max_cpus,
+            max_memory_bytes,
+            max_workspaces,
+            max_workspace_bytes,
+            requests_per_second,
+            handle_requests_per_second,
+            max_audit_bytes,
+        ),
+        bounds=KeyBounds(max_level, tuple(image) if image else None, tuple(tool) if tool else None),
+        expires_at=None if expires is None else _moment(expires),
+    )
+    secret = add_key(path, key)
+    if as_json:
+        print_json({**_object(key), "key": secret, "keys_file": str(path)})
+        return
+    print_fields((("name", name), ("role", role), ("key", secret)))
+    note(f"The key is not shown again; {path} has only its hash.")
+
+
+@app.command(epilog=example("paddock keys revoke ci"))
+def revoke(name: _Name) -> None:
+    """Take a key back: it is refused from now on, and its streams end; its sessions go on."""
+    from orchestrator.keys_file import remove_key
+
+    path = _keys_file()
+    remove_key(path, name)
+    note(f"{name} is no longer in {path}")
+
+
+@app.command("rotate-admin", epilog=example("paddock keys rotate-admin"))
+def rotate_admin() -> None:
+    """Replace the generated admin key: the old one is refused from now on, and its streams end.
+
+    A running control plane takes the new one at once. It is in the state directory's admin.key,
+    where `paddock` finds it. A key that PADDOCK_ADMIN_KEY sets is replaced there, with a restart.
+    """
+    from orchestrator.admin_key import ADMIN_KEY_FILE, rotate_admin_key
+    from orchestrator.config import ConfigError, load_settings
+
+    settings = load_settings()
+    if settings.admin_key is not None:
+        raise ConfigError(
+            "PADDOCK_ADMIN_KEY sets the admin key: change it there and restart the control plane, "
+            "or unset it to have the key in a file"
+        )
+    path = settings.state_dir / ADMIN_KEY_FILE
+    rotate_admin_key(path)
+    note(f"The new admin key is in {path}; the old one is void")
+
+
+def _moment(text: str) -> datetime:
+    """When that is, in UTC, to the second. Raises: typer.BadParameter."""
+    span = _SPAN.fullmatch(text)
+    try:
+        if span is not None:
+            moment = datetime.now(UTC) + timedelta(**{_UNITS[span[2]]: int(span[1])})
+        else:
+            moment = datetime.fromisoformat(text)
+            moment = moment.replace(tzinfo=moment.tzinfo or UTC)
+        moment = moment.astimezone(UTC).replace(microsecond=0)
+    except (ValueError, OverflowError):
+        raise typer.BadParameter(
+            f"{text!r} is not like 30d, 12h, 90m, 2030-01-31 or 2030-01-31T12:00:00Z",
+            param_hint="--expires",
+        ) from None
+    if moment <= datetime.now(UTC):
+        raise typer.BadParameter(f"{text!r} is over", param_hint="--expires")
+    return moment
+
+
+def _expiry(key: "Principal") -> str | None:
+    if key.expires_at is None:
+        return None
+    over = " (expired)" if key.expires_at <= datetime.now(UTC) else ""
+    return f"{key.expires_at:%Y-%m-%d %H:%M}{over}"
+
+
+def _bounds(key: "Principal") -> str | None:
+    """What it is limited to besides amounts, in a few words."""
+    bounds = key.bounds
+    parts = [
+        f"reads {key.owner or 'all'}" if key.role == "viewer" else "",
+        "" if bounds.max_level is None else f"up to {bounds.max_level}",
+        "" if bounds.images is None else f"images {' '.join(bounds.images)}",
+        "" if bounds.tools is None else f"tools {' '.join(bounds.tools)}",
+    ]
+    return ", ".join(filter(None, parts)) or None
+
+
+def _bytes(number: int | None) -> str | None:
+    return None if number is None else size(number)
+
+
+def _object(key: "Principal") -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "name": key.name,
+        "role": str(key.role),
+        **asdict(key.limits),
+        **asdict(key.bounds),
+        "expires_at": None if key.expires_at is None else key.expires_at.isoformat(),
+        "owner": key.owner,
+    }

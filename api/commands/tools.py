@@ -1,0 +1,120 @@
+"""Manifests of tools, checked and listed on this machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paddock.cli.exits import Failure, Status
+from paddock.cli.options import AsJson, example
+from paddock.cli.terminal import complain, note, print_json, print_table
+
+app = typer.Typer()
+
+_Directory = Annotated[
+    Path | None,
+    typer.Option("--dir", metavar="DIR", help="Another folder than PADDOCK_TOOLS_DIR."),
+]
+
+
+@app.command(epilog=example("paddock tools check"))
+def check(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE", help="Manifests; otherwise those of the tools folder."),
+    ] = None,
+) -> None:
+    """Check manifests, and say of each that can't be used which field is wrong, and why.
+
+    Patterns that can be used, and will hardly match what they were written for, are named.
+    The exit status is 1 where a manifest can't be used.
+    """
+    from orchestrator.tools.advice import advice
+    from orchestrator.tools.catalog import PACKAGED, manifest_files
+    from orchestrator.tools.loader import ManifestError
+    from orchestrator.tools.reading import load_tool
+
+    wrong = 0
+    paths = files or [*manifest_files(PACKAGED), *_folder_files()]
+    for path in paths:
+        try:
+            manifest = load_tool(path)
+        except ManifestError as error:
+            complain(str(error))
+            wrong += 1
+            continue
+        for sentence in advice(manifest):
+            note(f"{path}: {sentence}")
+    if wrong:
+        raise typer.Exit(Status.FAILED)
+    note(f"{len(paths)} can be used")
+
+
+@app.command("list", epilog=example("paddock tools list"))
+def list_all(directory: _Directory = None, as_json: AsJson = False) -> None:
+    """List what the tools folder and the shipped manifests offer."""
+    from orchestrator.config import load_settings
+    from orchestrator.tools.catalog import read_catalog
+
+    catalog, problems = read_catalog(directory or load_settings().tools_dir)
+    commands = [
+        {
+            "name": manifest.tool_name(command.name),
+            "description": command.description,
+            "risk_tier": command.risk_tier,
+            "human_approval": command.human_approval,
+            "sha256": manifest.sha256,
+        }
+        for manifest in catalog.values()
+        for command in manifest.commands.values()
+    ]
+    commands += [
+        {
+            "name": tool.name,
+            "description": tool.description,
+            "risk_tier": tool.risk_tier,
+            "human_approval": tool.human_approval,
+            "sha256": tool.sha256,
+        }
+        for tool in catalog.oneshots.values()
+    ]
+    if as_json:
+        print_json(commands)
+    else:
+        rows = [
+            (
+                str(each["name"]),
+                str(each["risk_tier"]),
+                "yes" if each["human_approval"] else "no",
+                str(each["description"]),
+            )
+            for each in commands
+        ]
+        print_table(("tool", "risk", "approval", "what it does"), rows, nothing="no tools")
+    for problem in problems.values():
+        complain(problem)
+    if problems:
+        raise typer.Exit(Status.FAILED)
+
+
+def _folder_files() -> list[Path]:
+    from orchestrator.config import load_settings
+    from orchestrator.tools.catalog import manifest_files
+
+    directory = load_settings().tools_dir
+    if directory is None:
+        return []
+    if not directory.is_dir():
+        raise Failure(f"{directory}: is not a directory", status=Status.USAGE)
+    return manifest_files(directory)
+
+
+def oneshot_names() -> list[str]:
+    """Names of this machine's oneshot tools; none where its settings can't be read."""
+    from orchestrator.config import ConfigError, load_settings
+    from orchestrator.tools.catalog import read_catalog
+
+    try:
+        return list(read_catalog(load_settings().tools_dir).catalog.oneshots)
+    except ConfigError:
+        return []

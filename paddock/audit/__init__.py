@@ -1,0 +1,1 @@
+"""What is on record, outside of a control plane: its formats, and whether it is whole."""

@@ -1,0 +1,144 @@
+"""A chain of audit events: its canonical text, its hashes, and whether it is whole. No I/O."""
+
+import hashlib
+import json
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+Event = dict[str, Any]
+
+GENESIS_HASH = "0" * 64
+_HASHES = ("prev_hash", "hash")
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
+
+
+def canonical(value: Any) -> str:
+    """The text of a JSON value that is hashed: sorted keys, no white space, UTF-8 as it is."""
+    return _ENCODER.encode(value)
+
+
+def chain_hash(prev_hash: str, text: str) -> str:
+    """The hash of an event of that canonical text that follows `prev_hash`."""
+    return hashlib.sha256((prev_hash + text).encode()).hexdigest()
+
+
+class Anchor(NamedTuple):
+    """A place in the chain that was noted elsewhere: it tells when the end was cut off."""
+
+    seq: int
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a chain is whole.
+
+    `index` (from 0) and `reason` are of the first event that is not as it was recorded;
+    `seq` and `hash` of the last one before it, which is the head when all are.
+    """
+
+    ok: bool
+    index: int | None
+    reason: str | None
+    seq: int
+    hash: str
+
+
+class BrokenError(Exception):
+    """The event at hand is not the one that was recorded."""
+
+
+class Chain:
+    """Follows a chain event by event, and stops at the first that is wrong."""
+
+    def __init__(self, anchor: Anchor | None = None, wanted: Container[int] = ()) -> None:
+        """`wanted`: of which events `seen` gets the hashes, by seq."""
+        self._anchor = anchor
+        self._wanted = wanted
+        self.seen: dict[int, str] = {}
+        self._last_id = 0
+        self._seq = 0
+        self._hash = GENESIS_HASH
+        self._reason: str | None = None
+
+    @property
+    def broken(self) -> bool:
+        """Whether a wrong event has been seen."""
+        return self._reason is not None
+
+    def follow(self, event: str | Mapping[str, Any]) -> None:
+        """Takes the next event: a line of an export, or an event as an object."""
+        if self.broken:
+            return
+        try:
+            self._check(parse(event) if isinstance(event, str) else dict(event))
+        except BrokenError as error:
+            self._reason = str(error)
+
+    def refuse(self, reason: str) -> None:
+        """Says that the next event is wrong for a reason that only the caller can see."""
+        self._reason = self._reason or reason
+
+    def verdict(self) -> Verdict:
+        """The verdict, when there are no more events."""
+        anchor = self._anchor
+        if not self.broken and anchor is not None and anchor.seq > self._seq:
+            self._reason = f"the chain ends before seq {anchor.seq}"
+        index = self._seq if self.broken else None
+        return Verdict(not self.broken, index, self._reason, self._seq, self._hash)
+
+    def _check(self, event: Event) -> None:
+        body = {name: value for name, value in event.items() if name not in _HASHES}
+        prev_hash, event_hash = (event.get(name) for name in _HASHES)
+        if event.get("seq") != self._seq + 1:
+            raise BrokenError(f"seq is not {self._seq + 1}")
+        if prev_hash != self._hash:
+            raise BrokenError("prev_hash is not the hash of the event before")
+        try:
+            expected = chain_hash(self._hash, canonical(body))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise BrokenError(f"has no canonical text: {error}") from None
+        if event_hash != expected:
+            raise BrokenError("hash does not match the event")
+        event_id = event.get("id")
+        if not isinstance(event_id, int) or event_id <= self._last_id:
+            raise BrokenError("id is not higher than that of the event before")
+        anchor = self._anchor
+        if anchor is not None and anchor.seq == event["seq"] and anchor.hash != event_hash:
+            raise BrokenError("hash is not the one that was noted")
+        self._last_id, self._seq, self._hash = event_id, self._seq + 1, expected
+        if self._seq in self._wanted:
+            self.seen[self._seq] = expected
+
+
+def verify_chain(
+    events: Iterable[str | Mapping[str, Any]], anchor: tuple[int, str] | None = None
+) -> Verdict:
+    """Recomputes a whole chain from its lines or events, first to last.
+
+    Lines must be as exported, to the byte. Without an anchor, a chain whose end was cut
+    off is not told from one that never had it.
+    """
+    chain = Chain(None if anchor is None else Anchor(*anchor))
+    for event in events:
+        chain.follow(event)
+        if chain.broken:
+            break
+    return chain.verdict()
+
+
+def parse(text: str) -> Event:
+    """The object of a canonical text: any other spelling of it is refused.
+
+    Raises: BrokenError.
+    """
+    try:
+        event = json.loads(text)
+        if isinstance(event, dict) and canonical(event) == text.removesuffix("\n"):
+            return event
+    except (ValueError, RecursionError) as error:
+        raise BrokenError(f"is not JSON: {error}") from None
+    raise BrokenError("is not in canonical form")

@@ -1,0 +1,5 @@
+"""The command line: `paddock`, and the same as `python -m paddock`."""
+
+from paddock.cli.program import main
+
+__all__ = ["main"]

@@ -1,0 +1,64 @@
+"""What stands in the server's place where only the client is installed."""
+
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+import typer
+
+from paddock.cli.exits import Failure, Status
+from paddock.cli.server import PANEL, Server
+
+_ANY_ARGUMENTS = {"ignore_unknown_options": True, "allow_extra_args": True}
+_MACHINE = {
+    "serve": "Run the control plane here.",
+    "doctor": "Check that this machine can run sandboxes.",
+    "openapi": "Print the OpenAPI document of the HTTP API.",
+    "keys": "API keys of the control plane on this machine.",
+    "images": "Images on this machine's container engine.",
+}
+_TOOLS = {
+    "check": "Check manifests.",
+    "list": "List what the tools folder and the shipped manifests offer.",
+}
+_REMEDY = "install paddock-server, or run it in the server's image"
+
+
+def absent() -> Server:
+    """The server that is not there."""
+    return Server(
+        machine=_commands("paddock", _MACHINE, PANEL),
+        tools=_commands("paddock tools", _TOOLS, None),
+        explain=lambda _error: None,
+        find_url=_no_url,
+        find_key=_no_key,
+        tool_names=list,
+    )
+
+
+def _commands(above: str, commands: Mapping[str, str], panel: str | None) -> typer.Typer:
+    """Commands that take any arguments, and only say what they need."""
+    app = typer.Typer()
+    for name, help_text in commands.items():
+        app.command(
+            name,
+            help=f"{help_text} Needs paddock-server.",
+            rich_help_panel=panel,
+            context_settings=_ANY_ARGUMENTS,
+        )(_refusal(f"{above} {name}"))
+    return app
+
+
+def _refusal(command: str) -> Callable[[], None]:
+    def refuse() -> NoReturn:
+        what = f"`{command}` needs the server, which is not installed here"
+        raise Failure(what, _REMEDY, Status.NOT_INSTALLED)
+
+    return refuse
+
+
+def _no_url() -> NoReturn:
+    raise Failure("no control plane is named", "set PADDOCK_URL, or give --url URL", Status.USAGE)
+
+
+def _no_key() -> NoReturn:
+    raise Failure("no key", "set PADDOCK_KEY, or give --key-file FILE", Status.USAGE)

@@ -1,0 +1,313 @@
+"""A session's audit chain: list, count, export and verify it."""
+
+import sys
+from contextlib import aclosing, nullcontext
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paddock.cli.events import show
+from paddock.cli.exits import Failure, Status
+from paddock.cli.options import AsJson, Incarnation, SessionId, example, group
+from paddock.cli.remote import Connection, perhaps_remote, remote
+from paddock.cli.terminal import (
+    STYLES,
+    note,
+    print_fields,
+    print_json,
+    print_line,
+    print_table,
+    working,
+)
+
+if TYPE_CHECKING:
+    from paddock.client import Archived, Paddock
+
+app = group("The audit chain of a session: everything that was done or refused.")
+
+_Seq = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="An event that was noted: its seq,")
+]
+_Hash = Annotated[
+    str | None, typer.Option(metavar="SHA256", help="and its hash; the chain must have it.")
+]
+_Time = Annotated[
+    datetime | None,
+    typer.Option(
+        formats=["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S.%f%z"],
+        metavar="TIME",
+        help="Such as 2026-03-04T09:30:00Z.",
+    ),
+]
+_NOT_SEARCHED = (
+    "Archived chains that were not searched: {}. `paddock audit archives` lists them for an admin; "
+    "`tar -xOzf FILE events.jsonl | grep TEXT` searches a file, and "
+    "`paddock audit verify --archive FILE` says whether it is whole."
+)
+_Json = Annotated[bool, typer.Option("--json", help="Print each as JSON on a line of its own.")]
+
+
+@app.command(epilog=example("paddock audit search --decision deny --session web-1"))
+@remote
+async def search(
+    paddock: "Paddock",
+    session: Annotated[
+        str | None, typer.Option(metavar="SESSION", help="Only of that session.")
+    ] = None,
+    incarnation: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Which session of that id; otherwise all of them."),
+    ] = None,
+    owner: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Only of that key's sessions.")
+    ] = None,
+    operation: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Such as command.start or file.write.")
+    ] = None,
+    decision: Annotated[
+        str | None, typer.Option(metavar="DECISION", help="allow, deny or pending.")
+    ] = None,
+    rule: Annotated[
+        str | None, typer.Option(metavar="RULE", help="The rule that refused it.")
+    ] = None,
+    actor: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A key's name, or handle:SESSION.")
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What is somewhere in the event.")
+    ] = None,
+    since: _Time = None,
+    until: _Time = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many at most.")] = 100,
+    as_json: _Json = False,
+) -> None:
+    """Search the events of all sessions, newest first; of those that ended long ago, too.
+
+    Chains that are in archives are not searched; how many were left out is said at the end.
+    """
+    archived = [0]
+    found = paddock.search(
+        session=session,
+        incarnation=incarnation,
+        owner=owner,
+        operation=operation,
+        decision=decision,
+        rule=rule,
+        actor=actor,
+        text=text,
+        since=since,
+        until=until,
+        on_archived=archived.append,
+    )
+    await show(found, as_json=as_json, with_session=True, most=limit)
+    if archived[-1]:
+        note(_NOT_SEARCHED.format(archived[-1]))
+
+
+@app.command("list", epilog=example("paddock audit list web-1 --decision deny"))
+@remote
+async def list_all(
+    paddock: "Paddock",
+    session: SessionId,
+    operation: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Such as command.start or file.write.")
+    ] = None,
+    decision: Annotated[
+        str | None, typer.Option(metavar="DECISION", help="allow, deny or pending.")
+    ] = None,
+    after: Annotated[int, typer.Option(min=0, metavar="SEQ", help="Only those after it.")] = 0,
+    incarnation: Incarnation = None,
+    as_json: _Json = False,
+) -> None:
+    """List a session's events, first to last; of one that ended long ago, too."""
+    events = paddock.sessions.audit(session, incarnation=incarnation).events(
+        after=after, operation=operation, decision=decision
+    )
+    await show(events, as_json=as_json, with_session=False)
+
+
+@app.command(epilog=example("paddock audit stats web-1"))
+@remote
+async def stats(
+    paddock: "Paddock",
+    session: SessionId,
+    incarnation: Incarnation = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count a session's events by operation and decision."""
+    found = await paddock.sessions.audit(session, incarnation=incarnation).stats()
+    if as_json:
+        print_json(found.raw)
+        return
+    counts = sorted(found.operation_counts.items(), key=lambda item: (-item[1], item[0]))
+    print_table(("operation", ">events"), counts, nothing="no events")
+    decided = sorted(found.decisions.items())
+    if decided:
+        print_table(("decision", ">events"), decided, nothing="", title="Decisions")
+
+
+@app.command(epilog=example("paddock audit export web-1 -o web-1.jsonl"))
+@remote
+async def export(
+    paddock: "Paddock",
+    session: SessionId,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to a file.")
+    ] = None,
+    incarnation: Incarnation = None,
+) -> None:
+    """Write a session's whole chain, an event a line, as `audit verify --file` reads it."""
+    count = 0
+    target = nullcontext(sys.stdout) if output is None else output.open("w", encoding="utf-8")
+    with target as file:
+        chain = paddock.sessions.audit(session, incarnation=incarnation)
+        async with aclosing(chain.export()) as lines:
+            async for line in lines:
+                file.write(line + "\n")
+                count += 1
+    if output is not None:
+        note(f"{count} events written to {output}")
+
+
+@app.command(epilog=example("paddock audit verify --file web-1.jsonl"))
+@perhaps_remote
+async def verify(
+    connection: Connection,
+    session: Annotated[
+        str | None, typer.Argument(metavar="SESSION", help="Have the control plane do it.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="FILE", help="An exported chain; it is verified here."),
+    ] = None,
+    archive: Annotated[
+        Path | None,
+        typer.Option("--archive", metavar="FILE", help="An archived chain; it is verified here."),
+    ] = None,
+    incarnation: Incarnation = None,
+    seq: _Seq = None,
+    hash: _Hash = None,
+    anchor: Annotated[
+        Path | None,
+        typer.Option("--anchor", metavar="FILE", help="Anchored heads; the chain must have them."),
+    ] = None,
+    public_key: Annotated[
+        str | None, typer.Option(metavar="HEX", help="Whose anchors they must be.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Recompute a chain, and tell whether it is as it was recorded.
+
+    A changed, removed or reordered event is always found; that the end was cut off, or the
+    whole written anew, is found with --seq and --hash of an event that was noted before, or
+    with --anchor. With --anchor and a SESSION, every session of that id that was anchored must
+    still be there; with --anchor alone every session (with an admin's key). The exit status is 1
+    where the chain is not whole, or one is gone.
+    """
+    from paddock.cli.verifying import Noted, verify_all, verify_archive, verify_file, verify_session
+
+    given = [session, file, archive].count(None)
+    if given < 2 or (given == 3 and anchor is None):
+        raise Failure("give one of SESSION, --file FILE and --archive FILE", status=Status.USAGE)
+    if (seq is None) != (hash is None) or (seq is not None and given == 3):
+        raise Failure("--seq and --hash go together, and with a chain", status=Status.USAGE)
+    if incarnation is not None and session is None and file is None:
+        raise Failure("--incarnation is of a SESSION or a --file", status=Status.USAGE)
+    noted = Noted(seq, hash, anchor, public_key)
+    with working("verifying"):
+        if archive is not None:
+            verdict = verify_archive(archive, noted)
+        elif file is not None:
+            verdict = verify_file(file, noted, incarnation)
+        else:
+            async with connection.open() as paddock:
+                if session is None:
+                    verdict = await verify_all(paddock, noted)
+                elif anchor is None:
+                    audit = paddock.sessions.audit(session, incarnation=incarnation)
+                    verdict = (await audit.verify(seq=seq, hash=hash)).raw
+                else:
+                    verdict = await verify_session(paddock, session, incarnation, noted)
+    if noted.anchors is not None and public_key is None and not as_json:
+        note(f"The anchors are signed by {noted.anchors.public_key}: compare it, or give it.")
+    for told in noted.notes:
+        note(told)
+    _show_verdict(verdict, as_json)
+
+
+def _show_verdict(verdict: dict[str, Any], as_json: bool) -> None:
+    """Prints what verifying came to. Raises: typer.Exit where the chain is not whole."""
+    if as_json:
+        print_json(verdict)
+    elif verdict["ok"] and "sessions" in verdict:
+        print_line(("✓ whole", f"bold {STYLES['ok']}"), (f"  {verdict['sessions']} sessions", ""))
+    elif verdict["ok"]:
+        print_line(("✓ whole", f"bold {STYLES['ok']}"), (f"  {verdict['seq']} events", ""))
+        print_fields((("seq", verdict["seq"]), ("hash", verdict["hash"])))
+    else:
+        print_line(("✗ broken", f"bold {STYLES['failure']}"), (f"  {verdict['reason']}", ""))
+        print_fields(
+            (
+                ("first bad event", verdict["index"]),
+                ("last good seq", verdict["seq"]),
+                ("hash", verdict["hash"]),
+            )
+        )
+    if not verdict["ok"]:
+        raise typer.Exit(Status.FAILED)
+
+
+@app.command(epilog=example("paddock audit archive --older-than 30"))
+@remote
+async def archive(
+    paddock: "Paddock",
+    older_than: Annotated[
+        float, typer.Option(min=0.001, metavar="DAYS", help="Sessions that ended longer ago.")
+    ] = 7,
+    as_json: AsJson = False,
+) -> None:
+    """Move whole chains of ended sessions into compressed files, with approvals and evidence.
+
+    The files are verified, and the heads of their chains put on record, before anything is
+    deleted. They are in the control plane's archive directory, and need nothing else to be
+    verified: `paddock audit verify --archive FILE`. An admin's key is needed.
+    """
+    seconds = max(60, int(older_than * 86_400))
+    done: list[tuple[str | int, ...]] = []
+    refused: dict[str, str] = {}
+    more = True
+    with working("archiving"):
+        while more:
+            run = await paddock.archives.make(older_than=seconds)
+            done += [_archived_row(item) for item in run.items]
+            refused |= run.refused
+            more = run.more
+    if as_json:
+        print_json([dict(zip(_ARCHIVE_NAMES, row, strict=True)) for row in done])
+    else:
+        print_table(_ARCHIVE_COLUMNS, done, nothing="nothing to archive")
+    for session, reason in refused.items():
+        note(f"{session} is not archived: {reason}")
+    if refused:
+        raise typer.Exit(Status.FAILED)
+
+
+@app.command(epilog=example("paddock audit archives"))
+@remote
+async def archives(paddock: "Paddock", as_json: AsJson = False) -> None:
+    """List what is archived, with the heads of the chains."""
+    rows = [_archived_row(item) async for item in paddock.archives.list()]
+    if as_json:
+        print_json([dict(zip(_ARCHIVE_NAMES, row, strict=True)) for row in rows])
+    else:
+        print_table(_ARCHIVE_COLUMNS, rows, nothing="nothing is archived")
+
+
+_ARCHIVE_NAMES = ("session_id", "file", "bytes", "seq", "hash")
+_ARCHIVE_COLUMNS = ("session", "file", ">bytes", ">seq", "hash")
+
+
+def _archived_row(item: "Archived") -> tuple[str | int, ...]:
+    return item.session_id, item.file, item.bytes, item.seq, item.hash

@@ -1,0 +1,61 @@
+"""What a session may use up: given when it is created, shown at any time."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paddock.cli.options import AsJson, SessionId, example, pairs
+from paddock.cli.remote import remote
+from paddock.cli.terminal import print_json, print_table
+
+if TYPE_CHECKING:
+    from paddock.client import Paddock
+
+Amounts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--budget",
+        metavar="KIND=AMOUNT",
+        help="What it may use up in all: time, cpu_seconds, commands, output_bytes, …",
+    ),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command(epilog=example("paddock budget web-1"))(budget)
+
+
+@remote
+async def budget(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
+    """Show a session's budget: limits, what is used, what is left."""
+    found = await (await paddock.sessions.get(session)).budget()
+    if as_json:
+        print_json(found.raw)
+        return
+    rows = [
+        (kind, _amount(limit), _amount(found.consumed[kind]), _amount(found.remaining[kind]))
+        for kind, limit in found.limits.items()
+    ]
+    print_table(("kind", ">limit", ">used", ">left"), rows, nothing="")
+
+
+def amounts(texts: list[str] | None) -> dict[str, int | float] | None:
+    """`KIND=AMOUNT` texts as a mapping. Raises: typer.BadParameter."""
+    if not texts:
+        return None
+    return {kind: _number(kind, text) for kind, text in pairs(texts, "--budget").items()}
+
+
+def _number(kind: str, text: str) -> int | float:
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    raise typer.BadParameter(f"{kind}={text}: {text!r} is not a number", param_hint="--budget")
+
+
+def _amount(value: float | None) -> str:
+    """A number without the noise of its last digits; a dash where nothing is limited."""
+    return "-" if value is None else f"{round(value, 3):.15g}"

@@ -1,0 +1,42 @@
+"""How a command ends: exit statuses, and failures as one line with a remedy."""
+
+from enum import IntEnum
+
+SIGNALLED = 128  # plus the signal's number, as in shells
+
+
+class Status(IntEnum):
+    """Exit statuses of every command; `run` and `exec` give their command's own besides."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    REFUSED = 4
+    NOT_FOUND = 5
+    TRY_LATER = 6
+    NOT_INSTALLED = 7
+
+
+MEANINGS = {
+    Status.OK: "done",
+    Status.FAILED: "failed, or a check found something wrong",
+    Status.USAGE: "wrong usage or configuration; nothing was done",
+    Status.UNREACHABLE: "no control plane answers at the URL",
+    Status.REFUSED: "refused by a policy, or the key does not permit it",
+    Status.NOT_FOUND: "there is no such session, file or command, or it is over",
+    Status.TRY_LATER: "no room, too busy or too many requests: try again later",
+    Status.NOT_INSTALLED: "the command needs the server, which is not installed here",
+}
+
+
+class Failure(Exception):  # noqa: N818 - it is an outcome, and says so on one line
+    """Ends the command: what is wrong, what mends it, and the exit status."""
+
+    def __init__(
+        self, what: str, remedy: str | None = None, status: Status = Status.FAILED
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.remedy = remedy
+        self.status = status

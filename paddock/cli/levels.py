@@ -1,0 +1,31 @@
+"""The names of permission levels, for a shell that completes them."""
+
+import asyncio
+import os
+
+from paddock.cli.exits import Failure
+from paddock.cli.remote import Connection
+
+PACKAGED = ("low", "medium", "high")
+# Somebody waits at a prompt.
+_SECONDS = 1.0
+
+
+def complete_level(incomplete: str) -> list[str]:
+    """Those that begin so: the control plane's, or the packaged ones where it does not answer."""
+    return [name for name in _names() if name.startswith(incomplete)]
+
+
+def _names() -> tuple[str, ...]:
+    from paddock.client import PaddockError
+
+    connection = Connection(os.environ.get("PADDOCK_URL"), None, None)
+    try:
+        return asyncio.run(_ask(connection))
+    except (Failure, PaddockError, TimeoutError):
+        return PACKAGED
+
+
+async def _ask(connection: Connection) -> tuple[str, ...]:
+    async with asyncio.timeout(_SECONDS), connection.open() as paddock:
+        return tuple(level.name for level in await paddock.policies.list())

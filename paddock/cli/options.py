@@ -1,0 +1,136 @@
+"""Options and arguments that several commands have, and how each shows its example."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paddock.cli.exits import Failure, Status
+from paddock.cli.levels import complete_level
+
+
+def group(help_text: str) -> typer.Typer:
+    """A group of commands."""
+    return typer.Typer(
+        help=help_text,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="markdown",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+def example(text: str) -> str:
+    """A command's epilogue: its example, as it is typed."""
+    return f"Example: `{text}`"
+
+
+# From the first word of a command on, everything is the command's.
+TAKES_COMMAND = {"help_option_names": ["-h", "--help"], "allow_interspersed_args": False}
+
+SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
+Incarnation = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Which session of that id; otherwise the latest."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Raw = Annotated[
+    bool, typer.Option("--raw", help="Pass escape sequences on to a terminal as they come.")
+]
+NoStdin = Annotated[
+    bool, typer.Option("--no-stdin", "-n", help="Leave what is piped in to others.")
+]
+Words = Annotated[
+    list[str], typer.Argument(metavar="COMMAND", help="The command and its arguments, after --.")
+]
+OptionalLevel = Annotated[
+    str | None,
+    typer.Option(
+        "--level",
+        "-l",
+        metavar="LEVEL",
+        help="The permission level: low, medium, high, …",
+        autocompletion=complete_level,
+    ),
+]
+WorkingDirectory = Annotated[
+    str | None, typer.Option("--cwd", metavar="DIR", help="Where in the workspace it runs.")
+]
+Variables = Annotated[
+    list[str] | None,
+    typer.Option("--env", "-e", metavar="NAME=VALUE", help="A variable of its environment."),
+]
+SecretNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--secret",
+        metavar="NAME[=@FILE]",
+        help="A secret variable: its value is in our environment, or in a file.",
+    ),
+]
+TimeLimit = Annotated[
+    int | None, typer.Option("--timeout", min=1, metavar="SECONDS", help="When it is ended.")
+]
+
+
+def command_words(words: list[str]) -> list[str]:
+    """The words of a command that comes after another argument: with or without `--`.
+
+    Raises: Failure for an option of ours that is too late to be one.
+    """
+    if words[0].startswith("-") and words[0] != "--":
+        raise Failure(
+            f"{words[0]} comes too late",
+            "options go before SESSION, the command after --",
+            Status.USAGE,
+        )
+    rest = words[1:] if words[0] == "--" else words
+    if not rest:
+        raise Failure("missing argument 'COMMAND'", "it comes after --", Status.USAGE)
+    return rest
+
+
+def pairs(texts: list[str] | None, option: str, sign: str = "=") -> dict[str, str]:
+    """`NAME=VALUE` texts as a mapping. Raises: typer.BadParameter."""
+    found = {}
+    for text in texts or []:
+        name, between, value = text.partition(sign)
+        if not name or not between:
+            raise typer.BadParameter(f"{text!r} is not NAME{sign}VALUE", param_hint=option)
+        found[name] = value
+    return found
+
+
+def secret_values(texts: list[str] | None) -> dict[str, str]:
+    """The values of `NAME` from the environment, and of `NAME=@FILE` from files.
+
+    The newline at a file's end is not part of the value. Raises: typer.BadParameter.
+    """
+    found = {}
+    for text in texts or []:
+        name, sign, source = text.partition("=")
+        if not name or (sign and not source.startswith("@")):
+            # It is not repeated: it may be the value.
+            message = f"others can read values on the command line: give {name or 'NAME'} or "
+            raise typer.BadParameter(f"{message}{name or 'NAME'}=@FILE", param_hint="--secret")
+        found[name] = _from_file(Path(source[1:])) if sign else _from_environment(name)
+    return found
+
+
+def _from_environment(name: str) -> str:
+    if name not in os.environ:
+        message = f"the environment has no {name}: export it, or give {name}=@FILE"
+        raise typer.BadParameter(message, param_hint="--secret")
+    return os.environ[name]
+
+
+def _from_file(path: Path) -> str:
+    try:
+        return path.read_bytes().decode().removesuffix("\n")
+    except OSError as error:
+        message = f"{path}: {error.strerror}"
+    except UnicodeDecodeError:
+        message = f"{path} is not UTF-8"
+    raise typer.BadParameter(message, param_hint="--secret")

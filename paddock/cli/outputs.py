@@ -1,0 +1,98 @@
+"""What a command prints, as it comes: shown at once, or kept for one JSON object."""
+
+import sys
+from collections import deque
+from typing import TYPE_CHECKING
+
+from paddock.cli.terminal import note, print_foreign, print_json
+
+if TYPE_CHECKING:
+    from paddock.client import Exit, Output
+
+# Characters that are kept of the beginning and of the end of what is told as JSON.
+MOST_KEPT = 2 * 1024 * 1024
+
+
+class Printed:
+    """Output on the streams that it came from; an aside says where some of it is missing."""
+
+    def __init__(self, *, raw: bool) -> None:
+        self._raw = raw
+        self._cut = 0
+
+    def add(self, piece: "Output") -> None:
+        """The next piece."""
+        if piece.cut:
+            self._cut += piece.cut
+            note(marker(piece.cut))
+        out = sys.stdout if piece.stream == "stdout" else sys.stderr
+        print_foreign(piece.text, out, raw=self._raw)
+
+    def end(self, end: "Exit") -> None:
+        """The command has ended."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if self._cut:
+            note(f"{end.output_bytes} bytes were printed; {self._cut} of them were not kept")
+
+
+class Collected:
+    """The beginning and the end of a command's output, for an object as `exec` answers it."""
+
+    def __init__(self, session_id: str, most: int = MOST_KEPT) -> None:
+        self._session_id = session_id
+        self._most = most
+        self._first: list[tuple[str, str]] = []
+        self._last: deque[tuple[str, str]] = deque()
+        self._first_left, self._last_size = most, 0
+        self._cut = 0
+
+    def add(self, piece: "Output") -> None:
+        """The next piece."""
+        if piece.cut:  # one gap is enough: the end begins behind the last one
+            self._cut += piece.cut + sum(_size(text) for _, text in self._last)
+            self._last.clear()
+            self._first_left = self._last_size = 0
+        first = piece.text[: self._first_left]
+        self._first_left -= len(first)
+        if first:
+            self._first.append((piece.stream, first))
+        last = piece.text[len(first) :]
+        if last:
+            self._last.append((piece.stream, last))
+            self._last_size += len(last)
+            self._shrink()
+
+    def _shrink(self) -> None:
+        while self._last_size > self._most:
+            stream, text = self._last.popleft()
+            dropped = text[: self._last_size - self._most]
+            self._last_size -= len(dropped)
+            self._cut += _size(dropped)
+            if rest := text[len(dropped) :]:
+                self._last.appendleft((stream, rest))
+
+    def end(self, end: "Exit") -> None:
+        """Prints the object."""
+        members = {
+            **end.raw,
+            "truncated": self._cut > 0,
+            "cut_bytes": self._cut,
+            **{name: self._text(name) for name in ("stdout", "stderr")},
+        }
+        print_json({"session": self._session_id, **members})
+
+    def _text(self, stream: str) -> str:
+        first = "".join(text for name, text in self._first if name == stream)
+        last = "".join(text for name, text in self._last if name == stream)
+        between = f"\n{marker(self._cut)}\n" if self._cut and first else ""
+        return f"{first}{between}{last}"
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def marker(count: int) -> str:
+    """Says between what comes before and after it that so many bytes are missing."""
+    return f"[{count} bytes of output were cut here]"

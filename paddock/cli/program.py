@@ -1,0 +1,137 @@
+"""The program: its commands, and the one place where failures become a line and a status."""
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from paddock.cli import (
+    approvals,
+    audit,
+    budgets,
+    events,
+    files,
+    policies,
+    ptys,
+    run,
+    sessions,
+    tools,
+)
+from paddock.cli.exits import MEANINGS, SIGNALLED, Failure, Status
+from paddock.cli.options import group
+from paddock.cli.server import server
+
+TRACEBACK_VARIABLE = "PADDOCK_TRACEBACK"
+_SIGPIPE = 13
+_SIGINT = 2
+
+_EPILOGUE = "\n".join(
+    (
+        "Exit status:\n",
+        *(f"* **{status.value}**: {meaning}" for status, meaning in MEANINGS.items()),
+        "\n`run` and `exec` give their command's own; 128 + n after signal n.",
+    )
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            number = version("paddock")
+        except PackageNotFoundError:
+            number = "(run from its sources)"
+        print(f"paddock {number}")
+        raise typer.Exit
+
+
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Governed sandboxes for AI agents: run commands, watch them, and prove what was done."""
+
+
+def build() -> typer.Typer:
+    """The whole command line."""
+    app = typer.Typer(
+        name="paddock",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="markdown",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(epilog=_EPILOGUE)(root)
+    run.add_to(app)
+    own = server()
+    all_tools = group("Tools: run oneshot ones, and look at manifests on this machine.")
+    for some in (tools.app, own.tools):
+        all_tools.add_typer(some)
+    for name, commands in (
+        ("sessions", sessions.app),
+        ("files", files.app),
+        ("ptys", ptys.app),
+        ("tools", all_tools),
+    ):
+        app.add_typer(commands, name=name)
+    budgets.add_to(app)
+    events.add_to(app)
+    for name, module in (("approvals", approvals), ("audit", audit), ("policies", policies)):
+        app.add_typer(module.app, name=name)
+    app.add_typer(own.machine)
+    return app
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command and returns its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that lacks a character must not end the command.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        result: Any = build()(args=arguments, prog_name="paddock", standalone_mode=False)
+        sys.stdout.flush()
+    except BaseException as error:  # noqa: BLE001 - nobody is above to see it
+        return _report(error)
+    return result if isinstance(result, int) else Status.OK
+
+
+def _report(error: BaseException) -> int:
+    """Says in one line what went wrong, and returns the exit status."""
+    if isinstance(error, typer.Exit):
+        return error.exit_code
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        return SIGNALLED + _SIGINT
+    # typer makes it an exit of its own.
+    if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):
+        # Who read our output has seen enough; nothing may be flushed into it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return SIGNALLED + _SIGPIPE
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else Status.FAILED
+    if TRACEBACK_VARIABLE in os.environ:
+        import traceback
+
+        traceback.print_exception(error)
+    failure = error if isinstance(error, Failure) else _failure(error)
+    if failure.what:
+        from paddock.cli.terminal import complain
+
+        complain(failure.what if failure.remedy is None else f"{failure.what}; {failure.remedy}")
+    return failure.status
+
+
+def _failure(error: BaseException) -> Failure:
+    if isinstance(error, typer.TyperException):
+        text = error.format_message().strip().rstrip(".")
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "paddock"
+        return Failure(text[:1].lower() + text[1:], f"see `{path} --help`", Status.USAGE)
+    # Not needed, and so not loaded, where nothing fails.
+    from paddock.cli.errors import explain
+
+    return explain(error, TRACEBACK_VARIABLE)

@@ -1,0 +1,271 @@
+"""Running commands: `run` in a session made for it, `exec` in one that is there, `ps`."""
+
+from contextlib import AsyncExitStack, aclosing
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paddock.cli.describe import outcome, words
+from paddock.cli.exits import Failure, Status
+from paddock.cli.options import (
+    TAKES_COMMAND,
+    AsJson,
+    NoStdin,
+    OptionalLevel,
+    Raw,
+    SecretNames,
+    SessionId,
+    TimeLimit,
+    Variables,
+    Words,
+    WorkingDirectory,
+    command_words,
+    example,
+    pairs,
+    secret_values,
+)
+from paddock.cli.outputs import Collected, Printed
+from paddock.cli.piped import fed, piped_input
+from paddock.cli.remote import remote
+from paddock.cli.terminal import (
+    age,
+    complain,
+    note,
+    print_json,
+    print_table,
+    seconds,
+    working,
+)
+
+if TYPE_CHECKING:
+    from paddock.client import Exit, Paddock, Session
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command(
+        context_settings=TAKES_COMMAND,
+        epilog=example("paddock run --level high --upload . -- python3 -m unittest"),
+    )(run)
+    app.command(
+        "exec", context_settings=TAKES_COMMAND, epilog=example("paddock exec web-1 -- ls -la")
+    )(execute)
+    app.command(epilog=example("paddock ps web-1"))(ps)
+    app.command(epilog=example("paddock output web-1 5c1d2b6f0a9e4d37"))(output)
+
+
+@remote
+async def run(
+    paddock: "Paddock",
+    words: Words,
+    level: OptionalLevel = None,
+    image: Annotated[
+        str | None, typer.Option("--image", "-i", metavar="IMAGE", help="The sandbox's image.")
+    ] = None,
+    upload: Annotated[
+        Path | None,
+        typer.Option("--upload", metavar="DIR", help="Put this directory's files in first."),
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the session and its files.")] = False,
+    cwd: WorkingDirectory = None,
+    env: Variables = None,
+    secret: SecretNames = None,
+    timeout: TimeLimit = None,
+    no_stdin: NoStdin = False,
+    raw: Raw = False,
+    as_json: AsJson = False,
+) -> int:
+    """Run one command in a sandbox of its own, and show its output as it comes.
+
+    The session is closed and its files are removed at the end. Ctrl-C ends the command
+    and closes the session, too. What is piped in is sent to the command. The exit status is the
+    command's own.
+    """
+    stdin = None if no_stdin else piped_input()
+    variables, secrets = pairs(env, "--env"), secret_values(secret)
+    if upload is not None and not upload.is_dir():
+        raise Failure(f"{upload} is not a directory", status=Status.USAGE)
+    with working("starting a sandbox"):
+        session = await paddock.sessions.create(permission_level=level, image=image)
+    try:
+        if upload is not None:
+            with working(f"uploading {upload}"):
+                sent = await session.files.upload_dir(upload)
+            if sent.skipped:
+                note(f"not uploaded, for they are no files: {', '.join(sent.skipped)}")
+        request: dict[str, Any] = {
+            "argv": words,
+            "cwd": cwd,
+            "env": variables,
+            "secrets": secrets or None,
+        }
+        request["timeout"] = timeout
+        return await _attend(session, request, _shown(as_json, raw), stdin, stays=keep)
+    finally:
+        if keep:
+            note(f"session {session.id} is kept; `paddock sessions close {session.id}` ends it")
+        else:
+            await session.close(purge=True)
+
+
+@remote
+async def execute(
+    paddock: "Paddock",
+    session: SessionId,
+    words: Words,
+    cwd: WorkingDirectory = None,
+    env: Variables = None,
+    secret: SecretNames = None,
+    timeout: TimeLimit = None,
+    no_stdin: NoStdin = False,
+    raw: Raw = False,
+    as_json: AsJson = False,
+) -> int:
+    """Run a command in a session, and show its output as it comes.
+
+    Ctrl-C ends the command; the session goes on. What is piped in is sent to the command. The
+    exit status is the command's own.
+    """
+    stdin = None if no_stdin else piped_input()
+    argv, variables = command_words(words), pairs(env, "--env")
+    secrets = secret_values(secret)
+    found = await paddock.sessions.get(session)
+    request: dict[str, Any] = {
+        "argv": argv,
+        "cwd": cwd,
+        "env": variables,
+        "secrets": secrets or None,
+    }
+    request["timeout"] = timeout
+    return await _attend(found, request, _shown(as_json, raw), stdin, stays=True)
+
+
+@remote
+async def ps(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
+    """List a session's commands: those that run, and the latest that have ended."""
+    found = await (await paddock.sessions.get(session)).processes.list()
+    if as_json:
+        print_json([command.raw for command in found])
+        return
+    rows = [
+        (
+            command.command_id,
+            command.status,
+            age(command.raw["started_at"] or None),
+            "-" if command.exit is None else seconds(command.exit.duration_ms / 1000),
+            "-" if command.exit is None else outcome(command.exit.raw),
+            _words(command.argv),
+        )
+        for command in found
+    ]
+    columns = ("command", "status", ">started", ">took", "end", "argv")
+    print_table(columns, rows, nothing=f"no command has run in {session} lately")
+
+
+@remote
+async def output(
+    paddock: "Paddock",
+    session: SessionId,
+    command: Annotated[str, typer.Argument(metavar="COMMAND", help="Its id, as `ps` shows it.")],
+    raw: Raw = False,
+) -> None:
+    """Show what a command has printed: all that is stored of it, and what it prints on.
+
+    Its standard output and standard error go where this command's go. Of long output more is
+    stored than a result shows, as long as the sandbox lives: a change of level ends it.
+    """
+    from paddock.client import Exit, Output
+
+    processes = (await paddock.sessions.get(session)).processes
+    first = await processes.get(command)
+    if first.lost and (first.exit is None or first.exit.output_bytes):
+        what = (
+            "its output is not kept any more: its sandbox is gone, or more has been printed since"
+        )
+        raise Failure(what, status=Status.NOT_FOUND)
+    told = Printed(raw=raw)
+    async with aclosing(processes.follow(command)) as events:
+        async for event in events:
+            if isinstance(event, Output):
+                told.add(event)
+            elif isinstance(event, Exit):
+                told.end(event)
+
+
+class Shown(Enum):
+    """How a command's output is shown."""
+
+    TEXT = "text"
+    RAW = "raw"
+    JSON = "json"
+
+
+def _shown(as_json: bool, raw: bool) -> Shown:
+    return Shown.JSON if as_json else Shown.RAW if raw else Shown.TEXT
+
+
+async def _attend(
+    session: "Session", request: dict[str, Any], shown: Shown, stdin: int | None, *, stays: bool
+) -> int:
+    """Runs a command to its end and returns the exit status that it gives us.
+
+    `stdin` is the descriptor of what is piped into it; `stays`: the session goes on.
+    """
+    if shown is Shown.JSON and stdin is None:
+        result = await session.exec(**request)
+        print_json({"session": session.id, **result.raw})
+        _tell_stored(session, result, stays)
+        return ended(result, request["argv"][0])
+    from paddock.client import Exit, Output, Start
+
+    told = Collected(session.id) if shown is Shown.JSON else Printed(raw=shown is Shown.RAW)
+    async with AsyncExitStack() as stack:
+        stream = session.exec_stream(**request, stdin_open=stdin is not None, resume=False)
+        # Without a connection nobody attends the command: it ends, as with Ctrl-C.
+        async for event in await stack.enter_async_context(aclosing(stream)):
+            if isinstance(event, Start) and stdin is not None:
+                await stack.enter_async_context(fed(session, event.command_id, stdin))
+            elif isinstance(event, Output):
+                told.add(event)
+            elif isinstance(event, Exit):
+                told.end(event)
+                if shown is Shown.JSON:
+                    _tell_stored(session, event, stays)
+                return ended(event, request["argv"][0])
+    raise Failure("the command's output ended before the command did", status=Status.UNREACHABLE)
+
+
+def _tell_stored(session: "Session", end: "Exit", stays: bool) -> None:
+    if stays and end.stored_bytes:
+        shows = f"`paddock output {session.id} {end.command_id}` shows"
+        whole = "all" if end.stored_bytes >= end.output_bytes else f"the first {end.stored_bytes}"
+        note(f"{shows} {whole} of the {end.output_bytes} bytes that were printed")
+
+
+# What struck the sandbox while a command ran that failed.
+_STRUCK = {
+    "oom": "the sandbox's memory was used up",
+    "pids": "the sandbox had no room for another process",
+    "disk": "the workspace or /tmp was full",
+}
+
+
+def ended(end: "Exit", name: str) -> int:
+    """The command's exit status; where it has none, or did not end by itself, says why."""
+    if end.exit_code is None:
+        raise Failure(f"{name}: {end.error or end.reason or 'its end is unknown'}")
+    if end.timed_out:
+        complain("the command was ended at its time limit; --timeout SECONDS gives it more")
+    elif end.reason in _STRUCK:
+        complain(f"the command failed, and {_STRUCK[end.reason]} ({end.reason})")
+    elif end.reason:
+        complain(f"the command was ended: {end.reason}")
+    elif end.error:
+        complain(f"{name}: {end.error}")
+    return end.exit_code
+
+
+def _words(argv: tuple[str, ...]) -> str:
+    return words(list(argv))

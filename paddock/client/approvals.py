@@ -1,0 +1,124 @@
+"""Approvals: what waits for a person's word."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from paddock.client.commands import items
+from paddock.client.errors import ConnectionLostError
+from paddock.client.faces import F, Face, method, stream
+from paddock.client.parsing import Result
+from paddock.client.retry import PASSING, Patience
+from paddock.client.transport import segment
+
+_APPROVALS = "/api/approvals"
+_EVENTS = "/api/events"
+_PAGE = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Approval(Result):
+    """One line of input that needs a person's word, which holds for exactly this `command`.
+
+    `status` is `pending`, `approved`, `denied`, or `expired` when its terminal has ended;
+    `incarnation` says which session of that id it is of.
+    """
+
+    id: str
+    session_id: str
+    owner: str
+    terminal_id: str
+    tool: str
+    command: str
+    risk_tier: str
+    status: str
+    requested_by: str
+    requested_at: datetime
+    decided_by: str | None
+    decided_at: datetime | None
+    reason: str | None
+    files: dict[str, str] = field(default_factory=dict)
+    incarnation: int | None = None
+
+
+class Approvals(Face[F]):
+    """The approvals of this key's sessions (an admin's: of everybody's).
+
+    All methods raise `PaddockAPIError` in the class of its code, and the other errors of
+    `paddock.client.errors`; a session's handle may use none of them.
+    """
+
+    @method
+    async def list(
+        self,
+        *,
+        status: str | None = None,
+        session: str | None = None,
+        incarnation: int | None = None,
+    ) -> tuple[Approval, ...]:
+        """The approvals, newest first, perhaps of one `status`, perhaps of one session.
+
+        Of several sessions of that id, one after the other, those of the latest, or of the one of
+        that number, from 1. Raises: NotFoundError where there is no such session, ValidationError
+        for a number without a session.
+        """
+        return await self._all(status, session=session, incarnation=incarnation)
+
+    @method
+    async def approve(self, id: str, *, reason: str | None = None) -> Approval:
+        """Lets the command be sent, once. Raises: ConflictError when it is decided already."""
+        return await self._decide(id, "approve", reason)
+
+    @method
+    async def deny(self, id: str, *, reason: str | None = None) -> Approval:
+        """Has the command refused. Raises: ConflictError when it is decided already."""
+        return await self._decide(id, "deny", reason)
+
+    @stream
+    async def watch(self) -> AsyncGenerator[Approval, None]:
+        """What waits now, and what comes to wait, each once and oldest first, without end.
+
+        Goes on over broken connections, for the client's `reconnect` seconds.
+        """
+        seen: set[str] = set()
+        patience = Patience(self._api.options.reconnect)
+        while True:
+            try:
+                # What the list does not have yet, the open stream will tell.
+                async with self._api.events("GET", _EVENTS) as events:
+                    for approval in await self._unseen(seen):
+                        yield approval
+                    async for event in events:
+                        patience.renew()
+                        if event.name == "approval.request":
+                            for approval in await self._unseen(seen):
+                                yield approval
+                delay = patience.delay(ConnectionLostError(f"GET {_EVENTS}: it ends too soon"))
+            except PASSING as error:
+                delay = patience.delay(error)
+            await asyncio.sleep(delay)
+
+    async def _unseen(self, seen: set[str]) -> tuple[Approval, ...]:
+        waiting = await self._all("pending")
+        new = tuple(approval for approval in reversed(waiting) if approval.id not in seen)
+        # What does not wait any more can't come again.
+        seen.intersection_update(approval.id for approval in waiting)
+        seen.update(approval.id for approval in new)
+        return new
+
+    async def _all(self, status: str | None, **of_session: Any) -> tuple[Approval, ...]:
+        params = {"status": status, **of_session, "limit": _PAGE, "cursor": None}
+        found: tuple[Approval, ...] = ()
+        while True:
+            page = await self._api.json("GET", _APPROVALS, params=params)
+            found += tuple(Approval.parse(item) for item in items(page))
+            params["cursor"] = page.get("next")
+            if params["cursor"] is None:
+                return found
+
+    async def _decide(self, id: str, decision: str, reason: str | None) -> Approval:
+        body = {"decision": decision, "reason": reason}
+        path = f"{_APPROVALS}/{segment(id)}"
+        return Approval.parse(await self._api.json("POST", path, body=body))

@@ -1,0 +1,36 @@
+"""Archived audit chains."""
+
+from collections.abc import AsyncGenerator
+
+from paddock.client.commands import items
+from paddock.client.faces import F, Face, method, stream
+from paddock.client.results import Archived, ArchiveRun
+
+_PATH = "/api/audit/archives"
+# Long chains are read, compressed and read back.
+_SECONDS = 600.0
+
+
+class Archives(Face[F]):
+    """Chains of sessions that ended, in files of the control plane's: for admins' keys."""
+
+    @method
+    async def make(self, *, older_than: int = 7 * 86_400) -> ArchiveRun:
+        """Archives chains of sessions that ended so many seconds ago, oldest first.
+
+        Where there are many, `more` says to ask again.
+        """
+        answer = await self._api.json(
+            "POST", _PATH, body={"older_than": older_than}, timeout=_SECONDS
+        )
+        return ArchiveRun.parse(answer)
+
+    @stream
+    async def list(self) -> AsyncGenerator[Archived, None]:
+        """Everything that is archived, page by page."""
+        after: str | None = ""
+        while after is not None:
+            page = await self._api.json("GET", _PATH, params={"after": after, "limit": 500})
+            for archived in items(page):
+                yield Archived.parse(archived)
+            after = page.get("next")

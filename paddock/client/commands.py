@@ -1,0 +1,252 @@
+"""Commands of a session: run, followed to their end, fed and signalled."""
+
+import base64
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from paddock.client.errors import (
+    ApprovalPendingError,
+    ConnectionLostError,
+    NotPaddockError,
+    PaddockError,
+    api_error,
+)
+from paddock.client.faces import F, Face, Link, method, stream
+from paddock.client.results import (
+    Command,
+    CommandOutput,
+    ExecEvent,
+    ExecResult,
+    Exit,
+    Output,
+    Start,
+)
+from paddock.client.retry import PASSING
+from paddock.client.sse import ServerEvent
+from paddock.client.streams import never, resumed
+from paddock.client.transport import Transport, segment
+
+log = logging.getLogger(__name__)
+
+# Where neither the caller nor the level says how long a command may take, the longest wait.
+_LONGEST_SECONDS = 3600
+# The control plane's own patience with a command's end, and then some.
+_GRACE_SECONDS = 60.0
+# A command that outlives its connection needs an end; every packaged level permits this one.
+STREAM_TIMEOUT_SECONDS = 120
+_KILL_SECONDS = 5.0
+
+
+def exec_body(
+    command: str | None,
+    argv: Sequence[str] | None,
+    env: Mapping[str, str] | None,
+    secrets: Mapping[str, str] | None,
+    **members: Any,
+) -> dict[str, Any]:
+    """The request of a command, without members that are not given. Raises: TypeError."""
+    if (command is None) == (argv is None):
+        raise TypeError("give exactly one of command and argv")
+    if isinstance(argv, str):
+        raise TypeError("argv must be a sequence of words, not a string")
+    body = {
+        "command": command,
+        "argv": None if argv is None else list(argv),
+        "env": None if env is None else dict(env),
+        "secrets": None if secrets is None else dict(secrets),
+        **members,
+    }
+    body |= input_members("stdin", body.pop("stdin", None))
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def input_members(name: str, data: str | bytes | None) -> dict[str, str | None]:
+    """Text as it is, bytes in base64."""
+    if isinstance(data, str | None):
+        return {name: data}
+    return {f"{name}_base64": base64.b64encode(data).decode("ascii")}
+
+
+async def run_to_end(api: Transport, path: str, body: dict[str, Any]) -> ExecResult:
+    """Runs a foreground command and waits for its result."""
+    wait = body.get("timeout", _LONGEST_SECONDS) + body.get("wait", 0) + _GRACE_SECONDS
+    answer = await api.json("POST", f"{path}/exec", body=body, timeout=wait)
+    if "approval" in answer:
+        raise ApprovalPendingError(str(answer["approval"]["id"]))
+    return ExecResult.parse(answer)
+
+
+async def run_streamed(
+    api: Transport, path: str, body: dict[str, Any], *, resume: bool
+) -> AsyncGenerator[ExecEvent, None]:
+    """Runs a command and yields what it does; with `resume` over any number of connections."""
+    if resume:
+        body = {"timeout": STREAM_TIMEOUT_SECONDS, **body, "background": True}
+    command_id, position, ended = None, 0, False
+    try:
+        try:
+            async with api.events("POST", f"{path}/exec", body=body) as events:
+                async for event in events:
+                    told = _told(event, command_id)
+                    command_id = told.command_id if isinstance(told, Start) else command_id
+                    position = position if event.id is None else event.id
+                    ended = isinstance(told, Exit)
+                    yield told
+        except PASSING:
+            # Before its start is known, there is nothing to go on with.
+            if command_id is None or not resume:
+                raise
+        if not ended:
+            if command_id is None or not resume:
+                raise ConnectionLostError("the stream of the command ends too soon")
+            async with aclosing(followed(api, path, command_id, position)) as rest:
+                async for told in rest:
+                    ended = isinstance(told, Exit)
+                    if not isinstance(told, Start):
+                        yield told
+    finally:
+        if resume and command_id is not None and not ended:
+            await _kill(api, path, command_id)
+
+
+async def followed(
+    api: Transport, path: str, command_id: str, after: int
+) -> AsyncGenerator[ExecEvent, None]:
+    """A running command's events from an offset of its output on, to its `Exit`."""
+    url = f"{path}/processes/{segment(command_id)}"
+    async with aclosing(resumed(api, url, after, never)) as events:
+        begun = False
+        async for event in events:
+            told = _told(event, command_id)
+            if isinstance(told, Start) and begun:
+                continue
+            begun = True
+            yield told
+            if isinstance(told, Exit):
+                return
+
+
+async def _kill(api: Transport, path: str, command_id: str) -> None:
+    """Ends a command whose caller has left; its time-out ends it where this fails."""
+    url = f"{path}/processes/{segment(command_id)}/signal"
+    try:
+        await api.json("POST", url, body={"signal": "KILL"}, timeout=_KILL_SECONDS)
+    except (PaddockError, RuntimeError) as error:
+        log.info("command %s was not ended: %s", command_id, error)
+
+
+def _told(event: ServerEvent, command_id: str | None) -> ExecEvent:
+    """Raises: PaddockAPIError of an `error` event."""
+    if event.name == "start":
+        return Start(command_id=str(event.data.get("command_id")))
+    if event.name in ("stdout", "stderr"):
+        return Output.parse({"stream": event.name, **event.data})
+    if event.name == "exit":
+        return Exit.parse({"command_id": command_id, **event.data})
+    if event.name == "error":
+        status = event.data.get("status")
+        raise api_error(status if isinstance(status, int) else 500, event.data)
+    raise NotPaddockError(f"the server sends events that are not Paddock's: {event.name[:64]}")
+
+
+class Processes(Face[F]):
+    """A session's commands that run in the background, and those that ran lately.
+
+    All methods raise `PaddockAPIError` in the class of its code (NotFoundError for a command
+    that is not known any more), and the other errors of `paddock.client.errors`.
+    """
+
+    def __init__(self, link: Link, path: str) -> None:
+        super().__init__(link)
+        self._session = path
+        self._path = f"{path}/processes"
+
+    @method
+    async def start(
+        self,
+        command: str | None = None,
+        *,
+        argv: Sequence[str] | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
+        stdin: str | bytes | None = None,
+        stdin_open: bool = False,
+        timeout: int | None = None,
+    ) -> Command:
+        """Starts a command in the background; it has started when this returns.
+
+        It outlives its client. With `stdin_open` it can be fed by `stdin`. `timeout` in
+        seconds, None: it may run as long as its session.
+        """
+        body = exec_body(
+            command,
+            argv,
+            env,
+            secrets,
+            cwd=cwd,
+            stdin=stdin,
+            stdin_open=stdin_open or None,
+            timeout=timeout,
+            background=True,
+        )
+        return Command.parse(await self._api.json("POST", f"{self._session}/exec", body=body))
+
+    @method
+    async def get(self, command_id: str, *, after: int = 0) -> CommandOutput:
+        """A command with its output from byte `after` on, as much as there is now."""
+        view = await self._api.json(
+            "GET", f"{self._path}/{segment(command_id)}", params={"after": after}
+        )
+        return CommandOutput.parse(view)
+
+    @stream
+    async def follow(self, command_id: str, *, after: int = 0) -> AsyncGenerator[ExecEvent, None]:
+        """What a command does, as it comes: `Start`, `Output` from byte `after` on, `Exit`.
+
+        Goes on over broken connections. The command does not mind when its reader leaves.
+        """
+        async with aclosing(followed(self._api, self._session, command_id, after)) as events:
+            async for event in events:
+                yield event
+
+    @method
+    async def wait(self, command_id: str) -> Exit:
+        """What a command came to, once it has ended; there is no limit but its own."""
+        async with aclosing(followed(self._api, self._session, command_id, 0)) as events:
+            async for event in events:
+                if isinstance(event, Exit):
+                    return event
+        raise NotPaddockError("the stream of the command has no end")
+
+    @method
+    async def stdin(self, command_id: str, data: str | bytes = "", *, close: bool = False) -> None:
+        """Feeds a command that was started with `stdin_open`; `close` ends its input.
+
+        At most 1 MiB at once. Waits while the command reads what it was fed before; raises
+        BusyError when it does not, ConflictError when its input is closed.
+        """
+        body = {**input_members("data", data), "close": close}
+        await self._api.json("POST", f"{self._path}/{segment(command_id)}/stdin", body=body)
+
+    @method
+    async def signal(self, command_id: str, signal: str | int = "TERM") -> None:
+        """Sends a signal, by name or number, to the command's process group."""
+        body = {"signal": signal}
+        await self._api.json("POST", f"{self._path}/{segment(command_id)}/signal", body=body)
+
+    @method
+    async def list(self) -> tuple[Command, ...]:
+        """Every command that runs, and the latest that have ended, oldest first."""
+        answer = await self._api.json("GET", self._path)
+        return tuple(Command.parse(view) for view in items(answer))
+
+
+def items(answer: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
+    """The objects of a list's page. Raises: NotPaddockError."""
+    found = answer.get("items")
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise NotPaddockError("the server's list is not one of Paddock's")
+    return found

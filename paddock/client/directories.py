@@ -1,0 +1,222 @@
+"""Whole directories to and from a workspace. Nothing that either side holds is trusted."""
+
+import asyncio
+import os
+import posixpath
+import stat
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, TypeVar
+
+from paddock.client.errors import LimitError, NotFoundError
+from paddock.client.local import Directory, leads_inside, walk
+from paddock.client.results import Entry, Listing, Transfer
+
+T = TypeVar("T")
+
+_WORKSPACE = "/workspace"
+# The sandbox agent serves 8 file operations of a session at a time.
+_AT_ONCE = 6
+# How deep one listing goes.
+_DEPTH = 64
+_MOST_ENTRIES = 200_000
+
+
+class Remote(Protocol):
+    """The workspace's side."""
+
+    def pieces(self, path: str) -> AsyncGenerator[bytes, None]:
+        """A file's content."""
+
+    async def put(self, path: str, content: BinaryIO, permissions: int) -> int:
+        """Replaces a file; the bytes written."""
+
+    async def link(self, path: str, target: str) -> None:
+        """Makes a symbolic link."""
+
+    async def mkdir(self, path: str) -> None:
+        """Makes a directory and those above it."""
+
+    async def list(self, path: str, depth: int) -> Listing:
+        """What a directory holds."""
+
+
+async def upload(remote: Remote, local: Path, path: str) -> Transfer:
+    """Sends what is beneath `local`: regular files, links last. Raises: OSError, as the remote."""
+    names = await asyncio.to_thread(walk, local)
+    skipped = list(names.skipped)
+
+    async def make(name: str) -> None:
+        target = _relative(posixpath.join(path, name))
+        if target != ".":
+            await remote.mkdir(target)
+
+    async def send(name: str) -> int | None:
+        content = await asyncio.to_thread(source.open_file, name)
+        if content is None:
+            skipped.append(name)
+            return None
+        with content:
+            permissions = stat.S_IMODE(os.fstat(content.fileno()).st_mode)
+            return await remote.put(posixpath.join(path, name), content, permissions)
+
+    async def link(named: tuple[str, str]) -> None:
+        name, target = named
+        await remote.link(posixpath.join(path, name), target)
+
+    source = await asyncio.to_thread(Directory, local)
+    try:
+        await _some_at_a_time(make, names.innermost or ["."])
+        sizes = await _some_at_a_time(send, names.files)
+        await _some_at_a_time(link, names.links)
+        return _transfer(sizes, skipped, len(names.links))
+    finally:
+        source.close()
+
+
+async def download(remote: Remote, path: str, local: Path, max_bytes: int) -> Transfer:
+    """Fetches what is beneath `path`: regular files, links last.
+
+    Raises: LimitError, OSError, as the remote.
+    """
+    base = _relative(path)
+    entries, skipped = await _walk_remote(remote, path)
+    budget = _Budget(path, max_bytes)
+    links: list[tuple[str, str]] = []
+
+    async def fetch(entry: Entry) -> int | None:
+        name = _inside(base, entry.path)
+        if name is not None and entry.target is not None and leads_inside(name, entry.target):
+            links.append((name, entry.target))
+            return None
+        if name is None or entry.type not in ("file", "directory"):
+            skipped.append(entry.path)
+            return None
+        if entry.type == "directory":
+            await asyncio.to_thread(target.make, name)
+            return None
+        try:
+            return await _fetch(remote, entry, target, name, budget)
+        except NotFoundError:  # it has vanished, or its name is only shown so
+            skipped.append(entry.path)
+            return None
+
+    target = await asyncio.to_thread(Directory, local, make=True)
+    try:
+        sizes = await _some_at_a_time(fetch, entries)
+        for name, leads_to in links:
+            await asyncio.to_thread(target.link, name, leads_to)
+        return _transfer(sizes, skipped, len(links))
+    finally:
+        target.close()
+
+
+async def _fetch(
+    remote: Remote, entry: Entry, target: Directory, name: str, budget: "_Budget"
+) -> int:
+    size = 0
+    async with aclosing(remote.pieces(entry.path)) as pieces:
+        with target.replacement(name, entry.permissions) as write:
+            async for piece in pieces:
+                budget.take(len(piece))
+                size += len(piece)
+                await asyncio.to_thread(write, piece)
+    return size
+
+
+async def _walk_remote(remote: Remote, path: str) -> tuple[list[Entry], list[str]]:
+    """All that a directory holds, and directories that can't be listed.
+
+    One listing tells of some thousand entries: where there are more, each directory is
+    listed on its own. Raises: LimitError.
+    """
+    entries: list[Entry] = []
+    skipped: list[str] = []
+    waiting = [path]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            found, depth = await _list(remote, directory)
+        except NotFoundError:
+            if directory == path:
+                raise
+            skipped.append(directory)
+            continue
+        entries += found
+        if len(entries) > _MOST_ENTRIES:
+            raise LimitError(f"{path} has more than {_MOST_ENTRIES} entries")
+        bottom = _depth(_relative(directory)) + depth
+        waiting += [
+            entry.path
+            for entry in found
+            if entry.type == "directory" and _depth(entry.path) == bottom
+        ]
+    return entries, skipped
+
+
+async def _list(remote: Remote, path: str) -> tuple[tuple[Entry, ...], int]:
+    """The entries of a directory, and how many levels of it they are."""
+    for depth in (_DEPTH, 1):
+        listing = await remote.list(path, depth)
+        if not listing.truncated:
+            return listing.items, depth
+    raise LimitError(f"{path} has more entries than can be listed")
+
+
+class _Budget:
+    """The bytes that may still be taken."""
+
+    def __init__(self, path: str, most: int) -> None:
+        self._path, self._most, self._left = path, most, most
+
+    def take(self, count: int) -> None:
+        """Raises: LimitError when it is used up."""
+        self._left -= count
+        if self._left < 0:
+            raise LimitError(f"{self._path} has more than {self._most} bytes")
+
+
+async def _some_at_a_time(work: Callable[[T], Awaitable[Any]], items: Iterable[T]) -> list[Any]:
+    """What `work` returns for each item. Raises: the first failure; the rest is cancelled."""
+    waiting, results = iter(items), []
+
+    async def worker() -> None:
+        for item in waiting:
+            results.append(await work(item))
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_AT_ONCE):
+                group.create_task(worker())
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return results
+
+
+def _transfer(sizes: list[int | None], skipped: list[str], links: int) -> Transfer:
+    done = [size for size in sizes if size is not None]
+    skips = tuple(sorted(skipped))
+    return Transfer(files=len(done), bytes=sum(done), skipped=skips, links=links)
+
+
+def _relative(path: str) -> str:
+    """A path as the API lists it: relative to the workspace, `.` for the workspace itself."""
+    return posixpath.relpath(posixpath.join(_WORKSPACE, path), _WORKSPACE)
+
+
+def _depth(path: str) -> int:
+    return 0 if path == "." else path.count("/") + 1
+
+
+def _inside(base: str, path: str) -> str | None:
+    """A listed path relative to the directory that was listed; None where it isn't beneath it."""
+    name = path if base == "." else path.removeprefix(base + "/")
+    if base != "." and name == path:
+        return None
+    parts = name.split("/")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return None
+    return None if "\0" in name or any(part in ("", ".", "..") for part in parts) else name

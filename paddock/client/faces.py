@@ -1,0 +1,172 @@
+"""One client, two faces: methods are coroutines, or block, by the type of what they belong to.
+
+A class of the client is written once, with coroutines. Its type parameter says by which
+face it is used: on a `Session[Async]`, `exec` is awaited; on a `Session[Sync]`, `exec`
+returns when it is done, while its coroutine runs on the client's own event loop thread.
+"""
+
+import asyncio
+import functools
+import sys
+import threading
+import types
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, overload
+
+from paddock.client.transport import Transport
+
+if TYPE_CHECKING:
+    # A default spares users the parameter; `typing` has that from Python 3.13 on.
+    from typing_extensions import TypeVar
+else:
+    from typing import TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Async:
+    """Marks what is awaited. It has no instances."""
+
+
+class Sync:
+    """Marks what blocks. It has no instances."""
+
+
+if TYPE_CHECKING:
+    F = TypeVar("F", Async, Sync, default=Async)
+else:
+    F = TypeVar("F", Async, Sync)
+
+
+class LoopThread:
+    """An event loop on a thread of its own, for callers that have none."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="paddock-client", daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` returns or raises. When this thread is interrupted, `work` is cancelled."""
+        if self._loop.is_closed():
+            work.close()
+            raise RuntimeError("this client is closed")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
+        """The items, one by one; the source is closed when the caller stops early."""
+        end = object()
+
+        async def following() -> T | object:
+            return await anext(items, end)
+
+        try:
+            while (item := self.run(following())) is not end:
+                yield item  # type: ignore[misc]
+        finally:
+            # At the interpreter's end the thread stands still: nobody would answer.
+            if not self._loop.is_closed() and not sys.is_finalizing():
+                self.run(_closed(items))
+
+    def close(self, last: Coroutine[Any, Any, None]) -> None:
+        """Cancels what still runs, does the last thing, and ends the thread; once."""
+        if self._loop.is_closed():
+            last.close()
+            return
+        self.run(_cancel_others())
+        self.run(self._loop.shutdown_asyncgens())
+        self.run(last)
+        self.run(self._loop.shutdown_default_executor())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _closed(items: AsyncGenerator[Any, None]) -> None:
+    await items.aclose()
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+class Link(NamedTuple):
+    """What every part of a client works with; `thread` is there for the blocking face only."""
+
+    transport: Transport
+    thread: LoopThread | None = None
+
+
+class Face(Generic[F]):
+    """A part of a client."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._api = link.transport
+
+
+class method(Generic[P, T]):  # noqa: N801 - it is used as a decorator
+    """A coroutine function as a method of both faces."""
+
+    def __init__(self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
+        self._function = function
+        functools.update_wrapper(self, function)  # type: ignore[arg-type]
+
+    @overload
+    def __get__(self, instance: Face[Sync], owner: Any) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, instance: Face[Async], owner: Any) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    @overload
+    def __get__(self, instance: None, owner: Any) -> "method[P, T]": ...
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        if instance is None:
+            return self
+        bound = types.MethodType(self._function, instance)
+        thread = instance._link.thread
+        return bound if thread is None else _blocking(bound, thread.run)
+
+
+class stream(Generic[P, T]):  # noqa: N801 - it is used as a decorator
+    """An asynchronous generator function as a method of both faces."""
+
+    def __init__(self, function: Callable[Concatenate[Any, P], AsyncGenerator[T, None]]) -> None:
+        self._function = function
+        functools.update_wrapper(self, function)  # type: ignore[arg-type]
+
+    @overload
+    def __get__(
+        self, instance: Face[Sync], owner: Any
+    ) -> Callable[P, Generator[T, None, None]]: ...
+    @overload
+    def __get__(
+        self, instance: Face[Async], owner: Any
+    ) -> Callable[P, AsyncGenerator[T, None]]: ...
+    @overload
+    def __get__(self, instance: None, owner: Any) -> "stream[P, T]": ...
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        if instance is None:
+            return self
+        bound = types.MethodType(self._function, instance)
+        thread = instance._link.thread
+        return bound if thread is None else _blocking(bound, thread.iterate)
+
+
+def _blocking(function: Callable[..., Any], run: Callable[[Any], Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return run(function(*args, **kwargs))
+
+    return call

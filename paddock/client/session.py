@@ -1,0 +1,339 @@
+"""One session."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from paddock.client.audit import Audit
+from paddock.client.commands import Processes, exec_body, items, run_streamed, run_to_end
+from paddock.client.errors import NotFoundError, PaddockError, UnauthorizedError
+from paddock.client.faces import Async, F, Face, Link, Sync, method, stream
+from paddock.client.files import Files
+from paddock.client.parsing import Result
+from paddock.client.results import (
+    AuditEvent,
+    ExecEvent,
+    ExecResult,
+    Explanation,
+    Tool,
+)
+from paddock.client.session_info import Budget, SessionInfo
+from paddock.client.settings import ENGINE_SECONDS, Settings
+from paddock.client.streams import resumed
+from paddock.client.terminals import Terminals
+from paddock.client.transport import segment
+
+
+class Session(Face[F]):
+    """A session: commands, files, terminals, audit, life.
+
+    As a context manager it closes the session at the end; the workspace stays, unless
+    `close(purge=True)` is called before.
+
+    All methods raise `PaddockAPIError` in the class of its code (SessionTerminatedError for
+    new work in a session that has ended, BudgetExceededError where its budget ended it, also
+    for what was running then), and the other errors of `paddock.client.errors`.
+
+    Attributes:
+        id: the session's id.
+        handle: its own credential, where this client got it; it is told once, at creation.
+        info: the session when the API told of it last; `refresh` asks again.
+    """
+
+    def __init__(self, link: Link, info: SessionInfo, handle: str | None = None) -> None:
+        super().__init__(link)
+        self.id = info.id
+        self.handle = handle
+        self.info = info
+        self._path = session_path(info.id)
+        self._closed = False
+        self.files: Files[F] = Files(link, self._path)
+        self.processes: Processes[F] = Processes(link, self._path)
+        self.settings: Settings[F] = Settings(link, self._path)
+        self.audit: Audit[F] = Audit(link, self._path)
+        self.terminals: Terminals[F] = Terminals(link, self._path)
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id} {self.info.permission_level} {self.info.status}>"
+
+    @method
+    async def exec(
+        self,
+        command: str | None = None,
+        *,
+        argv: Sequence[str] | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
+        stdin: str | bytes | None = None,
+        timeout: int | None = None,
+        permission_level: str | None = None,
+    ) -> ExecResult:
+        """Runs a command and waits for its end; its own failure is a result, no error.
+
+        Args:
+            command: a line, split into words as a shell would; there is no shell.
+            argv: the words themselves; exactly one of the two is given.
+            cwd: directory, relative to the workspace or under /workspace.
+            env: further variables.
+            secrets: further variables, of 8 bytes or more, that are cut out of whatever is
+                recorded; where the level lists variables, their names begin with `SECRET_`.
+            stdin: for its standard input, at most 1 MiB.
+            timeout: seconds until it is ended; None: the level's default. For more than an
+                hour it must be given.
+            permission_level: changes the session's level first.
+
+        Raises: PermissionDeniedError with the `rule`, ValidationError, BusyError when too
+        many commands run, SandboxUnavailableError, AuditUnavailableError (nothing was run).
+        A broken connection ends the command.
+        """
+        body = exec_body(
+            command,
+            argv,
+            env,
+            secrets,
+            cwd=cwd,
+            stdin=stdin,
+            timeout=timeout,
+            permission_level=permission_level,
+        )
+        return await run_to_end(self._api, self._path, body)
+
+    @method
+    async def run_tool(
+        self,
+        tool: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        timeout: int | None = None,
+        wait: float = 0,
+    ) -> ExecResult:
+        """Runs a oneshot tool of the operator with its arguments, and waits for its end.
+
+        Args:
+            timeout: seconds until it is ended; None: the tool's own.
+            wait: seconds to wait for a person, where the tool needs one.
+
+        Raises: what `exec` does; NotFoundError where there is no such tool; ApprovalPendingError
+        while nobody has decided, PermissionDeniedError where a person has said no.
+        """
+        body: dict[str, Any] = {"tool": tool, "arguments": dict(arguments or {}), "wait": wait}
+        if timeout is not None:
+            body["timeout"] = timeout
+        return await run_to_end(self._api, self._path, body)
+
+    @stream
+    async def exec_stream(
+        self,
+        command: str | None = None,
+        *,
+        argv: Sequence[str] | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        secrets: Mapping[str, str] | None = None,
+        stdin: str | bytes | None = None,
+        stdin_open: bool = False,
+        timeout: int | None = None,
+        permission_level: str | None = None,
+        resume: bool = True,
+    ) -> AsyncGenerator[ExecEvent, None]:
+        """Runs a command and yields `Start`, `Output` as it comes, and `Exit`.
+
+        With `resume`, the command outlives a broken connection, and the stream goes on where
+        it was; leaving the stream early kills the command, and so does `timeout` (seconds,
+        None: 120) when this client vanishes. Without `resume`, a broken connection ends the
+        command and raises ConnectionLostError; `timeout` None is the level's default.
+
+        To leave early at a known moment: `async with contextlib.aclosing(s.exec_stream(…))`.
+        With `stdin_open` it is fed by `processes.stdin`, with the id that `Start` has. Other
+        arguments and what it raises are as of `exec`.
+        """
+        body = exec_body(
+            command,
+            argv,
+            env,
+            secrets,
+            cwd=cwd,
+            stdin=stdin,
+            stdin_open=stdin_open or None,
+            timeout=timeout,
+            permission_level=permission_level,
+        )
+        async with aclosing(run_streamed(self._api, self._path, body, resume=resume)) as events:
+            async for event in events:
+                yield event
+
+    @stream
+    async def events(self, *, after: int = 0) -> AsyncGenerator[AuditEvent, None]:
+        """The session's audit events, from the one after that `seq` on, until the session ends.
+
+        Goes on over broken connections; each event comes once.
+        """
+        terminated = False
+
+        async def over() -> bool:
+            return terminated or not await self._lives()
+
+        async with aclosing(resumed(self._api, f"{self._path}/events", after, over)) as events:
+            try:
+                async for event in events:
+                    told = AuditEvent.parse(event.data)
+                    terminated = terminated or told.operation == "session.terminated"
+                    yield told
+            except UnauthorizedError:
+                # A handle is void from its session's end on.
+                if not terminated:
+                    raise
+
+    @method
+    async def explain(
+        self,
+        *,
+        command: str | None = None,
+        argv: Sequence[str] | None = None,
+        path: str | None = None,
+        cwd: str | None = None,
+    ) -> Explanation:
+        """What the session's level says of a command or a path; nothing is done.
+
+        Exactly one of `command`, `argv` and `path` is given.
+        """
+        body = explain_body(command, argv, path, cwd, session=self.id)
+        return Explanation.parse(await self._api.json("POST", EXPLAIN, body=body))
+
+    @method
+    async def tools(self) -> tuple[Tool, ...]:
+        """Every command of every tool, and whether this session could be allowed to use it."""
+        answer = await self._api.json("GET", f"{self._path}/tools")
+        return tuple(Tool.parse(tool) for tool in items(answer))
+
+    @method
+    async def refresh(self) -> SessionInfo:
+        """The session as it is now, with its processes, usage, streams and latest denials."""
+        return self._take(await self._api.json("GET", self._path))
+
+    @method
+    async def budget(self) -> Budget:
+        """What the session may use up, has used, and has left."""
+        return Budget.parse(await self._api.json("GET", f"{self._path}/budget"))
+
+    @method
+    async def pause(self) -> SessionInfo:
+        """Freezes every process. Raises: InvalidTransitionError unless it is active."""
+        return await self._change("pause")
+
+    @method
+    async def resume(self) -> SessionInfo:
+        """Goes on where it was paused. Raises: InvalidTransitionError unless it is paused."""
+        return await self._change("resume")
+
+    @method
+    async def complete(self) -> SessionInfo:
+        """Ends the session as a success."""
+        return await self._change("complete")
+
+    @method
+    async def abort(self) -> SessionInfo:
+        """Ends the session as a failure."""
+        return await self._change("abort")
+
+    @method
+    async def interrupt(self) -> SessionInfo:
+        """Ends what runs in the session; the session goes on."""
+        return await self._change("interrupt")
+
+    @method
+    async def rotate_handle(self) -> str:
+        """A new handle; the old one is void."""
+        answer = await self._api.json("POST", f"{self._path}/handle", body={})
+        self.handle = _Handle.parse(answer).handle
+        return self.handle
+
+    @method
+    async def close(self, *, purge: bool = False) -> None:
+        """Ends the session and releases all it holds; with `purge` also its workspace.
+
+        A session that has ended already is fine.
+        """
+        await self._close(purge=purge)
+
+    async def _close(self, *, purge: bool) -> None:
+        params = {"purge": purge}
+        answer = await self._api.json("DELETE", self._path, params=params, timeout=ENGINE_SECONDS)
+        self._closed = True
+        if "status" in answer:  # a session that ended long ago has no object any more
+            self._take(answer)
+
+    async def _change(self, action: str) -> SessionInfo:
+        url = f"{self._path}/{action}"
+        return self._take(await self._api.json("POST", url, body={}, timeout=ENGINE_SECONDS))
+
+    async def _lives(self) -> bool:
+        try:
+            return self._take(await self._api.json("GET", self._path)).live
+        except NotFoundError:
+            return False
+
+    def _take(self, view: dict[str, Any]) -> SessionInfo:
+        self.info = SessionInfo.parse(view)
+        return self.info
+
+    async def _leave(self, failed: bool) -> None:
+        """Closes the session, unless it is; a failure does not hide what failed before."""
+        if self._closed:
+            return
+        # RuntimeError: the client itself is closed already.
+        passing = (PaddockError, RuntimeError) if failed else (NotFoundError,)
+        with suppress(*passing):
+            await self._close(purge=False)
+
+    async def __aenter__(self: "Session[Async]") -> "Session[Async]":
+        return self
+
+    async def __aexit__(
+        self: "Session[Async]",
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._leave(error is not None)
+
+    def __enter__(self: "Session[Sync]") -> "Session[Sync]":
+        return self
+
+    def __exit__(
+        self: "Session[Sync]",
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._link.thread is not None:
+            self._link.thread.run(self._leave(error is not None))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Handle(Result):
+    handle: str
+
+
+EXPLAIN = "/api/policies/explain"
+
+
+def session_path(session_id: str) -> str:
+    """Where a session is. Raises: ValueError for an empty id."""
+    return f"/api/sessions/{segment(session_id)}"
+
+
+def explain_body(
+    command: str | None,
+    argv: Sequence[str] | None,
+    path: str | None,
+    cwd: str | None,
+    **subject: str | None,
+) -> dict[str, Any]:
+    """The request of an explanation, without members that are not given."""
+    words = None if argv is None else list(argv)
+    body = {"command": command, "argv": words, "path": path, "cwd": cwd, **subject}
+    return {name: value for name, value in body.items() if value is not None}

@@ -1,0 +1,31 @@
+"""A session's settings."""
+
+from paddock.client.faces import F, Face, Link, method
+from paddock.client.session_info import SessionSettings
+
+# The container engine may be at work for so long.
+ENGINE_SECONDS = 120.0
+
+
+class Settings(Face[F]):
+    """A session's settings."""
+
+    def __init__(self, link: Link, path: str) -> None:
+        super().__init__(link)
+        self._path = f"{path}/settings"
+
+    @method
+    async def get(self) -> SessionSettings:
+        """The settings as they are."""
+        return SessionSettings.parse(await self._api.json("GET", self._path))
+
+    @method
+    async def set(self, *, permission_level: str) -> SessionSettings:
+        """Changes the permission level; it holds when this returns. What runs is ended.
+
+        Raises: ValidationError for a level that there is not;
+        PermissionDeniedError with a session's handle.
+        """
+        body = {"settings": {"permission_level": permission_level}}
+        answer = await self._api.json("PUT", self._path, body=body, timeout=ENGINE_SECONDS)
+        return SessionSettings.parse(answer)

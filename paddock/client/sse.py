@@ -1,0 +1,57 @@
+"""Server-Sent Events, from bytes as they arrive. No I/O."""
+
+import json
+from typing import Any, NamedTuple
+
+from paddock.client.errors import NotPaddockError
+
+# An event is at most a piece of output of 256 KiB, each byte of which JSON may spell in six.
+_MOST_EVENT_BYTES = 8 * 1024 * 1024
+
+
+class ServerEvent(NamedTuple):
+    """One event: its name, its data from JSON, and its id where it has one."""
+
+    name: str
+    data: dict[str, Any]
+    id: int | None
+
+
+class EventParser:
+    """Turns the bytes of a `text/event-stream` into events, however they are cut."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._fields: dict[str, str] = {}
+
+    def feed(self, data: bytes) -> list[ServerEvent]:
+        """The events that are complete now. Raises: NotPaddockError."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _MOST_EVENT_BYTES:
+            raise NotPaddockError("the server sends an event without end")
+        events = []
+        for line in lines:
+            event = self._take(line.removesuffix(b"\r"))
+            if event is not None:
+                events.append(event)
+        return events
+
+    def _take(self, line: bytes) -> ServerEvent | None:
+        if line:
+            name, _, value = line.decode("utf-8", "replace").partition(":")
+            if name:  # otherwise a comment
+                self._fields[name] = value.removeprefix(" ")
+            return None
+        fields, self._fields = self._fields, {}
+        return _event(fields) if "data" in fields else None
+
+
+def _event(fields: dict[str, str]) -> ServerEvent:
+    try:
+        data = json.loads(fields["data"])
+        number = int(fields["id"]) if "id" in fields else None
+    except (ValueError, RecursionError):
+        raise NotPaddockError("the server sends events that are not Paddock's") from None
+    if not isinstance(data, dict):
+        raise NotPaddockError("the server sends events that are not Paddock's")
+    return ServerEvent(fields.get("event", "message"), data, number)

@@ -1,0 +1,39 @@
+"""Streams that outlive their connection."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+from paddock.client.errors import ConnectionLostError
+from paddock.client.retry import PASSING, Patience
+from paddock.client.sse import ServerEvent
+from paddock.client.transport import Transport
+
+
+async def resumed(
+    api: Transport, path: str, after: int | None, over: Callable[[], Awaitable[bool]]
+) -> AsyncGenerator[ServerEvent, None]:
+    """The events of a stream, each once, however often the connection breaks.
+
+    It is asked for again after the `id` of the last event that came. `over` tells whether
+    a response that ended properly was the whole. Raises: what the transport raises, the
+    passing kinds of it only when they have lasted for the client's `reconnect` seconds.
+    """
+    patience = Patience(api.options.reconnect)
+    while True:
+        try:
+            async with api.events("GET", path, after=after) as events:
+                async for event in events:
+                    patience.renew()
+                    after = after if event.id is None else event.id
+                    yield event
+            if await over():
+                return
+            delay = patience.delay(ConnectionLostError(f"GET {path}: the stream ends too soon"))
+        except PASSING as error:
+            delay = patience.delay(error)
+        await asyncio.sleep(delay)
+
+
+async def never() -> bool:
+    """For streams that have no end of their own."""
+    return False

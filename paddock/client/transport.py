@@ -1,0 +1,330 @@
+"""Requests and their answers: time-outs, retries, and errors in this package's own words."""
+
+import asyncio
+import io
+import json
+import socket
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from ssl import SSLContext
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import aiohttp
+from yarl import URL
+
+from paddock.client import errors
+from paddock.client.retry import RetryPolicy
+from paddock.client.sse import EventParser, ServerEvent
+
+T = TypeVar("T")
+
+_CONNECT_SECONDS = 5.0
+# A stream that is idle has a heartbeat every 15 seconds.
+_SILENCE_SECONDS = 45.0
+_CHUNK_BYTES = 256 * 1024
+# How the API answers a path that it has no route for: never said of what a path names.
+_NO_ROUTE = "there is nothing at this path"
+_PROXY_STATUSES = (502, 503, 504)
+# A host that has gone without a word is found out after about a minute.
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a client behaves: seconds, and how often."""
+
+    timeout: float
+    retry: RetryPolicy
+    reconnect: float
+    ssl: SSLContext | None
+
+
+class Pool:
+    """The connections to one control plane. They are opened by use, and closed once."""
+
+    def __init__(self, url: str, options: Options) -> None:
+        self.url = _base_url(url)
+        self.options = options
+        self._http: aiohttp.ClientSession | None = None
+        self._closed = False
+
+    def http(self) -> aiohttp.ClientSession:
+        """The open connections. Raises: RuntimeError after `close`."""
+        if self._closed:
+            raise RuntimeError("this client is closed")
+        if self._http is None:
+            self._http = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    ssl=self.options.ssl or True, socket_factory=_lasting_socket, limit=0
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                # The length of what is downloaded is that of the file.
+                headers={"Accept-Encoding": "identity", "User-Agent": "paddock-python"},
+            )
+        return self._http
+
+    async def close(self) -> None:
+        """Closes every connection."""
+        self._closed = True
+        if self._http is not None:
+            await self._http.close()
+
+
+class Transport:
+    """Requests with one credential: an API key, or a session's handle.
+
+    All of its methods raise UnreachableError, ConnectionLostError, NoAnswerError,
+    NotPaddockError, OldServerError, and PaddockAPIError in the class of its code.
+    """
+
+    def __init__(self, pool: Pool, credential: str) -> None:
+        # What an HTTP header can't hold is no credential, and must not get into an error's text.
+        if not credential or not credential.isascii() or not credential.isprintable():
+            raise ValueError("the key must be printable ASCII, and not empty")
+        self.pool = pool
+        self.options = pool.options
+        self._headers = {"Authorization": f"Bearer {credential}"}
+
+    async def json(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        params: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        statuses: tuple[int, ...] = (),
+        **options: Any,
+    ) -> dict[str, Any]:
+        """The JSON object of a success, or of a failure with one of `statuses`."""
+        limit = aiohttp.ClientTimeout(
+            total=timeout or self.options.timeout, sock_connect=_CONNECT_SECONDS
+        )
+        options["headers"] = self._headers
+        if body is not None:
+            options |= _as_json(body, self._headers)
+
+        async def once() -> dict[str, Any]:
+            with _translated(method, path):
+                response = await self._send(method, path, params, limit, statuses, options)
+                async with response:
+                    return await _object(response)
+
+        return await self._retried(method, once)
+
+    @asynccontextmanager
+    async def open(
+        self,
+        method: str,
+        path: str,
+        *,
+        content_type: str,
+        silence: float,
+        heed: Callable[[Mapping[str, str]], None] | None = None,
+        **options: Any,
+    ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
+        """The bytes of a success as they arrive; `silence`: seconds between two pieces.
+
+        `heed` is told the headers before.
+        """
+        limit = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=silence)
+        params = options.pop("params", None)
+        options["headers"] = {**self._headers, **options.get("headers", {})}
+
+        async def once() -> aiohttp.ClientResponse:
+            with _translated(method, path):
+                return await self._send(method, path, params, limit, (), options)
+
+        response = await self._retried(method, once)
+        async with response:
+            if response.content_type != content_type:
+                raise _not_paddock(response)
+            if heed is not None:
+                heed(response.headers)
+            yield _pieces(response, method, path)
+
+    @asynccontextmanager
+    async def events(
+        self, method: str, path: str, *, after: int | None = None, body: Any = None
+    ) -> AsyncIterator[AsyncGenerator[ServerEvent, None]]:
+        """The events of a stream as they come, `after` an id where there is one."""
+        headers = {"Accept": "text/event-stream"}
+        if after is not None:
+            headers["Last-Event-ID"] = str(after)
+        options = {"headers": headers} if body is None else _as_json(body, headers)
+        async with self.open(
+            method, path, content_type="text/event-stream", silence=_SILENCE_SECONDS, **options
+        ) as pieces:
+            yield _parsed(pieces)
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, Any] | None,
+        limit: aiohttp.ClientTimeout,
+        statuses: tuple[int, ...],
+        options: dict[str, Any],
+    ) -> aiohttp.ClientResponse:
+        url = URL(self.pool.url + path, encoded=True)
+        if params:
+            known = {name: _parameter(value) for name, value in params.items() if value is not None}
+            url = url.with_query(known)
+        if isinstance(data := options.get("data"), bytes):
+            # Sent piece by piece: a large one in one piece would hold up the loop.
+            options = {**options, "data": io.BytesIO(data)}
+        response = await self.pool.http().request(
+            method,
+            url,
+            timeout=limit,
+            # A redirect would take the credential elsewhere.
+            allow_redirects=False,
+            **options,
+        )
+        if 200 <= response.status < 300 or response.status in statuses:
+            return response
+        async with response:
+            raise await _refusal(response, method, path)
+
+    async def _retried(self, method: str, once: Callable[[], Awaitable[T]]) -> T:
+        started, failures = time.monotonic(), 0
+        while True:
+            try:
+                return await once()
+            except errors.PaddockError as error:
+                failures += 1
+                waited = time.monotonic() - started
+                delay = self.options.retry.delay(method, error, failures, waited)
+                if delay is None:
+                    raise
+            await asyncio.sleep(delay)
+
+
+def segment(name: str) -> str:
+    """A name as one segment of a path. Raises: ValueError for an empty one."""
+    if not name:
+        raise ValueError("an id must not be empty")
+    quoted = quote(name, safe="")
+    # `.` and `..` would be taken for steps.
+    return quoted if quoted.strip(".") else quoted.replace(".", "%2E")
+
+
+def _as_json(body: Any, headers: Mapping[str, str]) -> dict[str, Any]:
+    """The options of a request that has this body."""
+    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+    # Half a character can't be UTF-8; its backslash escape is the one that JSON has for it.
+    data = text.encode("utf-8", "backslashreplace")
+    return {"headers": {**headers, "Content-Type": "application/json"}, "data": data}
+
+
+def _base_url(text: str) -> str:
+    try:
+        url = URL(text)
+        proper = url.scheme in ("http", "https") and bool(url.host) and url.user is None
+    except ValueError:
+        proper = False
+    if not proper or url.query_string or url.fragment:
+        raise ValueError(f"the URL must be http://host:port or https://host:port, not {text!r}")
+    return str(url).rstrip("/")
+
+
+def _parameter(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _lasting_socket(address: Any) -> socket.socket:
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    made.setblocking(False)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE:
+        made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
+
+
+@contextmanager
+def _translated(method: str, path: str) -> Iterator[None]:
+    """What goes wrong with a connection, in this package's classes."""
+    try:
+        yield
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        reason = str(error) or "no connection in time"
+        raise errors.UnreachableError(f"no control plane answers: {reason}") from error
+    except TimeoutError as error:
+        raise errors.NoAnswerError(f"{method} {path}: no answer in time") from error
+    except aiohttp.ClientResponseError as error:
+        raise errors.NotPaddockError(f"what answers does not speak HTTP: {error}") from error
+    except (aiohttp.ClientError, ConnectionError) as error:
+        reason = str(error) or type(error).__name__
+        raise errors.ConnectionLostError(f"{method} {path}: connection lost: {reason}") from error
+
+
+async def _pieces(
+    response: aiohttp.ClientResponse, method: str, path: str
+) -> AsyncGenerator[bytes, None]:
+    while True:
+        with _translated(method, path):
+            piece = await response.content.readany()
+        if not piece:
+            return
+        for start in range(0, len(piece), _CHUNK_BYTES):
+            yield piece[start : start + _CHUNK_BYTES]
+
+
+async def _parsed(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[ServerEvent, None]:
+    parser = EventParser()
+    async for piece in pieces:
+        for event in parser.feed(piece):
+            yield event
+
+
+async def _object(response: aiohttp.ClientResponse) -> dict[str, Any]:
+    """Raises: NotPaddockError where the body is no JSON object."""
+    if response.content_type == "application/json":
+        try:
+            value = await response.json()
+        except ValueError:
+            value = None
+        if isinstance(value, dict):
+            return value
+    raise _not_paddock(response)
+
+
+async def _refusal(response: aiohttp.ClientResponse, method: str, path: str) -> errors.PaddockError:
+    """The error of an answer that is no success."""
+    document = None
+    if response.content_type == "application/problem+json":
+        try:
+            document = await response.json(content_type=None)
+        except ValueError:
+            document = None
+    if not isinstance(document, dict) or not isinstance(document.get("code"), str):
+        return _not_paddock(response)
+    code = document["code"]
+    if code == "method_not_allowed" or (
+        code == "not_found" and document.get("detail") == _NO_ROUTE
+    ):
+        return errors.OldServerError(
+            f"the control plane has no {method} {path}: it is older than this client,"
+            " or the URL has a path that it should not have"
+        )
+    return errors.api_error(response.status, document, _retry_after(response))
+
+
+def _not_paddock(response: aiohttp.ClientResponse) -> errors.PaddockError:
+    if response.status in _PROXY_STATUSES:
+        return errors.UnreachableError(
+            f"no control plane answers: something in front of it says HTTP {response.status}"
+        )
+    return errors.NotPaddockError(
+        f"{response.url.origin()} is not a Paddock control plane: it answered with HTTP"
+        f" {response.status} and {response.content_type}"
+    )
+
+
+def _retry_after(response: aiohttp.ClientResponse) -> float | None:
+    text = response.headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdigit() else None

@@ -1,0 +1,59 @@
+"""Approvals: what waits for a person, and what they said."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from paddock.contract.base import Count, Model, Time, example
+
+APPROVAL: dict[str, Any] = {
+    "id": "apr-7d2b9e64c1f3a058",
+    "session_id": "sess-4f1c0a9be27d3586",
+    "incarnation": 1,
+    "owner": "ci",
+    "terminal_id": "pty-0b6f3c8e92a41d75",
+    "tool": "psql.drop_table",
+    "command": "DROP TABLE temp_data",
+    "risk_tier": "high",
+    "status": "pending",
+    "requested_by": "handle:sess-4f1c0a9be27d3586",
+    "requested_at": "2026-03-04T09:30:12.482113Z",
+    "decided_by": None,
+    "decided_at": None,
+    "reason": None,
+    "files": {},
+}
+
+
+class Approval(Model):
+    """One line of input that needs a person's word; it holds for exactly this `command`."""
+
+    model_config = example(APPROVAL)
+
+    id: str
+    session_id: str
+    incarnation: Count | None = Field(description="Which session of that id.")
+    owner: str = Field(description="The name of the key that created the session.")
+    terminal_id: str = Field(description="Empty for the command of a oneshot tool.")
+    tool: str = Field(description="As in `psql.drop_table`; `<tool>` of a oneshot tool.")
+    command: str = Field(description="The line, whole; the words of a oneshot tool's command.")
+    risk_tier: Literal["info", "low", "medium", "high", "critical"]
+    status: Literal["pending", "approved", "denied", "expired"]
+    requested_by: str
+    requested_at: Time
+    decided_by: str | None
+    decided_at: Time | None
+    reason: str | None
+    files: dict[str, str] = Field(
+        description="Files that the line names, and the `sha256:…` of what is in them: when one "
+        "changes, the approval does not hold."
+    )
+
+
+class Approvals(Model):
+    """Approvals, newest first; `next` is the `cursor` of the next page."""
+
+    model_config = example({"items": [APPROVAL], "next": None})
+
+    items: list[Approval]
+    next: str | None

@@ -1,0 +1,184 @@
+"""The audit ledger as the API shows it."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from paddock.contract.base import Count, Model, Sha256, Time, example
+
+_EVENT = {
+    "id": 812,
+    "seq": 2,
+    "time": "2026-03-04T09:30:12.482113Z",
+    "session_id": "sess-4f1c0a9be27d3586",
+    "incarnation": 1,
+    "turn": None,
+    "source": "control-plane",
+    "actor": "handle:sess-4f1c0a9be27d3586",
+    "operation": "command.start",
+    "decision": "allow",
+    "rule": None,
+    "permission_level": "low",
+    "workspace_root": "/var/lib/paddock/session-workspaces/sess-4f1c0a9be27d3586",
+    "args": {"argv": ["ls", "-la"], "command_id": "8d3c0f5a1b2e4967", "cwd": "/workspace"},
+    "result": None,
+    "error": None,
+    "duration_ms": None,
+    "tokens_used": None,
+    "agent": None,
+    "prev_hash": "6b1f0e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1",
+    "hash": "a3f5c8e1b2d4069788796a5b4c3d2e1f06b1f0e2d3c4b5a69788796a5b4c3d2e",
+}
+
+
+class AgentPosition(Model):
+    """Where the event stands among those of the sandbox's agent."""
+
+    boot_id: str
+    seq: int = Field(ge=1)
+
+
+class AuditEvent(Model):
+    """One event of a hash chain.
+
+    `hash` is sha256(`prev_hash` + the event without both as JSON with sorted keys, no white
+    space, UTF-8); the first `prev_hash` is 64 zeros.
+    """
+
+    model_config = example(_EVENT)
+
+    id: int = Field(ge=1, description="Ascends over all chains.")
+    seq: int = Field(ge=1, description="From 1 in each chain.")
+    time: Time
+    session_id: str | None = Field(description="Null for events of no session.")
+    incarnation: Count | None = Field(
+        default=None,
+        description="Which session of that id, from 1. Events of earlier versions were hashed "
+        "without it, and lack it in exports and streams.",
+    )
+    turn: Count | None
+    source: Literal["control-plane", "agent", "engine"]
+    actor: str = Field(description="A key's name, `handle:<session>`, `agent` or `system`.")
+    operation: str
+    decision: Literal["allow", "deny", "pending"] | None
+    rule: str | None = Field(description="The rule that refused.")
+    permission_level: str | None
+    workspace_root: str | None
+    args: dict[str, Any] = Field(
+        description="What was asked for. A long text `name` is its beginning, with the size and "
+        "digest of the whole in `name_bytes` and `name_sha256`; so are the words of a command, as "
+        "with a NUL after each. Secrets are cut out before.",
+    )
+    result: dict[str, Any] | None
+    error: str | None
+    duration_ms: Count | None
+    tokens_used: Count | None
+    agent: AgentPosition | None
+    prev_hash: Sha256
+    hash: Sha256
+
+
+class AuditEvents(Model):
+    """Events in order; `next` is the `after` of the next page."""
+
+    model_config = example({"items": [_EVENT], "next": None})
+
+    items: list[AuditEvent]
+    next: int | None
+
+
+class FoundEvents(Model):
+    """Events, newest first; `next` is the `cursor` of the next page, also of an empty one."""
+
+    model_config = example({"items": [_EVENT], "next": 812, "archived": 0})
+
+    items: list[AuditEvent]
+    next: int | None
+    archived: Count = Field(
+        description="Sessions, of those that were searched for, whose chains are archived: they "
+        "were not searched."
+    )
+
+
+class AuditStats(Model):
+    """Counts over a chain; events without a decision are in no decision's count."""
+
+    model_config = example(
+        {
+            "total_operations": 3,
+            "operation_counts": {"session.create": 1, "command.start": 1, "command.exit": 1},
+            "decisions": {"allow": 2},
+            "total_tokens": 0,
+        }
+    )
+
+    total_operations: Count
+    operation_counts: dict[str, int]
+    decisions: dict[str, int]
+    total_tokens: Count
+
+
+_ARCHIVED = {
+    "session_key": "4f1c0a9be27d3586",
+    "session_id": "web-1",
+    "owner": "ci",
+    "file": "4f1c0a9be27d3586.tar.gz",
+    "sha256": "b1f0e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e16",
+    "bytes": 18_204,
+    "seq": 212,
+    "hash": _EVENT["hash"],
+    "archived_at": "2026-04-04T09:30:12.482113Z",
+}
+
+
+class Archive(Model):
+    """A chain in a file of the archive; `seq` and `hash` are those of its last event."""
+
+    model_config = example(_ARCHIVED)
+
+    session_key: str
+    session_id: str
+    owner: str
+    file: str = Field(description="Its name in the archive directory.")
+    sha256: Sha256 = Field(description="Of the file.")
+    bytes: Count
+    seq: Count
+    hash: Sha256
+    archived_at: Time
+
+
+class Archives(Model):
+    """Archived chains; `next` is the `after` of the next page."""
+
+    model_config = example({"items": [_ARCHIVED], "next": None})
+
+    items: list[Archive]
+    next: str | None
+
+
+class ArchiveRun(Model):
+    """What was archived, and why what could not be was not, by session; `more`: ask again."""
+
+    model_config = example({"items": [_ARCHIVED], "refused": {}, "more": False})
+
+    items: list[Archive]
+    refused: dict[str, str] = Field(description="By session: its id, a slash, its incarnation.")
+    more: bool
+
+
+class AuditVerdict(Model):
+    """Whether a chain is whole.
+
+    `index` (from 0) and `reason` are of the first event that is not as it was recorded;
+    `seq` and `hash` of the last one before it, which is the head when all are.
+    """
+
+    model_config = example(
+        {"ok": True, "index": None, "reason": None, "seq": 2, "hash": _EVENT["hash"]}
+    )
+
+    ok: bool
+    index: Count | None
+    reason: str | None
+    seq: Count
+    hash: Sha256

@@ -1,0 +1,67 @@
+"""What a session may use up, and what it has used."""
+
+from typing import Any
+
+from pydantic import Field
+
+from paddock.contract.base import Model, example
+
+_NOTHING: dict[str, Any] = {
+    "time": None,
+    "iterations": None,
+    "commands": None,
+    "cpu_seconds": None,
+    "output_bytes": None,
+    "audit_bytes": None,
+    "tokens": None,
+    "cost": None,
+    "egress_bytes": None,
+}
+EXAMPLE: dict[str, Any] = {
+    "limits": {**_NOTHING, "commands": 100, "cpu_seconds": 60, "audit_bytes": 268_435_456},
+    "consumed": {
+        "time": 12.482113,
+        "iterations": 0,
+        "commands": 3,
+        "cpu_seconds": 0.731944,
+        "output_bytes": 5120,
+        "audit_bytes": 9216,
+        "tokens": 0,
+        "cost": 0,
+        "egress_bytes": 0,
+    },
+    "remaining": {
+        **_NOTHING,
+        "commands": 97,
+        "cpu_seconds": 59.268056,
+        "audit_bytes": 268_426_240,
+    },
+}
+
+
+class BudgetAmounts(Model):
+    """An amount of each kind; null where the session has no limit."""
+
+    time: float | None = Field(description="Seconds since the session was created.")
+    iterations: int | None = Field(description="Turns.")
+    commands: int | None = Field(description="Commands that were started.")
+    cpu_seconds: float | None = Field(
+        description="CPU time of everything in the sandbox, as of the last command's end."
+    )
+    output_bytes: int | None = Field(
+        description="What commands printed, kept or not, as of the last command's end."
+    )
+    audit_bytes: int | None = Field(description="What is on record of it, in the audit ledger.")
+    tokens: int | None = Field(description="Tokens of language models.")
+    cost: float | None = Field(description="Dollars.")
+    egress_bytes: int | None = Field(description="Bytes sent to the network and received.")
+
+
+class Budget(Model):
+    """A session's budget. What is left is the limit less what is consumed, and never below 0."""
+
+    model_config = example(EXAMPLE)
+
+    limits: BudgetAmounts
+    consumed: BudgetAmounts
+    remaining: BudgetAmounts

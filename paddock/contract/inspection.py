@@ -1,0 +1,109 @@
+"""What goes on in a session, as an inspection shows it."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from paddock.contract.base import Count, Model, Time, example
+from paddock.contract.sessions import EXAMPLE, Session
+
+_PROCESS = {
+    "pid": 7,
+    "host_pid": 30631,
+    "name": "find",
+    "argv": ["find", ".", "-name", "*.py"],
+    "state": "running",
+    "cpu_seconds": 0.42,
+    "cpu_percent": 49.8,
+    "memory_bytes": 3145728,
+}
+_USAGE = {"cpu_seconds": 1.902231, "cpu_percent": 50.1, "memory_bytes": 9437184, "pids": 3}
+_DISK = {"used_bytes": 1052672, "limit_bytes": 253886464}
+_DENIAL = {
+    "seq": 12,
+    "time": "2026-03-04T09:30:12.482113Z",
+    "actor": "ci",
+    "operation": "command.start",
+    "rule": "command-allowlist",
+    "args": {"argv": ["curl", "https://example.com"], "command_id": "8d3c0f5a1b2e4967"},
+    "error": "command not allowed for permission level low: curl",
+}
+_INSPECTED = {
+    **EXAMPLE,
+    "processes": [_PROCESS],
+    "usage": _USAGE,
+    "disk": _DISK,
+    "streams": {"events": 1, "output": 0, "downloads": 0, "uploads": 0},
+    "denials": [_DENIAL],
+}
+
+
+class SandboxProcess(Model):
+    """A process of the sandbox, read on the host; its agent and guards are among them."""
+
+    pid: int = Field(description="As the sandbox sees it.")
+    host_pid: int = Field(description="As the host sees it.")
+    name: str
+    argv: list[str] = Field(description="As the process shows it: cut after 2 KiB.")
+    state: Literal["running", "sleeping", "waiting", "stopped", "traced", "zombie", "idle", "ended"]
+    cpu_seconds: float
+    cpu_percent: float = Field(description="Of one core, during the last 100 ms.")
+    memory_bytes: Count = Field(description="Resident.")
+
+
+class SandboxUsage(Model):
+    """What the sandbox uses, to be compared with the session's `limits`."""
+
+    cpu_seconds: float = Field(description="Since the sandbox was started.")
+    cpu_percent: float = Field(description="Of one core, during the last 100 ms.")
+    memory_bytes: Count = Field(description="Without what the kernel can drop at once.")
+    pids: Count
+
+
+class DiskUsage(Model):
+    """How full the workspace is: what its file system counts."""
+
+    used_bytes: Count
+    limit_bytes: Count = Field(
+        description="Under `limits.workspace_bytes` by what the file system itself takes."
+    )
+
+
+class OpenStreams(Model):
+    """How many clients follow or transfer something."""
+
+    events: Count
+    output: Count
+    downloads: Count
+    uploads: Count
+
+
+class Denial(Model):
+    """A refusal; the audit log has the whole event at `seq`."""
+
+    seq: int
+    time: Time
+    actor: str | None
+    operation: str
+    rule: str | None
+    args: dict[str, Any]
+    error: str | None
+
+
+class InspectedSession(Session):
+    """A session with what goes on in it, whether its agent answers or not.
+
+    `commands` has those that run and the latest that ended, 10 in all.
+    """
+
+    model_config = example(_INSPECTED)
+
+    processes: list[SandboxProcess] | None = Field(
+        description="Null without a sandbox, or where the host does not show its processes."
+    )
+    usage: SandboxUsage | None = Field(description="Null when `processes` is.")
+    disk: DiskUsage | None = Field(
+        description="Null where nothing holds the workspace to its size, or it is purged."
+    )
+    streams: OpenStreams
+    denials: list[Denial] = Field(description="The latest 10, newest first.")

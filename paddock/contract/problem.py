@@ -1,0 +1,52 @@
+"""What errors look like."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from paddock.contract.base import Model, example
+
+
+class Problem(Model):
+    """An RFC 9457 problem document: `code` is stable, `detail` says what to do about it.
+
+    The members after `request_id` are there where they apply.
+    """
+
+    model_config = example(
+        {
+            "type": "about:blank",
+            "title": "Forbidden",
+            "status": 403,
+            "code": "permission_denied",
+            "detail": "shell operators are not allowed: |; no shell runs a command, pass words "
+            "with such characters in argv",
+            "rule": "shell-operators",
+            "request_id": "5f0c2b6a9d3e4178",
+        }
+    )
+
+    type: Literal["about:blank"]
+    title: str
+    status: int = Field(ge=400, le=599)
+    code: str
+    detail: str
+    request_id: str = Field(description="Also in the response's `X-Request-Id`.")
+    rule: str | None = Field(default=None, description="The policy's rule that refused.")
+    field: str | None = Field(default=None, description="The part of the request that is wrong.")
+    retry_after: float | None = Field(default=None, description="Seconds; also `Retry-After`.")
+    limit: str | int | float | None = Field(
+        default=None,
+        description="The limit of the key that is reached; of a budget, how much it allows.",
+    )
+    kind: str | None = Field(default=None, description="The kind of the budget that is used up.")
+    consumed: int | float | None = Field(default=None, description="How much of it is used.")
+    allow: list[str] | None = Field(default=None, description="The methods of this path.")
+    session_status: str | None = Field(default=None, description="How the session ended.")
+    rationale: str | None = Field(default=None, description="Why the session ended.")
+    command_id: str | None = Field(default=None, description="The command that it is about.")
+    pty: str | None = Field(default=None, description="The terminal that it is about.")
+    archive: str | None = Field(
+        default=None, description="The file in the archive directory that has the chain."
+    )
+    reason: str | None = Field(default=None, description="Why that terminal ended, where it did.")

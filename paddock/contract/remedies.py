@@ -1,0 +1,46 @@
+"""What to do instead, by the rule that refuses; every rule that an answer may name is here."""
+
+from paddock.contract.words import MAX_LINE
+
+_OTHER_KEY = "or a key whose entry in the keys file allows it."
+# How to be allowed, or how to do it differently.
+COMMANDS = {
+    "shell-operators": "Pass the words in argv, one command at a time; at a level that allows any "
+    'command, a shell can be run as ["sh", "-c", "…"].',
+    "command-allowlist": "Use one of the allowed commands by its bare name, or a session at a "
+    "higher permission level; an operator allows it in `commands` of the level's file.",
+    "option-not-allowed": "Leave the option out, or spell it out as the command's manual does; "
+    "a session at a level that allows any command takes every option.",
+    "operand-not-allowed": "Run the command without that operand.",
+    "url-not-allowed": "Begin the URL with http:// or https://.",
+    "path-outside-workspace": "Use a path in the workspace: relative, or under /workspace.",
+    "write-outside-workspace": "Write to a path in the workspace: relative, or under /workspace.",
+    "environment-allowlist": "Leave the variable out, or use a session at a level that allows it; "
+    "an operator allows it in `environment` of the level's file.",
+    "file-permissions": "Change the file's permissions, or have it removed and written anew: it "
+    "is opened as the session's own user.",
+}
+TOOLS = {
+    "unknown-tool": "Use one of the tools that the session lists.",
+    "command-type": "Send the line as a text.",
+    "too-long": f"Send at most {MAX_LINE} characters at a time, or as many bytes as it says.",
+    "control-character": "Leave the character out; a line is ended for you.",
+    "input-sanitize": "Leave the characters out that the message names.",
+    "pattern": "Send a line that the tool's pattern matches, from its beginning to its end.",
+    "statement": "Send one statement that does what its command is for, and is plainly written.",
+    "scope": "Name a target of the operator's scope file.",
+    "argument": "Give the argument as its type asks for.",
+    "risk-tier": "Use a session at a level whose highest risk tier is the command's, or over it.",
+    "cedar": "Ask the operator for a policy that permits it.",
+    "human-approval": "Send exactly the same line again when it is approved, or wait for it.",
+    "session-tools": "Create the session with the tool among its `tools`, or without them.",
+    "allow-ptrace": "Use a level whose file sets `confinement.ptrace`.",
+    "mount": "Create the session with the mount; an operator lists it in `PADDOCK_MOUNTS`.",
+    "max-interactions": "Open another terminal.",
+}
+KEYS = {
+    "key-max-level": f"Use a level that is not higher than the key's `max_level`, {_OTHER_KEY}",
+    "key-images": f"Use one of the key's `images`, {_OTHER_KEY}",
+    "key-tools": f"Use one of the key's `tools`, {_OTHER_KEY}",
+}
+REMEDIES = COMMANDS | TOOLS | KEYS

@@ -1,0 +1,174 @@
+"""Sessions and their settings."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, Strict
+
+from paddock.contract.base import LevelName, Model, Time, example
+from paddock.contract.budget import EXAMPLE as BUDGET
+from paddock.contract.budget import Budget
+from paddock.contract.commands import Command
+from paddock.contract.system import LevelLimits
+from paddock.contract.words import Activity, Rationale, Status
+
+_ID = "sess-4f1c0a9be27d3586"
+_LIMITS = {
+    "cpus": 0.5,
+    "memory_bytes": 268435456,
+    "pids": 64,
+    "tmp_bytes": 16777216,
+    "shm_bytes": 0,
+    "workspace_bytes": 268435456,
+}
+_SETTINGS: dict[str, Any] = {
+    "permission_level": "low",
+    "workspace": {
+        "mode": "session",
+        "root_dir": f"/var/lib/paddock/session-workspaces/{_ID}",
+    },
+}
+EXAMPLE: dict[str, Any] = {
+    "id": _ID,
+    "incarnation": 1,
+    "owner": "ci",
+    "status": "active",
+    "activity": "idle",
+    **_SETTINGS,
+    "sandbox": {
+        "id": "0c9be27d35864f1a",
+        "image": "paddock/sandbox:latest",
+        "network": "none",
+        "mounts": [],
+        "connected": True,
+        "state": "running",
+        "limits": {"cpus": 0.5, "memory_bytes": 268435456, "pids": 64},
+    },
+    "labels": {"team": "search"},
+    "role": "agent",
+    "tools": ["psql", "redis-cli"],
+    "secrets": ["SECRET_TOKEN"],
+    "limits": _LIMITS,
+    "created_at": "2026-03-04T09:30:11.902771Z",
+    "last_activity_at": "2026-03-04T09:30:12.482113Z",
+    "budget": BUDGET,
+    "deadlines": {
+        "idle_at": "2026-03-04T10:00:12.482113Z",
+        "wall_at": "2026-03-05T09:30:11.902771Z",
+        "budget_at": None,
+    },
+    "termination": None,
+    "commands": [],
+}
+
+
+class Workspace(Model):
+    """Where the session's files are on the host."""
+
+    mode: Literal["session"]
+    root_dir: str
+
+
+class SessionSettings(Model):
+    """A session's settings."""
+
+    model_config = example(_SETTINGS)
+
+    permission_level: LevelName
+    workspace: Workspace
+
+
+class SandboxLimits(Model):
+    """The limits that the engine holds the sandbox to."""
+
+    cpus: float
+    memory_bytes: float
+    pids: float
+
+
+class Sandbox(Model):
+    """The session's container."""
+
+    id: str
+    image: str
+    network: str = Field(description="`none`, or the name of the network that it is on.")
+    mounts: list[str] = Field(description="Names of the operator's list.")
+    connected: bool = Field(description="Its agent has a connection to the control plane.")
+    state: str | None = Field(description="As the engine says; null in lists.")
+    limits: SandboxLimits | None = Field(description="As the engine says; null in lists.")
+
+
+class Deadlines(Model):
+    """When the session ends by itself, whichever comes first; all null once it is over."""
+
+    idle_at: Time | None = Field(description="Null also while it is busy or paused.")
+    wall_at: Time | None = Field(description="By `wall_timeout`, in a pause as well; else null.")
+    budget_at: Time | None = Field(description="By `budget.time`, in a pause as well; else null.")
+
+
+class Termination(Model):
+    """How the session ended."""
+
+    rationale_code: Annotated[Rationale, Strict(False)]
+    exit_classification: Literal["SUCCESS", "FAILURE"]
+    exit_code: int | None
+    terminated_at: Time
+
+
+class Session(SessionSettings):
+    """A session with its live facts."""
+
+    model_config = example(EXAMPLE)
+
+    id: str
+    incarnation: int = Field(ge=1, description="Which session of that id.")
+    owner: str = Field(description="The name of the key that created it.")
+    status: Annotated[Status, Strict(False)]
+    activity: Annotated[Activity, Strict(False)]
+    sandbox: Sandbox | None
+    labels: dict[str, str]
+    role: str = Field(description="Who Cedar policies take its agent for.")
+    tools: list[str] | None = Field(
+        description="The tools that it may open; null: any that its level permits."
+    )
+    secrets: list[str] = Field(description="Names of its secrets.")
+    limits: LevelLimits
+    created_at: Time
+    last_activity_at: Time
+    budget: Budget
+    deadlines: Deadlines
+    termination: Termination | None = Field(description="Null while it lives.")
+    commands: list[Command] = Field(description="The commands that run.")
+
+
+class CreatedSession(Session):
+    """A new session and its handle, which is not shown again."""
+
+    model_config = example({**EXAMPLE, "handle": "H-3f0e6a52-94d1-4c7b-8a2e-5d1f9b7c6e30"})
+
+    handle: str = Field(description="The bearer token for this session's work.")
+
+
+class Sessions(Model):
+    """Sessions, newest first; `next` is the `cursor` of the next page."""
+
+    model_config = example({"items": [EXAMPLE], "next": None})
+
+    items: list[Session]
+    next: str | None
+
+
+class PurgedWorkspace(Model):
+    """The workspace of a session that ended long ago is removed."""
+
+    model_config = example({"id": _ID, "purged": True})
+
+    id: str
+    purged: Literal[True]
+
+
+class Handle(Model):
+    """A session's new handle; the old one is void."""
+
+    model_config = example({"handle": "H-3f0e6a52-94d1-4c7b-8a2e-5d1f9b7c6e30"})
+
+    handle: str

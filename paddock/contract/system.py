@@ -1,0 +1,243 @@
+"""Health, permission levels, and what a policy would say."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from paddock.contract.base import Count, LevelName, Model, Sha256, example
+
+_LIMITS = {
+    "cpus": 0.5,
+    "memory_bytes": 268435456,
+    "pids": 64,
+    "tmp_bytes": 16777216,
+    "shm_bytes": 0,
+    "workspace_bytes": 268435456,
+}
+_LOW = {
+    "name": "low",
+    "rank": 100,
+    "risk_tier": "low",
+    "commands": ["cat", "ls", "pwd"],
+    "network": "none",
+    "limits": _LIMITS,
+    "timeout_default": 20,
+    "timeout_max": 120,
+    "output_bytes": 1048576,
+    "audit_bytes": 268435456,
+    "noexec": True,
+    "guard_writes": True,
+    "rates": {
+        "disk_read": None,
+        "disk_write": 52428800,
+        "network_receive": None,
+        "network_send": None,
+    },
+    "environment": ["LANG", "LC_*", "TZ"],
+    "requires": {"landlock": 3, "seccomp": True, "mounts": True, "quota": False},
+    "confinement": {
+        "paths": True,
+        "read": [],
+        "execute": [],
+        "writable_code": False,
+        "ptrace": False,
+        "record_execs": True,
+    },
+    "home": "/nonexistent",
+    "mounts": [],
+    "sha256": "9f2d1ea1f4a1d6f0b4b6b1e5d1a7c0e2f3948d7c6b5a49382716f5e4d3c2b1a0",
+}
+
+_REMEDY = (
+    "Use one of the allowed commands by its bare name, or a session at a higher permission level; "
+    "an operator allows it in `commands` of the level's file."
+)
+
+
+class Health(Model):
+    """The process serves requests."""
+
+    model_config = example({"status": "ok"})
+
+    status: Literal["ok"]
+
+
+class Check(Model):
+    """One thing that sessions need."""
+
+    ok: bool = Field(description="Whether sessions can be created as far as this goes.")
+    status: Literal["ok", "warning", "failure"]
+    detail: str
+    remedy: str | None = Field(description="How to mend it; null where it is ok.")
+
+
+class Readiness(Model):
+    """Whether sessions can be created, and what each of the things they need says."""
+
+    model_config = example(
+        {
+            "status": "ready",
+            "checks": {
+                "engine": {
+                    "ok": True,
+                    "status": "ok",
+                    "detail": "version 20.10.24, cgroup 2",
+                    "remedy": None,
+                },
+                "level high": {
+                    "ok": True,
+                    "status": "warning",
+                    "detail": "can't be enforced: needs Landlock version 6, there is version 4",
+                    "remedy": "`paddock doctor` tells how to get it",
+                },
+            },
+        }
+    )
+
+    status: Literal["ready", "not ready"]
+    checks: dict[str, Check]
+
+
+class LevelLimits(Model):
+    """What one session may use: cores, bytes, processes."""
+
+    cpus: float
+    memory_bytes: Count
+    pids: Count
+    tmp_bytes: Count
+    shm_bytes: Count
+    workspace_bytes: Count
+
+
+class LevelRequirements(Model):
+    """What the host must offer: without it sessions at the level are refused."""
+
+    landlock: Count = Field(description="The lowest version of its interface; 0: not needed.")
+    seccomp: bool
+    mounts: bool = Field(description="Workspaces mounted with flags of their own.")
+    quota: bool = Field(description="Workspaces that can't grow over their size.")
+
+
+class LevelRates(Model):
+    """The most that one session moves, in bytes per second; null: whatever it can."""
+
+    disk_read: Count | None
+    disk_write: Count | None
+    network_receive: Count | None
+    network_send: Count | None
+
+
+class LevelConfinement(Model):
+    """What the kernel holds the level's commands to."""
+
+    paths: bool = Field(
+        description="Only the commands' programs are executable, and only what they need readable."
+    )
+    read: list[str] = Field(description="More of the image that is readable.")
+    execute: list[str] = Field(description="More of the image that is executable.")
+    writable_code: bool = Field(description="Memory may be writable and executable at once.")
+    ptrace: bool = Field(description="A command may trace its own children.")
+    record_execs: bool = Field(description="What a command executes in turn is recorded.")
+
+
+class Level(Model):
+    """A permission level as its file has it."""
+
+    model_config = example(_LOW)
+
+    name: LevelName
+    rank: Count = Field(description="Their order: a lower level has a lower one.")
+    risk_tier: Literal["info", "low", "medium", "high", "critical"] = Field(
+        description="The highest that a command of a terminal's tool may have."
+    )
+    commands: list[str] | None = Field(description="Those that may run; null: any.")
+    network: Literal["none", "open"]
+    limits: LevelLimits
+    timeout_default: int = Field(description="Seconds.")
+    timeout_max: int = Field(description="Seconds.")
+    output_bytes: Count = Field(description="How much is kept of a command's output.")
+    audit_bytes: Count = Field(description="What one session may have in the audit ledger.")
+    noexec: bool = Field(description="Nothing in the workspace or /tmp can be executed.")
+    guard_writes: bool = Field(
+        description="Where any command is allowed: those known to write may name paths of the "
+        "workspace only."
+    )
+    rates: LevelRates
+    environment: list[str] | None = Field(
+        description="Variables that callers may set, or prefixes ending in `*`; null: any."
+    )
+    requires: LevelRequirements
+    confinement: LevelConfinement
+    home: str
+    mounts: list[str] = Field(description="Of the operator's list: its sessions have them.")
+    sha256: Sha256 = Field(description="Of the level's file.")
+
+
+class Levels(Model):
+    """The permission levels, lowest first."""
+
+    model_config = example({"items": [_LOW], "next": None})
+
+    items: list[Level]
+    next: None
+
+
+LayerName = Literal["parser", "mount", "landlock", "seccomp", "network"]
+
+
+class Layer(Model):
+    """One of the layers that would stop it."""
+
+    layer: LayerName
+    message: str
+    remedy: str = Field(description="How to do it otherwise, or what in the level allows it.")
+
+
+class Explanation(Model):
+    """What would come of a command or path, by its words alone."""
+
+    model_config = example(
+        {
+            "allow": False,
+            "verdict": "deny",
+            "rule": "command-allowlist",
+            "layer": "parser",
+            "message": "command not allowed for permission level low: curl; allowed are, by bare "
+            "name: cat ls pwd",
+            "remedy": _REMEDY,
+            "layers": [
+                {
+                    "layer": "parser",
+                    "message": "command not allowed for permission level low: curl; allowed are, "
+                    "by bare name: cat ls pwd",
+                    "remedy": _REMEDY,
+                },
+                {
+                    "layer": "landlock",
+                    "message": "the kernel executes the programs of low's commands only, and curl "
+                    "is none",
+                    "remedy": "Name it in `commands` of the level's file; what commands run in "
+                    "turn, in `confinement.execute`.",
+                },
+                {
+                    "layer": "network",
+                    "message": "curl uses the network, and a sandbox at low has none",
+                    "remedy": 'Use a level with `network = "open"`, or set that in the level\'s '
+                    "file.",
+                },
+            ],
+        }
+    )
+
+    allow: bool
+    verdict: Literal["allow", "deny"]
+    rule: str = Field(description="The rule that refuses; `allowed` where none does.")
+    layer: LayerName = Field(
+        description="What stops it first; `parser` also where nothing is known to."
+    )
+    message: str
+    remedy: str | None = Field(description="How to do it otherwise; null where it is allowed.")
+    layers: list[Layer] = Field(
+        description="All that would stop it, in that order. `allow` is the parser's word: a "
+        "command that it starts may be stopped by what comes after."
+    )

@@ -29,6 +29,7 @@ from orchestrator.policy.levels import Levels
 from orchestrator.readiness import Readiness
 from orchestrator.reload import Policy
 from orchestrator.sessions.budgets import Budgets
+from orchestrator.sessions.captures import Captures
 from orchestrator.sessions.execution import Executions
 from orchestrator.sessions.files import Files
 from orchestrator.sessions.governed_commands import GovernedCommands
@@ -159,8 +160,10 @@ class ControlPlane:
         self.terminals = Terminals(
             self.database, recorder, budgets, settings.state_dir, self._expire_approvals
         )
+        captures = Captures(self.files, self.executions, recorder, settings.state_dir / "evidence")
+        self._resources.push_async_callback(captures.close)
         self.governed_commands = GovernedCommands(
-            self.policy.tools, self.keys, recorder, self.executions, self.approvals
+            self.policy.tools, self.keys, recorder, self.executions, self.approvals, captures
         )
         self.tools = GovernedTerminals(
             self.policy.tools, self.keys, self.terminals, self.approvals, self.files, recorder

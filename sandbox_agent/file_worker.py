@@ -116,7 +116,7 @@ class _Worker:
         reads = method in ("read", "list", "stat")
         place, path = self._places.find(request.get("path", ""), writes=not reads)
         if method == "read":
-            self._open = files.Reader(place, path)
+            self._open = files.Reader(place, path, links=request.get("links") is not False)
             return {"size": self._open.size, "permissions": self._open.permissions}
         parents = bool(request.get("parents"))
         if method == "write":

@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Iterator
 
+from sandbox_agent.confine.syscalls import open_beneath
 from sandbox_agent.errors import AgentError
 from sandbox_agent.places import Place, open_in
 from sandbox_agent.protocol import CHUNK_BYTES, MAX_FRAME_BYTES, Entry
@@ -29,6 +30,22 @@ def open_regular(workspace: Place, path: str, flags: int) -> int:
     Raises: AgentError conflict where it is something else; OSError.
     """
     fd = open_in(workspace, path, flags | os.O_NONBLOCK | os.O_NOCTTY, _mode(flags))
+    return _checked_regular(fd, path)
+
+
+def _open_unlinked(workspace: Place, path: str) -> int:
+    """Opens a regular file for reading. Raises: AgentError where a link leads to it; OSError."""
+    try:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+        fd = open_beneath(workspace.directory, path, flags, links=False)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise AgentError("conflict", f"a symbolic link leads to it: {path}") from None
+    return _checked_regular(fd, path)
+
+
+def _checked_regular(fd: int, path: str) -> int:
     mode = os.fstat(fd).st_mode
     if not stat.S_ISREG(mode):
         os.close(fd)
@@ -63,10 +80,13 @@ def open_parent(workspace: Place, path: str) -> tuple[int, str]:
 
 
 class Reader:
-    """A file being read in chunks."""
+    """A file being read in chunks. Without `links`, no symbolic link leads to it."""
 
-    def __init__(self, workspace: Place, path: str) -> None:
-        self._fd = open_regular(workspace, path, os.O_RDONLY)
+    def __init__(self, workspace: Place, path: str, *, links: bool = True) -> None:
+        if links:
+            self._fd = open_regular(workspace, path, os.O_RDONLY)
+        else:
+            self._fd = _open_unlinked(workspace, path)
         status = os.fstat(self._fd)
         self.size = status.st_size
         self.permissions = stat.S_IMODE(status.st_mode) & 0o777

@@ -128,6 +128,8 @@ class Transfers:
 
         parents = params.get("parents") is True
         request = {"method": mode, "path": path, "permissions": permissions, "parents": parents}
+        if params.get("links") is False:
+            request["links"] = False
         helper.ask(request, answered)
 
     def _stream(self, params: Message) -> _Stream:

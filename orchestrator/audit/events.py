@@ -23,6 +23,7 @@ OPERATIONS = frozenset(
         "command.exec",
         "command.exit",
         "command.oom",
+        "command.evidence",
         "file.read",
         "file.write",
         "file.list",

@@ -90,7 +90,7 @@ class Executions:
         # First of all: what is refused is recorded without them, too.
         given = session.secrets.give(request.secrets)
         timeout = _timeout(session, request)
-        command_id = secrets.token_hex(8)
+        command_id = secrets.token_hex(8) if request.kept is None else request.kept.command_id
         argv, cwd = await self._decide(principal, session, request, command_id)
         told = await self._recorder.told(session, argv)
         sandbox = session.check_open()
@@ -279,6 +279,7 @@ class Executions:
         except TimeoutError:
             detail = f"the end of command {command.id} is not known yet: ask for it again"
             raise SandboxUnavailableError(detail, command_id=command.id) from None
+        await self._kept(command)
         result = command.result or {}
         if result.get("rule") is not None:
             raise PermissionDeniedError(str(result["error"]), rule=result["rule"])
@@ -286,6 +287,11 @@ class Executions:
         if session.budget.exceeded is not None and stopped:
             raise await self._budgets.refusal(session)
         return result
+
+    async def _kept(self, command: Command) -> None:
+        """Waits for what is kept of the command, which takes a bounded time."""
+        if command.keeping is not None:
+            await asyncio.wait([command.keeping])
 
     async def client_gone(self, session: Session, command: Command) -> None:
         """Ends a foreground command that nobody waits for any more; returns at once."""

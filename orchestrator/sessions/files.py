@@ -71,10 +71,12 @@ class Files:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
-    async def read(self, principal: Principal, session: Session, path: str) -> FileDownload:
-        """Opens a file for reading."""
+    async def read(
+        self, principal: Principal, session: Session, path: str, *, links: bool = True
+    ) -> FileDownload:
+        """Opens a file for reading; without `links`, one that no symbolic link leads to."""
         link, path = await self._prepare(principal, session, "file.read", path)
-        opened = await self._open(link, "read", path)
+        opened = await self._open(link, "read", path, **({} if links else {"links": False}))
         # Agents of sandboxes that were made before it was told do not tell of it.
         known = opened.get("permissions") is not None
         permissions = _number(opened, "permissions") & 0o777 if known else 0o644

@@ -1,5 +1,6 @@
 """Oneshot tools of a session: decided by their manifests, run as commands of the level."""
 
+import secrets
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,16 +15,21 @@ from orchestrator.errors import (
     ValidationError,
 )
 from orchestrator.keys import KeyRing, Principal
+from orchestrator.sessions.captures import Captures
 from orchestrator.sessions.execution import Executions
 from orchestrator.sessions.recorder import Recorder
-from orchestrator.sessions.requests import ExecRequest
+from orchestrator.sessions.requests import ExecRequest, Kept
 from orchestrator.sessions.session import Command, Session
 from orchestrator.store.approval_rows import Approval
 from orchestrator.tools.gates import APPROVAL, SESSION_TOOLS, Setting
-from orchestrator.tools.oneshot import Oneshot, Refused, argv, refusal
+from orchestrator.tools.oneshot import ANY_RUN, Oneshot, Refused, Run, argv, refusal, writes_file
 from orchestrator.tools.rules import ToolRules
 from orchestrator.tools.states import READY
+from sandbox_agent.protocol import WORKSPACE_DIR
 from sandbox_agent.pty.sanitize import MAX_TEXT
+
+# By the format of a manifest's output.
+_ENDINGS = {"text": "txt"}
 
 
 class GovernedCommands:
@@ -36,12 +42,14 @@ class GovernedCommands:
         recorder: Recorder,
         executions: Executions,
         approvals: Approvals,
+        captures: Captures,
     ) -> None:
         self._rules = rules
         self._keys = keys
         self._recorder = recorder
         self._executions = executions
         self._approvals = approvals
+        self._captures = captures
 
     async def request(
         self,
@@ -64,7 +72,8 @@ class GovernedCommands:
             return request
         _check_alone(request)
         await self._executions.check(principal, session, request)
-        text = shlex.join(request.argv or [])
+        asked = argv(tool, arguments, ANY_RUN)
+        text = shlex.join(asked)
         if len(text) > MAX_TEXT:
             message = f"nobody can approve a command of more than {MAX_TEXT} characters"
             await self._refuse(principal, session, tool, arguments, Refused("too-long", message))
@@ -78,7 +87,7 @@ class GovernedCommands:
             await self._refuse(principal, session, tool, arguments, Refused(APPROVAL, message))
         # The rules and the manifest may be others by now.
         tool, again = await self._decided(principal, session, name, arguments, request)
-        if again.argv != request.argv:
+        if argv(tool, arguments, ANY_RUN) != asked:
             message = "the tool's manifest has changed since a person was asked: ask again"
             await self._refuse(principal, session, tool, arguments, Refused(APPROVAL, message))
         return replace(again, approval=approval.id)
@@ -89,6 +98,18 @@ class GovernedCommands:
         Raises: ConflictError where another call has used the approval up, what
         `Executions.start` does.
         """
+        kept = request.kept
+        if kept is None:  # a command of no tool
+            return await self._start(principal, session, request)
+        if kept.file is not None:
+            await self._executions.check(principal, session, request)
+        async with self._captures.place(principal, session, kept):
+            command = await self._start(principal, session, request)
+        if kept.file is not None or kept.capture:
+            self._captures.follow(principal, session, command, kept)
+        return command
+
+    async def _start(self, principal: Principal, session: Session, request: ExecRequest) -> Command:
         if request.approval is None:
             return await self._executions.start(principal, session, request)
         session.check_open()
@@ -142,9 +163,13 @@ class GovernedCommands:
             await self._refuse(principal, session, tool, arguments, refused)
         most = tool.timeout_seconds
         timeout = min(most, session.level.timeout_max) if request.timeout is None else None
+        command_id = secrets.token_hex(8)
+        kept = _kept(tool, command_id)
+        file = "" if kept.file is None else f"{WORKSPACE_DIR}/{kept.file}"
         return tool, replace(
             request,
-            argv=argv(tool, arguments),
+            argv=argv(tool, arguments, Run(command_id, file)),
+            kept=kept,
             tool=tool.name,
             timeout=timeout or min(most, request.timeout or most),
         )
@@ -188,6 +213,15 @@ class GovernedCommands:
             role=session.role,
         )
         return refusal(tool, arguments, setting)
+
+
+def _kept(tool: Oneshot, command_id: str) -> Kept:
+    """What is kept of the tool's command of that id."""
+    if not writes_file(tool):
+        return Kept(command_id, None, tool.capture is True, tool.evidence_name)
+    ending = _ENDINGS.get(tool.format, tool.format)
+    file = f".paddock-{command_id}/output.{ending}"
+    return Kept(command_id, file, tool.capture is not False, tool.evidence_name)
 
 
 def _check_alone(request: ExecRequest) -> None:

@@ -27,6 +27,7 @@ def exit_result(
         "reason": reason if isinstance(reason, str) else None,
         "error": error,
         "rule": rule,
+        "evidence": None,
         "audit": {"seq": seq, "hash": event_hash},
     }
 

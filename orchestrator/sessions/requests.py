@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 # The kernel's limit of a program's words and variables together, in bytes: each with its end and
 # the pointer to it.
@@ -33,13 +34,28 @@ class NewSession:
     tools: tuple[str, ...] | None = None
 
 
+class Kept(NamedTuple):
+    """What is kept of a oneshot tool's command, whose id is given before it starts.
+
+    `file` is where the command may write, relative to the workspace, in a directory of its own;
+    None: there is no such file, and what it prints is kept. Without `capture` nothing is, and
+    the file goes. `name`: a further one of what is kept.
+    """
+
+    command_id: str
+    file: str | None
+    capture: bool
+    name: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class ExecRequest:
     """A command: either a `command` line, which knows no shell, or an `argv`.
 
     `cwd` is relative to the workspace or under /workspace; `timeout` is in seconds, None
     for the level's default (in the background: no time-out). `tool` is the oneshot tool that the
-    words are of, `approval` the id of what a person has said to them.
+    words are of, `approval` the id of what a person has said to them, `kept` what is kept as
+    evidence.
     """
 
     argv: list[str] | None = None
@@ -53,6 +69,7 @@ class ExecRequest:
     background: bool = False
     tool: str | None = None
     approval: str | None = None
+    kept: Kept | None = None
 
 
 def argument_bytes(words: Iterable[str], variables: Mapping[str, str]) -> int:

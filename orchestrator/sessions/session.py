@@ -52,6 +52,8 @@ class Command:
     # Whether the agent was told to end it, and which signals it was told to send.
     ending: bool = False
     signals: set[int] = field(default_factory=set)
+    # What keeps evidence of it, where some is to be kept.
+    keeping: asyncio.Task[None] | None = None
 
     @property
     def ended(self) -> bool:

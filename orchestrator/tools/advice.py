@@ -22,8 +22,6 @@ def advice(manifest: Manifest | Oneshot) -> Iterator[str]:
 
 def _of_oneshot(tool: Oneshot) -> Iterator[str]:
     tables = tomllib.loads(tool.source)
-    if "evidence" in tables["tool"]:
-        yield "tool.evidence: is for tools of sessions; of a command the record tells"
     for name in ("parser", "schema"):
         if name in tables["output"]:
             yield f"output.{name}: is not applied: what the command prints is returned as it is"

@@ -132,6 +132,10 @@ def check_kind(values: Mapping[str, Any]) -> None:
         raise FieldError("tool.mode", reason)
     if mode == "oneshot" and "command" not in values:
         raise FieldError("command", f"is missing, as is [session]: {_KINDS}")
+    command = values.get("command")
+    if isinstance(command, dict) and "executor" in command:
+        reason = "a script of the host's would run outside of every sandbox: use template or exec"
+        raise FieldError("command.executor", reason)
     if mode == "session" and "session" not in values:
         raise FieldError("session", 'is missing: mode = "session" needs a table [session]')
     if "output" not in values:
@@ -168,7 +172,7 @@ def _build(table: ManifestTable, data: bytes) -> Manifest:
         states=tuple(_states(session, commands, schema)),
         commands=commands,
         capture=tool.evidence.capture,
-        evidence_name=_evidence_name(tool.evidence.output_dir),
+        evidence_name=evidence_name(tool.evidence.output_dir),
         output_schema=schema,
         allow_ptrace=session.allow_ptrace,
         mounts=tuple(session.mounts),
@@ -215,7 +219,8 @@ def _terminator(session: SessionTable) -> str:
     return ";\n" if program in _SQL_CLIENTS else "\n"
 
 
-def _evidence_name(output_dir: str | None) -> str | None:
+def evidence_name(output_dir: str | None) -> str | None:
+    """The further name of evidence, with `{session_id}` in it, that a manifest gives."""
     if output_dir is None:
         return None
     name = output_dir.removeprefix("{evidence_dir}/").rstrip("/")

@@ -19,6 +19,8 @@ from orchestrator.tools.scope import Scope
 
 MAX_VALUE = 8192
 # The hole of the words of all conditions that are met, in their order.
+# Those of the run: neither callers nor manifests choose what they are.
+SCAN_ID, OUTPUT_FILE = "_scan_id", "_output_file"
 CONDITIONAL_FLAGS = "_conditional_flags"
 _HOLE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _NUMBERS = ("integer", "number", "port", "duration")
@@ -78,8 +80,23 @@ class Oneshot:
     words: tuple[str, ...]
     mappings: Mapping[str, Mapping[str, tuple[str, ...]]]  # by argument and value
     conditions: Mapping[str, Condition]
+    format: str  # of what the command says
+    # Whether evidence is kept of it, and a further name of that; None: not of what it prints.
+    capture: bool | None
+    evidence_name: str | None
     sha256: str
     source: str = field(repr=False)
+
+
+class Run(NamedTuple):
+    """What only one run of a tool has: its id, and the file that it may write."""
+
+    id: str
+    file: str
+
+
+# In place of a run that there is not yet: what a person reads.
+ANY_RUN = Run("{_scan_id}", "{_output_file}")
 
 
 class Refused(NamedTuple):
@@ -105,9 +122,10 @@ def always_refused(tool: Oneshot, setting: Setting) -> Refused | None:
     return None
 
 
-def argv(tool: Oneshot, given: Mapping[str, str]) -> list[str]:
+def argv(tool: Oneshot, given: Mapping[str, str], run: Run = ANY_RUN) -> list[str]:
     """The words of the command, for arguments that were not refused."""
-    values = {arg.name: "" for arg in tool.args} | dict(tool.defaults) | _meant(given)
+    own = {SCAN_ID: run.id, OUTPUT_FILE: run.file}
+    values = own | {arg.name: "" for arg in tool.args} | dict(tool.defaults) | _meant(given)
     groups = {
         hole: words.get(values[name], ())
         for name, words in tool.mappings.items()
@@ -137,6 +155,13 @@ def holes(words: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
 def is_no_port(arg: Argument, default: str | None) -> bool:
     """Whether a default stands for no port at all, as conditions ask for it."""
     return arg.type == "port" and not arg.required and default == "0"
+
+
+def writes_file(tool: Oneshot) -> bool:
+    """Whether the command has a word for the file that it may write."""
+    groups = [tool.words, *(condition.words for condition in tool.conditions.values())]
+    groups += (words for mapping in tool.mappings.values() for words in mapping.values())
+    return any(name == OUTPUT_FILE for words in groups for name, _ in holes(words))
 
 
 def _filled(

@@ -9,11 +9,14 @@ from orchestrator.tools.arguments import Argument
 from orchestrator.tools.loader import (
     FieldError,
     cedar_names,
+    evidence_name,
     typed_argument,
 )
 from orchestrator.tools.manifest import CRITICAL
 from orchestrator.tools.oneshot import (
     CONDITIONAL_FLAGS,
+    OUTPUT_FILE,
+    SCAN_ID,
     Comparison,
     Condition,
     Oneshot,
@@ -29,7 +32,7 @@ from orchestrator.tools.oneshot_tables import (
 )
 from orchestrator.tools.scope import NO_SCOPE
 
-_OUTPUT_FILE = "_output_file"
+_EVIDENCE_DIR = "_evidence_dir"
 _COMPARISON = re.compile(
     r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(==|!=)\s*"
     r"(?:'([^']*)'|\"([^\"]*)\"|(-?[0-9]{1,18}(?:\.[0-9]{1,18})?|true|false))\s*"
@@ -71,6 +74,9 @@ def build(table: OneshotTable, data: bytes) -> Oneshot:
             for name, values in command.mappings.items()
         },
         conditions=conditions,
+        format=table.output.format,
+        capture=tool.evidence.capture if "evidence" in tool.model_fields_set else None,
+        evidence_name=evidence_name(tool.evidence.output_dir),
         sha256=hashlib.sha256(data).hexdigest(),
         source=data.decode(),
     )
@@ -138,7 +144,12 @@ def _check_defaults(args: tuple[Argument, ...], defaults: Mapping[str, str]) -> 
 
 def _check_names(tool: Oneshot) -> None:
     """Every hole has something to fill it."""
-    values = {arg.name for arg in tool.args} | set(tool.defaults)
+    for name in (SCAN_ID, OUTPUT_FILE):
+        is_argument = any(arg.name == name for arg in tool.args)
+        if is_argument or name in tool.defaults:
+            where = "args" if is_argument else "command.defaults"
+            raise FieldError(f"{where}.{name}", "is the run's own, and can't be chosen")
+    values = {arg.name for arg in tool.args} | set(tool.defaults) | {SCAN_ID, OUTPUT_FILE}
     groups = {CONDITIONAL_FLAGS, *(f"_{name}" for name in tool.conditions)}
     for name in tool.mappings:
         if name not in values:
@@ -149,11 +160,12 @@ def _check_names(tool: Oneshot) -> None:
                 if hole not in values:
                     reason = f"nothing is known to fill {{{hole}}}"
                     raise FieldError(f"command.mappings.{name}", reason)
+    if any("{_secret:" in word for word in tool.words):
+        reason = "there is no {_secret:…}: secrets are given with the request, as variables"
+        raise FieldError("command.template", reason)
     for name, alone in holes(tool.words):
-        if name == _OUTPUT_FILE and name not in values:
-            reason = (
-                "there is no {_output_file}: let the command print, or name a file by a default"
-            )
+        if name == _EVIDENCE_DIR and name not in values:
+            reason = "there is no {_evidence_dir} in a sandbox: write to {_output_file}"
             raise FieldError("command.template", reason)
         if name not in values and not (name in groups and alone):
             raise FieldError("command.template", f"nothing is known to fill {{{name}}}")

@@ -152,17 +152,19 @@ def _followed(data: IO[bytes], chain: Chain, told: dict[str, str]) -> Iterator[b
         if len(line) > _LONGEST_LINE:
             raise ValueError("a line is too long")
         chain.follow(line.decode("utf-8", "surrogateescape"))
-        if b'"pty.close"' in line and not chain.broken:
+        if (b'"pty.close"' in line or b'"command.evidence"' in line) and not chain.broken:
             told |= _evidence_of(json.loads(line))
         yield line
 
 
 def _evidence_of(event: dict[str, Any]) -> dict[str, str]:
-    """The files of a terminal that has ended, and their digests; none where they were lost."""
+    """The files of a terminal or command that has ended, and their digests; none that were lost."""
+    result = event["result"] or {}
+    if event["operation"] == "command.evidence" and "output_hash" in result:
+        return {f"{EVIDENCE}/{event['args']['command_id']}/output": result["output_hash"]}
     if event["operation"] != "pty.close":
         return {}
     directory = f"{EVIDENCE}/{event['args']['terminal_id']}"
-    result = event["result"] or {}
     names = {"raw": "raw_hash", "transcript.log": "transcript_hash"}
     return {f"{directory}/{n}": result[member] for n, member in names.items() if member in result}
 

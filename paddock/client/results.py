@@ -38,6 +38,21 @@ class Output(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CommandEvidence(Result):
+    """What was kept of a oneshot tool's command: the file that it wrote, or what it printed.
+
+    `sha256` is None, and `reason` says why, where nothing is kept; `left` says that something is
+    at the file's place in the workspace still.
+    """
+
+    bytes: int
+    sha256: str | None
+    truncated: bool
+    reason: str | None
+    left: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Exit(Result):
     """What a command came to.
 
@@ -53,6 +68,7 @@ class Exit(Result):
         reason: why it was ended, where it did not end by itself; or which limit of the sandbox
             struck while it ran, where it failed: `oom`, `pids` or `disk`.
         error: why it could not run.
+        evidence: of a oneshot tool whose manifest keeps evidence, what is kept.
     """
 
     command_id: str
@@ -68,6 +84,7 @@ class Exit(Result):
     reason: str | None
     error: str | None
     audit: Receipt
+    evidence: CommandEvidence | None = None
 
     @property
     def ok(self) -> bool:

@@ -23,6 +23,7 @@ EXIT: dict[str, Any] = {
     "reason": None,
     "error": None,
     "rule": None,
+    "evidence": None,
     "audit": {"seq": 3, "hash": _HASH},
 }
 COMMAND: dict[str, Any] = {
@@ -40,6 +41,16 @@ class AuditPosition(Model):
 
     seq: int = Field(ge=1)
     hash: Sha256
+
+
+class CommandEvidence(Model):
+    """What was kept of a oneshot tool's command: the file that it wrote, or what it printed."""
+
+    bytes: Count
+    sha256: str | None = Field(description="`sha256:…` of what is kept; null: nothing is.")
+    truncated: bool = Field(description="More was printed than is kept.")
+    reason: str | None = Field(description="Why nothing is kept.")
+    left: bool = Field(description="Something is left at the file's place in the workspace.")
 
 
 class Exit(Model):
@@ -68,6 +79,9 @@ class Exit(Model):
     )
     error: str | None = Field(description="Why it could not run.")
     rule: str | None = Field(description="The rule that refused it inside the sandbox.")
+    evidence: CommandEvidence | None = Field(
+        description="Of a oneshot tool whose manifest keeps evidence, once it is kept."
+    )
     audit: AuditPosition
 
 

@@ -23,6 +23,7 @@ RESOLVE_BENEATH = 0x08
 RESOLVE_IN_ROOT = 0x10
 RESOLVE_NO_MAGICLINKS = 0x02
 RESOLVE_NO_XDEV = 0x01
+RESOLVE_NO_SYMLINKS = 0x04
 
 
 class _OpenHow(ctypes.Structure):
@@ -85,13 +86,17 @@ def can_deny_writable_code() -> bool:
     return int(_LIBC.prctl(_PRCTL_GET_MDWE, 0, 0, 0, 0)) >= 0
 
 
-def open_beneath(directory: int, path: str, flags: int, mode: int = 0) -> int:
+def open_beneath(
+    directory: int, path: str, flags: int, mode: int = 0, *, links: bool = True
+) -> int:
     """Opens `path` relative to `directory`; symbolic links are followed only inside it.
 
+    Without `links` none is followed at all: ELOOP.
     The kernel resolves the whole path in one call, so there is no race to win.
     Raises: OSError, with EXDEV where the path would leave the directory.
     """
-    return _open(directory, path, flags, mode, RESOLVE_BENEATH)
+    resolve = RESOLVE_BENEATH if links else RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS
+    return _open(directory, path, flags, mode, resolve)
 
 
 def open_in_root(root: int, path: str, flags: int) -> int:

@@ -8,7 +8,7 @@ from orchestrator.tools.advice import advice
 from orchestrator.tools.gates import Setting
 from orchestrator.tools.loader import ManifestError
 from orchestrator.tools.manifest import Manifest
-from orchestrator.tools.oneshot import Oneshot, argv, refusal
+from orchestrator.tools.oneshot import Oneshot, Run, argv, refusal, writes_file
 from orchestrator.tools.reading import parse_tool
 from orchestrator.tools.scope import Scope
 from tests.support.manifests import MINIMAL
@@ -160,7 +160,11 @@ def test_gates() -> None:
     ("old", "new", "expected"),
     [
         ("{target}", "{host}", "command.template: nothing is known to fill {host}"),
-        ("{target}", "-oX {_output_file} {target}", "command.template: there is no {_output_file}"),
+        ("{target}", "{_evidence_dir}/x {target}", "template: there is no {_evidence_dir}"),
+        ("{target}", "{_secret:token} {target}", "template: there is no {_secret:…}"),
+        ("max_rate = 1000", '_output_file = "/x"', "command.defaults._output_file: is the run's"),
+        ("[args.extra]", "[args._scan_id]", "args._scan_id: is the run's own"),
+        ("template = ", "executor = 'scan.sh'\ntemplate = ", "command.executor: a script of the"),
         ("{_scan_flags}", "x{_scan_flags}", "nothing is known to fill {_scan_flags}"),
         ("nmap {_scan", "{extra} {_scan", "command.template: must begin with the program's name"),
         ('"nmap {_scan', '"sh nmap {_scan', "tool.binary: is nmap, but the command runs sh"),
@@ -275,7 +279,6 @@ def test_sessions_are_read_as_before() -> None:
 
 def test_what_a_oneshot_does_not_do_is_said() -> None:
     assert [sentence.partition(":")[0] for sentence in advice(read(SCAN))] == [
-        "tool.evidence",
         "output.parser",
     ]
     assert list(advice(read(FETCH))) == []
@@ -347,3 +350,34 @@ def test_no_port_can_be_a_default_only() -> None:
         read(BRUTE.replace("default = 0", "default = 70000"))
     with pytest.raises(ManifestError, match=r"args\.port\.default: "):
         read(BRUTE.replace("required = false\ndefault = 0", "default = 0"))
+
+
+def test_a_run_has_a_file_of_its_own() -> None:
+    text = SCAN.replace("-oX '%{{out}}'", "-oX {_output_file} --id=x-{_scan_id}")
+    tool = read(text)
+    given = {"target": "10.0.0.1", "scan_type": "ping"}
+    assert writes_file(tool)
+    assert not writes_file(read(SCAN))
+    words = argv(tool, given, Run("7f", "/workspace/.paddock-7f/output.xml"))
+    assert words[5:8] == ["-oX", "/workspace/.paddock-7f/output.xml", "--id=x-7f"]
+    assert argv(tool, given)[5:8] == ["-oX", "{_output_file}", "--id=x-{_scan_id}"]
+    for name in ("_output_file", "_scan_id"):
+        assert why(text, **given, **{name: "x"}) == "argument"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        FETCH.replace("-H 'X: {headers}'", "-o {_output_file}"),
+        SCAN.replace('"-sn -PE"', '"-sn -oX {_output_file}"'),
+    ],
+)
+def test_its_file_may_be_named_in_flags(text: str) -> None:
+    assert writes_file(read(text))
+
+
+def test_what_is_kept() -> None:
+    tool = read(SCAN)
+    assert (tool.format, tool.capture, tool.evidence_name) == ("xml", True, "{session_id}-nmap")
+    assert read(SCAN.replace("capture = true", "capture = false")).capture is False
+    assert read(FETCH).capture is None

@@ -22,6 +22,7 @@ from orchestrator.allowed_hosts import AllowedHosts
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import RateLimitedError
 from orchestrator.metrics import Metrics
+from orchestrator.store.rounds import asking
 
 # The words that a program can be given and its standard input, also where each character beyond
 # ASCII is an escape of JSON, which may take three times as much.
@@ -89,7 +90,7 @@ def _endpoint(
             finally:
                 if not stopping:
                     rates.spend(principal)
-        with work.while_allowed(call.allowed):
+        with work.while_allowed(call.allowed), asking(principal.account, principal.name):
             return await operation.handler(call, **inputs)
 
     return endpoint

@@ -51,10 +51,14 @@ async def search_all(call: Call, query: SearchQuery) -> web.Response:
 
 
 async def search(call: Call, query: AuditQuery) -> web.Response:
-    """Events in order, filtered; `next` is the `after` of the next page."""
+    """Events in order, filtered; `next` is the `after` of the next page.
+
+    A page may have fewer events than `limit`, or none, although there are more: go on until `next`
+    is null. With several filters, and for `pending`, one page looks at no more than 10,000 events.
+    """
     database, key = call.plane.database, await _key(call, query)
     number = {"incarnation": await audit.incarnation(database, key)}
-    found = await audit.events(
+    found = await audit.page(
         database,
         key,
         after_seq=query.after,
@@ -63,9 +67,8 @@ async def search(call: Call, query: AuditQuery) -> web.Response:
         operation=query.operation,
         decision=query.decision,
     )
-    items = [number | event for event in found]
-    full = len(items) == query.limit
-    return reply({"items": items, "next": items[-1]["seq"] if full else None})
+    items = [number | event for event in found.items]
+    return reply({"items": items, "next": found.next})
 
 
 async def stats(call: Call, query: IncarnationQuery) -> web.Response:

@@ -75,6 +75,8 @@ class Follower:
                 events = await self._catch_up()
                 if events or over:
                     return events
+                if not self._complete:  # more is left, of which the page had none
+                    continue
             events = self._take()
             if events:
                 return events
@@ -155,9 +157,9 @@ class Followers:
         """Follows a session's chain after a `seq`, until it is over and all of it is read."""
 
         async def read(position: int) -> _Page:
-            found = await query.events(self._database, session_key, after_seq=position, limit=_PAGE)
-            end = found[-1]["seq"] if found else position
-            return _Page([_streamed(event) for event in found], end, len(found) == _PAGE)
+            found = await query.page(self._database, session_key, after_seq=position, limit=_PAGE)
+            end = found.items[-1]["seq"] if found.items else position
+            return _Page([_streamed(event) for event in found.items], end, found.next is not None)
 
         follower = Follower(read, after, over)
         followers = self._of_sessions.setdefault(session_key, set())
@@ -177,10 +179,12 @@ class Followers:
         async def read(position: int) -> _Page:
             # Where none of the events up to here is the owner's, it goes on after them.
             end = await self._ledger.wait(None, -1)
-            found = await query.all_events(self._database, position, _PAGE, owner)
-            more = len(found) == _PAGE
-            last = found[-1]["id"] if found else position
-            return _Page([_streamed(e) for e in found], last if more else max(last, end), more)
+            found = await query.all_page(self._database, position, _PAGE, owner)
+            if found.next is None:
+                end = max(end, found.items[-1]["id"] if found.items else position)
+            else:
+                end = found.next
+            return _Page([_streamed(e) for e in found.items], end, found.next is not None)
 
         follower = Follower(read, after, None)
         self._of_all[follower] = owner

@@ -2,8 +2,9 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
 from orchestrator.audit.events import full_event
 from orchestrator.audit.writer import chain_head
@@ -13,6 +14,8 @@ from paddock.audit.chain import Event, canonical
 # Rows per read: memory stays flat, and other readers get their turn.
 PAGE = 500
 _EVENT = "SELECT body, prev_hash, hash FROM events"
+# What one page looks at, where it has to look for what is wanted.
+MOST_EXAMINED = 10_000
 # By what is asked for: the most selective first.
 _INDEXES = {"turn": "events_turn", "operation": "events_operation"}
 # Of the event after which a page begins; 0: of none.
@@ -44,7 +47,17 @@ _LATEST_COMMANDS = """
 """
 
 
-async def events(
+class Page(NamedTuple):
+    """Events, and where the next page begins (after it); None: nothing is left now.
+
+    There may be fewer than were asked for, or none, although more are left.
+    """
+
+    items: list[Event]
+    next: int | None
+
+
+async def page(
     database: Database,
     session_key: str,
     *,
@@ -53,27 +66,64 @@ async def events(
     turn: int | None = None,
     operation: str | None = None,
     decision: str | None = None,
-) -> list[Event]:
+) -> Page:
     """Events of one chain with a higher `seq`, in order; filters that are None are off."""
     filters = {"turn": turn, "operation": operation, "decision": decision}
     wanted = {column: value for column, value in filters.items() if value is not None}
-    return await _select(
-        database,
-        _page_statement(tuple(wanted)),
-        {"key": session_key, "after": after_seq, "limit": limit, **wanted},
-    )
+    rows, others = _rows(wanted)
+    values = {"key": session_key, "after": after_seq, **wanted}
+    return await database.browse(partial(_page, rows, others, "seq", values, limit))
 
 
-def _page_statement(wanted: tuple[str, ...]) -> str:
-    """A page of a chain: what is rare in it is found by its index, not by looking through all."""
-    where = "".join(f" AND {column} = :{column}" for column in wanted)
-    index = next((name for column, name in _INDEXES.items() if column in wanted), None)
-    if index is None:
-        rows = f"WHERE session_key = :key AND seq > :after{where} ORDER BY seq"
-    else:
+async def events(database: Database, session_key: str, **wanted: Any) -> list[Event]:
+    """The events of a page, for chains of which one page has all that is looked for."""
+    return (await page(database, session_key, **wanted)).items
+
+
+def _rows(wanted: Mapping[str, Any]) -> tuple[str, str]:
+    """Which rows of a chain are looked at, in order, and what must hold for them besides.
+
+    What is rare is found by its index.
+    """
+    leading = next((column for column in _INDEXES if column in wanted), None)
+    if leading is not None:
         # In one chain ids are in the order of its numbers, and these indexes in that of ids.
-        rows = f"INDEXED BY {index} WHERE session_key = :key{where} AND id > {_ID} ORDER BY id"
-    return f"{_EVENT} {rows} LIMIT :limit"
+        rows = f"INDEXED BY {_INDEXES[leading]} WHERE session_key = :key"
+        rows += f" AND {leading} = :{leading} AND id > {_ID} ORDER BY id"
+    elif wanted.get("decision") == "deny":
+        leading = "decision"
+        rows = "INDEXED BY events_denied WHERE session_key = :key AND decision = 'deny'"
+        rows += " AND seq > :after ORDER BY seq"
+    else:
+        rows = "WHERE session_key = :key AND seq > :after ORDER BY seq"
+    return rows, "".join(f" AND {column} = :{column}" for column in wanted if column != leading)
+
+
+def _page(
+    rows: str,
+    others: str,
+    position: str,
+    values: Mapping[str, Any],
+    limit: int,
+    connection: sqlite3.Connection,
+) -> Page:
+    """`position`, `seq` or `id`, is what `next` tells. No more than a part is ever looked at."""
+    most = MOST_EXAMINED if others else limit
+    candidates = f"SELECT id FROM events {rows} LIMIT :most"  # noqa: S608
+    values = {**values, "most": most, "limit": limit}
+    found = connection.execute(
+        f"{_EVENT} WHERE id IN ({candidates}){others} ORDER BY id LIMIT :limit", values
+    ).fetchall()
+    items = [full_event(*row) for row in found]
+    if len(items) == limit:
+        return Page(items, items[-1][position])
+    if not others:
+        return Page(items, None)
+    examined, last = connection.execute(
+        f"SELECT count(*), max({position}) FROM events WHERE id IN ({candidates})",  # noqa: S608
+        values,
+    ).fetchone()
+    return Page(items, last if examined == most else None)
 
 
 async def incarnation(database: Database, session_key: str) -> int | None:
@@ -86,19 +136,19 @@ async def incarnation(database: Database, session_key: str) -> int | None:
     return await database.browse(read)
 
 
-async def all_events(
+async def all_page(
     database: Database, after_id: int = 0, limit: int = 100, owner: str | None = None
-) -> list[Event]:
+) -> Page:
     """Events of all chains with a higher `id`, in order.
 
     With an owner: of that owner's sessions only.
     """
-    owned = "" if owner is None else " AND session_key IN (SELECT key FROM sessions WHERE owner=?)"
-    return await _select(
-        database,
-        f"{_EVENT} WHERE id > ?{owned} ORDER BY id LIMIT ?",
-        (after_id, *([] if owner is None else [owner]), limit),
+    owned = (
+        "" if owner is None else " AND session_key IN (SELECT key FROM sessions WHERE owner=:owner)"
     )
+    values = {"after": after_id, "owner": owner}
+    rows = "WHERE id > :after ORDER BY id"
+    return await database.browse(partial(_page, rows, owned, "id", values, limit))
 
 
 async def latest_denials(database: Database, session_key: str, limit: int) -> list[Event]:

@@ -20,6 +20,10 @@ from paddock.audit.chain import Event
 
 # Events that one search looks at; one that finds less says where to go on.
 MOST_EXAMINED = 50_000
+_OF_SESSION = (
+    "SELECT key FROM sessions WHERE id = :session AND id = :session COLLATE BINARY"
+    " AND (:incarnation IS NULL OR incarnation = :incarnation)"
+)
 _OWNED = "session_key IN (SELECT key FROM sessions WHERE owner = :{})"
 _INCARNATION = "(SELECT incarnation FROM sessions WHERE key = session_key)"
 # What every event takes of a chain's `audit_bytes`, at least.
@@ -80,6 +84,9 @@ def _search(
     first, last = _range(connection, wanted)
     if before is not None:
         last = min(last, before - 1)
+    oldest = first
+    if wanted.session is not None:
+        first = _floor(connection, wanted, first, last)
     # The most selective that has an index leads; the others are looked at one by one.
     leading = next((one for one in conditions if one.led_by is not None), None)
     values: dict[str, Any] = {"first": first, "last": last, "most": MOST_EXAMINED, "limit": limit}
@@ -101,11 +108,32 @@ def _search(
     archived = _archived(connection, wanted)
     if len(rows) == limit:
         return Found(items, rows[-1][0], archived)
+    if first > oldest:
+        return Found(items, first, archived)
     examined, lowest = connection.execute(
         f"SELECT count(*), min(id) FROM ({candidates})",  # noqa: S608
         values,
     ).fetchone()
     return Found(items, lowest if examined == MOST_EXAMINED else None, archived)
+
+
+def _floor(connection: sqlite3.Connection, wanted: Search, first: int, last: int) -> int:
+    """The lowest id down to which one search looks at the chains of sessions of one id.
+
+    Their events come from the index chain by chain, and would all be sorted otherwise.
+    """
+    values = {"session": wanted.session, "incarnation": wanted.incarnation}
+    keys = connection.execute(_OF_SESSION, values).fetchall()
+    most = max(1, MOST_EXAMINED // max(1, len(keys)))
+    for (key,) in keys:
+        lowest, count = connection.execute(
+            "SELECT min(id), count(*) FROM (SELECT id FROM events INDEXED BY events_chain"
+            " WHERE session_key = ? AND id >= ? AND id <= ? ORDER BY id DESC LIMIT ?)",
+            (key, first, last, most),
+        ).fetchone()
+        if count == most:
+            first = lowest
+    return first
 
 
 def _readable(rows: list[tuple[int, str, str, str, int | None]]) -> Iterator[Event]:
@@ -158,9 +186,7 @@ def _conditions(wanted: Search, is_small: Callable[[str], bool]) -> list[_Condit
     if wanted.session is not None:
         found.append(
             _Condition(
-                "session_key IN (SELECT key FROM sessions WHERE id = :session"
-                " AND id = :session COLLATE BINARY"
-                " AND (:incarnation IS NULL OR incarnation = :incarnation))",
+                f"session_key IN ({_OF_SESSION})",
                 {"session": wanted.session, "incarnation": wanted.incarnation},
                 "events_chain",
             )

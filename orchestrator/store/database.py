@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from orchestrator.store.room import Room
+from orchestrator.store.rounds import Queue, asker
 
 T = TypeVar("T")
 
@@ -39,6 +40,7 @@ class Database:
         self._room: Room | None = None
         self._reader = _Worker("paddock-db-reader")
         self._browser = _Worker("paddock-db-browser")
+        self._turns = Queue()
 
     @classmethod
     async def open(cls, path: Path, migrations: Path = _MIGRATIONS) -> "Database":
@@ -82,8 +84,12 @@ class Database:
         return await self._reader.transaction("BEGIN", function)
 
     async def browse(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """As `read`, for what clients look through: records, however many, however often."""
-        return await self._browser.transaction("BEGIN", function)
+        """As `read`, for what clients look through: records, however many, however often.
+
+        Those who ask take turns, see `rounds.asking`: so `function` should be a page, and no more.
+        """
+        async with self._turns.turn(asker()):
+            return await self._browser.transaction("BEGIN", function)
 
     def _check_room(self) -> None:
         """In the thread. Raises: StoreError."""

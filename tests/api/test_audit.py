@@ -10,9 +10,11 @@ import pytest
 from api.sse import HEARTBEAT_SECONDS
 from orchestrator.audit.events import Recorded
 from orchestrator.sessions.recorder import Recorder
+from orchestrator.store.rounds import asker
 from paddock.audit.chain import verify_chain
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_exec import read_event, read_events
+from tests.support.until import until
 
 
 @pytest.fixture
@@ -183,6 +185,47 @@ async def test_what_looks_through_records_holds_up_no_session(api: Api, path: st
         await browsing
     assert (await listing).status == 200
     assert (await read_event(stream))[0] == "session.create"
+
+
+async def test_whoever_asks_often_keeps_no_other_key_waiting(
+    api: Api, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Handles of a key take turns among each other, and together with other keys."""
+    handle = (await api.session(key=OPERATOR_KEY, id="mine"))["handle"]
+    await api.session(key=OTHER_KEY, id="theirs")
+    began, free = threading.Event(), threading.Event()
+    asked: list[tuple[str, ...]] = []
+    order: list[tuple[str, ...]] = []
+    browse = api.plane.database.browse
+
+    async def noting(function: Any) -> Any:
+        who = asker()
+
+        def work(connection: Any) -> Any:
+            began.set()
+            assert free.wait(60)
+            order.append(who)
+            return function(connection)
+
+        asked.append(who)
+        return await browse(work)
+
+    monkeypatch.setattr(api.plane.database, "browse", noting)
+    listing = "/api/sessions/{}/audit/stats"
+    calls: list[asyncio.Task[Any]] = []
+
+    def all_have_asked() -> bool:
+        return len(asked) == len(calls)
+
+    for name, key in [*[("mine", handle)] * 30, ("mine", OPERATOR_KEY), ("theirs", OTHER_KEY)]:
+        calls.append(asyncio.create_task(api.call("GET", listing.format(name), key=key)))
+        await until(all_have_asked)
+    await asyncio.to_thread(began.wait, 60)
+    free.set()
+    assert {(await call).status for call in calls} == {200}
+    assert order.index(("other", "other")) <= 2
+    assert order.index(("operator", "operator")) <= 3
+    assert order.count(("operator", "handle:mine")) == 30
 
 
 async def test_streams_read_the_ledger_no_more_than_once_each(

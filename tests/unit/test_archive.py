@@ -203,7 +203,7 @@ async def test_a_chain_goes_whole_and_its_head_stays(
     assert await counts(database) == [0, 0, 0, 0]
     assert not (tmp_path / "evidence" / KEY).exists()
     assert freed == [("ci", -taken)]
-    (sealed,) = await query.all_events(database)
+    (sealed,) = (await query.all_page(database)).items
     assert sealed["operation"] == "audit.archived"
     assert sealed["result"] == {"head_seq": head.seq, "head_hash": head.hash}
     assert sealed["args"]["sha256"] == archived.sha256

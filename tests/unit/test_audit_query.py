@@ -35,7 +35,7 @@ async def test_pages_and_filters(database: Database, ledger: Ledger) -> None:
     await ledger.append(draft(turn=2, operation="file.read"))
 
     async def seqs(**filters: object) -> list[int]:
-        return [e["seq"] for e in await query.events(database, "k1", **filters)]  # type: ignore[arg-type]
+        return [e["seq"] for e in await query.events(database, "k1", **filters)]
 
     assert await seqs() == [1, 2, 3]
     assert await seqs(after_seq=1, limit=1) == [2]
@@ -70,10 +70,64 @@ async def test_what_is_rare_is_found_without_a_look_at_the_chain(
     await database.browse(watch)
     found: list[int] = []
     for after in (0, 401, 402, 403, 800, 10_000):
-        page = await query.events(database, "k1", after_seq=after, limit=2, **wanted)  # type: ignore[arg-type]
+        page = await query.events(database, "k1", after_seq=after, limit=2, **wanted)
         found += [event["seq"] for event in page]
     assert found == [401, 402, 402, 403, 403]
     assert steps < 1500
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"decision": "pending"},
+        {"operation": "command.start", "decision": "pending"},
+        {"operation": "command.start", "decision": "deny"},
+        {"turn": 1, "operation": "pty.exit"},
+    ],
+)
+async def test_a_page_looks_at_a_part_and_says_where_to_go_on(
+    database: Database, ledger: Ledger, wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has no index of its own is looked for part by part: nobody waits for all of it."""
+    monkeypatch.setattr(query, "MOST_EXAMINED", 50)
+    rare = {"turn": 1, "operation": "command.start", **wanted}
+    for drafts in (
+        [draft(turn=1, decision="allow") for _ in range(300)],
+        [draft(**rare)],
+        [draft(turn=1, decision="allow") for _ in range(300)],
+    ):
+        await asyncio.gather(*(ledger.append(item) for item in drafts))
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    await database.browse(lambda connection: connection.set_progress_handler(count, 1))
+    found: list[int] = []
+    after: int | None = 0
+    pages, highest = 0, 0
+    while after is not None:
+        steps = 0
+        page = await query.page(database, "k1", after_seq=after, limit=2, **wanted)
+        found += [event["seq"] for event in page.items]
+        assert page.next is None or page.next > after
+        after, pages, highest = page.next, pages + 1, max(highest, steps)
+    assert found == [301]
+    assert pages >= 600 // 50
+    assert highest < 50 * 60
+
+
+async def test_events_of_a_key_are_looked_for_part_by_part(
+    database: Database, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query, "MOST_EXAMINED", 10)
+    await fill(ledger, 25, "k1")
+    page = await query.all_page(database, 0, 100, "ci")
+    assert (page.items, page.next) == ([], 10)
+    page = await query.all_page(database, 20, 100, "ci")
+    assert (page.items, page.next) == ([], None)
+    assert (await query.all_page(database, 0, 20)).next == 20
 
 
 async def test_all_chains_and_those_of_one_owner(database: Database, ledger: Ledger) -> None:
@@ -85,10 +139,14 @@ async def test_all_chains_and_those_of_one_owner(database: Database, ledger: Led
             " idle_timeout, created_at) VALUES ('k2', 's', 'ci', 'active', 'low', '', '', 1, '')"
         )
     )
-    assert [e["id"] for e in await query.all_events(database)] == [1, 2, 3]
-    assert [e["id"] for e in await query.all_events(database, 1, 1)] == [2]
-    assert [e["id"] for e in await query.all_events(database, owner="ci")] == [3]
-    assert await query.all_events(database, owner="nobody") == []
+
+    async def ids(*args: Any, **owner: Any) -> list[int]:
+        return [event["id"] for event in (await query.all_page(database, *args, **owner)).items]
+
+    assert await ids() == [1, 2, 3]
+    assert await ids(1, 1) == [2]
+    assert await ids(owner="ci") == [3]
+    assert await ids(owner="nobody") == []
 
 
 async def test_stats(database: Database, ledger: Ledger) -> None:

@@ -103,7 +103,7 @@ async def test_a_failing_effect_fails_only_its_own_append(
     assert await database.read(marks) == ["w", "x"]
     verdict = await verify.verify(database, "k1")
     assert (verdict.ok, verdict.seq) == (True, 2)
-    assert [e["id"] for e in await query.all_events(database)] == [1, 2]
+    assert [e["id"] for e in (await query.all_page(database)).items] == [1, 2]
 
 
 async def test_an_effect_with_a_mistake_fails_alone(ledger: Ledger) -> None:
@@ -122,7 +122,7 @@ async def test_an_effect_with_a_mistake_fails_alone(ledger: Ledger) -> None:
 async def test_a_malformed_draft_changes_nothing(database: Database, ledger: Ledger) -> None:
     with pytest.raises(EventError):
         await ledger.append(draft(args={"x": 1.5}))
-    assert await query.all_events(database) == []
+    assert (await query.all_page(database)).items == []
 
 
 async def test_an_agents_repeated_event_is_the_one_recorded(

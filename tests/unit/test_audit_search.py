@@ -1,0 +1,98 @@
+"""Searches over all chains look at a part at once, whatever is wanted."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.audit import search as searching
+from orchestrator.audit.ledger import Ledger
+from orchestrator.audit.search import Search, search
+from orchestrator.store.database import Database
+from tests.unit.ledger_support import draft
+
+# Sessions of one id, and one of another between them.
+KEYS = ("k1", "other", *(f"k{number}" for number in range(2, 20)))
+EACH = 100
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    """A ledger in which the second chain of the id has one refusal and one wait."""
+    database = await Database.open(tmp_path / "paddock.db")
+    ledger = Ledger(database)
+
+    def sessions(connection: sqlite3.Connection) -> None:
+        for number, key in enumerate(KEYS, 1):
+            connection.execute(
+                "INSERT INTO sessions (key, id, owner, status, permission_level, level, image,"
+                " idle_timeout, created_at, incarnation)"
+                " VALUES (?, ?, ?, 'completed', 'low', '', '', 1, '', ?)",
+                (key, "other" if key == "other" else "box", "ci", number),
+            )
+
+    await database.write(sessions)
+    for key in KEYS:
+        decisions = ["allow"] * EACH
+        if key == "k2":
+            decisions[75], decisions[80] = "deny", "pending"
+        drafts = [draft(session_key=key, decision=decision) for decision in decisions]
+        await asyncio.gather(*(ledger.append(each) for each in drafts))
+    await ledger.close()
+    yield database
+    await database.close()
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"session": "box", "decision": "pending"},
+        {"session": "box", "operation": "command.start", "decision": "deny"},
+        {"operation": "command.start", "decision": "pending"},
+        {"operation": "command.start", "decision": "deny", "owner": "ci"},
+        {"decision": "pending", "visible_to": "ci"},
+        {"session": "box"},
+        {"session": "box", "incarnation": 3},
+        {},
+    ],
+)
+async def test_a_search_looks_at_a_part_and_finds_all(
+    database: Database, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(searching, "MOST_EXAMINED", 30)
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    await database.browse(lambda connection: connection.set_progress_handler(count, 1))
+    found: list[int] = []
+    before: int | None = None
+    highest = 0
+    while True:
+        steps = 0
+        page = await search(database, Search(**wanted), before, 10)
+        found += [event["id"] for event in page.items]
+        highest = max(highest, steps)
+        if page.next is None:
+            break
+        assert before is None or page.next < before
+        before = page.next
+    assert found == sorted(found, reverse=True)
+    keys = ["k2"] if "incarnation" in wanted else [key for key in KEYS if key != "other"]
+    if "session" not in wanted:
+        keys = list(KEYS)
+    expected = [
+        KEYS.index(key) * EACH + number + 1
+        for key in keys
+        for number in range(EACH)
+        if "decision" not in wanted
+        or (key, number) == ("k2", {"deny": 75, "pending": 80}[wanted["decision"]])
+    ]
+    assert found == expected[::-1]
+    # A scan of what is looked at takes some steps for each event; there are 1,900 of that id.
+    assert highest < 30 * 75

@@ -68,6 +68,12 @@ class Executor:
             self._start(request)
         reply({})
 
+    def restore(self, params: Message, reply: Reply) -> None:
+        """Takes over stored output of an earlier sandbox. Raises: AgentError."""
+        command_id, total = given.text(params, "command_id"), given.number(params, "total")
+        chunks = given.chunks(params, "chunks")
+        reply({"stored": self.outputs.restore(command_id, chunks, total, self._room)})
+
     def _decide(self, argv: list[str], cwd: str) -> str:
         """The string rules once more, on this side; returns the absolute directory."""
         directory = commands.normalize_cwd(cwd, anywhere=self._allowed is None)

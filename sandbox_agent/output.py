@@ -1,6 +1,7 @@
 """What a command printed: bounded, in order, readable from any offset."""
 
 from collections import deque
+from collections.abc import Iterable
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -87,6 +88,20 @@ class Output:
         self._stored = stored
         self._long = False
         self.total = 0
+
+    @classmethod
+    def restored(cls, stored: "StoredOutput", total: int) -> "Output":
+        """Output of `total` bytes of which nothing is here but what will be stored."""
+        output = cls(0, keep_tail=True, stored=stored)
+        output.total = total
+        return output
+
+    def restore(self, chunks: Iterable[Chunk]) -> int:
+        """Stores more of it; returns how many bytes are."""
+        for chunk in chunks:
+            if self._stored is not None:
+                self._stored.add(chunk.stream, chunk.data)
+        return self.stored
 
     @property
     def kept(self) -> int:

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from sandbox_agent import params as given
 from sandbox_agent.errors import AgentError
 from sandbox_agent.loop import Loop, Timer
-from sandbox_agent.output import Output
+from sandbox_agent.output import Chunk, Output
 from sandbox_agent.protocol import CHUNK_BYTES, Message
+from sandbox_agent.stored_output import Room, StoredOutput
 
 Reply = Callable[[Message | AgentError], None]
 
@@ -59,6 +60,18 @@ class Outputs:
     def add(self, command_id: str, output: Output) -> None:
         """A command that runs from now on."""
         self._running[command_id] = output
+
+    def restore(self, command_id: str, chunks: list[Chunk], total: int, room: Room) -> int:
+        """More of what an ended command printed in an earlier sandbox, of `total` bytes.
+
+        Returns how many bytes are stored of it. Raises: AgentError for a command of this one.
+        """
+        if command_id in self._running or command_id in self._ended:
+            raise AgentError("conflict", f"command {command_id} is of this sandbox")
+        output = self._stored.get(command_id)
+        if output is None:
+            output = self._stored[command_id] = Output.restored(StoredOutput(room), total)
+        return output.restore(chunks)
 
     def progress(self, command_id: str) -> None:
         """It has printed something: whoever waits gets it."""

@@ -7,6 +7,7 @@ import base64
 from typing import Any
 
 from sandbox_agent.errors import AgentError
+from sandbox_agent.output import STDERR, STDOUT, Chunk
 from sandbox_agent.protocol import Message
 
 # More milliseconds than any limit of time has: 34 years.
@@ -79,3 +80,13 @@ def group(params: Message, name: str) -> dict[str, Any]:
 
 def _wrong(name: str, expected: str) -> AgentError:
     return AgentError("validation_error", f"{name} must be {expected}")
+
+
+def chunks(params: Message, name: str) -> list[Chunk]:
+    """Output, as [stream, data]; where it begins is not told."""
+    items, found = params.get(name), []
+    for item in items if isinstance(items, list) else [None]:
+        if not isinstance(item, list) or len(item) != 2 or item[0] not in (STDOUT, STDERR):
+            raise _wrong(name, "a list of [stream, data]")
+        found.append(Chunk(item[0], 0, bytearray(data({name: item[1]}, name))))
+    return found

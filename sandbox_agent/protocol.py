@@ -10,6 +10,8 @@ Host → agent, requests
     output    {command_id, after, limit, wait_ms, looks, whole} → {chunks: [[stream, offset, data]],
               next, ended}  `looks`: somebody else than the command's caller, for whom it is kept;
               `whole`: also what is stored of long output
+    output.restore {command_id, total, chunks: [[stream, data]]} → {stored}
+              more of what a command of an earlier sandbox printed, of `total` bytes in all
     stdin     {command_id, data, close} → {}         answered when there is room for it
     signal    {command_id, signal} → {}
     cancel    {command_id, reason} → {}              TERM, then KILL after 2 s

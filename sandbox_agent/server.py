@@ -75,6 +75,7 @@ class Agent:
         self._methods: dict[str, Callable[[Message, Reply], None]] = {
             "exec": self._executor.execute,
             "output": self._executor.outputs.read,
+            "output.restore": self._executor.restore,
             "stdin": self._executor.stdin,
             "signal": self._executor.signal,
             "cancel": self._executor.cancel,

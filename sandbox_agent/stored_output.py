@@ -41,7 +41,8 @@ class Room:
 class StoredOutput:
     """Both streams of one command from the beginning, in the order they were read.
 
-    It stays as long as its sandbox: no process of the session can reach it.
+    It stays as long as its sandbox, and goes along to the session's next. No process of the
+    session can reach it.
     """
 
     def __init__(self, room: Room) -> None:

@@ -56,7 +56,7 @@ class OutputPage:
     """Part of a command's output.
 
     `chunks` are (stream, offset, bytes); `next` is where to go on; `lost` says that the
-    sandbox does not keep this command's output any more.
+    session does not keep this command's output any more.
     """
 
     chunks: list[tuple[str, int, bytes]]

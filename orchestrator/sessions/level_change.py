@@ -17,6 +17,7 @@ from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.policy.requirements import UnmetError
 from orchestrator.sessions import registry
 from orchestrator.sessions.gaps import Gaps
+from orchestrator.sessions.output_moves import Move, OutputMoves
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.sandbox import Sandbox, Sandboxes
 from orchestrator.sessions.session import Session
@@ -48,6 +49,7 @@ class LevelChange:
         self._stops = stops
         self._gaps = gaps
         self._sandboxes = sandboxes
+        self._moves = OutputMoves()
 
     def needed(self, session: Session, level: Level) -> bool:
         """Whether the session runs at anything but this level as its file is now."""
@@ -106,18 +108,18 @@ class LevelChange:
         await self._sandboxes.check_level(level)
         args = {"from": session.level.name, "to": level.name, "ignored": ignored}
         if self.lowers(session, level):
-            async with self._closing(session, level):
+            async with self._closing(session, level), self._moves.begin() as move:
                 await self._lower(session, principal, level, args)
-                await self._end(session)
+                await self._end(session, move)
                 async with admitted:
-                    await self._start(session, level, limits)
+                    await self._start(session, level, limits, move)
             return
         if not await self._stops.recorded(session):
             raise AuditUnavailableError("an earlier stop is not on record yet: try again")
-        async with admitted, self._closing(session, level):
-            await self._end(session)
+        async with admitted, self._closing(session, level), self._moves.begin() as move:
+            await self._end(session, move)
             await self._start(
-                session, level, limits, lambda: self._pin(session, principal, level, args)
+                session, level, limits, move, lambda: self._pin(session, principal, level, args)
             )
 
     @asynccontextmanager
@@ -145,9 +147,13 @@ class LevelChange:
         session: Session,
         level: Level,
         limits: SessionLimits,
+        move: Move,
         pin: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Starts the new sandbox; `pin` puts the level on record, where it is not yet."""
+        """Starts the new sandbox; `pin` puts the level on record, where it is not yet.
+
+        `move` has the output that goes with it.
+        """
         new = session.sandbox = await self._sandboxes.start(session, level, limits)
         if pin is not None:
             await pin()
@@ -155,6 +161,7 @@ class LevelChange:
             registry.updating(session, sandbox=new.name, container_id=new.container_id)
         )
         session.level, session.limits = level, limits
+        await move.give(session, new.link)
 
     async def _lower(
         self,
@@ -200,8 +207,8 @@ class LevelChange:
             stop=stop,
         )
 
-    async def _end(self, session: Session) -> None:
-        """Ends the old sandbox's commands, takes over its events, and removes it.
+    async def _end(self, session: Session, move: Move) -> None:
+        """Ends the old sandbox's commands, takes over its events and output, and removes it.
 
         It goes before the new one: the workspace changes its size in nobody's hands.
         """
@@ -209,6 +216,8 @@ class LevelChange:
         if old is None:
             return
         handed_over = await self._sandboxes.quiesce(old, "level_changed")
+        if handed_over:  # nothing of it runs any more
+            await move.take(session, old.link)
         try:
             # A start that finds the session without a sandbox knows that it did not crash.
             await self._database.write(registry.updating(session, sandbox=None, container_id=None))

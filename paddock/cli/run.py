@@ -174,7 +174,8 @@ async def output(
     """Show what a command has printed: all that is stored of it, and what it prints on.
 
     Its standard output and standard error go where this command's go. Of long output more is
-    stored than a result shows, as long as the sandbox lives: a change of level ends it.
+    stored than a result shows, for the session's life: of a lower level less, where it has less
+    memory.
     """
     from paddock.client import Exit, Output
 

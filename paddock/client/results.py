@@ -61,7 +61,7 @@ class Exit(Result):
         signal: name of the signal that ended it.
         truncated: more was printed than was kept.
         cut_bytes: what was not kept of it, from the middle; in the background, the beginning.
-        stored_bytes: of long output, so much from the beginning stays readable while the sandbox
+        stored_bytes: of long output, so much from the beginning stays readable while the session
             lives: `processes.get` and `processes.follow` give it.
         output_bytes: all that was printed.
         leftover_killed: processes that it had left behind.

@@ -67,7 +67,8 @@ class Exit(Model):
     )
     stored_bytes: Count = Field(
         description="Of long output, so much from the beginning stays readable with `after`, by "
-        "reading the process, until the sandbox ends; 0 of output that was not cut."
+        "reading the process, for the session's life; 0 of output that was not cut. A change of "
+        "the level may leave less."
     )
     output_bytes: Count = Field(description="All that was printed.")
     timed_out: bool
@@ -153,7 +154,7 @@ class CommandOutput(Command):
 
     output: list[Output]
     next: Count = Field(description="The `after` that goes on from here.")
-    lost: bool = Field(description="The sandbox does not keep this output any more.")
+    lost: bool = Field(description="The session does not keep this output any more.")
 
 
 class InputTaken(Model):

@@ -225,14 +225,61 @@ print("1" in processes, opened)
     await box.close()
 
 
-async def test_what_is_stored_goes_with_its_sandbox(new_box: BoxFactory) -> None:
+async def test_what_is_stored_goes_along_with_its_session(new_box: BoxFactory) -> None:
     box = await new_box("high")
-    done = await box.run(argv=["seq", "-f", "%07.0f", "0", "999999"])
+    script = f"{LINES} 0 399999; {LINES} 400000 999999 >&2"
+    done = await box.bash(script)
+    expected = {"stdout": lines(0, 400_000), "stderr": lines(400_000, 1_000_000)}
     assert done.exit["stored_bytes"] == 8_000_000
-    await box.plane.sessions.change_settings(TESTER, box.session, "medium", {})
-    page = await box.plane.executions.output(box.session, done.command, 0, 0.0, whole=True)
-    assert (page.chunks, page.lost) == ([], True)
+    short = await box.run(argv=["echo", "short"])
+    for level in ("medium", "high", "low", "high"):
+        await box.plane.sessions.change_settings(TESTER, box.session, level, {})
+        assert done.command.result is not None
+        # At low as much as one of its own commands may store.
+        room = box.session.limits.memory_bytes // 64
+        stored = done.command.result["stored_bytes"]
+        assert stored == 8_000_000 if level != "low" else room - 1000 < stored <= room
+        if level == "low":
+            break
+        assert await whole(box, done.command) == expected
+        assert short.command.result is not None
+        assert short.command.result["stored_bytes"] == 0
+    printed = b""
+    while len(printed) < stored:
+        page = await box.plane.executions.output(
+            box.session, done.command, len(printed), 0.0, whole=True
+        )
+        printed += b"".join(data for _, _, data in page.chunks)
+        assert page.chunks
+    assert (expected["stdout"] + expected["stderr"]).startswith(printed)
+    page = await box.plane.executions.output(box.session, done.command, stored, 0.0, whole=True)
+    assert (page.chunks, page.next, page.ended, page.lost) == ([], 8_000_000, True, False)
     await box.close()
+
+
+async def test_what_a_level_change_cut_off_goes_along_too(new_box: BoxFactory) -> None:
+    box = await new_box("high")
+    script = f"{LINES} 0 999999; touch done; exec sleep 600"
+    command = await box.start(argv=["bash", "-c", script], background=True)
+    await box.printed(command, "0999999\n")
+    await box.plane.sessions.change_settings(TESTER, box.session, "medium", {})
+    assert command.result is not None
+    assert (command.result["reason"], command.result["stored_bytes"]) == (
+        "level_changed",
+        8_000_000,
+    )
+    assert (await whole(box, command))["stdout"] == lines(0, 1_000_000)
+    await box.close()
+
+
+async def test_an_agent_takes_no_output_for_a_command_of_its_own(high: Box) -> None:
+    done = await high.run(argv=["echo", "x"])
+    members = {"total": 3, "chunks": [["stdout", "eHh4"]]}
+    with pytest.raises(Exception, match="is of this sandbox"):
+        await high.ask("output.restore", command_id=done.command.id, **members)
+    for chunks in ("x", [1], [["stdin", "eHh4"]], [["stdout", "x"]], [["stdout"]]):
+        with pytest.raises(Exception, match="chunks must be"):
+            await high.ask("output.restore", command_id="other", total=3, chunks=chunks)
 
 
 async def test_an_answer_never_exceeds_a_frame(high: Box) -> None:

@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose check test versions lint bench stop down clean openapi docs venv dev engine image compose-tool compiler
+.PHONY: help run compose check test versions lock lint bench stop down clean openapi docs venv dev engine image compose-tool compiler
 
 python := .venv/bin/python
 # What needs no engine shares nothing, and runs on every core. The rest runs one by one: it shares
@@ -39,6 +39,9 @@ openapi: dev ## write docs/openapi.json anew
 
 docs: dev ## write the generated parts of docs/ anew
 	@$(python) -m scripts.docs
+
+lock: dev ## write the exact versions of all dependencies anew; ARGS=--upgrade takes newer ones
+	@scripts/lock.sh $(ARGS)
 
 lint: dev ## style, format and types
 	@$(python) -m ruff check

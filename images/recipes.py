@@ -50,6 +50,7 @@ CONTROL_PLANE = Recipe(
         "images/control-plane/Dockerfile",
         "images/control-plane/packages",
         "pyproject.toml",
+        site.LOCK,
         "README.md",
         "paddock/**/*",
         "api/**/*",

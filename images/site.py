@@ -11,6 +11,8 @@ from pathlib import Path
 from images import base
 from images.errors import BuildError
 
+# The exact versions of what the project depends on, relative to the repository.
+LOCK = "requirements.lock"
 # Debian 12's, which is the base of every image.
 PYTHON = "3.11"
 _GLIBC_MINOR = 36
@@ -33,8 +35,10 @@ def install(files: Mapping[str, bytes], architecture: str, report: base.Report) 
             path.write_bytes(content)
         _pip(report, "wheel", "--no-deps", f"--wheel-dir={wheels}", str(source))
         (wheel,) = wheels.iterdir()
-        target = [f"--target={site}", "--no-compile", "--only-binary=:all:", "--implementation=cp"]
-        _pip(report, "install", *target, f"--python-version={PYTHON}", *platforms, str(wheel))
+        target = [f"--target={site}", "--no-compile", "--no-deps", "--only-binary=:all:"]
+        target += ["--implementation=cp", f"--python-version={PYTHON}", *platforms]
+        _pip(report, "install", *target, "--require-hashes", f"--requirement={source / LOCK}")
+        _pip(report, "install", *target, str(wheel))
         return _collected(site)
 
 

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Makes .venv and installs the project into it; `venv.sh dev` adds what tests and lint need.
+# What they depend on has the versions, and the contents, of the lock files that `make lock` writes.
 # VENV names another directory, PYTHON another interpreter than python3.
-# Does nothing when that was done for the pyproject.toml that is there now.
+# Does nothing when that was done for the files that are there now.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 kind=${1:-run}
 case $kind in
-    run) project=. ;;
-    dev) project='.[dev]' ;;
+    run) lock=requirements.lock ;;
+    dev) lock=requirements-dev.lock ;;
     *) fail "usage: scripts/venv.sh [run|dev]" ;;
 esac
 python=${PYTHON:-python3}
@@ -28,12 +29,17 @@ if ! "$venv/bin/python" -c pass 2>/dev/null; then
     "$python" -m venv "$venv"
 fi
 
-wanted="$(sha256sum <pyproject.toml) $PWD $("$venv/bin/python" -V)"
+wanted="$(cat pyproject.toml requirements.lock requirements-dev.lock | sha256sum) $PWD $("$venv/bin/python" -V)"
 # What tests need includes what running needs.
 for stamp in "$venv/installed-dev" "$venv/installed-$kind"; do
     if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then exit 0; fi
 done
-step "installing the project and what it depends on"
-"$venv/bin/python" -m pip install --disable-pip-version-check --no-input --progress-bar off \
-    -e "$project" 2>&1 | { grep --line-buffered -v '^Requirement already satisfied' || true; } | dimmed
+install() {
+    "$venv/bin/python" -m pip install --disable-pip-version-check --no-input --progress-bar off \
+        "$@" 2>&1 | { grep --line-buffered -v '^Requirement already satisfied' || true; } | dimmed
+}
+step "installing what the project depends on"
+install --require-hashes -r "$lock"
+step "installing the project"
+install --no-deps -e .
 printf '%s\n' "$wanted" >"$venv/installed-$kind"

@@ -116,6 +116,7 @@ def test_control_plane_has_code_and_data_and_no_leftovers(tmp_path: Path) -> Non
         "pyproject.toml",
         "paddock/contract/base.py",
         "paddock/py.typed",
+        "requirements.lock",
         "api/app.py",
         "api/static/page.js",
         "orchestrator/policy/levels/low.toml",

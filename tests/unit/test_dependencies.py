@@ -1,0 +1,112 @@
+"""What is imported is declared, what is declared is used, and the lock files fit both."""
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+OURS = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+SERVER = OURS - {"tests", "scripts"}
+# What is run and never imported: a file that runs it, and how.
+PROGRAMS = {
+    "mypy": ("Makefile", "-m mypy"),
+    "pytest-xdist": ("Makefile", "--dist"),
+    "ruff": ("Makefile", "-m ruff"),
+    "schemathesis": ("tests/api/test_schemathesis.py", '"schemathesis"'),
+    "uv": ("scripts/lock.sh", "-m uv"),
+}
+
+
+def declared(texts: Iterable[str]) -> dict[str, Requirement]:
+    """Requirements by their canonical names."""
+    found = map(Requirement, texts)
+    return {canonicalize_name(requirement.name): requirement for requirement in found}
+
+
+RUN = declared(PROJECT["dependencies"])
+DEV = declared(PROJECT["optional-dependencies"]["dev"])
+
+
+def imported(folders: Iterable[str]) -> set[str]:
+    """The distributions of others that the folders' modules import, as installed here."""
+    providers = packages_distributions()
+    tops = {
+        name.partition(".")[0]
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py")
+        for name in names(ast.parse(path.read_text()))
+    }
+    others = tops - OURS - sys.stdlib_module_names
+    return {canonicalize_name(name) for top in others for name in providers.get(top, [top])}
+
+
+def names(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+
+
+def test_running_needs_what_is_declared_and_nothing_else() -> None:
+    assert imported(SERVER) == RUN.keys()
+
+
+def test_tests_need_what_is_declared_and_nothing_else() -> None:
+    stubs = {name for name in DEV if name.startswith("types-")}
+    assert {name.removeprefix("types-") for name in stubs} <= RUN.keys()
+    for name, (user, call) in PROGRAMS.items():
+        assert call in (ROOT / user).read_text(), name
+    assert imported(["tests", "scripts"]) - RUN.keys() == DEV.keys() - stubs - PROGRAMS.keys()
+
+
+def locked(name: str) -> dict[str, str]:
+    """The versions of a lock file by canonical names; each has the digests of its files."""
+    text = (ROOT / name).read_text()
+    assert "://" not in text, f"{name} names a host"
+    entries = re.findall(r"^(\S+)==(\S+)(?: ; [^\\\n]+)? \\\n +--hash=sha256:", text, re.M)
+    assert len(entries) == len(re.findall(r"^[^\s#]", text, re.M)), f"{name} has other lines"
+    return {canonicalize_name(entry): version for entry, version in entries}
+
+
+def needed(roots: dict[str, Requirement]) -> set[str]:
+    """The roots and all that they depend on, as the packages that are installed here say."""
+    found: set[str] = set()
+    waiting = [(name, requirement.extras) for name, requirement in roots.items()]
+    while waiting:
+        name, extras = waiting.pop()
+        if name in found:
+            continue
+        found.add(name)
+        try:
+            wants = map(Requirement, requires(name) or [])
+        except PackageNotFoundError:
+            continue
+        waiting += [
+            (canonicalize_name(want.name), want.extras)
+            for want in wants
+            if want.marker is None
+            or any(want.marker.evaluate({"extra": extra}) for extra in ("", *extras))
+        ]
+    return found
+
+
+def test_the_lock_files_fit_what_is_declared() -> None:
+    run, dev = locked("requirements.lock"), locked("requirements-dev.lock")
+    assert run.items() <= dev.items(), "`make lock` writes both"
+    for lock, roots in ((run, RUN), (dev, RUN | DEV)):
+        unfit = {
+            str(requirement)
+            for name, requirement in roots.items()
+            if name not in lock or not requirement.specifier.contains(lock[name])
+        }
+        assert not unfit, "run `make lock`"
+        assert needed(roots) <= lock.keys(), "run `make lock`"

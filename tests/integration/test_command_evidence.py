@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.sessions import captures
 from orchestrator.sessions.requests import ExecRequest
+from orchestrator.store.approval_rows import Approval
 from orchestrator.tools.catalog import Catalog
 from orchestrator.tools.oneshot import Oneshot
 from orchestrator.tools.reading import parse_tool
@@ -230,3 +231,29 @@ async def test_a_command_that_is_refused_makes_nothing(new_box: BoxFactory) -> N
         await run(box, WRITES, script="script")
     assert [name for name in await box.paths() if "paddock" in name] == []
     await box.close()
+
+
+async def test_a_person_approves_whatever_the_name_of_the_file_will_be(high: Box) -> None:
+    await high.write("notes", b"approved")
+    plane, session = high.plane, high.session
+    text = COPIES.replace('name = "copies"', 'name = "copies"\nhuman_approval = true')
+    tool = parse_tool(text.encode(), "tool.clad.toml")
+    assert isinstance(tool, Oneshot)
+    rules = plane.policy.tools
+    before, rules.catalog = rules.catalog, Catalog({Path("tool.clad.toml"): tool})
+    asked = (TESTER, session, "copies", {"file": "notes"}, ExecRequest(), 0.0)
+    try:
+        waiting = await plane.governed_commands.request(*asked)
+        assert isinstance(waiting, Approval)
+        assert waiting.text == "cp notes '{_output_file}'"
+        again = await plane.governed_commands.request(*asked)
+        assert isinstance(again, Approval)
+        assert again.id == waiting.id
+        await plane.approvals.decide(TESTER, waiting.id, "approve", None)
+        request = await plane.governed_commands.request(*asked)
+    finally:
+        rules.catalog = before
+    assert isinstance(request, ExecRequest)
+    command = await plane.governed_commands.start(TESTER, session, request)
+    result = await plane.executions.wait(session, command)
+    assert kept(high, {"id": command.id, **result}) == b"approved"

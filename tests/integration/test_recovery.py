@@ -104,10 +104,12 @@ async def test_sessions_and_running_commands_go_on(server: Server) -> None:
     assert (await server.ok("GET", f"/api/sessions/{session}/audit/verify"))["ok"]
 
 
-async def test_long_output_stays_readable(server: Server) -> None:
+@pytest.mark.parametrize("level", ["high", "medium"])
+async def test_long_output_stays_readable(server: Server, level: str) -> None:
     session = await create(server)
     done = await run(server, session, ["seq", "-f", "%07.0f", "0", "999999"])
     assert done["truncated"]
+    await run(server, session, ["ls"], permission_level=level)
     await restart(server)
     path = f"/api/sessions/{session}/processes/{done['command_id']}"
     text = ""

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import hashlib
 import io
 import json
 import tarfile
@@ -254,6 +255,32 @@ async def test_every_change_of_an_archive_is_found(
     assert noted(archived.seq, archived.hash)
     assert not noted(archived.seq + 1, archived.hash)
     assert not noted(archived.seq, "0" * 64)
+
+
+@pytest.mark.parametrize("change", ["forged", "removed"])
+async def test_evidence_of_commands_is_that_of_the_chain(
+    database: Database, ledger: Ledger, archiving: Archiving, tmp_path: Path, change: str
+) -> None:
+    output = tmp_path / "evidence" / KEY / "8d3c" / "output"
+    output.parent.mkdir(parents=True)
+    output.write_bytes(b"scanned")
+    told = {"output_hash": f"sha256:{hashlib.sha256(b'scanned').hexdigest()}"}
+    await ledger.append(draft("command.evidence", args={"command_id": "8d3c"}, result=told))
+    await ended(database, ledger, tmp_path, events=1)
+    (archived,) = (await archiving.run(timedelta(0), "admin")).archived
+    files = members(tmp_path / "archive" / archived.file)
+    name = "evidence/8d3c/output"
+    assert files.pop(name) == b"scanned"
+    manifest = json.loads(files.pop("manifest.json"))
+    del manifest["files"][name]
+    if change == "forged":
+        files[name] = b"forged"
+        manifest["files"][name] = archive_file._summed([b"forged"])
+    other = tmp_path / "other.tar.gz"
+    repack(other, {"manifest.json": json.dumps(manifest).encode(), **files})
+    reason = archive_file.verify(other).verdict.reason
+    expected = "is not the evidence that the chain tells of" if change == "forged" else "is missing"
+    assert reason == f"{name} {expected}"
 
 
 def test_what_is_no_archive_is_said_to_be_none(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.policy.requirements import check
 from orchestrator.sessions.holding import Holding
 from orchestrator.sessions.killing import FirstProcess, first_process
+from orchestrator.sessions.placing import Places
 from orchestrator.sessions.session import MAX_RUNNING, Session
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.threads import Threads
@@ -111,6 +112,7 @@ class Sandboxes:
         self._ledger = ledger
         self._hooks = hooks
         self._holding = Holding(engine, settings.image)
+        self._places = Places()
         self._share = FairShare()
         self._releases = Threads("sandboxes that are removed", _MOST_RELEASES)
         self._checked_images: set[str] = set()
@@ -138,23 +140,27 @@ class Sandboxes:
         workspace = session.workspace
         data = await self._workspaces.prepare(workspace, limits.workspace_bytes)
         disk = await self._holding.disk(workspace, level, data)
-        directory = SandboxDirectory.create(
-            self._settings.state_dir,
-            data,
-            uid=workspace.uid,
-            home=level.home,
-            noexec=level.noexec,
-            resolvers=opened.resolvers if opened else (),
-            shared={
-                name: Shared(self._source(name, mount), mount.read_only)
-                for name, mount in mounts.items()
-            },
-        )
+        boot = _boot(workspace.uid, level, limits, session.budget, mounts)
+
+        def make() -> SandboxDirectory:
+            return SandboxDirectory.create(
+                self._settings.state_dir,
+                data,
+                uid=workspace.uid,
+                home=level.home,
+                noexec=level.noexec,
+                boot=json.dumps(boot._asdict()),
+                resolvers=opened.resolvers if opened else (),
+                shared={
+                    name: Shared(self._source(name, mount), mount.read_only)
+                    for name, mount in mounts.items()
+                },
+            )
+
+        directory = await self._places.make(make)
         link = self._link(session, directory)
         container_id = None
         try:
-            boot = _boot(workspace.uid, level, limits, session.budget, mounts)
-            directory.boot.write_text(json.dumps(boot._asdict()), encoding="utf-8")
             await _listen(link, session)
             spec = self._spec(session, level, limits, directory, network, mounts, disk)
             container_id = await self._engine.create(spec)

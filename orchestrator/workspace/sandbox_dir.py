@@ -85,10 +85,13 @@ class SandboxDirectory:
         uid: int,
         home: str,
         noexec: bool,
+        boot: str = "",
         resolvers: tuple[str, ...] = (),
         shared: Mapping[str, Shared] = NOTHING_SHARED,
     ) -> Self:
         """Makes it and mounts `data`, and what is shared, in it; nothing is left if that fails.
+
+        `boot` is the agent's boot configuration.
 
         Raises: MountError, OSError.
         """
@@ -99,6 +102,7 @@ class SandboxDirectory:
         try:
             directory.run.mkdir(mode=0o700)
             directory.workspace.mkdir(mode=0o700)
+            directory.boot.write_text(boot, encoding="utf-8")
             _write(directory.passwd, passwd_text(uid, home))
             _write(directory.group, group_text(uid))
             _write(directory.resolv_conf, resolv_conf(resolvers))

@@ -7,7 +7,9 @@ from importlib.resources import files
 from aiohttp import web
 
 from api.openapi import document
+from orchestrator.threads import bounded
 
+_SECONDS = 60.0
 _STATIC = files("api") / "static"
 # The page runs our scripts only. Redoc styles its elements itself, and searches in a worker that
 # it makes from its own text.
@@ -49,6 +51,7 @@ class Docs:
     """What is served to whoever asks. Made when it is first wanted, then kept."""
 
     def __init__(self) -> None:
+        self._making = asyncio.Lock()
         self._document: bytes | None = None
         self._redoc: bytes | None = None
 
@@ -65,8 +68,9 @@ class Docs:
         return _response(_ROOT, "application/json")
 
     async def _show_document(self, _: web.Request) -> web.Response:
-        if self._document is None:
-            self._document = await asyncio.to_thread(lambda: json.dumps(document()).encode())
+        async with self._making:  # once, however many ask meanwhile
+            if self._document is None:
+                self._document = await bounded(_document, _SECONDS)
         return _response(self._document, "application/json")
 
     async def _show_page(self, _: web.Request) -> web.Response:
@@ -87,3 +91,7 @@ class Docs:
 
 def _response(body: bytes, content_type: str) -> web.Response:
     return web.Response(body=body, content_type=content_type, charset="utf-8", headers=_HEADERS)
+
+
+def _document() -> bytes:
+    return json.dumps(document()).encode()

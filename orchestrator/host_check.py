@@ -7,6 +7,7 @@ start, or which could not confine anything. What it prints says what to do on th
 import asyncio
 import secrets
 import sys
+from functools import partial
 from pathlib import Path
 
 from orchestrator.checks.base import Check, failure, healthy, ok
@@ -19,8 +20,11 @@ from orchestrator.engine.base import Engine
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.docker_probe import refusal_to_share
 from orchestrator.errors import EngineUnavailableError
+from orchestrator.threads import bounded
 
 USERS = "users"
+# A container is started and removed.
+_SHARING_SECONDS = 120.0
 SHARE = "run `scripts/shared-state.sh` on the host"
 
 
@@ -53,7 +57,7 @@ async def run_checks(settings: Settings) -> list[Check]:
         check_users(settings),
         check_state_dir(settings.state_dir),
         found,
-        *([image, await asyncio.to_thread(check_sharing, settings)] if found.ok else []),
+        *([image, await look_at_sharing(settings)] if found.ok else []),
     ]
 
 
@@ -82,6 +86,15 @@ def users_check(uid_map: str, base: int, count: int) -> Check:
         f"uids up to {last} in a container are not the host's own",
         "run the engine outside of a user namespace, or set PADDOCK_UID_BASE",
     )
+
+
+async def look_at_sharing(settings: Settings) -> Check:
+    """As `check_sharing`, which takes as long as the engine likes."""
+    try:
+        return await bounded(partial(check_sharing, settings), _SHARING_SECONDS)
+    except TimeoutError:
+        detail = f"the container engine has not answered within {_SHARING_SECONDS:g} s"
+        return failure(PROPAGATION, detail, SHARE)
 
 
 def check_sharing(settings: Settings) -> Check:

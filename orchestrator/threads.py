@@ -12,6 +12,10 @@ class ThreadsBusyError(TimeoutError):
     """All threads of their kind are in calls that have not come back."""
 
 
+class LeftBehindError(TimeoutError):
+    """An earlier call for the same key has not come back."""
+
+
 class Threads:
     """Threads for slow calls of one kind: one for each call, and no more than `most` at once.
 
@@ -60,6 +64,32 @@ class Threads:
         # Looked at: whoever waited may have left.
         if not outcome.cancelled():
             outcome.exception()
+
+
+class KeyedThreads:
+    """Threads for calls that work on somebody's things: while one of them is left behind, there
+    is no other for its key. They would be in each other's way, or take all threads.
+    """
+
+    def __init__(self, kind: str, most: int) -> None:
+        self._threads = Threads(kind, most)
+        self._left: set[str] = set()
+
+    async def call(self, key: str, function: Callable[[], T], seconds: float) -> T:
+        """What `function` returns, within that time.
+
+        Raises: LeftBehindError, ThreadsBusyError, TimeoutError, and what `function` raises.
+        """
+        if key in self._left:
+            raise LeftBehindError("what took too long before is still at work")
+        outcome = await self._threads.begin(function, seconds)
+        try:
+            async with asyncio.timeout(seconds):
+                return await asyncio.shield(outcome)
+        finally:
+            if not outcome.done():
+                self._left.add(key)
+                outcome.add_done_callback(lambda _: self._left.discard(key))
 
 
 def _start(function: Callable[[], T]) -> asyncio.Future[T]:

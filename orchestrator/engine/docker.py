@@ -42,8 +42,11 @@ from orchestrator.engine.docker_spec import (
     unknown_runtime,
 )
 from orchestrator.errors import EngineUnavailableError
+from orchestrator.threads import bounded
 
 LOG_LINES = 100
+# At the end; calls under way have time-outs of their own.
+_END_SECONDS = 120.0
 
 Answer = TypeVar("Answer")
 _log = logging.getLogger(__name__)
@@ -227,7 +230,10 @@ class DockerEngine(Engine):
         """See `Engine.close`; waits for calls under way, which their time-outs bound."""
         for stream in list(self._streams):
             stream.stop()
-        await asyncio.to_thread(self._pool.shutdown)
+        try:
+            await bounded(self._pool.shutdown, _END_SECONDS)
+        except TimeoutError:
+            _log.error("calls of the engine have not ended within %g s", _END_SECONDS)
         if self._client is not None:
             self._client.close()
 

@@ -8,12 +8,14 @@ import socket
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import suppress
+from functools import partial
 
 import docker
 import requests
 
 from orchestrator.engine import docker_records
 from orchestrator.engine.base import LABEL_INSTANCE, EngineEvent
+from orchestrator.threads import bounded
 
 ACTIONS = ("die", "oom", "pause", "unpause")
 RESYNC = EngineEvent(action="resync", container_id="", labels={})
@@ -60,7 +62,8 @@ class EventStream:
                 yield event
         finally:
             self.stop()
-            await asyncio.to_thread(thread.join, JOIN_SECONDS)
+            with suppress(TimeoutError):  # it is left behind: nobody hears of it any more
+                await bounded(partial(thread.join, JOIN_SECONDS), 2 * JOIN_SECONDS)
 
     def stop(self) -> None:
         """Ends the thread, and with it the iteration; it may be called twice."""

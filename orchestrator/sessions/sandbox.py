@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from orchestrator.agent_link import AgentLink
@@ -55,6 +56,7 @@ _OWN_PROCESSES = 1 + MAX_RUNNING + 8
 _SHUTDOWN_SECONDS = 6.0
 # How long the engine is asked for a container's first process.
 _LOOK_SECONDS = 5.0
+_MOST_LOOKS = 8
 # Unmounting waits for the disk.
 _RELEASE_SECONDS = 15.0
 # At once. Where so many hang, the next start finds what the others left.
@@ -114,6 +116,7 @@ class Sandboxes:
         self._holding = Holding(engine, settings.image)
         self._places = Places()
         self._share = FairShare()
+        self._looks = Threads("first processes of sandboxes", _MOST_LOOKS)
         self._releases = Threads("sandboxes that are removed", _MOST_RELEASES)
         self._checked_images: set[str] = set()
         self._engine_checked = False
@@ -185,7 +188,11 @@ class Sandboxes:
             return None
         if container is None or container.pid is None:
             return None
-        first = await asyncio.to_thread(first_process, container_id, container.pid)
+        look = partial(first_process, container_id, container.pid)
+        try:
+            first = await self._looks.call(look, _LOOK_SECONDS)
+        except TimeoutError:
+            first = None
         if first is None or not first.groups:
             log.warning(
                 "sandbox %s: %s of its first process %d is not seen here: where the engine does "

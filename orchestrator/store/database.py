@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -19,8 +19,11 @@ _MIGRATIONS = Path(__file__).with_name("migrations")
 _MIGRATION_NAME = re.compile(r"(\d{4})_\w+\.sql")
 # For the moments in which another process (a backup, a shell) holds the file.
 _BUSY_TIMEOUT_MS = 5000
-# A disk that hangs keeps the writer's thread, but nobody who waits for it.
+# A disk that hangs keeps one of the threads, but nobody who waits for it.
 _WRITE_SECONDS = 15.0
+_READ_SECONDS = 30.0
+# Whoever looks through records waits for a turn, too.
+_BROWSE_SECONDS = 120.0
 
 
 class StoreError(Exception):
@@ -69,25 +72,26 @@ class Database:
         when the file can't be written; sqlite3.IntegrityError and what `function` raises, as
         they are.
         """
-        try:
-            async with asyncio.timeout(_WRITE_SECONDS):
-                before = None if reserve else self._check_room
-                return await self._writer.transaction("BEGIN IMMEDIATE", function, before)
-        except TimeoutError:
-            raise StoreError(f"the disk did not answer within {_WRITE_SECONDS:g} s") from None
+        before = None if reserve else self._check_room
+        return await _in_time(
+            self._writer.transaction("BEGIN IMMEDIATE", function, before), _WRITE_SECONDS
+        )
 
     async def read(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """What `function` returns from one consistent view. Raises: StoreError.
 
         For what sessions wait for: it is quick, and nothing long may be in its way.
         """
-        return await self._reader.transaction("BEGIN", function)
+        return await _in_time(self._reader.transaction("BEGIN", function), _READ_SECONDS)
 
     async def browse(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """As `read`, for what clients look through: records, however many, however often.
 
         Those who ask take turns, see `rounds.asking`: so `function` should be a page, and no more.
         """
+        return await _in_time(self._browse(function), _BROWSE_SECONDS)
+
+    async def _browse(self, function: Callable[[sqlite3.Connection], T]) -> T:
         async with self._turns.turn(asker()):
             return await self._browser.transaction("BEGIN", function)
 
@@ -114,7 +118,7 @@ class Database:
                     self._room.kept()
             return emptied
 
-        return await self._writer.run(work)
+        return await _in_time(self._writer.run(work), _BROWSE_SECONDS)
 
     async def close(self) -> None:
         """Ends what is under way and closes the file; closing again does nothing."""
@@ -165,6 +169,7 @@ class _Worker:
         if self._closed:
             return
         self._closed = True
+        # As at the start, there is nothing else to do: who ends waits for the disk.
         closing = asyncio.get_running_loop().run_in_executor(self._executor, self._disconnect)
         # The thread ends after what has been handed to it, the disconnection included.
         self._executor.shutdown(wait=False)
@@ -190,6 +195,15 @@ class _Worker:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+async def _in_time(work: Awaitable[T], seconds: float) -> T:
+    """Raises: StoreError where it takes longer, and what `work` raises."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await work
+    except TimeoutError:
+        raise StoreError(f"the disk did not answer within {seconds:g} s") from None
 
 
 def _transaction(

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from orchestrator.audit.events import now
@@ -13,9 +14,15 @@ from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
 from orchestrator.terminals import late, store, transcript
-from orchestrator.terminals.evidence import Digests, EvidenceError, finish_abandoned
+from orchestrator.terminals.evidence import (
+    DISK_SECONDS,
+    Digests,
+    EvidenceError,
+    finish_abandoned,
+)
 from orchestrator.terminals.live import Live
 from orchestrator.terminals.terminal import Status
+from orchestrator.threads import Threads
 
 log = logging.getLogger(__name__)
 
@@ -32,12 +39,18 @@ class Finishing:
     """
 
     def __init__(
-        self, database: Database, recorder: Recorder, live: dict[str, Live], on_end: OnEnd
+        self,
+        database: Database,
+        recorder: Recorder,
+        live: dict[str, Live],
+        on_end: OnEnd,
+        threads: Threads,
     ) -> None:
         self._database = database
         self._recorder = recorder
         self._live = live
         self._on_end = on_end
+        self._threads = threads
 
     def start(self, live: Live) -> asyncio.Task[None]:
         """Finishes it as soon as nothing is asked of it any more."""
@@ -128,9 +141,12 @@ class Finishing:
         count = row.record["interaction_count"]
         digests = None
         try:
-            digests = await asyncio.to_thread(finish_abandoned, directory, reason, count)
+            finish = partial(finish_abandoned, directory, reason, count)
+            digests = await self._threads.call(finish, DISK_SECONDS)
         except EvidenceError as error:
             log.error("terminal %s: %s", row.id, error.detail)
+        except TimeoutError:
+            log.error("terminal %s: evidence can't be kept: the disk does not answer", row.id)
         ended_at = now()
         final = {
             **row.record,

@@ -67,7 +67,7 @@ class Terminals:
         self._strays: dict[str, frozenset[str]] = {}
         threads = disk_threads()
         self.records = Records(database, self._directory, self._live, threads)
-        self._finishing = Finishing(database, recorder, self._live, on_end)
+        self._finishing = Finishing(database, recorder, self._live, on_end, threads)
         self._opening = Opening(
             recorder, budgets, self._directory, self._live, self._finishing, self._give_up, threads
         )

@@ -3,16 +3,21 @@
 Which dialects there are and what they mean is in `sql`, which is imported when it is needed.
 """
 
-import asyncio
+from functools import partial
 from typing import NamedTuple
 
 from orchestrator.fair_queue import FairQueue
+from orchestrator.threads import KeyedThreads
 from orchestrator.tools.manifest import UNPARSED, Command, Manifest
 from sandbox_agent.pty.sanitize import MAX_TEXT, control_characters
 
 _AT_ONCE = 1
 _AT_ONCE_PER_SESSION = 1
 _MOST_WAITING = 32
+# A line takes tens of milliseconds at worst; the first one has the parser imported.
+_SECONDS = 30.0
+# More than one, so that a line which takes for ever keeps its own session only.
+_MOST_THREADS = 4
 
 
 class SqlError(ValueError):
@@ -78,10 +83,18 @@ class Reader:
 
     def __init__(self) -> None:
         self._turns = FairQueue(_AT_ONCE, _AT_ONCE_PER_SESSION, _MOST_WAITING)
+        self._threads = KeyedThreads("lines that are parsed", _MOST_THREADS)
 
     async def read(self, session_key: str, manifest: Manifest, text: str) -> Reading | None:
-        """What `read_line` returns. Raises: RateLimitedError when too many lines wait."""
+        """What `read_line` returns; a line that takes too long is one that can't be read.
+
+        Raises: RateLimitedError when too many lines wait.
+        """
         if manifest.dialect is None:
             return None
         with await self._turns.take(session_key):
-            return await asyncio.to_thread(read_line, manifest, text)
+            try:
+                read = partial(read_line, manifest, text)
+                return await self._threads.call(session_key, read, _SECONDS)
+            except TimeoutError:
+                return Reading(None, "it could not be read in time")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 from paddock.client.errors import LimitError, NotFoundError
-from paddock.client.local import Directory, leads_inside, walk
+from paddock.client.local import Directory, leads_inside, off_loop, walk
 from paddock.client.results import Entry, Listing, Transfer
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Remote(Protocol):
 
 async def upload(remote: Remote, local: Path, path: str) -> Transfer:
     """Sends what is beneath `local`: regular files, links last. Raises: OSError, as the remote."""
-    names = await asyncio.to_thread(walk, local)
+    names = await off_loop(walk, local)
     skipped = list(names.skipped)
 
     async def make(name: str) -> None:
@@ -53,7 +53,7 @@ async def upload(remote: Remote, local: Path, path: str) -> Transfer:
             await remote.mkdir(target)
 
     async def send(name: str) -> int | None:
-        content = await asyncio.to_thread(source.open_file, name)
+        content = await off_loop(source.open_file, name)
         if content is None:
             skipped.append(name)
             return None
@@ -65,7 +65,7 @@ async def upload(remote: Remote, local: Path, path: str) -> Transfer:
         name, target = named
         await remote.link(posixpath.join(path, name), target)
 
-    source = await asyncio.to_thread(Directory, local)
+    source = await off_loop(Directory, local)
     try:
         await _some_at_a_time(make, names.innermost or ["."])
         sizes = await _some_at_a_time(send, names.files)
@@ -94,7 +94,7 @@ async def download(remote: Remote, path: str, local: Path, max_bytes: int) -> Tr
             skipped.append(entry.path)
             return None
         if entry.type == "directory":
-            await asyncio.to_thread(target.make, name)
+            await off_loop(target.make, name)
             return None
         try:
             return await _fetch(remote, entry, target, name, budget)
@@ -102,11 +102,11 @@ async def download(remote: Remote, path: str, local: Path, max_bytes: int) -> Tr
             skipped.append(entry.path)
             return None
 
-    target = await asyncio.to_thread(Directory, local, make=True)
+    target = await off_loop(Directory, local, make=True)
     try:
         sizes = await _some_at_a_time(fetch, entries)
         for name, leads_to in links:
-            await asyncio.to_thread(target.link, name, leads_to)
+            await off_loop(target.link, name, leads_to)
         return _transfer(sizes, skipped, len(links))
     finally:
         target.close()
@@ -121,7 +121,7 @@ async def _fetch(
             async for piece in pieces:
                 budget.take(len(piece))
                 size += len(piece)
-                await asyncio.to_thread(write, piece)
+                await off_loop(write, piece)
     return size
 
 

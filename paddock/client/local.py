@@ -1,5 +1,6 @@
 """A local directory, whose links are never followed: what is in it may come from a sandbox."""
 
+import asyncio
 import errno
 import os
 import secrets
@@ -8,7 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import dropwhile
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # What opening a file says that is a link, has become one, has vanished, or is a socket.
@@ -26,6 +30,14 @@ class Names(NamedTuple):
     innermost: list[str]
     skipped: list[str]
     links: list[tuple[str, str]]
+
+
+async def off_loop(function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+    """What `function` returns from a thread: the caller's own disk may take its time.
+
+    There is no limit, as for any program: who waits is the one whose disk it is.
+    """
+    return await asyncio.to_thread(function, *args, **options)
 
 
 def walk(root: Path) -> Names:

@@ -543,13 +543,13 @@ async def test_a_disk_that_hangs_keeps_its_chain_and_no_lock(
     disk = Hanging(monkeypatch, where, name)
     try:
         run = await archiving.run(timedelta(0), "admin")
-        assert "did not answer" in run.refused[f"{ID}/1"]
+        assert "no answer within" in run.refused[f"{ID}/1"]
         check = tasks.check()
         assert check.status is CheckStatus.WARNING
         assert "archiving failed, since 2" in check.detail
         # The thread may still write there: nobody else does.
         run = await archiving.run(timedelta(0), "admin")
-        assert "still works" in run.refused[f"{ID}/1"]
+        assert "still at work" in run.refused[f"{ID}/1"]
         assert disk.asked == 1
         # Others are not kept.
         monkeypatch.undo()
@@ -558,7 +558,7 @@ async def test_a_disk_that_hangs_keeps_its_chain_and_no_lock(
         assert [one.session_key for one in run.archived] == ["other"]
     finally:
         disk.goes_on.set()
-    await until(lambda: not archiving._disk._left)
+    await until(lambda: not archiving._disk._threads._left)
     (archived,) = (await archiving.run(timedelta(0), "admin")).archived
     assert archived.session_key == KEY
     names = [path.name for path in (tmp_path / "archive").iterdir()]
@@ -583,7 +583,7 @@ async def test_evidence_that_can_not_be_removed_keeps_no_lock(
         assert "archiving failed" in tasks.check().detail
     finally:
         disk.goes_on.set()
-    await until(lambda: not archiving._disk._left)
+    await until(lambda: not archiving._disk._threads._left)
     monkeypatch.undo()
     await archiving.run(timedelta(0), "admin")
     assert await counts(database) == [0, 0, 0, 0]

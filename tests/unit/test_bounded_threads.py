@@ -8,10 +8,14 @@ from typing import Any, cast
 
 import pytest
 
+from orchestrator.engine.base import Container, ContainerState
 from orchestrator.errors import EngineUnavailableError
-from orchestrator.sessions import stopping
+from orchestrator.sessions import sandbox, stopping
 from orchestrator.sessions.sandbox import Sandbox, Sandboxes
 from orchestrator.sessions.stopping import Stopper
+from orchestrator.terminals import finishing
+from orchestrator.terminals.finishing import Finishing
+from orchestrator.threads import Threads
 
 SANDBOXES = 40
 
@@ -74,3 +78,46 @@ async def test_kills_that_hang_take_few_threads(monkeypatch: pytest.MonkeyPatch)
     assert not any(frozen)
     assert kill.calls >= SANDBOXES
     assert kill.highest == 16
+
+
+async def test_a_first_process_that_can_not_be_looked_at_is_not_known(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    release = threading.Event()
+
+    class Engine:
+        async def inspect(self, container_id: str) -> Container:
+            return Container(container_id, "x", {}, ContainerState.RUNNING, pid=1)
+
+    def hang(*_: object) -> None:
+        release.wait()
+
+    monkeypatch.setattr(sandbox, "first_process", hang)
+    monkeypatch.setattr(sandbox, "_LOOK_SECONDS", 0.05)
+    settings, others = SimpleNamespace(image="an image"), [cast(Any, None)] * 4
+    sandboxes = Sandboxes(cast(Any, settings), cast(Any, Engine()), *others)
+    assert await sandboxes._first_process("x", "c") is None
+    assert "not seen here" in caplog.text
+    release.set()
+
+
+async def test_a_terminal_s_end_is_on_record_though_its_files_hang(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    release, written = threading.Event(), list[object]()
+
+    def hang(*_: object) -> None:
+        release.wait()
+
+    class Store:
+        async def write(self, effect: object) -> None:
+            written.append(effect)
+
+    monkeypatch.setattr(finishing, "finish_abandoned", hang)
+    monkeypatch.setattr(finishing, "DISK_SECONDS", 0.05)
+    nobody = cast(Any, None)
+    ends = Finishing(cast(Any, Store()), nobody, {}, nobody, Threads("the test", 1))
+    row = SimpleNamespace(id="pty-1", session_key="key", record={"interaction_count": 0})
+    await ends.abandoned(None, cast(Any, row), tmp_path, "restarted")
+    assert len(written) == 1
+    release.set()

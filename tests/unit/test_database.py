@@ -2,6 +2,7 @@ import asyncio
 import os
 import shutil
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -229,3 +230,16 @@ async def test_files_that_are_no_database(tmp_path: Path) -> None:
     for name in ("text.db", "link.db", "none/x.db"):
         with pytest.raises(StoreError, match=name):
             await Database.open(tmp_path / name)
+
+
+@pytest.mark.parametrize("method", ["read", "browse", "write"])
+async def test_nobody_waits_for_a_disk_that_hangs(
+    database: Database, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    release, call = threading.Event(), getattr(database, method)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"orchestrator.store.database._{method.upper()}_SECONDS", 0.01)
+        with pytest.raises(StoreError, match="did not answer"):
+            await call(lambda _: release.wait())
+    release.set()
+    assert await call(lambda _: 5) == 5

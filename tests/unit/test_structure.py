@@ -116,3 +116,28 @@ def test_sockets_by_descriptor_are_bound_by_hand() -> None:
                 if isinstance(node, ast.Attribute)
             }
             assert not used & {"create_unix_server", "start_unix_server"}, path
+
+
+# The caller's own disk, in the caller's own process: nobody else waits for it.
+OFF_LOOP = {"paddock/client/local.py"}
+
+
+def test_threads_are_bounded() -> None:
+    """The loop's own executor is shared by everybody, and what hangs in it is never given up.
+
+    It is left to look-ups of names by asyncio and aiohttp, which nothing else waits behind.
+    """
+    for package in ("orchestrator", "api", "paddock"):
+        for path in _modules(package):
+            if path.relative_to(ROOT).as_posix() in OFF_LOOP:
+                continue
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                name = node.attr if isinstance(node, ast.Attribute) else None
+                assert name not in ("to_thread", "set_default_executor"), path
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                    assert not _uses_loops_executor(node.func.attr, node), path
+
+
+def _uses_loops_executor(name: str, call: ast.Call) -> bool:
+    first = call.args[0] if call.args else ast.Constant(None)
+    return name == "run_in_executor" and isinstance(first, ast.Constant) and first.value is None

@@ -5,7 +5,15 @@ import threading
 
 import pytest
 
-from orchestrator.threads import Threads, ThreadsBusyError, bounded, within
+from orchestrator.threads import (
+    KeyedThreads,
+    LeftBehindError,
+    Threads,
+    ThreadsBusyError,
+    bounded,
+    within,
+)
+from tests.support.until import until
 
 
 async def test_results_and_errors_come_back() -> None:
@@ -87,3 +95,28 @@ async def test_a_failure_that_nobody_waits_for_gives_its_thread_back() -> None:
         await threads.call(fail, 0.01)
     release.set()
     assert await threads.call(lambda: 5, 10) == 5
+
+
+async def test_while_a_call_is_left_behind_there_is_no_other_for_its_key() -> None:
+    threads, release, calls = KeyedThreads("the test", 2), threading.Event(), list[str]()
+
+    def hang() -> None:
+        calls.append("hang")
+        release.wait()
+
+    with pytest.raises(TimeoutError):
+        await threads.call("a", hang, 0.01)
+    with pytest.raises(LeftBehindError):
+        await threads.call("a", hang, 10)
+    assert calls == ["hang"]
+    assert await threads.call("b", lambda: 5, 10) == 5
+    leaving = asyncio.create_task(threads.call("c", hang, 10))
+    await until(lambda: calls == ["hang", "hang"])
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    with pytest.raises(LeftBehindError):
+        await threads.call("c", hang, 10)
+    release.set()
+    await until(lambda: not threads._left)
+    assert await threads.call("a", lambda: 5, 10) == 5

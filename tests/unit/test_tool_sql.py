@@ -2,15 +2,19 @@
 
 import logging
 import string
+import threading
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from orchestrator.tools import statements
 from orchestrator.tools.loader import ManifestError
+from orchestrator.tools.manifest import Manifest
 from orchestrator.tools.sql import read_statement
-from orchestrator.tools.statements import Reader, SqlError
+from orchestrator.tools.statements import Reader, Reading, SqlError, refusal
 from tests.support.manifests import parse
+from tests.support.until import until
 
 _HEAD = """
 [tool]
@@ -303,3 +307,35 @@ async def test_lines_are_read_off_the_loop() -> None:
     reading = await Reader().read("session", manifest, "SELECT (")
     assert reading is not None
     assert reading.statement is None
+
+
+async def test_a_line_that_takes_for_ever_keeps_its_own_session_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    manifest = parse(_HEAD + 'statements = ["select"]\n[output]')
+    command, release, read = manifest.commands["query"], threading.Event(), statements.read_line
+
+    def hang(manifest: Manifest, text: object) -> Reading | None:
+        if text == "SELECT slowly":
+            release.wait()
+        return read(manifest, text)
+
+    reader = Reader()
+    monkeypatch.setattr(statements, "read_line", hang)
+    with monkeypatch.context() as patch:
+        patch.setattr(statements, "_SECONDS", 0.01)
+        slow = await reader.read("slow", manifest, "SELECT slowly")
+    assert slow is not None
+    assert "in time" in str(refusal(slow, command))
+    # No more threads for whoever has one that does not come back.
+    again = await reader.read("slow", manifest, "SELECT 1")
+    assert again is not None
+    assert again.statement is None
+    other = await reader.read("other", manifest, "SELECT 1")
+    assert other is not None
+    assert refusal(other, command) is None
+    release.set()
+    await until(lambda: not reader._threads._left)
+    again = await reader.read("slow", manifest, "SELECT 1")
+    assert again is not None
+    assert refusal(again, command) is None

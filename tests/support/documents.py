@@ -23,7 +23,8 @@ class Block:
 
 def documents() -> list[Path]:
     """Every document."""
-    return [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    texts = [ROOT / name for name in ("CONTRIBUTING.md", "README.md", "SECURITY.md")]
+    return [*texts, *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(text: str) -> Iterator[Block]:

@@ -75,3 +75,16 @@ def test_every_setting_is_described(name: str) -> None:
 def test_every_block_says_what_it_is(path: Path) -> None:
     for block in blocks(path.read_text()):
         assert block.language in LANGUAGES | ({""} if "architecture" in path.name else set())
+
+
+def test_contributors_hooks_and_forge_run_commands_that_are_there() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    for name in ("CONTRIBUTING.md", "README.md", ".ci/run", ".github/workflows/ci.yml"):
+        called = re.findall(r"(?:`|^| )make ([a-z-]+)\b", (ROOT / name).read_text(), re.MULTILINE)
+        assert set(called) <= targets, name
+    lint = re.search(r"^lint:.*\n((?:\t.+\n)+)", makefile, re.MULTILINE)
+    assert lint
+    commands = lint[1].replace("\t@$(python)", ".venv/bin/python").splitlines()
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    assert re.findall(r"entry: (.+)", hooks) == commands

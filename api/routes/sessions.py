@@ -28,7 +28,7 @@ async def ensure(call: Call, body: NamedSessionBody) -> web.Response:
     """Creates the session of that id, or gets it as it is."""
     session = call.plane.sessions.existing(call.principal, call.session_id)
     if session is not None:
-        return reply(await call.plane.sessions.view(session))
+        return reply(call.plane.sessions.view(session))
     return await _create(call, body.request(call.session_id), named=True)
 
 
@@ -106,42 +106,42 @@ async def close(call: Call, query: CloseQuery) -> web.Response:
         await call.work.complete(call.plane.sessions.purge(call.principal, call.session_id))
         return reply({"id": call.session_id, "purged": True})
     await call.work.complete(call.plane.sessions.close(call.principal, session, purge=query.purge))
-    return reply(await call.plane.sessions.view(session))
+    return reply(call.plane.sessions.view(session))
 
 
 async def pause(call: Call, body: NoBody) -> web.Response:
     """Freezes every process of the session."""
     session = call.session()
     await call.work.complete(call.plane.sessions.pause(call.principal, session))
-    return reply(await call.plane.sessions.view(session))
+    return reply(call.plane.sessions.view(session))
 
 
 async def resume(call: Call, body: NoBody) -> web.Response:
     """Goes on where it was paused."""
     session = call.session()
     await call.work.complete(call.plane.sessions.resume(call.principal, session))
-    return reply(await call.plane.sessions.view(session))
+    return reply(call.plane.sessions.view(session))
 
 
 async def complete(call: Call, body: NoBody) -> web.Response:
     """Ends the session as a success."""
     session = call.session()
     await call.work.complete(call.plane.sessions.complete(call.principal, session))
-    return reply(await call.plane.sessions.view(session))
+    return reply(call.plane.sessions.view(session))
 
 
 async def abort(call: Call, body: NoBody) -> web.Response:
     """Ends the session as a failure."""
     session = call.session()
     await call.work.complete(call.plane.sessions.abort(call.principal, session))
-    return reply(await call.plane.sessions.view(session))
+    return reply(call.plane.sessions.view(session))
 
 
 async def interrupt(call: Call, body: NoBody) -> web.Response:
     """Ends what runs in the session; the session goes on."""
     session = call.session()
     await call.work.complete(call.plane.sessions.interrupt(call.principal, session))
-    return reply(await call.plane.sessions.view(session))
+    return reply(call.plane.sessions.view(session))
 
 
 async def rotate_handle(call: Call, body: NoBody) -> web.Response:
@@ -153,7 +153,7 @@ async def rotate_handle(call: Call, body: NoBody) -> web.Response:
 
 
 async def _created(call: Call, session: Session, handle: str) -> web.Response:
-    view = await call.plane.sessions.view(session)
+    view = call.plane.sessions.view(session)
     return reply(
         {**view, "handle": handle},
         HTTPStatus.CREATED,

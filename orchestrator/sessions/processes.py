@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-# Between the two looks that a percentage is made from.
-WINDOW_SECONDS = 0.1
+# The least time that a percentage is of: the kernel counts a process's time in ticks.
+LEAST_SECONDS = 0.1
 _MOST_ARGV_BYTES = 2048
 # Beyond it the sum is right, the list is not whole.
 _MOST_PROCESSES = 1024
@@ -33,7 +33,7 @@ _STATES = {
 class Process:
     """One process. `pid` is as the sandbox sees it, `host_pid` as the host does.
 
-    `cpu_percent` is of one core, during the last 100 ms; `memory_bytes` is resident.
+    `cpu_percent` is of one core, since an earlier look; `memory_bytes` is resident.
     `argv` is cut after 2 KiB, and empty for a zombie.
     """
 
@@ -59,10 +59,51 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A sandbox's processes, by pid, and their use of the host."""
+    """A sandbox's processes, by pid, and their use of the host.
+
+    `frozen`: whether the engine has them stand still; None where that is not seen.
+    """
 
     processes: list[Process]
     usage: Usage
+    frozen: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """CPU seconds of a sandbox `at` a time, which is in seconds since the boot.
+
+    `used` is by host pid and start of the process, in seconds since the boot, too.
+    """
+
+    at: float
+    total: float
+    used: dict[tuple[int, float], float]
+
+    @property
+    def began(self) -> float:
+        """When its first process was started."""
+        return min((started for _, started in self.used), default=self.at)
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The last two looks that are not too close: one of them is old enough to compare with."""
+
+    last: Times | None = None
+    before: Times | None = None
+
+    def base(self, at: float) -> Times | None:
+        """What a look at that time is compared with; None: with the beginning."""
+        if self.last is not None and at - self.last.at < LEAST_SECONDS:
+            return self.before
+        return self.last
+
+    def followed_by(self, times: Times) -> "Earlier":
+        """The looks to compare with from now on."""
+        if self.last is not None and times.at - self.last.at < LEAST_SECONDS:
+            return self
+        return Earlier(times, self.last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +118,9 @@ THIS_HOST = Host()
 
 
 def measure(
-    container_id: str,
-    pid: int | None,
-    host: Host = THIS_HOST,
-    window: float = WINDOW_SECONDS,
-) -> Measured | None:
-    """Looks twice, `window` seconds apart; None where the control group can't be seen.
+    container_id: str, pid: int | None, earlier: Earlier, host: Host = THIS_HOST
+) -> tuple[Measured, Earlier] | None:
+    """What there is now, and the looks to give the next time; None: it can't be seen.
 
     Blocks: call it in a thread. `pid` is that of the container's first process, where it
     is known.
@@ -91,30 +129,26 @@ def measure(
     if groups is None:
         return None
     try:
-        began = time.monotonic()
-        before = _look(groups, host)
-        time.sleep(window)
-        after = _look(groups, host)
+        measured, times = _look(groups, host)
     except (OSError, ValueError):
         return None  # it ended meanwhile
-    return compared(before, after, time.monotonic() - began)
+    return compared(measured, times, earlier.base(times.at)), earlier.followed_by(times)
 
 
-def compared(before: Measured, after: Measured, seconds: float) -> Measured:
-    """The second look, with the percentages of the time between the two."""
+def compared(measured: Measured, times: Times, base: Times | None) -> Measured:
+    """With the percentages of the time since the earlier look; of all its time without one."""
 
-    def percent(earlier: float, later: float) -> float:
-        return round(max(0.0, later - earlier) / seconds * 100, 1) if seconds > 0 else 0.0
+    def percent(used: float, since: float) -> float:
+        return round(max(0.0, used) / max(times.at - since, LEAST_SECONDS) * 100, 1)
 
-    known = {process.host_pid: process for process in before.processes}
+    began, total, known = (base.at, base.total, base.used) if base else (times.began, 0.0, {})
     processes = []
-    for process in after.processes:
-        # A process that is new has used all of its time since the first look.
-        earlier = known.get(process.host_pid)
-        used = percent(earlier.cpu_seconds if earlier else 0.0, process.cpu_seconds)
-        processes.append(replace(process, cpu_percent=used))
-    total = percent(before.usage.cpu_seconds, after.usage.cpu_seconds)
-    return Measured(processes, replace(after.usage, cpu_percent=total))
+    for process, (key, used) in zip(measured.processes, times.used.items(), strict=True):
+        # One that is new has used all of its time since its start.
+        share = percent(used - known.get(key, 0.0), began if key in known else max(began, key[1]))
+        processes.append(replace(process, cpu_percent=share))
+    usage = replace(measured.usage, cpu_percent=percent(times.total - total, began))
+    return replace(measured, processes=processes, usage=usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +159,7 @@ class Groups:
     cpu: Path
     memory: Path
     pids: Path
+    freezer: Path
 
 
 def find_groups(container_id: str, pid: int | None, host: Host) -> Groups | None:
@@ -133,7 +168,7 @@ def find_groups(container_id: str, pid: int | None, host: Host) -> Groups | None
     for paths in _candidates(container_id, pid, host):
         if version == 2:
             directory = host.cgroup / paths.get("", "").lstrip("/")
-            groups = Groups(2, directory, directory, directory)
+            groups = Groups(2, directory, directory, directory, directory)
         else:
             groups = Groups(
                 1, *(host.cgroup / c / paths.get(c, "").lstrip("/") for c in _CONTROLLERS)
@@ -144,7 +179,7 @@ def find_groups(container_id: str, pid: int | None, host: Host) -> Groups | None
     return None
 
 
-_CONTROLLERS = ("cpuacct", "memory", "pids")
+_CONTROLLERS = ("cpuacct", "memory", "pids", "freezer")
 
 
 def _candidates(container_id: str, pid: int | None, host: Host) -> Iterator[dict[str, str]]:
@@ -169,11 +204,23 @@ def group_paths(text: str) -> dict[str, str]:
     return paths
 
 
-def _look(groups: Groups, host: Host) -> Measured:
+def _look(groups: Groups, host: Host) -> tuple[Measured, Times]:
     pids = [int(line) for line in (groups.pids / "cgroup.procs").read_text().split()]
-    found = (_process(host.proc / str(pid)) for pid in sorted(pids)[:_MOST_PROCESSES] if pid)
-    processes = sorted((p for p in found if p is not None), key=lambda process: process.pid)
-    return Measured(processes, _usage(groups, len(pids)))
+    looks = (_process(host.proc / str(pid)) for pid in sorted(pids)[:_MOST_PROCESSES] if pid)
+    found = sorted((look for look in looks if look is not None), key=lambda look: look[0].pid)
+    usage = _usage(groups, len(pids))
+    measured = Measured([process for process, _ in found], usage, _frozen(groups))
+    used = {(process.host_pid, started): process.cpu_seconds for process, started in found}
+    return measured, Times(time.clock_gettime(time.CLOCK_BOOTTIME), usage.cpu_seconds, used)
+
+
+def _frozen(groups: Groups) -> bool | None:
+    try:
+        if groups.version == 2:
+            return _keyed(groups.freezer / "cgroup.events")["frozen"] == 1
+        return (groups.freezer / "freezer.state").read_text().strip() != "THAWED"
+    except (OSError, KeyError):
+        return None
 
 
 def _usage(groups: Groups, processes: int) -> Usage:
@@ -198,8 +245,8 @@ def _keyed(path: Path) -> dict[str, int]:
     return {name: int(value) for name, value in lines}
 
 
-def _process(directory: Path) -> Process | None:
-    """The process of a /proc directory, or None when it has ended."""
+def _process(directory: Path) -> tuple[Process, float] | None:
+    """The process of a /proc directory and its start, or None when it has ended."""
     try:
         stat = (directory / "stat").read_bytes()
         status = (directory / "status").read_bytes()
@@ -210,8 +257,13 @@ def _process(directory: Path) -> Process | None:
     return parse_process(int(directory.name), stat, status, command)
 
 
-def parse_process(host_pid: int, stat: bytes, status: bytes, command: bytes) -> Process:
-    """A process from its `stat`, `status` and `cmdline`. Its name may hold anything."""
+def parse_process(
+    host_pid: int, stat: bytes, status: bytes, command: bytes
+) -> tuple[Process, float]:
+    """A process from its `stat`, `status` and `cmdline`, and its start in seconds since the boot.
+
+    Its name may hold anything.
+    """
     name = stat[stat.index(b"(") + 1 : stat.rindex(b")")]
     fields = stat[stat.rindex(b")") + 2 :].split()
     pid = host_pid
@@ -219,7 +271,7 @@ def parse_process(host_pid: int, stat: bytes, status: bytes, command: bytes) -> 
         if line.startswith(b"NSpid:"):
             pid = int(line.split()[-1])
     argv = command.removesuffix(b"\0").split(b"\0") if command else []
-    return Process(
+    process = Process(
         pid=pid,
         host_pid=host_pid,
         name=_text(name),
@@ -229,6 +281,7 @@ def parse_process(host_pid: int, stat: bytes, status: bytes, command: bytes) -> 
         cpu_percent=0.0,
         memory_bytes=max(0, int(fields[21])) * _PAGE_BYTES,
     )
+    return process, int(fields[19]) / _TICKS
 
 
 def _text(data: bytes) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -39,6 +39,7 @@ from orchestrator.policy.requirements import check
 from orchestrator.sessions.holding import Holding
 from orchestrator.sessions.killing import FirstProcess, first_process
 from orchestrator.sessions.placing import Places
+from orchestrator.sessions.processes import Earlier
 from orchestrator.sessions.session import MAX_RUNNING, Session
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.threads import Threads
@@ -63,6 +64,10 @@ _RELEASE_SECONDS = 15.0
 _MOST_RELEASES = 4
 
 
+# A container's first process and limits; None: not known.
+_Known = tuple[FirstProcess | None, dict[str, float] | None]
+
+
 @dataclass(slots=True, eq=False)
 class Sandbox:
     """A sandbox whose agent has said hello (or will, once it is resumed)."""
@@ -74,6 +79,10 @@ class Sandbox:
     mounts: tuple[str, ...]  # names of the operator's list
     # By which it is killed where the engine can't; None: it can't be seen from here.
     first: FirstProcess | None
+    # As the engine reported them: cpus, memory_bytes, pids; None: it did not answer.
+    limits: dict[str, float] | None
+    # What its use of the host is compared with.
+    looks: Earlier = field(default_factory=Earlier)
     # Once it is to stand still for good: whether it can be thawed.
     freezing: asyncio.Task[bool] | None = None
 
@@ -168,7 +177,7 @@ class Sandboxes:
             spec = self._spec(session, level, limits, directory, network, mounts, disk)
             container_id = await self._engine.create(spec)
             await self._holding.begin(level, container_id, network, disk)
-            first = await self._hello(directory.name, link, container_id)
+            known = await self._hello(directory.name, link, container_id)
             await self._check_sandbox(level, link)
             secrets = session.secrets.message()
             if secrets is not None:
@@ -176,18 +185,18 @@ class Sandboxes:
         except BaseException:
             await self._discard(directory, link, container_id)
             raise
-        return Sandbox(directory, container_id, link, network, tuple(mounts), first)
+        return Sandbox(directory, container_id, link, network, tuple(mounts), *known)
 
-    async def _first_process(self, name: str, container_id: str) -> FirstProcess | None:
-        """The container's first process while its engine answers; None where it is not seen."""
+    async def _look(self, name: str, container_id: str) -> _Known:
+        """The container's first process and limits, while its engine answers."""
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
                 container = await self._engine.inspect(container_id)
         except (PaddockError, TimeoutError) as error:
             log.warning("the first process of sandbox %s is not known: %s", name, error)
-            return None
+            return None, None
         if container is None or container.pid is None:
-            return None
+            return None, container.limits if container else None
         look = partial(first_process, container_id, container.pid)
         try:
             first = await self._looks.call(look, _LOOK_SECONDS)
@@ -199,7 +208,7 @@ class Sandboxes:
                 "not answer, it is looked for in the usual places",
                 *(name, "the control group" if first else "nothing", container.pid),
             )
-        return first
+        return first, container.limits
 
     def _mounts(self, session: Session, level: Level) -> dict[str, Mount]:
         """What the session is given at that level, by name. Raises: EngineUnavailableError."""
@@ -211,9 +220,9 @@ class Sandboxes:
     def _source(self, name: str, mount: Mount) -> str:
         return real_source(name, mount, self._settings.own_dirs, self._settings.docker_host)
 
-    async def _hello(self, name: str, link: AgentLink, container_id: str) -> FirstProcess | None:
+    async def _hello(self, name: str, link: AgentLink, container_id: str) -> _Known:
         """Waits for its agent, and meanwhile looks for its first process."""
-        looking = asyncio.create_task(self._first_process(name, container_id))
+        looking = asyncio.create_task(self._look(name, container_id))
         try:
             await link.wait_connected(self._settings.hello_timeout)
             return await looking
@@ -246,13 +255,13 @@ class Sandboxes:
             await _listen(link, session)
             if container.state is ContainerState.RUNNING:
                 await link.wait_connected(self._settings.hello_timeout)
-            first = await self._first_process(directory.name, container.id)
+            known = await self._look(directory.name, container.id)
         except BaseException:
             await link.close()
             raise
         network = container.labels.get("paddock.network") or None
         mounts = tuple(container.labels.get(LABEL_MOUNTS, "").split())
-        return Sandbox(directory, container.id, link, network, mounts, first)
+        return Sandbox(directory, container.id, link, network, mounts, *known)
 
     async def quiesce(self, sandbox: Sandbox, reason: str, *, at_once: bool = False) -> bool:
         """Ends what runs and takes over its events; an agent that can't any more is left be.

@@ -113,7 +113,7 @@ class Sessions:
         self._pausing = Pausing(
             engine, recorder, stopper, stops, self.deadlines, settings.hello_timeout
         )
-        self._inspector = Inspector(engine, database, workspaces)
+        self._inspector = Inspector(database, workspaces)
         self._level_change = LevelChange(database, recorder, stopper, stops, self.gaps, sandboxes)
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -186,12 +186,12 @@ class Sessions:
         raise NotFoundError(f"no session {session_id[:128]}{number}")
 
     def summary(self, session: Session) -> dict[str, Any]:
-        """The session's object without what only the engine knows."""
+        """The session's object without its sandbox's state and limits."""
         return session_view(session)
 
-    async def view(self, session: Session) -> dict[str, Any]:
-        """The session's object with its sandbox's state and limits as the engine has them."""
-        return await self._inspector.view(session)
+    def view(self, session: Session) -> dict[str, Any]:
+        """The session's object with its sandbox's state and limits."""
+        return session_view(session, live=True)
 
     async def inspect(self, session: Session) -> dict[str, Any]:
         """The session's object with what goes on in it; its agent need not answer."""

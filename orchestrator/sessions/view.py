@@ -4,9 +4,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.engine.base import Container
+from orchestrator.engine.base import ContainerState
 from orchestrator.sessions.deadlines import Deadline, deadlines
-from orchestrator.sessions.lifecycle import activity
+from orchestrator.sessions.lifecycle import Status, activity
 from orchestrator.sessions.processes import Measured
 from orchestrator.sessions.session import STREAM_KINDS, Command, Session
 from orchestrator.workspace.quota import DiskUsage
@@ -24,8 +24,13 @@ def settings_view(session: Session) -> dict[str, Any]:
     }
 
 
-def session_view(session: Session, container: Container | None = None) -> dict[str, Any]:
-    """The session's object; with the container, its state and limits as the engine reports them."""
+def session_view(
+    session: Session, *, live: bool = False, frozen: bool | None = None
+) -> dict[str, Any]:
+    """The session's object; `live`: with the state and the limits of its sandbox.
+
+    `frozen` is what the host shows of its processes.
+    """
     return {
         "id": session.id,
         "incarnation": session.incarnation,
@@ -33,7 +38,7 @@ def session_view(session: Session, container: Container | None = None) -> dict[s
         "status": session.status,
         "activity": activity(session.status, session.at_work),
         **settings_view(session),
-        "sandbox": _sandbox_view(session, container),
+        "sandbox": _sandbox_view(session, live, frozen),
         "labels": session.labels,
         "role": session.role,
         "tools": session.tools,
@@ -50,7 +55,6 @@ def session_view(session: Session, container: Container | None = None) -> dict[s
 
 def inspection_view(
     session: Session,
-    container: Container | None,
     measured: Measured | None,
     disk: DiskUsage | None,
     denials: list[Event],
@@ -65,7 +69,7 @@ def inspection_view(
     downloads, uploads}`. `denials` are the latest refusals, newest first.
     """
     return {
-        **session_view(session, container),
+        **session_view(session, live=True, frozen=measured.frozen if measured else None),
         "commands": [command_view(command) for command in _latest_commands(session)],
         "processes": None if measured is None else _processes_view(session, measured),
         "usage": None if measured is None else asdict(measured.usage),
@@ -94,18 +98,20 @@ def _denial_view(event: Event) -> dict[str, Any]:
     return {name: event[name] for name in members}
 
 
-def _sandbox_view(session: Session, container: Container | None) -> dict[str, Any] | None:
+def _sandbox_view(session: Session, live: bool, frozen: bool | None) -> dict[str, Any] | None:
     sandbox = session.sandbox
     if sandbox is None:
         return None
+    if frozen is None:
+        frozen = session.status is Status.PAUSED
     return {
         "id": sandbox.name,
         "image": session.image,
         "network": sandbox.network or "none",
         "mounts": list(sandbox.mounts),
         "connected": sandbox.link.connected,
-        "state": None if container is None else container.state,
-        "limits": None if container is None else container.limits,
+        "state": (ContainerState.PAUSED if frozen else ContainerState.RUNNING) if live else None,
+        "limits": sandbox.limits if live else None,
     }
 
 

@@ -447,7 +447,7 @@ async def test_while_they_are_not_known_again_nothing_is_shown_or_stored(
     again = await ControlPlane.open(settings, engine)
     try:
         (session,) = again.sessions.list(ADMIN)
-        (shown,) = inspection_view(session, None, measured, None, [])["processes"]
+        (shown,) = inspection_view(session, measured, None, [])["processes"]
         assert (shown["name"], shown["argv"]) == ("", [])
         session.status = Status.ACTIVE  # as it is when it was resumed, before its agent answers
         for work in (

@@ -4,13 +4,14 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import Callable
 
 import pytest
 
 from orchestrator.config import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.doctor import run_checks
-from paddock.contract.inspection import InspectedSession
+from paddock.contract.inspection import InspectedSession, SandboxProcess
 from tests.conftest import BoxFactory
 from tests.support.box import PATIENCE, TESTER, Box
 
@@ -24,19 +25,36 @@ async def inspect(box: Box) -> InspectedSession:
     return InspectedSession.model_validate_json(json.dumps(shown))
 
 
+async def inspect_until(
+    box: Box, condition: Callable[[InspectedSession], bool]
+) -> InspectedSession:
+    """Inspects again and again: what begins is in no certain state for a moment."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition(shown := await inspect(box)):
+            pass
+    return shown
+
+
+def process_of(shown: InspectedSession, *argv: str) -> SandboxProcess | None:
+    found = [process for process in shown.processes or [] if process.argv == list(argv)]
+    return found[0] if found else None
+
+
 async def test_processes_and_use_while_commands_run(high: Box) -> None:
-    spinning = await high.start(argv=["bash", "-c", "while :; do :; done"], background=True)
+    loop = ["bash", "-c", "while :; do :; done"]
+    spinning = await high.start(argv=loop, background=True)
     sleeping = await high.start(argv=["sleep", "4242"], background=True)
-    shown = await inspect(high)
+
+    def settled(shown: InspectedSession) -> bool:
+        spin, sleep = process_of(shown, *loop), process_of(shown, "sleep", "4242")
+        if spin is None or sleep is None or shown.usage is None:
+            return False
+        spins = 0 < spin.cpu_percent / 2 <= shown.usage.cpu_percent
+        return spins and (sleep.state, sleep.cpu_percent) == ("sleeping", 0)
+
+    shown = await inspect_until(high, settled)
     assert shown.processes is not None
     assert shown.usage is not None
-    by_argv = {tuple(process.argv): process for process in shown.processes}
-    sleep = by_argv["sleep", "4242"]
-    spin = by_argv["bash", "-c", "while :; do :; done"]
-    assert sleep.state == "sleeping"
-    assert sleep.cpu_percent == 0
-    assert spin.cpu_percent > 0
-    assert shown.usage.cpu_percent >= spin.cpu_percent / 2
     # The agent, and for each command its guard and itself.
     assert shown.processes[0].pid == 1
     assert shown.usage.pids == len(shown.processes) == 5
@@ -46,18 +64,20 @@ async def test_processes_and_use_while_commands_run(high: Box) -> None:
         await high.finish(command)
 
 
+def agent_of(shown: InspectedSession) -> SandboxProcess:
+    assert shown.processes is not None
+    assert shown.processes[0].pid == 1
+    return shown.processes[0]
+
+
 async def test_a_stopped_agent_is_still_seen(low: Box) -> None:
-    found = await inspect(low)
-    assert found.processes is not None
-    agent = found.processes[0]
-    assert (agent.pid, agent.state) == (1, "sleeping")
+    found = await inspect_until(low, lambda shown: agent_of(shown).state == "sleeping")
+    agent = agent_of(found)
     os.kill(agent.host_pid, signal.SIGSTOP)
     try:
-        stopped = await inspect(low)
+        stopped = await inspect_until(low, lambda shown: agent_of(shown).state == "stopped")
     finally:
         os.kill(agent.host_pid, signal.SIGCONT)
-    assert stopped.processes is not None
-    assert stopped.processes[0].state == "stopped"
     assert stopped.usage is not None
     assert (await low.run("pwd")).exit_code == 0
 
@@ -68,6 +88,16 @@ async def test_a_paused_sandbox_is_seen(new_box: BoxFactory) -> None:
     shown = await inspect(box)
     assert shown.sandbox is not None
     assert shown.sandbox.state == "paused"
+    await box.plane.sessions.resume(TESTER, box.session)
+    shown = await inspect(box)
+    assert shown.sandbox is not None
+    assert shown.sandbox.state == "running"
+    # Somebody else's pause, which is none of the session's.
+    await box.plane.engine.pause(box.container_id)
+    shown = await inspect(box)
+    await box.plane.engine.resume(box.container_id)
+    assert shown.sandbox is not None
+    assert (shown.status, shown.sandbox.state) == ("active", "paused")
     assert shown.processes is not None
     assert shown.processes[0].pid == 1
 

@@ -75,7 +75,7 @@ async def plane(sandbox_image: str, host: Path) -> AsyncIterator[ControlPlane]:
 
 
 async def mounts_of(box: Box) -> list[str]:
-    view = await box.plane.sessions.view(box.session)
+    view = box.plane.sessions.view(box.session)
     names: list[str] = view["sandbox"]["mounts"]
     return names
 

@@ -1,5 +1,6 @@
 """A sandbox's processes and use, read from trees as the kernel shows them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.sessions.processes import (
+    Earlier,
     Host,
     Measured,
     Process,
+    Times,
     Usage,
     compared,
     find_groups,
@@ -51,6 +54,7 @@ def version_2(host: Host, path: str) -> Path:
     write(group / "memory.current", "9000\n")
     write(group / "memory.stat", "anon 5000\ninactive_file 1000\n")
     write(group / "pids.current", "3\n")
+    write(group / "cgroup.events", "populated 1\nfrozen 1\n")
     return group
 
 
@@ -61,11 +65,18 @@ def version_1(host: Host, path: str) -> None:
     write(host.cgroup / "memory" / path / "memory.usage_in_bytes", "9000\n")
     write(host.cgroup / "memory" / path / "memory.stat", "cache 1\ntotal_inactive_file 1000\n")
     write(host.cgroup / "pids" / path / "pids.current", "3\n")
+    write(host.cgroup / "freezer" / path / "freezer.state", "FROZEN\n")
+
+
+def look(host: Host, pid: int | None = None) -> Measured | None:
+    found = measure(ID, pid, Earlier(), host)
+    return None if found is None else found[0]
 
 
 def check(measured: Measured | None) -> None:
     assert measured is not None
-    assert measured.usage == Usage(1.5, 0.0, 8000, 3)
+    assert measured.frozen is True
+    assert replace(measured.usage, cpu_percent=0.0) == Usage(1.5, 0.0, 8000, 3)
     agent, cat = measured.processes
     assert (agent.pid, agent.host_pid, agent.argv) == (1, 4000, ["python3", "-I"])
     assert (cat.pid, cat.host_pid, cat.argv, cat.state) == (7, 4001, ["cat", "a b"], "sleeping")
@@ -76,27 +87,27 @@ def check(measured: Measured | None) -> None:
 @pytest.mark.parametrize("path", [f"docker/{ID}", f"system.slice/docker-{ID}.scope"])
 def test_version_2_where_engines_put_it(host: Host, path: str) -> None:
     version_2(host, path)
-    check(measure(ID, None, host, window=0))
+    check(look(host))
 
 
 @pytest.mark.parametrize("path", [f"docker/{ID}", f"system.slice/docker-{ID}.scope"])
 def test_version_1_where_engines_put_it(host: Host, path: str) -> None:
     version_1(host, path)
-    check(measure(ID, None, host, window=0))
+    check(look(host))
 
 
 def test_where_the_first_process_is(host: Host) -> None:
     version_2(host, f"our.slice/docker-{ID}.scope")
     write(host.proc / "4000" / "cgroup", f"0::/our.slice/docker-{ID}.scope\n")
-    check(measure(ID, 4000, host, window=0))
-    assert measure(ID, None, host, window=0) is None
+    check(look(host, 4000))
+    assert look(host) is None
 
 
 def test_version_1_where_the_first_process_is(host: Host) -> None:
     version_1(host, f"ours/{ID}")
-    lines = [f"3:{c}:/ours/{ID}" for c in ("pids", "memory", "cpu,cpuacct")]
+    lines = [f"3:{c}:/ours/{ID}" for c in ("pids", "memory", "cpu,cpuacct", "freezer")]
     write(host.proc / "4000" / "cgroup", "\n".join([*lines, f"0::/ours/{ID}"]))
-    check(measure(ID, 4000, host, window=0))
+    check(look(host, 4000))
 
 
 def test_a_pid_that_is_somebody_elses_now_shows_nothing(host: Host) -> None:
@@ -113,43 +124,67 @@ def test_paths_outside_of_the_view_are_left_out() -> None:
 def test_processes_that_end_meanwhile_are_left_out(host: Host) -> None:
     group = version_2(host, f"docker/{ID}")
     write(group / "cgroup.procs", "4000\n77777\n0\n")
-    measured = measure(ID, None, host, window=0)
+    measured = look(host)
     assert measured is not None
     assert [process.host_pid for process in measured.processes] == [4000]
 
 
 def test_a_group_that_goes_away_shows_nothing(host: Host) -> None:
     (version_2(host, f"docker/{ID}") / "memory.current").unlink()
-    assert measure(ID, None, host, window=0) is None
+    assert look(host) is None
 
 
 def test_names_and_words_may_hold_anything() -> None:
     stat = STAT % (5, b") R (\n\xff")
-    process = parse_process(5, stat, b"NSpid:\t5\t2\n", b"a\xff\0\0b")
+    process, started = parse_process(5, stat, b"NSpid:\t5\t2\n", b"a\xff\0\0b")
+    assert started == 9.99
     assert process.name == ") R (\n\\xff"
     assert process.argv == ["a\\xff", "", "b"]
     assert (process.pid, process.state) == (2, "sleeping")
 
 
 def test_a_zombie_has_no_words() -> None:
-    assert parse_process(5, STAT % (5, b"x"), b"", b"").argv == []
+    assert parse_process(5, STAT % (5, b"x"), b"", b"")[0].argv == []
 
 
 def process(pid: int, seconds: float) -> Process:
     return Process(pid, pid, "x", [], "running", seconds, 0.0, 1)
 
 
-def test_percentages_are_of_the_time_between() -> None:
-    before = Measured([process(1, 1.0), process(2, 5.0)], Usage(6.0, 0.0, 10, 2))
-    after = Measured([process(1, 1.1), process(3, 0.05)], Usage(6.2, 0.0, 20, 2))
-    found = compared(before, after, 0.1)
-    assert [p.cpu_percent for p in found.processes] == [100.0, 50.0]
-    assert found.usage == Usage(6.2, 200.0, 20, 2)
+def times(at: float, total: float, *used: tuple[int, float, float]) -> Times:
+    """`used`: pid, start and CPU seconds of each process."""
+    return Times(at, total, {(pid, started): seconds for pid, started, seconds in used})
+
+
+def percentages(now: Times, base: Times | None) -> list[float]:
+    """Of the whole, and of each process."""
+    processes = [process(pid, seconds) for (pid, _), seconds in now.used.items()]
+    found = compared(Measured(processes, Usage(now.total, 0.0, 20, 2)), now, base)
+    return [found.usage.cpu_percent, *(process.cpu_percent for process in found.processes)]
+
+
+def test_percentages_are_of_the_time_since_the_earlier_look() -> None:
+    base = times(100, 6.0, (1, 90, 1.0), (2, 91, 5.0))
+    # The second is another process with the pid of one that ended, the third is new.
+    now = times(110, 16.0, (1, 90, 2.0), (2, 105, 2.5), (3, 109.99, 0.01))
+    assert percentages(now, base) == [100.0, 10.0, 50.0, 10.0]
+
+
+def test_without_an_earlier_look_they_are_of_all_the_time() -> None:
+    assert percentages(times(110, 10.0, (1, 90, 1.0), (2, 100, 9.0)), None) == [50.0, 5.0, 90.0]
+    assert percentages(times(110, 0.0), None) == [0.0]
+
+
+def test_looks_that_are_too_close_are_not_compared() -> None:
+    first, second, third = times(10, 1), times(10.05, 1), times(20, 2)
+    looks = Earlier().followed_by(first)
+    assert looks.base(10.05) is None
+    assert looks.followed_by(second) is looks
+    looks = looks.followed_by(third)
+    assert (looks.base(20.05), looks.base(20.1)) == (first, third)
 
 
 @given(st.floats(0, 1e9), st.floats(0, 1e9), st.floats(0, 10))
 def test_percentages_are_never_negative(earlier: float, later: float, seconds: float) -> None:
-    found = compared(
-        Measured([], Usage(earlier, 0.0, 0, 0)), Measured([], Usage(later, 0.0, 0, 0)), seconds
-    )
-    assert found.usage.cpu_percent >= 0
+    now = times(seconds, later, (1, 0.0, later))
+    assert min(percentages(now, times(0, earlier, (1, 0.0, earlier)))) >= 0

@@ -26,7 +26,7 @@ class SessionSettings(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Sandbox(Result):
-    """A session's container; `state` and `limits` as the engine says, None in lists.
+    """A session's container; `state` and `limits` are None in lists.
 
     `mounts` are names of the operator's list.
     """

@@ -47,7 +47,7 @@ class SandboxProcess(Model):
     argv: list[str] = Field(description="As the process shows it: cut after 2 KiB.")
     state: Literal["running", "sleeping", "waiting", "stopped", "traced", "zombie", "idle", "ended"]
     cpu_seconds: float
-    cpu_percent: float = Field(description="Of one core, during the last 100 ms.")
+    cpu_percent: float = Field(description="Of one core, since an inspection before, or the start.")
     memory_bytes: Count = Field(description="Resident.")
 
 
@@ -55,7 +55,7 @@ class SandboxUsage(Model):
     """What the sandbox uses, to be compared with the session's `limits`."""
 
     cpu_seconds: float = Field(description="Since the sandbox was started.")
-    cpu_percent: float = Field(description="Of one core, during the last 100 ms.")
+    cpu_percent: float = Field(description="Of one core, since an inspection before, or the start.")
     memory_bytes: Count = Field(description="Without what the kernel can drop at once.")
     pids: Count
 

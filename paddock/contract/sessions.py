@@ -93,8 +93,8 @@ class Sandbox(Model):
     network: str = Field(description="`none`, or the name of the network that it is on.")
     mounts: list[str] = Field(description="Names of the operator's list.")
     connected: bool = Field(description="Its agent has a connection to the control plane.")
-    state: str | None = Field(description="As the engine says; null in lists.")
-    limits: SandboxLimits | None = Field(description="As the engine says; null in lists.")
+    state: str | None = Field(description="`running` or `paused`; null in lists.")
+    limits: SandboxLimits | None = Field(description="`running` or `paused`; null in lists.")
 
 
 class Deadlines(Model):

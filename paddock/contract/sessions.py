@@ -94,7 +94,7 @@ class Sandbox(Model):
     mounts: list[str] = Field(description="Names of the operator's list.")
     connected: bool = Field(description="Its agent has a connection to the control plane.")
     state: str | None = Field(description="`running` or `paused`; null in lists.")
-    limits: SandboxLimits | None = Field(description="`running` or `paused`; null in lists.")
+    limits: SandboxLimits | None = Field(description="As the engine set them; null in lists.")
 
 
 class Deadlines(Model):

@@ -6,11 +6,12 @@ from typing import Any
 
 from orchestrator.engine.base import ContainerState
 from orchestrator.sessions.deadlines import Deadline, deadlines
-from orchestrator.sessions.lifecycle import Status, activity
+from orchestrator.sessions.lifecycle import activity
 from orchestrator.sessions.processes import Measured
 from orchestrator.sessions.session import STREAM_KINDS, Command, Session
 from orchestrator.workspace.quota import DiskUsage
 from paddock.audit.chain import Event
+from paddock.contract.words import Status
 
 # Commands and denials that an inspection shows.
 LATEST = 10

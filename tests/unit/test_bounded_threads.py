@@ -96,7 +96,7 @@ async def test_a_first_process_that_can_not_be_looked_at_is_not_known(
     monkeypatch.setattr(sandbox, "_LOOK_SECONDS", 0.05)
     settings, others = SimpleNamespace(image="an image"), [cast(Any, None)] * 4
     sandboxes = Sandboxes(cast(Any, settings), cast(Any, Engine()), *others)
-    assert await sandboxes._first_process("x", "c") is None
+    assert await sandboxes._look("x", "c") == (None, {})
     assert "not seen here" in caplog.text
     release.set()
 

@@ -20,6 +20,7 @@ from sandbox_agent.commands import (
     resolve,
 )
 from sandbox_agent.options import SAFE, parse_find, parse_options
+from tests.support.raised import raised
 
 FOURTEEN = "pwd ls cat head tail grep find wc stat mkdir touch cp mv rm"
 EIGHT = "echo curl neofetch uname whoami date env which"
@@ -54,13 +55,18 @@ def test_a_command_is_split_into_words(text: str, words: list[str]) -> None:
     assert parse_command(text) == words
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("template", ["ls{}id", "echo '{}'", 'echo "a{}b"', "{}", "{}ls", "ls x{}"])
-def test_operators_are_refused_even_in_quotes(operator: str, template: str) -> None:
-    with pytest.raises(DeniedError, match=r"^shell operators are not allowed: ") as caught:
-        parse_command(template.format(operator))
-    assert caught.value.rule == "shell-operators"
-    assert caught.value.message.isprintable()
+TEMPLATES = ["ls{}id", "echo '{}'", 'echo "a{}b"', "{}", "{}ls", "ls x{}"]
+
+
+def test_operators_are_refused_even_in_quotes() -> None:
+    for operator in OPERATORS:
+        for template in TEMPLATES:
+            text = template.format(operator)
+            refusal = raised(DeniedError, parse_command, text)
+            assert refusal, text
+            assert refusal.rule == "shell-operators", text
+            assert refusal.message.startswith("shell operators are not allowed: "), text
+            assert refusal.message.isprintable(), text
 
 
 @pytest.mark.parametrize(

@@ -58,17 +58,17 @@ def test_the_index_has_every_document() -> None:
     assert found - links == {"README.md"}
 
 
-@pytest.mark.parametrize("code", STATUSES)
-def test_every_error_code_has_its_entry(code: str) -> None:
+def test_every_error_code_has_its_entry() -> None:
     text = (DOCS / "troubleshooting.md").read_text()
-    entry = re.search(rf"^## {code}\n\n(\d+)\. \S", text, re.MULTILINE)
-    assert entry
-    assert int(entry[1]) == STATUSES[code]
+    for code in STATUSES:
+        entry = re.search(rf"^## {code}\n\n(\d+)\. \S", text, re.MULTILINE)
+        assert entry, code
+        assert int(entry[1]) == STATUSES[code], code
 
 
-@pytest.mark.parametrize("name", Settings.model_fields)
-def test_every_setting_is_described(name: str) -> None:
-    assert Settings.model_fields[name].description
+def test_every_setting_is_described() -> None:
+    for name, field in Settings.model_fields.items():
+        assert field.description, name
 
 
 @pytest.mark.parametrize("path", sorted(DOCS.rglob("*.md")), ids=_named)

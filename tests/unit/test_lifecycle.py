@@ -2,20 +2,19 @@
 
 import itertools
 
-import pytest
-
 from orchestrator.errors import InvalidTransitionError
 from orchestrator.sessions.lifecycle import LIVE, TRANSITIONS, activity, check_transition
 from paddock.contract.words import Activity, Rationale, Status
+from tests.support.raised import raised
 
 
-@pytest.mark.parametrize(("current", "wanted"), list(itertools.product(Status, Status)))
-def test_only_what_the_table_has_is_allowed(current: Status, wanted: Status) -> None:
-    if wanted in TRANSITIONS[current]:
-        check_transition(current, wanted)
-    else:
-        with pytest.raises(InvalidTransitionError, match=f"{current} cannot become {wanted}"):
-            check_transition(current, wanted)
+def test_only_what_the_table_has_is_allowed() -> None:
+    for current, wanted in itertools.product(Status, Status):
+        refusal = raised(InvalidTransitionError, check_transition, current, wanted)
+        if wanted in TRANSITIONS[current]:
+            assert refusal is None
+        else:
+            assert f"{current} cannot become {wanted}" in str(refusal)
 
 
 def test_every_status_is_in_the_table_and_final_ones_lead_nowhere() -> None:

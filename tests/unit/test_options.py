@@ -11,38 +11,41 @@ from sandbox_agent.options import SAFE, VALUES, Parsed, Table, parse_find, parse
 HEAD, GREP, TAIL, LS, DATE = (SAFE[name] for name in ("head", "grep", "tail", "ls", "date"))
 
 
-@pytest.mark.parametrize(
-    ("table", "line", "options", "operands"),
-    [
-        (GREP, "-rn foo src", [("r", ""), ("n", "")], ["foo", "src"]),
-        (GREP, "-A 3 x", [("A", "3")], ["x"]),
-        (GREP, "-A3 x", [("A", "3")], ["x"]),
-        (GREP, "-inA3 x", [("i", ""), ("n", ""), ("A", "3")], ["x"]),
-        (GREP, "-15 x", [("1", ""), ("5", "")], ["x"]),
-        (GREP, "x -i y", [("i", "")], ["x", "y"]),
-        (GREP, "-e -f x", [("e", "-f")], ["x"]),
-        (GREP, "--regexp -f x", [("regexp", "-f")], ["x"]),
-        (GREP, "-- -f x", [], ["-f", "x"]),
-        (GREP, "x - y", [], ["x", "-", "y"]),
-        (GREP, "--color x", [("color", "")], ["x"]),
-        (GREP, "--color=auto x", [("color", "auto")], ["x"]),
-        (HEAD, "-5 a", [("5", "")], ["a"]),
-        (HEAD, "-n5 a", [("n", "5")], ["a"]),
-        (HEAD, "-n -5 a", [("n", "-5")], ["a"]),
-        (HEAD, "--lines 5 a", [("lines", "5")], ["a"]),
-        (HEAD, "--lines=5 a", [("lines", "5")], ["a"]),
-        (HEAD, "-n", [("n", "")], []),
-        (TAIL, "-fn 20 a", [("f", ""), ("n", "20")], ["a"]),
-        (TAIL, "--follow name", [("follow", "")], ["name"]),
-        (DATE, "-I seconds", [("I", "")], ["seconds"]),
-        (DATE, "-uIseconds", [("u", ""), ("I", "seconds")], []),
-        (LS, "-la1 --sort=size", [("l", ""), ("a", ""), ("1", ""), ("sort", "size")], []),
-    ],
-)
-def test_options_are_read_as_getopt_reads_them(
-    table: Table, line: str, options: list[tuple[str, str]], operands: list[str]
-) -> None:
-    assert parse_options(line.split(), table) == Parsed(options, operands)
+READ: list[tuple[Table, str, list[tuple[str, str]], list[str]]] = [
+    (GREP, "-rn foo src", [("r", ""), ("n", "")], ["foo", "src"]),
+    (GREP, "-A 3 x", [("A", "3")], ["x"]),
+    (GREP, "-A3 x", [("A", "3")], ["x"]),
+    (GREP, "-inA3 x", [("i", ""), ("n", ""), ("A", "3")], ["x"]),
+    (GREP, "-15 x", [("1", ""), ("5", "")], ["x"]),
+    (GREP, "x -i y", [("i", "")], ["x", "y"]),
+    (GREP, "-e -f x", [("e", "-f")], ["x"]),
+    (GREP, "--regexp -f x", [("regexp", "-f")], ["x"]),
+    (GREP, "-- -f x", [], ["-f", "x"]),
+    (GREP, "x - y", [], ["x", "-", "y"]),
+    (GREP, "--color x", [("color", "")], ["x"]),
+    (GREP, "--color=auto x", [("color", "auto")], ["x"]),
+    (HEAD, "-5 a", [("5", "")], ["a"]),
+    (HEAD, "-n5 a", [("n", "5")], ["a"]),
+    (HEAD, "-n -5 a", [("n", "-5")], ["a"]),
+    (HEAD, "--lines 5 a", [("lines", "5")], ["a"]),
+    (HEAD, "--lines=5 a", [("lines", "5")], ["a"]),
+    (HEAD, "-n", [("n", "")], []),
+    (TAIL, "-fn 20 a", [("f", ""), ("n", "20")], ["a"]),
+    (TAIL, "--follow name", [("follow", "")], ["name"]),
+    (DATE, "-I seconds", [("I", "")], ["seconds"]),
+    (DATE, "-uIseconds", [("u", ""), ("I", "seconds")], []),
+    (LS, "-la1 --sort=size", [("l", ""), ("a", ""), ("1", ""), ("sort", "size")], []),
+]
+
+
+def test_options_are_read_as_getopt_reads_them() -> None:
+    for table, line, options, operands in READ:
+        assert parse_options(line.split(), table) == Parsed(options, operands), (
+            table,
+            line,
+            options,
+            operands,
+        )
 
 
 @pytest.mark.parametrize(

@@ -27,12 +27,10 @@ def test_the_documented_insert_passes() -> None:
     assert INJECTION - {"(", ")"} == LINE_INJECTION
 
 
-@pytest.mark.parametrize(
-    "code", [*range(0x20), *range(0x7F, 0xA0), 0x605, 0x2028, 0x2029, 0xFFF9, 0xD800]
-)
-def test_control_characters_are_refused(code: int) -> None:
-    reason = control_characters(f"ab{chr(code)}")
-    assert reason == f"character 3 is the control character U+{code:04X}"
+def test_control_characters_are_refused() -> None:
+    for code in [*range(0x20), *range(0x7F, 0xA0), 0x605, 0x2028, 0x2029, 0xFFF9, 0xD800]:
+        reason = control_characters(f"ab{chr(code)}")
+        assert reason == f"character 3 is the control character U+{code:04X}", code
 
 
 # Unicode's Default_Ignorable_Code_Point: first and last of each range.

@@ -132,17 +132,21 @@ def test_values_that_overlap_themselves_and_one_another(secrets: list[str], text
     assert Redactor(secrets).text(text) == expected
 
 
-@pytest.mark.parametrize("size", range(8, 40))
-def test_what_is_left_of_a_value_that_was_cut(size: int) -> None:
-    secret = "0123456789abcdefghijklmnopqrstuvwxyzABCD"
-    redactor = Redactor([secret])
-    beginning = secret[:size]
-    assert redactor.text(f"word {beginning}") == f"word {MARK}"
-    assert redactor.text(f"not allowed: {beginning}...; ask") == f"not allowed: {MARK}...; ask"
-    assert redactor.text(f"word {beginning}…") == f"word {MARK}…"
-    assert redactor.text(f"{beginning}[90 more bytes]") == f"{MARK}[90 more bytes]"
-    # Otherwise something else begins in the same way.
-    assert redactor.text(f"{beginning}! {beginning} too") == f"{beginning}! {beginning} too"
+def test_what_is_left_of_a_value_that_was_cut() -> None:
+    for size in range(8, 40):
+        secret = "0123456789abcdefghijklmnopqrstuvwxyzABCD"
+        redactor = Redactor([secret])
+        beginning = secret[:size]
+        assert redactor.text(f"word {beginning}") == f"word {MARK}", size
+        assert (
+            redactor.text(f"not allowed: {beginning}...; ask") == f"not allowed: {MARK}...; ask"
+        ), size
+        assert redactor.text(f"word {beginning}…") == f"word {MARK}…", size
+        assert redactor.text(f"{beginning}[90 more bytes]") == f"{MARK}[90 more bytes]", size
+        # Otherwise something else begins in the same way.
+        assert redactor.text(f"{beginning}! {beginning} too") == f"{beginning}! {beginning} too", (
+            size
+        )
 
 
 def test_values_that_are_too_short_are_not_looked_for() -> None:

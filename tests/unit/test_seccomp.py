@@ -91,12 +91,8 @@ def test_calls_of_another_architecture_end_the_process(machine: str) -> None:
 
 
 @pytest.mark.parametrize("wanted", [STRICT, OPEN])
-@pytest.mark.parametrize(
-    "call",
-    DENIED,
-)
-def test_denied_everywhere(machine: str, wanted: Filter, call: str) -> None:
-    assert decide(machine, wanted, call) == errno.EPERM
+def test_denied_everywhere(machine: str, wanted: Filter) -> None:
+    assert [call for call in DENIED if decide(machine, wanted, call) != errno.EPERM] == []
 
 
 @pytest.mark.parametrize("call", ["openat2", "clone3", "execveat"])
@@ -115,30 +111,30 @@ def test_tracing_is_for_levels_that_say_so(machine: str) -> None:
     assert decide(machine, OPEN, "ptrace") == ALLOW
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ((1, 1, 0), ALLOW),  # a UNIX socket
-        ((2, 1, 0), ALLOW),
-        ((2, 1, 6), ALLOW),
-        ((10, 2, 17), ALLOW),
-        ((2, 2, 1), ALLOW),
-        ((10, 2, 58), ALLOW),
-        ((2, 1, 262), errno.EPROTONOSUPPORT),  # MPTCP
-        ((10, 1, 132), errno.EPROTONOSUPPORT),  # SCTP
-        ((2, 0x80001, 6), ALLOW),  # with SOCK_CLOEXEC
-        ((2, 3, 255), errno.ESOCKTNOSUPPORT),  # raw
-        ((2, 5, 0), errno.ESOCKTNOSUPPORT),  # SCTP, by default
-        ((2, 0x80806, 0), errno.ESOCKTNOSUPPORT),  # DCCP, by default
-        ((16, 3, 0), errno.EAFNOSUPPORT),  # netlink
-        ((17, 3, 0), errno.EAFNOSUPPORT),  # packet
-        ((40, 1, 0), errno.EAFNOSUPPORT),  # vsock
-        ((0x1_0000_0002, 1, 262), errno.EPROTONOSUPPORT),  # the kernel looks at 32 bits
-        ((0x1_0000_0010, 1, 0), errno.EAFNOSUPPORT),
-    ],
-)
-def test_sockets(machine: str, arguments: tuple[int, ...], expected: object) -> None:
-    assert decide(machine, STRICT, "socket", *arguments) == expected
+SOCKETS: list[tuple[tuple[int, ...], object]] = [
+    ((1, 1, 0), ALLOW),  # a UNIX socket
+    ((2, 1, 0), ALLOW),
+    ((2, 1, 6), ALLOW),
+    ((10, 2, 17), ALLOW),
+    ((2, 2, 1), ALLOW),
+    ((10, 2, 58), ALLOW),
+    ((2, 1, 262), errno.EPROTONOSUPPORT),  # MPTCP
+    ((10, 1, 132), errno.EPROTONOSUPPORT),  # SCTP
+    ((2, 0x80001, 6), ALLOW),  # with SOCK_CLOEXEC
+    ((2, 3, 255), errno.ESOCKTNOSUPPORT),  # raw
+    ((2, 5, 0), errno.ESOCKTNOSUPPORT),  # SCTP, by default
+    ((2, 0x80806, 0), errno.ESOCKTNOSUPPORT),  # DCCP, by default
+    ((16, 3, 0), errno.EAFNOSUPPORT),  # netlink
+    ((17, 3, 0), errno.EAFNOSUPPORT),  # packet
+    ((40, 1, 0), errno.EAFNOSUPPORT),  # vsock
+    ((0x1_0000_0002, 1, 262), errno.EPROTONOSUPPORT),  # the kernel looks at 32 bits
+    ((0x1_0000_0010, 1, 0), errno.EAFNOSUPPORT),
+]
+
+
+def test_sockets(machine: str) -> None:
+    for arguments, expected in SOCKETS:
+        assert decide(machine, STRICT, "socket", *arguments) == expected, (arguments, expected)
 
 
 def test_interfaces_are_listed_where_that_is_allowed(machine: str) -> None:
@@ -161,30 +157,28 @@ def test_no_process_gets_namespaces(machine: str, flag: int) -> None:
     assert decide(machine, OPEN, "clone", 17) == ALLOW  # fork
 
 
-@pytest.mark.parametrize(
-    ("call", "own", "others"),
-    [
-        ("prlimit64", (0, 7), (42, 7)),
-        ("setpriority", (0, 0, 5), (0, 42, 5)),
-        ("setpriority", (1, 0, 5), (2, 0, 5)),  # its group, all of its user's
-        ("sched_setaffinity", (0, 8), (42, 8)),
-        ("sched_setscheduler", (0, 5), (42, 5)),
-        ("sched_setparam", (0,), (42,)),
-        ("sched_setattr", (0,), (42,)),
-        ("ioprio_set", (1, 0, 5), (1, 42, 5)),
-        ("ioprio_set", (2, 0, 5), (3, 0, 5)),
-        ("ioctl", (0, 0x5413), (0, 0x5412)),
-        ("ioctl", (0, 0x5401), (0, 0x541C)),
-        ("ioctl", (0, 0x80086601), (0, 0x40086602)),  # a file's flags, read and set
-        ("ioctl", (0, 0x801C581F), (0, 0x401C5820)),  # a file's project, read and set
-        ("personality", (0xFFFFFFFF,), (0x0400000,)),
-    ],
-)
-def test_ones_own_and_others(
-    machine: str, call: str, own: tuple[int, ...], others: tuple[int, ...]
-) -> None:
-    assert decide(machine, STRICT, call, *own) == ALLOW
-    assert decide(machine, STRICT, call, *others) == errno.EPERM
+OWN_AND_OTHERS: list[tuple[str, tuple[int, ...], tuple[int, ...]]] = [
+    ("prlimit64", (0, 7), (42, 7)),
+    ("setpriority", (0, 0, 5), (0, 42, 5)),
+    ("setpriority", (1, 0, 5), (2, 0, 5)),  # its group, all of its user's
+    ("sched_setaffinity", (0, 8), (42, 8)),
+    ("sched_setscheduler", (0, 5), (42, 5)),
+    ("sched_setparam", (0,), (42,)),
+    ("sched_setattr", (0,), (42,)),
+    ("ioprio_set", (1, 0, 5), (1, 42, 5)),
+    ("ioprio_set", (2, 0, 5), (3, 0, 5)),
+    ("ioctl", (0, 0x5413), (0, 0x5412)),
+    ("ioctl", (0, 0x5401), (0, 0x541C)),
+    ("ioctl", (0, 0x80086601), (0, 0x40086602)),  # a file's flags, read and set
+    ("ioctl", (0, 0x801C581F), (0, 0x401C5820)),  # a file's project, read and set
+    ("personality", (0xFFFFFFFF,), (0x0400000,)),
+]
+
+
+def test_ones_own_and_others(machine: str) -> None:
+    for call, own, others in OWN_AND_OTHERS:
+        assert decide(machine, STRICT, call, *own) == ALLOW, (call, own, others)
+        assert decide(machine, STRICT, call, *others) == errno.EPERM, (call, own, others)
 
 
 def test_executions_are_reported_but_for_the_guards_own(machine: str) -> None:

@@ -18,6 +18,7 @@ from orchestrator.errors import PaddockError
 from orchestrator.keys import Principal, Role
 from orchestrator.log_context import know_secrets
 from orchestrator.sessions.session import Session
+from orchestrator.task_scope import TaskScope
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ class Work:
     """Tasks that go on when the client that asked for them is gone."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = TaskScope("work for a client that has gone")
         self._streams: set[asyncio.Task[Any]] = set()
         self._allowed: dict[asyncio.Task[Any], Callable[[], bool]] = {}
         self.stopping = False
@@ -40,23 +41,15 @@ class Work:
 
         `abandoned` then gets its result, for which nobody waits any more.
         """
-        task = self.spawn(work)
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            task.add_done_callback(_Abandoned(abandoned))
-            raise
+        return await self._tasks.shield(work, abandoned)
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Starts work that `drain` waits for."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        return self._tasks.begin(work)
 
     def detach(self, work: Coroutine[Any, Any, Any]) -> None:
         """Starts work for which nobody waits; its failure is logged."""
-        self.spawn(work).add_done_callback(_Abandoned(None))
+        self._tasks.spawn(work)
 
     def follow(self) -> None:
         """Marks the current task as one without an end of its own: `stop` cancels it."""
@@ -94,27 +87,7 @@ class Work:
 
     async def drain(self) -> None:
         """Waits until nothing is under way any more."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
-
-
-class _Abandoned:
-    """Takes the result of work for which nobody waits any more."""
-
-    def __init__(self, then: Callable[[Any], None] | None) -> None:
-        self._then = then
-
-    def __call__(self, task: asyncio.Task[Any]) -> None:
-        if task.cancelled():
-            return
-        error = task.exception()
-        if error is None:
-            if self._then is not None:
-                self._then(task.result())
-        elif isinstance(error, PaddockError):
-            log.info("work for a client that has gone failed: %s", error.detail)
-        else:
-            log.error("work for a client that has gone failed", exc_info=error)
+        await self._tasks.drain()
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from orchestrator.sessions.files import Files
 from orchestrator.sessions.recorder import TOOL_OUTPUT, Recorder
 from orchestrator.sessions.requests import Kept
 from orchestrator.sessions.session import Command, Session
+from orchestrator.task_scope import TaskScope
 from orchestrator.threads import Threads
 from sandbox_agent.redaction import RedactedStream, Window
 
@@ -55,7 +56,7 @@ class Captures:
         self._directory = directory
         self._threads = Threads("the evidence of commands", _MOST_THREADS)
         self._cutting = Cutting("pieces of evidence")
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskScope("what is kept of a command")
 
     @asynccontextmanager
     async def place(
@@ -77,16 +78,11 @@ class Captures:
 
     def follow(self, principal: Principal, session: Session, command: Command, kept: Kept) -> None:
         """Keeps what is to be kept of the command, as soon as it has ended."""
-        task = asyncio.create_task(self._keep(principal, session, command, kept))
-        command.keeping = task
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        command.keeping = self._tasks.begin(self._keep(principal, session, command, kept))
 
     async def close(self) -> None:
         """Ends what is still being kept."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     async def _keep(
         self, principal: Principal, session: Session, command: Command, kept: Kept

@@ -9,6 +9,7 @@ from enum import StrEnum
 from orchestrator.errors import PaddockError
 from orchestrator.log_context import session_context
 from orchestrator.sessions.session import Session
+from orchestrator.task_scope import TaskScope
 from paddock.contract.words import Status
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class Deadlines:
     def __init__(self, expire: Callable[[Session], Awaitable[None]]) -> None:
         self._expire = expire
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskScope("the end of a session")
 
     def watch(self, session: Session) -> None:
         """Starts, or starts again, the session's timer."""
@@ -88,9 +89,7 @@ class Deadlines:
         if due(session, datetime.now(UTC)) is None:
             self.watch(session)  # it was used meanwhile, or is in use
             return
-        task = asyncio.create_task(self._run(session))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._run(session))
 
     async def _run(self, session: Session) -> None:
         try:
@@ -110,9 +109,7 @@ class Deadlines:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
 
 def _seconds_left(session: Session, now: datetime) -> float:

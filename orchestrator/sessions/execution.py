@@ -5,7 +5,6 @@ import base64
 import contextlib
 import secrets
 import time
-from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +34,7 @@ from orchestrator.sessions.requests import (
 )
 from orchestrator.sessions.sandbox import Sandbox
 from orchestrator.sessions.session import Command, Session
+from orchestrator.task_scope import TaskScope
 from sandbox_agent import excerpts
 from sandbox_agent.commands import (
     CommandError,
@@ -72,7 +72,7 @@ class Executions:
         self._recorder = recorder
         self._metrics = metrics
         self._budgets = budgets
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskScope("what follows of a command")
 
     async def start(self, principal: Principal, session: Session, request: ExecRequest) -> Command:
         """Decides, records and starts a command.
@@ -212,7 +212,7 @@ class Executions:
             recorded = await self._recorder.record_agent_event(session, event, effect)
         finally:
             if event.operation == "budget.exceeded":  # whatever the ledger says
-                self._spawn(self._budgets.end(session))
+                self._tasks.spawn(self._budgets.end(session))
         if event.operation == "command.exit":
             self._on_exit(session, event, recorded)
 
@@ -232,9 +232,9 @@ class Executions:
     def on_full(self, session: Session) -> None:
         """The session's record is as large as it may be; or its key's, or the disk is full."""
         if session.budget.left(Kind.AUDIT_BYTES) == 0:
-            self._spawn(self._budgets.fill(session))
+            self._tasks.spawn(self._budgets.fill(session))
         elif not all(command.ending for command in session.running):
-            self._spawn(self.cancel_all(session, NO_ROOM_REASON))
+            self._tasks.spawn(self.cancel_all(session, NO_ROOM_REASON))
 
     def on_hello(self, session: Session, hello: Hello) -> None:
         """An agent is connected; where it is again, commands it does not know never started."""
@@ -243,7 +243,7 @@ class Executions:
             self._metrics.agent_reconnected()
         suspects = [command for command in session.running if command.dispatched]
         if suspects and session.sandbox is not None:
-            self._spawn(self._reconcile(session, session.sandbox, suspects))
+            self._tasks.spawn(self._reconcile(session, session.sandbox, suspects))
 
     async def reconcile(self, session: Session) -> None:
         """Ends commands that neither run nor ended as far as the agent knows."""
@@ -295,7 +295,7 @@ class Executions:
 
     async def client_gone(self, session: Session, command: Command) -> None:
         """Ends a foreground command that nobody waits for any more; returns at once."""
-        self._spawn(self._cancel(session, command, "client_gone"))
+        self._tasks.spawn(self._cancel(session, command, "client_gone"))
 
     async def cancel_all(self, session: Session, reason: str) -> None:
         """Ends every command of the session: TERM, then KILL."""
@@ -380,16 +380,9 @@ class Executions:
         """The session's commands: all that run, and the latest that ended."""
         return list(session.commands.values())
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def close(self) -> None:
         """Ends what is still being done in the background."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
 
 def _timeout(session: Session, request: ExecRequest) -> int | None:

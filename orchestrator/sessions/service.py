@@ -1,8 +1,7 @@
 """Sessions: created, changed, and ended. What a caller is told is durable before that."""
 
-import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -43,6 +42,7 @@ from orchestrator.sessions.stopping import Stopper
 from orchestrator.sessions.view import session_view
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
+from orchestrator.task_scope import TaskScope
 from paddock.contract.words import Rationale, Status
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ class Sessions:
         )
         self._inspector = Inspector(database, workspaces)
         self._level_change = LevelChange(database, recorder, stopper, stops, self.gaps, sandboxes)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = TaskScope("a change of a session")
 
     # Finding
 
@@ -208,7 +208,7 @@ class Sessions:
         Raises: what `Creation.run` does: then nothing is left of it.
         """
         turn = turn or await self.shares.turn(principal)
-        return await self._shielded(self._create(principal, request, turn))
+        return await self._tasks.shield(self._create(principal, request, turn))
 
     async def _create(
         self, principal: Principal, request: NewSession, turn: Turn
@@ -229,7 +229,7 @@ class Sessions:
 
     async def close(self, principal: Principal, session: Session, *, purge: bool) -> None:
         """Ends the session (once) as completed; with `purge` its workspace is removed too."""
-        await self._shielded(self._close(principal, session, purge))
+        await self._tasks.shield(self._close(principal, session, purge))
 
     async def _close(self, principal: Principal, session: Session, purge: bool) -> None:
         if session.live:
@@ -247,26 +247,28 @@ class Sessions:
     async def purge(self, principal: Principal, session_id: str) -> None:
         """Removes an ended session's workspace. Raises: NotFoundError, ConflictError."""
         owner = None if principal.role is Role.ADMIN else principal.name
-        await self._shielded(self._workspaces.purge(session_id, owner))
+        await self._tasks.shield(self._workspaces.purge(session_id, owner))
 
     async def complete(self, principal: Principal, session: Session) -> None:
         """Ends the session as completed. Raises: InvalidTransitionError."""
         check_transition(session.status, Status.COMPLETED)
-        await self._shielded(
+        await self._tasks.shield(
             self.ending.run(session, principal, Status.COMPLETED, Rationale.NORMAL)
         )
 
     async def abort(self, principal: Principal, session: Session) -> None:
         """Ends the session as aborted. Raises: InvalidTransitionError."""
         check_transition(session.status, Status.ABORTED)
-        await self._shielded(self.ending.run(session, principal, Status.ABORTED, Rationale.NORMAL))
+        await self._tasks.shield(
+            self.ending.run(session, principal, Status.ABORTED, Rationale.NORMAL)
+        )
 
     async def expire(self, session: Session) -> None:
         """Ends a session that has run into one of its deadlines; others go on.
 
         One that ends already has ended when this returns.
         """
-        await self._shielded(self._expire(session))
+        await self._tasks.shield(self._expire(session))
 
     async def _expire(self, session: Session) -> None:
         if not session.live:
@@ -282,7 +284,7 @@ class Sessions:
         """Ends the session whose container has ended by itself."""
         session = self.by_container(container.id)
         if session is not None:
-            await self._shielded(self.ending.crashed(session, container))
+            await self._tasks.shield(self.ending.crashed(session, container))
 
     def by_container(self, container_id: str) -> Session | None:
         """The live session whose sandbox runs in that container."""
@@ -295,11 +297,11 @@ class Sessions:
 
     async def pause(self, principal: Principal, session: Session) -> None:
         """Freezes the session's sandbox. Raises: InvalidTransitionError, EngineUnavailableError."""
-        await self._shielded(self._pausing.pause(principal, session))
+        await self._tasks.shield(self._pausing.pause(principal, session))
 
     async def resume(self, principal: Principal, session: Session) -> None:
         """Thaws it; its agent answers when this returns."""
-        await self._shielded(self._pausing.resume(principal, session))
+        await self._tasks.shield(self._pausing.resume(principal, session))
 
     async def interrupt(self, principal: Principal, session: Session) -> None:
         """Ends every command that runs; the session goes on."""
@@ -333,7 +335,7 @@ class Sessions:
                 await self._check_bounds(principal, session, level)
                 if self._level_change.needed(session, level):
                     turn = await self.shares.turn(principal)
-        await self._shielded(self._change(principal, session, level, ignored, turn, lowers))
+        await self._tasks.shield(self._change(principal, session, level, ignored, turn, lowers))
 
     async def _change(
         self,
@@ -409,18 +411,10 @@ class Sessions:
             self.registry.rehandle(session, digest(handle))
         return handle
 
-    # Own tasks
-
-    async def _shielded(self, work: Coroutine[Any, Any, T]) -> T:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)
-
     async def shut_down(self) -> None:
         """Finishes what is under way and lets go of the sandboxes, which go on running."""
         await self.deadlines.close()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.drain()
         sandboxes = [session.sandbox for session in self.registry.live if session.sandbox]
         for sandbox in sandboxes:
             await sandbox.link.close()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.errors import PaddockError
 from orchestrator.sessions.session import Session
+from orchestrator.task_scope import TaskScope
 
 log = logging.getLogger(__name__)
 
@@ -41,16 +42,14 @@ class StopRecords:
 
     def __init__(self) -> None:
         self._queues: dict[str, _Queue] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskScope("the record of a stop")
 
     def add(self, session: Session, write: Write) -> None:
         """Has that written, after whatever is still to be written of the session."""
         queue = self._queues.get(session.key)
         if queue is None:
             queue = self._queues[session.key] = _Queue()
-            task = asyncio.create_task(self._write_all(session, queue))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.spawn(self._write_all(session, queue))
         queue.writes.append(write)
 
     async def recorded(self, session: Session) -> bool:
@@ -82,8 +81,6 @@ class StopRecords:
 
     async def close(self) -> None:
         """Gives up what could not be written."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         for key in self._queues:
             log.error("what the session of key %s was stopped for is not on record", key)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.sandbox import Sandbox
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
+from orchestrator.task_scope import TaskScope
 from orchestrator.terminals import store
 from orchestrator.terminals.evidence import disk_threads
 from orchestrator.terminals.finishing import Finishing, OnEnd
@@ -71,7 +72,7 @@ class Terminals:
         self._opening = Opening(
             recorder, budgets, self._directory, self._live, self._finishing, self._give_up, threads
         )
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = TaskScope("the end of a terminal")
 
     # Opening
 
@@ -85,7 +86,7 @@ class Terminals:
         AuditUnavailableError, SandboxUnavailableError, and what `Session.check_open` raises.
         """
         sandbox = session.check_open()
-        return await self._shielded(self._open(principal, session, sandbox, spec))
+        return await self._tasks.shield(self._open(principal, session, sandbox, spec))
 
     async def _open(
         self, principal: Principal, session: Session, sandbox: Sandbox, spec: TerminalSpec
@@ -114,7 +115,7 @@ class Terminals:
         live = await self._open_one(session, terminal_id)
         session.check_open()
         line = Interaction(self._recorder, live, principal, tool, text, decide, approval)
-        return await self._shielded(self._interact(live, line))
+        return await self._tasks.shield(self._interact(live, line))
 
     async def _interact(self, live: Live, interaction: Interaction) -> dict[str, Any]:
         session = live.session
@@ -172,12 +173,12 @@ class Terminals:
         live = self._live.get(terminal_id)
         if live is not None and live.session is session:
             session.check_open()
-            await self._shielded(self._end(live, reason))
+            await self._tasks.shield(self._end(live, reason))
         return await self.records.get(session.key, terminal_id)
 
     async def close_all(self, session: Session, reason: str) -> None:
         """Ends every terminal of the session."""
-        await self._shielded(self._end_all(self.live(session), reason))
+        await self._tasks.shield(self._end_all(self.live(session), reason))
 
     def on_full(self, session: Session) -> None:
         """Nothing more may be recorded of the session, unless its budget ends it anyway."""
@@ -186,7 +187,7 @@ class Terminals:
         for live in self.live(session):
             if live.reason is None:
                 live.reason = NO_ROOM_REASON
-                self._spawn(self._give_up(live, NO_ROOM_REASON))
+                self._tasks.spawn(self._give_up(live, NO_ROOM_REASON))
 
     async def _end_all(self, terminals: Iterable[Live], reason: str) -> None:
         ends = (self._end(live, reason) for live in terminals)
@@ -237,7 +238,7 @@ class Terminals:
         """Ends them once the session is taken up, which can be after its agent's hello."""
         if session.sandbox is not None:
             for terminal_id in self._strays.pop(session.key, ()):
-                self._spawn(self._end_stray(session.sandbox, terminal_id))
+                self._tasks.spawn(self._end_stray(session.sandbox, terminal_id))
 
     async def _end_stray(self, sandbox: Sandbox, terminal_id: str) -> None:
         with suppress(PaddockError):  # its own limits end it then, or its next hello
@@ -275,15 +276,4 @@ class Terminals:
         await self._end_all(list(self._live.values()), STOPPED)
         for live in list(self._live.values()):
             await self._finishing.run(live)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def _shielded(self, work: Coroutine[Any, Any, T]) -> T:
-        return await asyncio.shield(self._spawn(work))
+        await self._tasks.close()

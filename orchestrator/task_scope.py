@@ -1,0 +1,92 @@
+"""Tasks with an owner: each is held until it has ended, and none fails unseen.
+
+Nothing else in the control plane makes tasks. What must run for ever is in `tasks`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from contextvars import Context
+from typing import Any, TypeVar
+
+from orchestrator.errors import PaddockError
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+class TaskScope:
+    """The tasks of one owner, who ends it with `drain` or `close`."""
+
+    def __init__(self, kind: str) -> None:
+        """`kind` names the work in the log."""
+        self._kind = kind
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def begin(
+        self,
+        work: Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        """Starts work that somebody waits for, who sees how it ends."""
+        task = asyncio.create_task(work, name=name, context=context)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Starts work that nobody waits for; its failure is logged."""
+        self.begin(work).add_done_callback(lambda done: self._look(done, logging.WARNING))
+
+    async def shield(
+        self, work: Coroutine[Any, Any, T], abandoned: Callable[[T], None] | None = None
+    ) -> T:
+        """What `work` returns; it goes on when the caller is cancelled.
+
+        `abandoned` then gets its result; its failure is logged.
+        """
+        task = self.begin(work)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(lambda done: self._look(done, logging.INFO, abandoned))
+            raise
+
+    async def drain(self) -> None:
+        """Waits until nothing is under way any more, however it ends."""
+        while self._tasks:
+            done, _ = await asyncio.wait(self._tasks)
+            _see(done)
+
+    async def close(self) -> None:
+        """Cancels what is under way, and returns when it has ended."""
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            done, _ = await asyncio.wait(self._tasks)
+            _see(done)
+
+    def _look(
+        self, task: asyncio.Task[T], level: int, abandoned: Callable[[T], None] | None = None
+    ) -> None:
+        """`level`: of a failure that was thought of."""
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            if abandoned is not None:
+                abandoned(task.result())
+        elif isinstance(error, PaddockError):
+            log.log(level, "%s failed: %s", self._kind, error.detail)
+        else:
+            log.error("%s failed", self._kind, exc_info=error)
+
+
+def _see(done: Iterable[asyncio.Task[Any]]) -> None:
+    """Whoever waited for them may have left: asyncio need not tell of their failures."""
+    for task in done:
+        if not task.cancelled():
+            task.exception()

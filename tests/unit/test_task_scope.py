@@ -1,0 +1,84 @@
+"""Tasks of an owner: none is lost, none fails unseen, and all of them end with it."""
+
+import asyncio
+import logging
+
+import pytest
+
+from orchestrator.errors import ConflictError
+from orchestrator.task_scope import TaskScope
+
+
+async def fail(error: Exception) -> None:
+    raise error
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no"), ConflictError("no")])
+async def test_a_failure_that_nobody_waits_for_is_logged(
+    caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    scope = TaskScope("the work of the test")
+    scope.spawn(fail(error))
+    await scope.drain()
+    await asyncio.sleep(0)
+    (record,) = caplog.records
+    assert "the work of the test failed" in record.getMessage()
+    assert (record.levelno == logging.ERROR) == (record.exc_info is not None)
+
+
+async def test_what_is_shielded_goes_on_without_its_caller(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scope, go_on, results = TaskScope("work"), asyncio.Event(), list[int]()
+
+    async def work() -> int:
+        await go_on.wait()
+        return 5
+
+    async def broken() -> None:
+        await go_on.wait()
+        raise RuntimeError("no")
+
+    calls = [
+        asyncio.create_task(scope.shield(work(), results.append)),
+        asyncio.create_task(scope.shield(broken())),
+    ]
+    await asyncio.sleep(0)
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    assert results == []
+    go_on.set()
+    await scope.drain()
+    await asyncio.sleep(0)
+    assert results == [5]
+    assert "work failed" in caplog.text
+
+
+async def test_who_waits_sees_the_failure_and_nobody_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scope = TaskScope("work")
+    with pytest.raises(RuntimeError, match="no"):
+        await scope.shield(fail(RuntimeError("no")))
+    with pytest.raises(RuntimeError, match="no"):
+        await scope.begin(fail(RuntimeError("no")))
+    assert caplog.records == []
+
+
+async def test_closing_ends_what_is_under_way() -> None:
+    scope, ended = TaskScope("work"), list[str]()
+
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("ended")
+
+    for _ in range(3):
+        scope.spawn(wait())
+    await asyncio.sleep(0)
+    await scope.close()
+    assert ended == ["ended"] * 3
+    await scope.close()

@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose check test versions lock lint bench stop down clean openapi docs venv dev engine image compose-tool compiler
+.PHONY: help run compose check test versions lock lint bench stop down clean openapi docs wheels venv dev engine image compose-tool compiler
 
 python := .venv/bin/python
 # What needs no engine shares nothing, and runs on every core. The rest runs one by one: it shares
@@ -43,6 +43,9 @@ docs: dev ## write the generated parts of docs/ anew
 lock: dev ## write the exact versions of all dependencies anew; ARGS=--upgrade takes newer ones
 	@scripts/lock.sh $(ARGS)
 
+wheels: dev ## build what can be published into dist/: the client, and the server
+	@$(python) -m scripts.wheels
+
 lint: dev ## style, format and types
 	@$(python) -m ruff check
 	@$(python) -m ruff format --check
@@ -59,7 +62,7 @@ down: ## take down what `make compose` brought up; sandboxes go on
 
 clean: ## stop and remove all that was made here: sandboxes, workspaces, images, .venv
 	@if [ -e .venv ] || [ -e data ]; then scripts/venv.sh && $(python) -m scripts.clean; fi
-	@rm -rf .venv .venv-3.* *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .venv-3.* *.egg-info dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 venv:
 	@scripts/venv.sh run

@@ -25,6 +25,8 @@ def install(files: Mapping[str, bytes], architecture: str, report: base.Report) 
 
     `architecture` is as the engine calls it. Raises: BuildError.
     """
+    if "pyproject.toml" not in files:
+        raise BuildError("the control plane's image is built in a clone of the repository only")
     platforms = platform_options(architecture)
     report("installing the control plane's Python packages")
     with tempfile.TemporaryDirectory(prefix="paddock-site-") as directory:

@@ -1,6 +1,5 @@
 """Commands that act on this machine: `serve`, `doctor` and `openapi`."""
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,6 +27,8 @@ def serve() -> None:
     It is configured by variables that begin with `PADDOCK_`, and by the TOML file that
     `PADDOCK_CONFIG_FILE` names.
     """
+    import asyncio
+
     from api.server import serve as run_server
     from orchestrator.config import load_settings
 
@@ -40,6 +41,8 @@ def doctor(as_json: AsJson = False) -> None:
 
     The exit status is 1 where something fails; a warning is no failure.
     """
+    import asyncio
+
     from images.inventory import current_inputs
     from orchestrator.config import load_settings
     from orchestrator.doctor import healthy, run_checks

@@ -1,6 +1,5 @@
 """The names of permission levels, for a shell that completes them."""
 
-import asyncio
 import os
 
 from paddock.cli.exits import Failure
@@ -17,6 +16,8 @@ def complete_level(incomplete: str) -> list[str]:
 
 
 def _names() -> tuple[str, ...]:
+    import asyncio
+
     from paddock.client import PaddockError
 
     connection = Connection(os.environ.get("PADDOCK_URL"), None, None)
@@ -27,5 +28,7 @@ def _names() -> tuple[str, ...]:
 
 
 async def _ask(connection: Connection) -> tuple[str, ...]:
+    import asyncio
+
     async with asyncio.timeout(_SECONDS), connection.open() as paddock:
         return tuple(level.name for level in await paddock.policies.list())

@@ -1,6 +1,5 @@
 """Commands that talk to a control plane: its URL, the key, and the life of the connection."""
 
-import asyncio
 import inspect
 import os
 import signal
@@ -98,6 +97,9 @@ def _command(
     run: Callable[..., Awaitable[int | None]], like: Callable[..., Any]
 ) -> Callable[..., None]:
     def command(url: str | None, key: str | None, key_file: Path | None, **arguments: Any) -> None:
+        # Not loaded where a command only shows its help.
+        import asyncio
+
         work = run(Connection(url, key, key_file), **arguments)
         if status := asyncio.run(_interruptible(work)):
             raise typer.Exit(status)
@@ -144,6 +146,8 @@ def find_key(key: str | None, key_file: Path | None) -> str:
 
 async def _interruptible(work: Awaitable[int | None]) -> int | None:
     """INT, TERM and HUP cancel the work, which then lets go of what it has; a second one, that."""
+    import asyncio
+
     caught: list[int] = []
     task = asyncio.current_task()
 

@@ -27,7 +27,6 @@ from paddock.cli.options import (
     secret_values,
 )
 from paddock.cli.outputs import Collected, Printed
-from paddock.cli.piped import fed, piped_input
 from paddock.cli.remote import remote
 from paddock.cli.terminal import (
     age,
@@ -83,6 +82,8 @@ async def run(
     and closes the session, too. What is piped in is sent to the command. The exit status is the
     command's own.
     """
+    from paddock.cli.piped import piped_input
+
     stdin = None if no_stdin else piped_input()
     variables, secrets = pairs(env, "--env"), secret_values(secret)
     if upload is not None and not upload.is_dir():
@@ -128,6 +129,8 @@ async def execute(
     Ctrl-C ends the command; the session goes on. What is piped in is sent to the command. The
     exit status is the command's own.
     """
+    from paddock.cli.piped import piped_input
+
     stdin = None if no_stdin else piped_input()
     argv, variables = command_words(words), pairs(env, "--env")
     secrets = secret_values(secret)
@@ -219,6 +222,7 @@ async def _attend(
         print_json({"session": session.id, **result.raw})
         _tell_stored(session, result, stays)
         return ended(result, request["argv"][0])
+    from paddock.cli.piped import fed
     from paddock.client import Exit, Output, Start
 
     told = Collected(session.id) if shown is Shown.JSON else Printed(raw=shown is Shown.RAW)

@@ -32,9 +32,16 @@ class Server:
 
 
 def server() -> Server:
-    """The installed one, or what stands in its place and says that it is not installed."""
+    """The installed one, or what stands in its place and says that it is not installed.
+
+    Raises: Failure where the installed one can't be loaded.
+    """
     for point in entry_points(group=GROUP):
-        found: Server = point.load()
+        try:
+            found: Server = point.load()
+        except ImportError as error:
+            what = f"the server that is installed can't be loaded: {error}"
+            raise Failure(what, "is a package of the same name in this directory?") from None
         return found
     from paddock.cli.absent import absent
 

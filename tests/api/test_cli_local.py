@@ -359,8 +359,11 @@ def test_levels_are_completed_without_a_control_plane(monkeypatch: pytest.Monkey
 
 
 def test_starting_loads_nothing_heavy() -> None:
-    heavy = ("aiohttp", "pydantic", "docker", "rich.console", "psutil")
-    code = f"import sys, paddock.cli; print([name for name in {heavy} if name in sys.modules])"
+    heavy = ("aiohttp", "asyncio", "pydantic", "docker", "rich.console", "psutil", "orchestrator")
+    code = (
+        "import sys; from paddock.cli.program import build; build(); "
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=True
     )

@@ -22,8 +22,18 @@ _START_SECONDS = 60
 class Server:
     """Runs `python -m paddock serve` on one state directory, again and again."""
 
-    def __init__(self, state_dir: Path, **environment: str) -> None:
+    def __init__(
+        self,
+        state_dir: Path,
+        python: Path = Path(sys.executable),
+        directory: Path = ROOT,
+        /,
+        **environment: str,
+    ) -> None:
+        """By default it is this clone's, run with the interpreter of the tests."""
         self.state_dir = state_dir
+        self._python = python
+        self._directory = directory
         self._port = _free_port()
         self._environment = environment
         # What it has printed, as of its last end.
@@ -56,11 +66,8 @@ class Server:
             **self._environment,
         }
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "paddock",
-            "serve",
-            cwd=ROOT,
+            *(self._python, "-m", "paddock", "serve"),
+            cwd=self._directory,
             env=environment,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -118,9 +125,15 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(state_dir: Path, **environment: str) -> AsyncIterator[Server]:
+async def serving(
+    state_dir: Path,
+    python: Path = Path(sys.executable),
+    directory: Path = ROOT,
+    /,
+    **environment: str,
+) -> AsyncIterator[Server]:
     """A started server, stopped at the end; workspaces that it keeps are unmounted."""
-    server = Server(state_dir, **environment)
+    server = Server(state_dir, python, directory, **environment)
     try:
         await server.start()
         yield server

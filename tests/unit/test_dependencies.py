@@ -11,6 +11,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from scripts import wheels
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OURS = {path.parent.name for path in ROOT.glob("*/__init__.py")}
@@ -58,6 +60,14 @@ def names(tree: ast.Module) -> Iterator[str]:
 
 def test_running_needs_what_is_declared_and_nothing_else() -> None:
     assert imported(SERVER) == RUN.keys()
+
+
+def test_the_client_alone_needs_what_it_declares_and_nothing_else() -> None:
+    client, server = (wheels.project(name)["project"] for name in (wheels.CLIENT, wheels.SERVER))
+    assert imported(["paddock"]) == declared(client["dependencies"]).keys()
+    assert declared(server["dependencies"]).keys() == RUN.keys() | {"paddock"}
+    assert client["version"] == server["version"] == PROJECT["version"]
+    assert f"paddock=={client['version']}" in server["dependencies"]
 
 
 def test_tests_need_what_is_declared_and_nothing_else() -> None:

@@ -1,0 +1,121 @@
+"""Builds the wheels of the two distributions: `python -m scripts.wheels [DIRECTORY]`.
+
+What people install is `paddock`; `paddock-server` needs the `paddock` of its own version. Both
+are described by the one `pyproject.toml`, whose project is all of it, for development.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+
+ROOT = Path(__file__).parents[1]
+CLIENT, SERVER = "paddock", "paddock-server"
+# Shown, and part of the licence's terms, in both.
+_TEXTS = ("README.md", "LICENSE")
+_BUILD_SECONDS = 300
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def build(target: Path) -> tuple[Path, Path]:
+    """Writes the wheels of client and server to the directory.
+
+    Raises: subprocess.CalledProcessError, whose `stdout` says why.
+    """
+    with tempfile.TemporaryDirectory(prefix="paddock-wheels-") as directory:
+        sources, wheels = Path(directory, "sources"), Path(directory, "wheels")
+        for name in (CLIENT, SERVER):
+            _write_source(sources / name, project(name))
+        _wheel(wheels, [sources / CLIENT, sources / SERVER])
+        target.mkdir(parents=True, exist_ok=True)
+        (client,) = wheels.glob("paddock-*.whl")
+        (server,) = wheels.glob("paddock_server-*.whl")
+        for wheel in (client, server):
+            shutil.copyfile(wheel, target / wheel.name)
+        return target / client.name, target / server.name
+
+
+def project(name: str) -> dict[str, Any]:
+    """The `pyproject.toml` of one distribution."""
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    ours = whole["project"]
+    client_needs = set(whole["tool"]["paddock"]["client-dependencies"])
+    # Those of development, and what keeps the whole from being uploaded by mistake.
+    del ours["optional-dependencies"], ours["classifiers"]
+    packages = whole["tool"]["setuptools"]["packages"]["find"]["include"]
+    ours["name"] = name
+    if name == CLIENT:
+        ours["dependencies"] = [
+            each for each in ours["dependencies"] if requirement_name(each) in client_needs
+        ]
+        del ours["entry-points"]
+        packages = [each for each in packages if each.startswith(CLIENT)]
+    else:
+        ours["dependencies"].append(f"{CLIENT}=={ours['version']}")
+        del ours["scripts"]
+        packages = [each for each in packages if not each.startswith(CLIENT)]
+    data = whole["tool"]["setuptools"]["package-data"]
+    tops = {each.rstrip("*") for each in packages}
+    return {
+        "build-system": whole["build-system"],
+        "project": ours,
+        "tool": {
+            "setuptools": {
+                "packages": {"find": {"include": packages}},
+                "package-data": {top: each for top, each in data.items() if top in tops},
+            }
+        },
+    }
+
+
+def requirement_name(requirement: str) -> str:
+    """The distribution that a requirement names."""
+    found = _NAME.match(requirement)
+    return "" if found is None else found[0]
+
+
+def _write_source(directory: Path, described: dict[str, Any]) -> None:
+    """A source tree of that distribution alone: the build takes nothing else."""
+    directory.mkdir(parents=True)
+    (directory / "pyproject.toml").write_text(tomlkit.dumps(described), encoding="utf-8")
+    for name in _TEXTS:
+        shutil.copyfile(ROOT / name, directory / name)
+    leftovers = shutil.ignore_patterns("__pycache__", ".*")
+    for package in described["tool"]["setuptools"]["packages"]["find"]["include"]:
+        top = package.rstrip("*")
+        shutil.copytree(ROOT / top, directory / top, ignore=leftovers)
+
+
+def _wheel(target: Path, sources: list[Path]) -> None:
+    options = ["--no-deps", "--no-input", "--disable-pip-version-check", f"--wheel-dir={target}"]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", *options, *map(str, sources)],
+        check=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_BUILD_SECONDS,
+    )
+
+
+def main() -> int:
+    """Prints where the wheels are."""
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "dist"
+    try:
+        wheels = build(target)
+    except subprocess.CalledProcessError as error:
+        print(error.stdout, file=sys.stderr)
+        return 1
+    for wheel in wheels:
+        print(wheel)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

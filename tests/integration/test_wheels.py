@@ -1,0 +1,167 @@
+"""What can be published: two wheels, installed outside of the clone, need nothing of it."""
+
+import json
+import os
+import secrets
+import subprocess
+import venv
+import zipfile
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import docker
+import pytest
+
+from scripts.wheels import ROOT, build
+from tests.support.leaks import NOTHING, left_behind
+from tests.support.server import serving
+
+SECONDS = 300
+PACKAGES = ("paddock", "api", "orchestrator", "sandbox_agent", "images")
+
+
+class Installed(NamedTuple):
+    """A virtual environment, and a project beside it with packages of the same names as ours."""
+
+    python: Path
+    project: Path
+
+    def run(self, *command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+        """What a command in the project came to."""
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("PADDOCK_", "PYTHON"))}
+        return subprocess.run(
+            command,
+            cwd=self.project,
+            env=clean | environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+
+    def paddock(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """The installed program."""
+        return self.run(self.python.with_name("paddock"), *arguments, **environment)
+
+
+def install(directory: Path, *wheels: Path) -> Installed:
+    """Installs the wheels and what they declare into an environment that has nothing else."""
+    project = directory / "project"
+    (project / "api").mkdir(parents=True)
+    (project / "api" / "__init__.py").write_text("NAME = 'theirs'\n")
+    venv.create(directory / "venv", with_pip=True)
+    installed = Installed(directory / "venv" / "bin" / "python", project)
+    pip = (installed.python, "-m", "pip", "--disable-pip-version-check", "--no-input")
+    for step in (("install", "-q", *map(str, wheels)), ("check",)):
+        done = installed.run(*pip, *step)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return installed
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return build(tmp_path_factory.mktemp("wheels"))
+
+
+@pytest.fixture(scope="module")
+def client(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return install(tmp_path_factory.mktemp("client"), wheels[0])
+
+
+@pytest.fixture(scope="module")
+def server(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return install(tmp_path_factory.mktemp("server"), *wheels)
+
+
+def test_every_file_is_in_one_of_them(wheels: tuple[Path, Path]) -> None:
+    packed = [set(zipfile.ZipFile(wheel).namelist()) for wheel in wheels]
+    assert not packed[0] & packed[1]
+    for package in PACKAGES:
+        there = {
+            path.relative_to(ROOT).as_posix()
+            for path in (ROOT / package).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        }
+        assert there
+        assert there <= packed[package != "paddock"], package
+
+
+def test_the_client_needs_no_more_than_it_declares(client: Installed) -> None:
+    done = client.run(client.python, "-c", "from paddock import *; import api; print(api.NAME)")
+    assert (done.stdout, done.stderr) == ("theirs\n", "")
+    done = client.run(client.python, "-c", "from paddock import Paddock, PaddockSync")
+    assert (done.returncode, done.stderr) == (0, "")
+    every = (
+        "import importlib, pkgutil, paddock\n"
+        "for each in pkgutil.walk_packages(paddock.__path__, 'paddock.'):\n"
+        "    each.name.endswith('__main__') or importlib.import_module(each.name)"
+    )
+    done = client.run(client.python, "-c", every)
+    assert (done.returncode, done.stderr) == (0, "")
+    for arguments in (["--help"], ["tools", "--help"], ["audit", "verify", "--help"]):
+        done = client.paddock(*arguments)
+        assert (done.returncode, done.stderr, "Usage" in done.stdout) == (0, "", True)
+    version = client.paddock("--version").stdout.split()
+    assert version == ["paddock", client.run(client.python, "-c", _VERSIONS).stdout.split()[0]]
+
+
+_VERSIONS = """
+from importlib.metadata import distributions
+print(*(each.version for each in distributions() if each.name.startswith("paddock")))
+"""
+
+
+@pytest.mark.parametrize(
+    "command", ["serve", "doctor --json", "keys create ci", "images build", "tools check -x a.toml"]
+)
+def test_commands_of_the_server_say_what_they_need(client: Installed, command: str) -> None:
+    """Not even where a package of the server's name can be imported."""
+    words = command.split()
+    for done in (
+        client.paddock(*words),
+        client.run(client.python, "-m", "paddock", *words),
+    ):
+        assert (done.returncode, done.stdout) == (7, "")
+        (line,) = done.stderr.splitlines()
+        assert "needs the server" in line
+        assert "paddock-server" in line
+
+
+def test_the_client_says_that_it_must_be_told_where_and_with_what(client: Installed) -> None:
+    for environment, wanted in (({}, "PADDOCK_URL"), ({"PADDOCK_URL": "http://x"}, "PADDOCK_KEY")):
+        done = client.paddock("sessions", "list", **environment)
+        assert (done.returncode, wanted in done.stderr) == (2, True), done.stderr
+
+
+async def test_the_server_works_where_its_wheel_is_installed(
+    server: Installed, client: Installed, tmp_path: Path
+) -> None:
+    """The image is built of what is installed; both clients make a session and check its record."""
+    assert len(set(server.run(server.python, "-c", _VERSIONS).stdout.split())) == 1
+    image = f"paddock/sandbox:test-{secrets.token_hex(4)}"
+    state, exported = tmp_path / "state", tmp_path / "web-1.jsonl"
+    try:
+        done = server.paddock("images", "build", "--tag", image)
+        assert done.returncode == 0, done.stderr
+        done = server.paddock("images", "build", "control-plane")
+        assert (done.returncode, "clone" in done.stderr) == (1, True), done.stderr
+        async with serving(state, server.python, tmp_path, PADDOCK_IMAGE=image) as running:
+            here = {"PADDOCK_STATE_DIR": str(state)}
+            there = {"PADDOCK_URL": running.url, "PADDOCK_KEY": running.key}
+            done = server.paddock("sessions", "create", "web-1", "--level", "low", "--json", **here)
+            assert done.returncode == 0, done.stderr
+            done = client.paddock("exec", "web-1", "--", "echo", "hello", **there)
+            assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
+            done = client.paddock("audit", "export", "web-1", "-o", str(exported), **there)
+            assert done.returncode == 0, done.stderr
+            done = server.paddock("sessions", "close", "web-1", **here)
+            assert done.returncode == 0, done.stderr
+            left = left_behind(state)
+        assert left == NOTHING
+        done = client.paddock("audit", "verify", "--file", str(exported), "--json")
+        assert (done.returncode, json.loads(done.stdout)["ok"]) == (0, True), done.stderr
+    finally:
+        with closing(docker.APIClient(version="auto")) as engine:
+            if engine.images(name=image):
+                engine.remove_image(image)

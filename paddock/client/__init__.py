@@ -1,4 +1,4 @@
-"""The Python client: `Paddock` for asyncio, `PaddockSync` without; it needs aiohttp only.
+"""The Python client: `Paddock` for asyncio, `PaddockSync` without.
 
 ```python
 from paddock import Paddock

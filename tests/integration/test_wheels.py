@@ -4,8 +4,10 @@ import json
 import os
 import secrets
 import subprocess
+import tempfile
 import venv
 import zipfile
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -60,18 +62,25 @@ def install(directory: Path, *wheels: Path) -> Installed:
 
 
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return build(tmp_path_factory.mktemp("wheels"))
+def place() -> Iterator[Path]:
+    """What is installed is large: none of it is kept."""
+    with tempfile.TemporaryDirectory(prefix="paddock-") as directory:
+        yield Path(directory)
 
 
 @pytest.fixture(scope="module")
-def client(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return install(tmp_path_factory.mktemp("client"), wheels[0])
+def wheels(place: Path) -> tuple[Path, Path]:
+    return build(place / "wheels")
 
 
 @pytest.fixture(scope="module")
-def server(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return install(tmp_path_factory.mktemp("server"), *wheels)
+def client(place: Path, wheels: tuple[Path, Path]) -> Installed:
+    return install(place / "client", wheels[0])
+
+
+@pytest.fixture(scope="module")
+def server(place: Path, wheels: tuple[Path, Path]) -> Installed:
+    return install(place / "server", *wheels)
 
 
 def test_every_file_is_in_one_of_them(wheels: tuple[Path, Path]) -> None:
@@ -134,6 +143,13 @@ def test_the_client_says_that_it_must_be_told_where_and_with_what(client: Instal
         assert (done.returncode, wanted in done.stderr) == (2, True), done.stderr
 
 
+def test_a_server_that_can_not_be_loaded_is_one_line(server: Installed) -> None:
+    """`-m` looks into the working directory first, which has another `api`."""
+    done = server.run(server.python, "-m", "paddock", "doctor")
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
+    assert "can't be loaded: No module named 'api.commands'" in done.stderr
+
+
 async def test_the_server_works_where_its_wheel_is_installed(
     server: Installed, client: Installed, tmp_path: Path
 ) -> None:
@@ -149,7 +165,7 @@ async def test_the_server_works_where_its_wheel_is_installed(
         async with serving(state, server.python, tmp_path, PADDOCK_IMAGE=image) as running:
             here = {"PADDOCK_STATE_DIR": str(state)}
             there = {"PADDOCK_URL": running.url, "PADDOCK_KEY": running.key}
-            done = server.paddock("sessions", "create", "web-1", "--level", "low", "--json", **here)
+            done = server.paddock("sessions", "create", "--id", "web-1", "--level", "low", **here)
             assert done.returncode == 0, done.stderr
             done = client.paddock("exec", "web-1", "--", "echo", "hello", **there)
             assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr

@@ -167,12 +167,13 @@ async def test_the_server_works_where_its_wheel_is_installed(
             there = {"PADDOCK_URL": running.url, "PADDOCK_KEY": running.key}
             done = server.paddock("sessions", "create", "--id", "web-1", "--level", "low", **here)
             assert done.returncode == 0, done.stderr
-            done = client.paddock("exec", "web-1", "--", "echo", "hello", **there)
-            assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
-            done = client.paddock("audit", "export", "web-1", "-o", str(exported), **there)
-            assert done.returncode == 0, done.stderr
-            done = server.paddock("sessions", "close", "web-1", **here)
-            assert done.returncode == 0, done.stderr
+            try:
+                done = client.paddock("exec", "web-1", "--", "pwd", **there)
+                assert (done.returncode, done.stdout) == (0, "/workspace\n"), done.stderr
+                done = client.paddock("audit", "export", "web-1", "-o", str(exported), **there)
+                assert done.returncode == 0, done.stderr
+            finally:
+                await running.ok("DELETE", "/api/sessions/web-1?purge=true")
             left = left_behind(state)
         assert left == NOTHING
         done = client.paddock("audit", "verify", "--file", str(exported), "--json")

@@ -38,10 +38,13 @@ class Report(NamedTuple):
     worked: frozenset[str]
     refused: dict[str, str]
 
-    def stopped(self, name: str) -> str:
-        """Why an attempt did not work. Raises: AssertionError where it did, or was not made."""
-        assert name not in self.worked, f"{name} worked"
-        assert name in self.refused, f"{name} was not attempted"
+    def stopped(self, name: str, target: str = "") -> str:
+        """Why an attempt did not work. Raises: AssertionError where it did, or was not made.
+
+        `target` is only for the message: whom, or where, it was tried on.
+        """
+        assert name not in self.worked, f"{name} worked {target}"
+        assert name in self.refused, f"{name} was not attempted {target}"
         return self.refused[name]
 
 

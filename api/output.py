@@ -19,8 +19,6 @@ _GRACE_SECONDS = 30.0
 _LONGEST_CHARACTER = 4
 # There is one gap; an agent that tells of more is not to be believed.
 _MARKED = -1
-# Most commands end within this; the sandbox keeps their output until it is asked for.
-_SOON_SECONDS = 0.05
 
 
 async def pages(
@@ -55,22 +53,22 @@ def _is_last(page: OutputPage, command: Command) -> bool:
 async def collect(call: Call, session: Session, command: Command) -> dict[str, Any]:
     """A foreground command's result with its `stdout` and `stderr`, once it has ended.
 
-    Raises: PermissionDeniedError, SandboxUnavailableError.
+    Raises: PermissionDeniedError, BudgetExceededError, SandboxUnavailableError.
     """
     kept = {name: bytearray() for name in STREAMS}
     lost, position = False, 0
     try:
         async with asyncio.timeout(session.level.timeout_max + _GRACE_SECONDS):
-            if not await _ends_silently(command):
-                async for page in pages(call, session, command, 0, whole=False):
-                    lost = lost or page.lost
-                    for name, offset, data in page.chunks:
-                        if offset > position >= 0:
-                            _mark_cut(kept, offset - position)
-                            position = _MARKED
-                        if name in kept and len(kept[name]) <= session.level.output_bytes:
-                            kept[name] += data
-                        position = position if position < 0 else offset + len(data)
+            await asyncio.wait([command.done])
+            async for page in _printed(call, session, command):
+                lost = lost or page.lost
+                for name, offset, data in page.chunks:
+                    if offset > position >= 0:
+                        _mark_cut(kept, offset - position)
+                        position = _MARKED
+                    if name in kept and len(kept[name]) <= session.level.output_bytes:
+                        kept[name] += data
+                    position = position if position < 0 else offset + len(data)
     except TimeoutError:
         raise SandboxUnavailableError(
             "the command's output does not end", command_id=command.id
@@ -84,17 +82,22 @@ async def collect(call: Call, session: Session, command: Command) -> dict[str, A
     }
 
 
+async def _printed(call: Call, session: Session, command: Command) -> AsyncIterator[OutputPage]:
+    """What is kept of an ended command's output: what came with its end, or what is asked for."""
+    told, command.output = command.output, None
+    total = (command.result or {}).get("output_bytes", 0)
+    if told is not None:
+        yield OutputPage(told, total, ended=True, lost=False)
+    elif total:
+        async for page in pages(call, session, command, 0, whole=False):
+            yield page
+
+
 def _mark_cut(kept: dict[str, bytearray], count: int) -> None:
     """Says between the first and the last of the streams' output how much of both is missing."""
     for data in kept.values():
         if data:
             data += f"\n[{count} bytes of output were cut here]\n".encode()
-
-
-async def _ends_silently(command: Command) -> bool:
-    """Whether it has ended, now or in a moment, without output: then there is none to ask for."""
-    await asyncio.wait([command.done], timeout=_SOON_SECONDS)
-    return command.result is not None and command.result["output_bytes"] == 0
 
 
 async def follow(

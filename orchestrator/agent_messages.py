@@ -1,5 +1,6 @@
 """What an agent says, checked for form before anything of it is believed. Pure."""
 
+import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from orchestrator.errors import (
 from sandbox_agent.protocol import (
     AGENT_OPERATIONS,
     CPU_BUDGET,
+    MOST_TOLD_BYTES,
+    MOST_TOLD_CHUNKS,
     OUTPUT_BUDGET,
     Message,
 )
@@ -69,6 +72,7 @@ _ERRORS: dict[str, type[PaddockError]] = {
 
 
 Sealed = tuple[str, str]
+Chunk = tuple[str, int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,8 @@ class AgentEvent:
     result: dict[str, Any] | None
     error: str | None
     duration_ms: int | None
+    # Of a command that has ended, as (stream, offset, bytes); None: it is to be asked for.
+    output: tuple[Chunk, ...] | None = field(default=None, repr=False)
 
 
 def domain_error(error: Any) -> PaddockError:
@@ -227,7 +233,33 @@ def parse_event(params: Any) -> AgentEvent:
         result=outcome,
         error=_text(params, "error"),
         duration_ms=_number(params, "duration_ms", least=0),
+        output=_output(params) if operation == "command.exit" else None,
     )
+
+
+def _output(params: Message) -> tuple[Chunk, ...] | None:
+    """Raises: ValueError where it is more than is told with an end, or has not its form."""
+    told = params.get("output")
+    if told is None:
+        return None
+    if not isinstance(told, list) or len(told) > MOST_TOLD_CHUNKS:
+        raise ValueError("output must be a short list")
+    chunks = tuple(map(parse_chunk, told))
+    if sum(len(data) for _, _, data in chunks) > MOST_TOLD_BYTES:
+        raise ValueError(f"output must have at most {MOST_TOLD_BYTES} bytes")
+    return chunks
+
+
+def parse_chunk(item: Any) -> Chunk:
+    """A piece of output, as it travels. Raises: ValueError."""
+    if not isinstance(item, list) or len(item) != 3:
+        raise ValueError("a piece of output must be its stream, offset and data")
+    stream, offset, data = item
+    if not isinstance(stream, str) or not isinstance(data, str):
+        raise ValueError("a piece of output must have a stream and data")
+    if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset < _NUMBERS:
+        raise ValueError("a piece of output must begin at an offset")
+    return stream, offset, base64.b64decode(data)
 
 
 def _check_end(outcome: Message) -> None:

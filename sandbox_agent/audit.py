@@ -56,10 +56,13 @@ class EventBuffer:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def emit(self, operation: str, **fields: object) -> int:
-        """Records that `operation` happened; returns the event's number."""
+    def emit(self, operation: str, once: Message | None = None, **fields: object) -> int:
+        """Records that `operation` happened; returns the event's number.
+
+        `once` are members that are not repeated on another connection.
+        """
         self.tell_repeats()
-        return self._emit(operation, self._told(fields))
+        return self._emit(operation, self._told(fields), once)
 
     def emit_often(self, operation: str, **fields: object) -> int | None:
         """The same for what programs may do again and again: above a rate repeats are counted.
@@ -86,7 +89,7 @@ class EventBuffer:
         short = {name: _short(self._cut(fields[name])) for name in _TELLING if name in fields}
         return {**fields, **short}
 
-    def _emit(self, operation: str, fields: dict[str, object]) -> int:
+    def _emit(self, operation: str, fields: dict[str, object], once: Message | None = None) -> int:
         self._seq += 1
         event: Message = {
             "boot_id": self._boot_id,
@@ -95,9 +98,8 @@ class EventBuffer:
             "time": time.time(),
             **fields,
         }
-        message = notification("event", event)
-        self._pending.append((self._seq, message))
-        self._send(message)
+        self._pending.append((self._seq, notification("event", event)))
+        self._send(notification("event", event | (once or {})))
         return self._seq
 
     def acknowledge(self, seq: int) -> None:

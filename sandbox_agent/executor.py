@@ -11,7 +11,7 @@ from sandbox_agent.guard import Guards
 from sandbox_agent.guard_process import Plan
 from sandbox_agent.loop import Loop
 from sandbox_agent.output import STDERR, STDOUT, Output
-from sandbox_agent.outputs import Outputs, Reply
+from sandbox_agent.outputs import Outputs, Reply, told
 from sandbox_agent.process import Command, Request
 from sandbox_agent.programs import PATH, find_program
 from sandbox_agent.protocol import WORKSPACE_DIR, Boot, Message
@@ -63,7 +63,7 @@ class Executor:
         self._work.remember(command_id)
         answer = builtin.builtin(argv, self._allowed, self._facts)
         if answer is not None:
-            self._end_builtin(command_id, answer)
+            self._end_builtin(request, answer)
         else:
             self._start(request)
         reply({})
@@ -150,18 +150,19 @@ class Executor:
         del self._running[command.id]
         self._guards.give_back(command.tree.guard)
         result = command.result()
+        output = told(command.output) if command.collect else None
         denied = command.tree.denied
         if denied is not None:
             message = "path escapes workspace under current permission level"
             error = f"{message}: {denied} is a symbolic link that leads out of it or nowhere"
-            self._emit_exit(command.id, result, "path-outside-workspace", error)
+            self._emit_exit(command.id, result, output, "path-outside-workspace", error)
         else:
             lost = "its guard failed, so all of it was killed" if command.tree.lost else None
-            self._emit_exit(command.id, result, None, lost)
-        self.outputs.end(command.id, unread=not command.background)
+            self._emit_exit(command.id, result, output, None, lost)
+        self.outputs.end(command.id, unread=not command.background and output is None)
         self._work.end(command)
 
-    def _end_builtin(self, command_id: str, answer: builtin.BuiltinResult) -> None:
+    def _end_builtin(self, request: Request, answer: builtin.BuiltinResult) -> None:
         output = Output(self._boot.output_bytes, keep_tail=False)
         output.add(STDOUT, answer.stdout)
         output.add(STDERR, answer.stderr)
@@ -180,15 +181,22 @@ class Executor:
             "cpu_us": 0,
             "max_rss_bytes": 0,
         }
-        self._emit_exit(command_id, result, None, None)
-        self.outputs.add(command_id, output)
-        self.outputs.end(command_id, unread=True)
+        chunks = told(output) if request.collect else None
+        self._emit_exit(request.command_id, result, chunks, None, None)
+        self.outputs.add(request.command_id, output)
+        self.outputs.end(request.command_id, unread=chunks is None)
 
     def _emit_exit(
-        self, command_id: str, result: dict[str, Any], rule: str | None, error: str | None
+        self,
+        command_id: str,
+        result: dict[str, Any],
+        output: list[list[str | int]] | None,
+        rule: str | None,
+        error: str | None,
     ) -> None:
         self._events.emit(
             "command.exit",
+            once=None if output is None else {"output": output},
             decision="deny" if rule else None,
             rule=rule,
             command_id=command_id,
@@ -247,6 +255,7 @@ def _request(params: Message, plan: Plan) -> Request:
         if timeout is None
         else given.number(params, "timeout_ms", 0, given.MOST_MS),
         background=given.flag(params, "background"),
+        collect=params.get("collect") is True,
     )
 
 

@@ -3,14 +3,14 @@
 import base64
 import functools
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from sandbox_agent import params as given
 from sandbox_agent.errors import AgentError
 from sandbox_agent.loop import Loop, Timer
 from sandbox_agent.output import Chunk, Output
-from sandbox_agent.protocol import CHUNK_BYTES, Message
+from sandbox_agent.protocol import CHUNK_BYTES, MOST_TOLD_BYTES, MOST_TOLD_CHUNKS, Message
 from sandbox_agent.stored_output import Room, StoredOutput
 
 Reply = Callable[[Message | AgentError], None]
@@ -24,6 +24,19 @@ _UNREAD_SECONDS = 30.0
 _UNREAD_COMMANDS = 256
 # So many callers wait at once, of all commands; one that has gone away waits on for its time.
 _MOST_WAITING = 1024
+
+
+def encoded(chunks: Iterable[Chunk]) -> list[list[str | int]]:
+    """As output travels."""
+    return [[stream, offset, base64.b64encode(data).decode()] for stream, offset, data in chunks]
+
+
+def told(output: Output) -> list[list[str | int]] | None:
+    """All that is kept of it; None where that is too much for an event."""
+    if output.kept > MOST_TOLD_BYTES:
+        return None
+    chunks, _ = output.read(0, MOST_TOLD_BYTES)
+    return encoded(chunks) if len(chunks) <= MOST_TOLD_CHUNKS else None
 
 
 class _Waiting(NamedTuple):
@@ -114,13 +127,10 @@ class Outputs:
         if output is None:
             raise AgentError("not_found", f"the output of command {command_id} is no longer kept")
         chunks, position = output.read(after, limit, whole)
-        encoded = [
-            [chunk.stream, chunk.offset, base64.b64encode(chunk.data).decode()] for chunk in chunks
-        ]
         ended = command_id not in self._running
         if ended and position >= output.total and not looks:
             self._on_read(command_id)
-        return {"chunks": encoded, "next": position, "ended": ended}
+        return {"chunks": encoded(chunks), "next": position, "ended": ended}
 
     def _answer(self, command_id: str) -> None:
         for waiting in self._waiting.pop(command_id, []):

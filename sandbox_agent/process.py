@@ -27,6 +27,7 @@ class Request(NamedTuple):
     stdin_open: bool
     timeout_ms: int | None
     background: bool
+    collect: bool = False
 
 
 class Command:
@@ -48,6 +49,8 @@ class Command:
     ) -> None:
         self.id = request.command_id
         self.background = request.background
+        # Whether its output is to be told with its end.
+        self.collect = request.collect
         self.output = output
         self.ended = False
         self._loop = loop
@@ -132,7 +135,8 @@ class Command:
             self._feed.write(data, close, done)
 
     def forget_caller(self) -> None:
-        """Nobody waits for what was fed any more."""
+        """Nobody waits for what was fed any more, and its output is asked for."""
+        self.collect = False
         if self._feed is not None:
             self._feed.forget_caller()
 

@@ -5,8 +5,10 @@ UTF-8 JSON. The control plane listens on a UNIX socket in the sandbox's run
 directory, the agent dials. Bytes travel as base64.
 
 Host → agent, requests
-    exec      {command_id, argv, cwd, env, secrets, stdin, stdin_open, timeout_ms, background} → {}
-              answered when the command has started; it ends with a `command.exit` event
+    exec      {command_id, argv, cwd, env, secrets, stdin, stdin_open, timeout_ms, background,
+              collect} → {}
+              answered when the command has started; it ends with a `command.exit` event.
+              `collect`: which has the output, too, where that is short
     output    {command_id, after, limit, wait_ms, looks, whole} → {chunks: [[stream, offset, data]],
               next, ended}  `looks`: somebody else than the command's caller, for whom it is kept;
               `whole`: also what is stored of long output
@@ -58,10 +60,13 @@ Agent → host
     hello (request)  {protocol, boot_id, running, finished, terminals, landlock_abi, seccomp,
                       session_cpu_us, session_output_bytes, secrets} → {committed_seq}
     event (notification)  {boot_id, seq, operation, time, decision, rule, command_id, args, result,
-                           error, duration_ms}
+                           error, duration_ms, output}
 
 `secrets` of hello are those that the agent holds, in the form of the request; those of exec are
 {NAME: [value, seal]}. A seal is the control plane's, and means nothing to the agent.
+
+`output`, of a `command.exit`: [[stream, offset, data]], all that is kept. It is sent once: in an
+event that is repeated it is missing, and asked for as it is of longer output.
 
 `session_cpu_us` and `session_output_bytes`, also in the results of `command.exit` and `pty.exit`,
 are what the whole session has used so far, earlier sandboxes included. `budget.exceeded` has the
@@ -81,6 +86,9 @@ CHUNK_BYTES = 256 * 1024
 KEPT_PREFIX = "/tmp/.kept-"  # noqa: S108 - the directories are the agent's own
 # Of output, in one answer: no message of very many values is read.
 MOST_CHUNKS = 4096
+# Of output that is told with a command's end.
+MOST_TOLD_BYTES = 64 * 1024
+MOST_TOLD_CHUNKS = 256
 # Commands of one sandbox whose long output is stored.
 MOST_STORED = 64
 SOCKET_NAME = "control.sock"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TypeVar
 
@@ -44,8 +45,9 @@ async def _execute(call: Call, session: Session, body: ExecBody) -> web.StreamRe
     if isinstance(request, Approval):
         waiting = {"status": "pending", "approval": request.public()}
         return reply(waiting, HTTPStatus.ACCEPTED)
+    collect = not (request.background or call.wants_events())
     command = await call.work.complete(
-        governed.start(call.principal, session, request),
+        governed.start(call.principal, session, replace(request, collect=collect)),
         lambda command: _leave(call, session, command),
     )
     if call.wants_events():

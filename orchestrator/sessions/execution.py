@@ -5,10 +5,11 @@ import base64
 import contextlib
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.agent_messages import AgentEvent, Hello
+from orchestrator.agent_messages import AgentEvent, Chunk, Hello, parse_chunk
 from orchestrator.audit.events import Recorded
 from orchestrator.budget import Kind
 from orchestrator.errors import (
@@ -59,7 +60,7 @@ class OutputPage:
     session does not keep this command's output any more.
     """
 
-    chunks: list[tuple[str, int, bytes]]
+    chunks: Sequence[Chunk]
     next: int
     ended: bool
     lost: bool
@@ -102,6 +103,7 @@ class Executions:
             request.background,
             "",
             asyncio.get_running_loop().create_future(),
+            collects=request.collect,
         )
         session.remember(command)
         try:
@@ -129,6 +131,7 @@ class Executions:
             "stdin_open": request.stdin_open,
             "timeout_ms": None if timeout is None else timeout * 1000,
             "background": request.background,
+            "collect": request.collect,
         }
         await self._dispatch(session, sandbox, command, params)
         self._metrics.command_started(session.level.name, time.perf_counter() - received)
@@ -222,6 +225,8 @@ class Executions:
             rule = event.rule if event.decision == "deny" else None
             if event.duration_ms is not None and not command.ended:
                 self._metrics.command_ended(session.level.name, event.duration_ms / 1000)
+            if command.collects and not command.ended:
+                command.output = event.output
             command.finish(
                 exit_result(
                     *(event.result, recorded.body["error"], rule),
@@ -295,6 +300,7 @@ class Executions:
 
     async def client_gone(self, session: Session, command: Command) -> None:
         """Ends a foreground command that nobody waits for any more; returns at once."""
+        command.collects, command.output = False, None
         self._tasks.spawn(self._cancel(session, command, "client_gone"))
 
     async def cancel_all(self, session: Session, reason: str) -> None:
@@ -340,10 +346,7 @@ class Executions:
         }
         try:
             answer = await session.sandbox.link.request("output", params, wait + _GRACE_SECONDS)
-            chunks = [
-                (str(stream), int(offset), base64.b64decode(data))
-                for stream, offset, data in answer["chunks"]
-            ]
+            chunks = [parse_chunk(item) for item in answer["chunks"]]
             return OutputPage(chunks, int(answer["next"]), bool(answer["ended"]), lost=False)
         except NotFoundError:
             return OutputPage([], after, command.ended, lost=True)

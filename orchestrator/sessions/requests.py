@@ -53,9 +53,9 @@ class ExecRequest:
     """A command: either a `command` line, which knows no shell, or an `argv`.
 
     `cwd` is relative to the workspace or under /workspace; `timeout` is in seconds, None
-    for the level's default (in the background: no time-out). `tool` is the oneshot tool that the
-    words are of, `approval` the id of what a person has said to them, `kept` what is kept as
-    evidence.
+    for the level's default (in the background: no time-out). `collect`: its output is wanted with
+    its end. `tool` is the oneshot tool that the words are of, `approval` the id of what a person
+    has said to them, `kept` what is kept as evidence.
     """
 
     argv: list[str] | None = None
@@ -67,6 +67,7 @@ class ExecRequest:
     stdin_open: bool = False
     timeout: int | None = None
     background: bool = False
+    collect: bool = False
     tool: str | None = None
     approval: str | None = None
     kept: Kept | None = None

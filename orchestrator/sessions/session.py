@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.agent_messages import Chunk
 from orchestrator.budget import Budget
 from orchestrator.errors import (
     BusyError,
@@ -54,6 +55,9 @@ class Command:
     signals: set[int] = field(default_factory=set)
     # What keeps evidence of it, where some is to be kept.
     keeping: asyncio.Task[None] | None = None
+    # Whether somebody waits for its end and output at once, and the output that came with the end.
+    collects: bool = False
+    output: tuple[Chunk, ...] | None = field(default=None, repr=False)
 
     @property
     def ended(self) -> bool:

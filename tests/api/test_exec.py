@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientResponse, ClientTimeout
 
-from sandbox_agent.protocol import MOST_CHUNKS
+from sandbox_agent.protocol import MOST_CHUNKS, MOST_TOLD_BYTES
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.support.contract import check_event
 from tests.support.fake_agent import AgentRefusalError, Play
@@ -123,7 +123,7 @@ async def test_client_gone_ends_its_command(api: Api, path: str, accept: dict[st
     request = asyncio.create_task(
         api.call("POST", path + "/exec", json={"command": "sleep 9"}, headers=accept)
     )
-    await api.agent.asked("output")
+    await api.agent.asked("output" if accept else "exec")
     if accept:
         (await request).close()
     else:
@@ -158,7 +158,7 @@ async def test_client_gone_before_the_start(api: Api, path: str) -> None:
 async def test_commands_outlive_the_control_plane(api: Api, path: str) -> None:
     api.agents.plays["sleep"] = Play(holds=True)
     request = asyncio.create_task(api.call("POST", path + "/exec", json={"command": "sleep 9"}))
-    await api.agent.asked("output")
+    await api.agent.asked("exec")
     await api.server.close()
     await asyncio.gather(request, return_exceptions=True)
     assert not any(method == "cancel" for method, _ in api.agent.requests)
@@ -226,6 +226,7 @@ async def test_what_was_cut_is_said_where_it_was(api: Api, path: str) -> None:
         return {"chunks": chunks, "next": 2001, "ended": True}
 
     api.agents.plays["make"] = Play(b"text")
+    api.agent.tells_output = False
     api.agent.overrides["output"] = cut
     result = await api.json("POST", path + "/exec", json={"command": "make"})
     said = "\n[1000 bytes of output were cut here]\n"
@@ -240,18 +241,49 @@ async def test_pages_of_very_many_pieces_are_not_taken_for_the_last(api: Api, pa
         return {"chunks": chunks, "next": after + len(chunks), "ended": True}
 
     api.agents.plays["make"] = Play(b"x" * 5000)
+    api.agent.tells_output = False
     api.agent.overrides["output"] = paged
     result = await api.json("POST", path + "/exec", json={"command": "make"})
     assert (result["stdout"], result["stderr"]) == ("x" * 2500, "x" * 2500)
 
 
 async def test_a_result_has_what_is_kept_and_its_process_all(api: Api, path: str) -> None:
-    api.agents.plays["make"] = Play(b"text")
+    api.agents.plays["make"] = Play(b"x" * (MOST_TOLD_BYTES + 1))
     result = await api.json("POST", path + "/exec", json={"command": "make"})
+    assert result["stdout"] == "x" * (MOST_TOLD_BYTES + 1)
     process = f"{path}/processes/{result['command_id']}"
     await api.json("GET", process)
     asked = [params["whole"] for method, params in api.agent.requests if method == "output"]
     assert asked == [False, True]
+
+
+async def test_short_output_comes_with_the_end(api: Api, path: str) -> None:
+    """Nothing but the command is asked for; those who read it later ask."""
+    api.agents.plays["make"] = Play(b"made", b"warned", exit_code=3)
+    result = await api.json("POST", path + "/exec", json={"command": "make"})
+    found = (result["stdout"], result["stderr"], result["exit_code"], result["truncated"])
+    assert found == ("made", "warned", 3, False)
+    (session,) = api.plane.sessions.registry.live
+    assert session.commands[result["command_id"]].output is None
+    asked = [(method, params["collect"]) for method, params in api.agent.requests if "ex" in method]
+    assert asked == [("exec", True)]
+    assert not any(method == "output" for method, _ in api.agent.requests)
+    process = await api.json("GET", f"{path}/processes/{result['command_id']}")
+    assert process["output"][0]["text"] == "made"
+
+
+async def test_output_that_nobody_collects_is_not_kept(api: Api, path: str) -> None:
+    body = {"command": "make", "background": True}
+    api.agents.plays["make"] = Play(holds=True)
+    started = await api.json("POST", path + "/exec", json=body, status=202)
+    (session,) = api.plane.sessions.registry.live
+    command = session.commands[started["command_id"]]
+    ended = {"exit_code": 0, "output_bytes": 2}
+    told = [["stdout", 0, "eHg="]]
+    api.agent.emit("command.exit", command_id=command.id, result=ended, output=told)
+    await command.done
+    assert (command.result or {})["output_bytes"] == 2
+    assert command.output is None
 
 
 async def test_lost_output_is_said(api: Api, path: str) -> None:
@@ -259,6 +291,7 @@ async def test_lost_output_is_said(api: Api, path: str) -> None:
         raise AgentRefusalError("not_found", "no longer kept")
 
     api.agents.plays["make"] = Play(b"text")
+    api.agent.tells_output = False
     api.agent.overrides["output"] = lose
     result = await api.json("POST", path + "/exec", json={"command": "make"})
     assert (result["stdout"], result["truncated"]) == ("", True)
@@ -314,6 +347,7 @@ async def test_words_and_variables_have_one_limit(api: Api) -> None:
 
 async def test_garbage_output_does_not_hang(api: Api, path: str) -> None:
     api.agents.plays["make"] = Play(b"text")
+    api.agent.tells_output = False
     api.agent.overrides["output"] = lambda _params: {"chunks": "garbage"}
     result = await api.json("POST", path + "/exec", json={"command": "make"})
     assert (result["exit_code"], result["stdout"]) == (0, "")
@@ -349,7 +383,7 @@ async def test_sandbox_that_disconnects(api: Api, path: str) -> None:
     request = asyncio.create_task(
         api.call("POST", path + "/exec", json={"command": "sleep"}, timeout=ClientTimeout(30))
     )
-    await api.agent.asked("output")
+    await api.agent.asked("exec")
     (container_id,) = api.engine.containers
     await api.engine.die(container_id)
     response = await request

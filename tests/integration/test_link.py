@@ -233,3 +233,13 @@ async def test_closing_gives_up_on_events_that_cannot_be_recorded(
     await box.close()
     (gap,) = await box.events("audit.gap")
     assert gap["args"]["commands"] == [command.id]
+
+
+async def test_output_of_who_was_disconnected_is_asked_for(high: Box) -> None:
+    command = await high.start(
+        argv=["bash", "-c", "read line; echo $line"], stdin_open=True, collect=True
+    )
+    break_connection(high)
+    await high.feed(command, b"hello\n", close=True)
+    done = await high.finish(command)
+    assert (done.stdout, command.output) == ("hello\n", None)

@@ -298,3 +298,14 @@ async def test_nonsense_offsets_are_refused(high: Box) -> None:
             await high.ask("output", command_id=done.command.id, after=after, limit=1, wait_ms=0)
         assert not isinstance(refused.value, SandboxUnavailableError)
     assert (await high.run(argv=["true"])).exit_code == 0
+
+
+async def test_short_output_comes_with_the_end(high: Box) -> None:
+    done = await high.bash("echo out; echo err >&2", collect=True)
+    assert (done.stdout, done.stderr) == ("out\n", "err\n")
+    told = b"".join(data for _, _, data in done.command.output or ())
+    assert sorted(told.split()) == [b"err", b"out"]
+    for script, more in (("echo out", {}), ("yes | head -c 70000", {"collect": True})):
+        done = await high.bash(script, **more)
+        assert done.command.output is None
+        assert len(done.stdout) == done.exit["output_bytes"] > 0

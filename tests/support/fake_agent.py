@@ -13,6 +13,8 @@ from typing import Any
 
 from orchestrator.engine.base import SandboxSpec
 from sandbox_agent.protocol import (
+    MOST_TOLD_BYTES,
+    MOST_TOLD_CHUNKS,
     PROTOCOL_VERSION,
     RUN_DIR,
     SOCKET_NAME,
@@ -82,6 +84,8 @@ class FakeAgent:
         self.secrets: Message = {"variables": {}, "given": []}
         self.stdin: dict[str, bytes] = {}
         self.acknowledged = 0
+        # Whether commands' ends have their output.
+        self.tells_output = True
         # Called instead of a method's own answer.
         self.overrides: dict[str, Callable[[Message], Message]] = {}
         self._running: dict[str, _Running] = {}
@@ -175,7 +179,15 @@ class FakeAgent:
             "duration_us": 1000,
             **members,
         }
-        self.emit("command.exit", command_id=command_id, decision=None, result=running.result)
+        told: Message = {}
+        short = running.total <= MOST_TOLD_BYTES and len(running.chunks) <= MOST_TOLD_CHUNKS
+        if running.params.get("collect") and short and self.tells_output:
+            told["output"] = [
+                [stream, offset, base64.b64encode(data).decode()]
+                for stream, offset, data in running.chunks
+            ]
+        members = {"command_id": command_id, "decision": None, "result": running.result, **told}
+        self.emit("command.exit", **members)
         running.wake()
 
     def _spawn(self, work: Any) -> None:

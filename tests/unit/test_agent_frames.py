@@ -12,7 +12,18 @@ from orchestrator.agent_frames import EVENT, HELLO, Bounds, bounds, parse_frame
 from orchestrator.agent_messages import AgentEvent, domain_error, parse_event, parse_hello
 from orchestrator.errors import PaddockError
 from orchestrator.sessions.outcome import exit_result
-from sandbox_agent.protocol import AGENT_OPERATIONS, MAX_FRAME_BYTES, FrameError
+from sandbox_agent.audit import EventBuffer
+from sandbox_agent.output import Output
+from sandbox_agent.outputs import told
+from sandbox_agent.protocol import (
+    AGENT_OPERATIONS,
+    MAX_FRAME_BYTES,
+    MOST_TOLD_BYTES,
+    MOST_TOLD_CHUNKS,
+    FrameError,
+    encode,
+    notification,
+)
 
 _SCALARS = (
     st.none()
@@ -106,6 +117,72 @@ def test_any_event_is_believed_or_refused(members: dict[str, Any], outcome: dict
 def test_an_exit_code_that_is_none_is_a_violation(operation: str, exit_code: Any) -> None:
     with pytest.raises(ValueError, match="exit_code"):
         parse_event({**_EVENT, "operation": operation, "result": {"exit_code": exit_code}})
+
+
+_EXIT = {**_EVENT, "operation": "command.exit", "result": {"exit_code": 0}, "duration_ms": 1}
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "text",
+        {},
+        [["stdout", 0]],
+        [["stdout", 0, "eHg=", 1]],
+        [[1, 0, "eHg="]],
+        [["stdout", -1, "eHg="]],
+        [["stdout", True, "eHg="]],
+        [["stdout", "0", "eHg="]],
+        [["stdout", 2**53, "eHg="]],
+        [["stdout", 0, "x"]],
+        [["stdout", 0, "é"]],
+        [["stdout", 0, None]],
+        [["stdout", 0, ""]] * (MOST_TOLD_CHUNKS + 1),
+        [["stdout", 0, "eHh4" * (MOST_TOLD_BYTES // 3 + 1)]],
+    ],
+)
+def test_output_that_no_end_has_is_a_violation(output: Any) -> None:
+    with pytest.raises(ValueError, match=r"output|padding|ASCII|base64"):
+        parse_event({**_EXIT, "output": output})
+
+
+def test_output_comes_with_ends_of_commands_only() -> None:
+    chunk = ["stderr", 7, "eHg="]
+    assert parse_event({**_EXIT, "output": [chunk]}).output == (("stderr", 7, b"xx"),)
+    assert parse_event({**_EXIT, "output": []}).output == ()
+    assert parse_event(_EXIT).output is None
+    other = {**_EXIT, "operation": "pty.exit", "output": [chunk]}
+    assert parse_event(other).output is None
+
+
+@pytest.mark.parametrize("pieces", [1, MOST_TOLD_CHUNKS])
+def test_all_output_that_an_end_may_have_fits_into_its_frame(pieces: int) -> None:
+    output = Output(4 * MOST_TOLD_BYTES, keep_tail=False)
+    for number in range(pieces):
+        output.add(("stdout", "stderr")[number % 2], b"x" * (MOST_TOLD_BYTES // pieces))
+    chunks = told(output)
+    assert chunks is not None
+    text = dict.fromkeys(("error", "rule"), "x" * 2048)
+    body = encode(notification("event", {**_EXIT, **text, "output": chunks}))[4:]
+    found = parse_event(parse_frame(body, EVENT)["params"])
+    assert sum(len(data) for _, _, data in found.output or ()) == MOST_TOLD_BYTES
+    output.add("stdout", b"x")
+    assert told(output) is None
+
+
+def test_output_of_too_many_pieces_is_not_told() -> None:
+    output = Output(4 * MOST_TOLD_BYTES, keep_tail=False)
+    for number in range(MOST_TOLD_CHUNKS + 1):
+        output.add(("stdout", "stderr")[number % 2], b"x")
+    assert told(output) is None
+
+
+def test_output_is_told_once() -> None:
+    sent: list[Any] = []
+    events = EventBuffer("0" * 16, sent.append)
+    events.emit("command.exit", once={"output": []}, args={}, result={}, error=None)
+    events.replay(0)
+    assert ["output" in message["params"] for message in sent] == [True, False]
 
 
 def _check_told(event: AgentEvent) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,7 +78,7 @@ def test_an_agent_tells_the_digest_of_what_has_no_secret() -> None:
     sent: list[Message] = []
     events = EventBuffer("0" * 16, sent.append, Redactor([SECRET]).value)
     words = ["tool", f"--key={SECRET}", "z" * 2000]
-    members = {"decision": None, "rule": None, "command_id": "c", "duration_ms": 0}
+    members: dict[str, Any] = {"decision": None, "rule": None, "command_id": "c", "duration_ms": 0}
     events.emit("command.exec", args={"argv": words}, result=None, error="e" * 9000, **members)
     told = parse_event(sent[0]["params"])
     whole = f"tool\0--key={MARK}\0{'z' * 2000}\0".encode()

@@ -262,11 +262,20 @@ class Executions:
             await sandbox.link.settled()
             known = stats.get("running")
             for command in suspects:
-                if not command.ended and isinstance(known, list) and command.id not in known:
-                    error = SandboxUnavailableError(
-                        "the command was not started, or its end is lost"
-                    )
-                    await self._never_ran(session, command, error)
+                # Another look, after another hello, may have found it lost already.
+                suspect = command.dispatched and not command.ended
+                if suspect and isinstance(known, list) and command.id not in known:
+                    await self._lose(session, command)
+
+    async def _lose(self, session: Session, command: Command) -> None:
+        """Puts on record, once, that nothing is known of a command any more."""
+        command.dispatched = False
+        try:
+            error = SandboxUnavailableError("the command was not started, or its end is lost")
+            await self._never_ran(session, command, error)
+        except BaseException:
+            command.dispatched = True
+            raise
 
     # Waiting, reading, feeding, ending
 

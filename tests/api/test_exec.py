@@ -15,6 +15,7 @@ from tests.support.contract import check_event
 from tests.support.fake_agent import AgentRefusalError, Play
 
 SSE = {"Accept": "text/event-stream"}
+BACKGROUND = {"command": "sleep 9", "background": True}
 
 
 async def read_event(response: ClientResponse) -> tuple[str, Any, str | None]:
@@ -389,3 +390,15 @@ async def test_sandbox_that_disconnects(api: Api, path: str) -> None:
     response = await request
     assert response.status in (200, 410, 502)
     assert (await api.json("GET", path))["termination"]["rationale_code"] == "crash"
+
+
+async def test_a_command_is_lost_once(api: Api, path: str) -> None:
+    """An agent that connects twice in a row is asked twice what it knows."""
+    api.agents.plays["sleep"] = Play(holds=True)
+    started = await api.json("POST", path + "/exec", json=BACKGROUND, status=202)
+    (session,) = api.plane.sessions.registry.live
+    del api.agent._running[started["command_id"]]
+    await asyncio.gather(*(api.plane.executions.reconcile(session) for _ in range(2)))
+    events = await api.json("GET", path + "/audit?operation=command.exit")
+    assert [event["args"]["command_id"] for event in events["items"]] == [started["command_id"]]
+    assert not session.running

@@ -1,34 +1,26 @@
-"""The HTTP application: routes from the table, credentials, and errors as problem documents."""
+"""The HTTP application: routes of the operations, credentials, and errors as problem documents."""
 
 import asyncio
-from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from api import stream
-from api.auth import Access, authorize
-from api.body import read_body
-from api.call import Call, Work
+from api.context import Work
 from api.docs import Docs
-from api.errors import describe, problem
+from api.handlers import OPERATIONS
+from api.http import stream
+from api.http.endpoint import make_endpoint
+from api.http.errors import describe, problem
 from api.limits import RequestRates
-from api.observability import PRINCIPAL, REQUEST_ID, observe
-from api.operations import OPERATIONS
-from api.operations.base import Operation
-from api.queries import NoQuery
-from api.query import read_query
+from api.observability import REQUEST_ID, observe
 from orchestrator.allowed_hosts import AllowedHosts
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import RateLimitedError
 from orchestrator.metrics import Metrics
-from orchestrator.store.rounds import asking
 
 # The words that a program can be given and its standard input, also where each character beyond
 # ASCII is an escape of JSON, which may take three times as much.
 MAX_BODY_BYTES = 8 * 1024 * 1024
-# What asks for a stop is no longer than this.
-_SMALL_BYTES = 4096
 _HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -47,7 +39,7 @@ def create_app(plane: ControlPlane) -> web.Application:
     middlewares = [observe(plane.metrics), _guarded(plane.metrics), _addressed(hosts)]
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares)
     for operation in OPERATIONS:
-        endpoint = _endpoint(operation, plane, work, rates)
+        endpoint = make_endpoint(operation, plane, work, rates)
         app.router.add_route(operation.method, operation.path, endpoint)
     Docs().add_to(app)
 
@@ -64,53 +56,6 @@ def create_app(plane: ControlPlane) -> web.Application:
     app.on_shutdown.append(stop)
     app.on_cleanup.append(drain)
     return app
-
-
-def _endpoint(
-    operation: Operation, plane: ControlPlane, work: Work, rates: RequestRates
-) -> Handler:
-    """The operation as aiohttp calls it: credential first, then what the client sent."""
-
-    async def endpoint(request: web.Request) -> web.StreamResponse:
-        principal = authorize(plane, request, operation.access)
-        request[PRINCIPAL] = principal
-        call = Call(request, plane, principal, work, operation.access)
-        call.know_secrets()
-        if operation.access is Access.OPEN:
-            inputs = await _inputs(operation, call)
-        elif operation.stops is None or not _is_small(request):
-            rates.spend(principal)
-            inputs = await _inputs(operation, call)
-        else:
-            stopping = False
-            try:
-                inputs = await _inputs(operation, call)
-                body = inputs.get("body")
-                stopping = operation.stops(call) if body is None else operation.stops(call, body)
-            finally:
-                if not stopping:
-                    rates.spend(principal)
-        with work.while_allowed(call.allowed), asking(principal.account, principal.name):
-            return await operation.handler(call, **inputs)
-
-    return endpoint
-
-
-async def _inputs(operation: Operation, call: Call) -> dict[str, Any]:
-    """What the client sent, as the handler takes it. Raises: ValidationError."""
-    inputs: dict[str, Any] = {}
-    query = read_query(call.request, operation.query or NoQuery)
-    if operation.query is not None:
-        inputs["query"] = query
-    if operation.body is not None:
-        inputs["body"] = await read_body(call.request, operation.body, call.plane.levels)
-    return inputs
-
-
-def _is_small(request: web.Request) -> bool:
-    """Whether reading the body costs no more than refusing the request."""
-    length = request.content_length
-    return not request.can_read_body if length is None else length <= _SMALL_BYTES
 
 
 def _guarded(metrics: Metrics) -> Middleware:

@@ -8,7 +8,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from structlog.contextvars import bound_contextvars
 
-from api import stream
+from api.http import stream
 from orchestrator.keys import Principal
 from orchestrator.log_context import knowing_secrets
 from orchestrator.metrics import OTHER, Metrics

@@ -1,14 +1,16 @@
 """A command's output on its way to a client: followed to its end, or page by page."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
+import codecs
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
-from api.call import Call
-from api.sse import HEARTBEAT_SECONDS, EventStream, TextDecoder
+from api.answers import HEARTBEAT_SECONDS, Event
+from api.context import Context
 from orchestrator.errors import SandboxUnavailableError
 from orchestrator.sessions.execution import OutputPage
 from orchestrator.sessions.session import Command, Session
+from paddock.contract.commands import CommandResult, ExitData, Output, OutputData
 from sandbox_agent.protocol import CHUNK_BYTES, MOST_CHUNKS
 
 STREAMS = ("stdout", "stderr")
@@ -22,8 +24,8 @@ _MARKED = -1
 
 
 async def pages(
-    call: Call, session: Session, command: Command, after: int, *, whole: bool
-) -> AsyncIterator[OutputPage]:
+    context: Context, session: Session, command: Command, after: int, *, whole: bool
+) -> AsyncGenerator[OutputPage]:
     """The command's output from `after` to its end; an empty page when nothing came for a while.
 
     `whole`: also what is stored of long output. What the sandbox agent can't give any more ends it.
@@ -31,8 +33,8 @@ async def pages(
     failures = 0
     while failures < _MOST_FAILURES:
         try:
-            page = await call.plane.executions.output(
-                *(session, command, after, HEARTBEAT_SECONDS), looks=call.looks, whole=whole
+            page = await context.plane.executions.output(
+                *(session, command, after, HEARTBEAT_SECONDS), looks=context.looks, whole=whole
             )
         except SandboxUnavailableError:
             failures += 1
@@ -50,7 +52,7 @@ def _is_last(page: OutputPage, command: Command) -> bool:
     return not full if page.ended else command.ended and not size
 
 
-async def collect(call: Call, session: Session, command: Command) -> dict[str, Any]:
+async def collect(context: Context, session: Session, command: Command) -> CommandResult:
     """A foreground command's result with its `stdout` and `stderr`, once it has ended.
 
     Raises: PermissionDeniedError, BudgetExceededError, SandboxUnavailableError.
@@ -60,7 +62,7 @@ async def collect(call: Call, session: Session, command: Command) -> dict[str, A
     try:
         async with asyncio.timeout(session.level.timeout_max + _GRACE_SECONDS):
             await asyncio.wait([command.done])
-            async for page in _printed(call, session, command):
+            async for page in _printed(context, session, command):
                 lost = lost or page.lost
                 for name, offset, data in page.chunks:
                     if offset > position >= 0:
@@ -73,23 +75,22 @@ async def collect(call: Call, session: Session, command: Command) -> dict[str, A
         raise SandboxUnavailableError(
             "the command's output does not end", command_id=command.id
         ) from None
-    result = await call.plane.executions.wait(session, command)
-    return {
-        "command_id": command.id,
-        **result,
-        "truncated": result["truncated"] or (lost and result["output_bytes"] > 0),
-        **{name: data.decode("utf-8", "replace") for name, data in kept.items()},
-    }
+    result = await context.plane.executions.wait(session, command)
+    truncated = result["truncated"] or (lost and result["output_bytes"] > 0)
+    said = {name: data.decode("utf-8", "replace") for name, data in kept.items()}
+    return CommandResult(**result | said | {"command_id": command.id, "truncated": truncated})
 
 
-async def _printed(call: Call, session: Session, command: Command) -> AsyncIterator[OutputPage]:
+async def _printed(
+    context: Context, session: Session, command: Command
+) -> AsyncGenerator[OutputPage]:
     """What is kept of an ended command's output: what came with its end, or what is asked for."""
     told, command.output = command.output, None
     total = (command.result or {}).get("output_bytes", 0)
     if told is not None:
         yield OutputPage(told, total, ended=True, lost=False)
     elif total:
-        async for page in pages(call, session, command, 0, whole=False):
+        async for page in pages(context, session, command, 0, whole=False):
             yield page
 
 
@@ -101,37 +102,38 @@ def _mark_cut(kept: dict[str, bytearray], count: int) -> None:
 
 
 async def follow(
-    call: Call, session: Session, command: Command, events: EventStream, after: int
-) -> None:
-    """Sends the output as it comes, then the end of the command.
+    context: Context, session: Session, command: Command, after: int
+) -> AsyncGenerator[Event | None]:
+    """The output as it comes, then the end of the command.
 
-    Raises: ConnectionError when the client has gone; PermissionDeniedError,
-    SandboxUnavailableError.
+    Raises: PermissionDeniedError, SandboxUnavailableError.
     """
     text = TextDecoder()
     position, cut = after, 0
-    async for page in pages(call, session, command, after, whole=not call.looks):
-        for name, offset, data in page.chunks:
-            cut += max(0, offset - position)
-            position = offset + len(data)
-            if piece := text.feed(name, data):
-                told = {"offset": offset, "text": piece} | ({"cut": cut} if cut else {})
-                # Who resumes gets a character that was cut off here as a whole.
-                await events.send(name, told, position - text.pending(name))
-                cut = 0
-        after = page.next
-        if not page.chunks and not page.ended:
-            await events.beat()
+    async with aclosing(pages(context, session, command, after, whole=not context.looks)) as found:
+        async for page in found:
+            for name, offset, data in page.chunks:
+                cut += max(0, offset - position)
+                position = offset + len(data)
+                if piece := text.feed(name, data):
+                    told = {"cut": cut} if cut else {}
+                    # Who resumes gets a character that was cut off here as a whole.
+                    event_id = position - text.pending(name)
+                    yield Event(name, OutputData(offset=offset, text=piece, **told), event_id)
+                    cut = 0
+            after = page.next
+            if not page.chunks and not page.ended:
+                yield None
     for name, piece in text.finish():
-        await events.send(name, {"offset": after, "text": piece}, after)
-    result = await call.plane.executions.wait(session, command)
+        yield Event(name, OutputData(offset=after, text=piece), after)
+    result = await context.plane.executions.wait(session, command)
     total = result["output_bytes"]
     if (cut := cut + total - position) > 0:
-        await events.send("stdout", {"offset": total, "text": "", "cut": cut}, total)
-    await events.send("exit", {"command_id": command.id, **result})
+        yield Event("stdout", OutputData(offset=total, text="", cut=cut), total)
+    yield Event("exit", ExitData(command_id=command.id, **result))
 
 
-def page_text(page: OutputPage, *, final: bool) -> tuple[list[dict[str, Any]], int]:
+def page_text(page: OutputPage, *, final: bool) -> tuple[list[Output], int]:
     """A page as `{stream, offset, text}` and where to go on.
 
     A character that is cut off at the end is left for the next page, unless it is `final`.
@@ -144,12 +146,14 @@ def page_text(page: OutputPage, *, final: bool) -> tuple[list[dict[str, Any]], i
         chunks[-1] = (name, offset, data[: len(data) - cut])
         position -= cut
     text = TextDecoder()
-    items = [
-        {"stream": name, "offset": offset, "text": text.feed(name, data)}
-        for name, offset, data in chunks
+    pieces = [(name, offset, text.feed(name, data)) for name, offset, data in chunks]
+    pieces += [(name, position, rest) for name, rest in text.finish()]
+    told = [
+        Output(stream="stdout" if name == "stdout" else "stderr", offset=offset, text=piece)
+        for name, offset, piece in pieces
+        if piece
     ]
-    items += [{"stream": name, "offset": position, "text": rest} for name, rest in text.finish()]
-    return [item for item in items if item["text"]], position
+    return told, position
 
 
 def _incomplete(data: bytes) -> int:
@@ -162,3 +166,25 @@ def _incomplete(data: bytes) -> int:
         if byte < 0x80:
             return 0
     return 0
+
+
+class TextDecoder:
+    """Bytes of a command's streams as text, however they are cut; invalid UTF-8 is replaced."""
+
+    def __init__(self) -> None:
+        make = codecs.getincrementaldecoder("utf-8")
+        self._decoders = {name: make("replace") for name in ("stdout", "stderr")}
+
+    def feed(self, name: str, data: bytes) -> str:
+        """The characters that are complete now; none for a stream that is not known."""
+        decoder = self._decoders.get(name)
+        return "" if decoder is None else decoder.decode(data)
+
+    def pending(self, name: str) -> int:
+        """How many bytes at the end of a stream begin a character that goes on."""
+        return len(self._decoders[name].getstate()[0])
+
+    def finish(self) -> list[tuple[str, str]]:
+        """What was cut off at the end, by stream."""
+        rest = [(name, decoder.decode(b"", final=True)) for name, decoder in self._decoders.items()]
+        return [(name, text) for name, text in rest if text]

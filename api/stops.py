@@ -4,39 +4,41 @@ Each function says whether a request has an effect of that kind now. What stops 
 counts as any other request does, so that nobody gets requests for free.
 """
 
-from api.call import Call
-from api.schemas import NoBody, SettingsBody, SignalBody
-from api.tool_schemas import ApprovalBody
+from api.context import Context
 from orchestrator.errors import PaddockError
 from orchestrator.sessions.session import Session
+from paddock.contract.approvals import ApprovalBody
+from paddock.contract.commands import SignalBody
+from paddock.contract.requests import NoBody
+from paddock.contract.sessions import SettingsBody
 from paddock.contract.words import Status
 
 # HUP, INT, QUIT, KILL, TERM and STOP.
 _ENDING_SIGNALS = frozenset({1, 2, 3, 9, 15, 19})
 
 
-def ends_session(call: Call, body: NoBody | None = None) -> bool:
+def ends_session(context: Context, body: NoBody | None = None) -> bool:
     """The session lives."""
-    session = _session(call)
+    session = _session(context)
     return session is not None and session.live
 
 
-def pauses_session(call: Call, body: NoBody) -> bool:
+def pauses_session(context: Context, body: NoBody) -> bool:
     """The session is active."""
-    session = _session(call)
+    session = _session(context)
     return session is not None and session.status is Status.ACTIVE
 
 
-def interrupts(call: Call, body: NoBody) -> bool:
+def interrupts(context: Context, body: NoBody) -> bool:
     """A command runs that nobody has ended yet."""
-    session = _session(call)
+    session = _session(context)
     return session is not None and any(not command.ending for command in session.running)
 
 
-def lowers_level(call: Call, body: SettingsBody) -> bool:
+def lowers_level(context: Context, body: SettingsBody) -> bool:
     """The session is at a higher level."""
-    session = _session(call)
-    wanted = call.plane.levels.get(body.permission_level or "")
+    session = _session(context)
+    wanted = context.plane.levels.get(body.permission_level or "")
     return (
         session is not None
         and session.live
@@ -45,33 +47,33 @@ def lowers_level(call: Call, body: SettingsBody) -> bool:
     )
 
 
-def signals_command(call: Call, body: SignalBody) -> bool:
+def signals_command(context: Context, body: SignalBody) -> bool:
     """The command runs, and has not had this signal yet, which ends or stops a program."""
-    session = _session(call)
-    command = session and session.commands.get(call.request.match_info["command_id"])
+    session = _session(context)
+    command = session and session.commands.get(context.path["command_id"])
     if not command or command.ended or body.signal not in _ENDING_SIGNALS:
         return False
     return body.signal not in command.signals
 
 
-def closes_terminal(call: Call, body: None = None) -> bool:
+def closes_terminal(context: Context, body: None = None) -> bool:
     """The terminal has not ended, and is not ending."""
-    session = _session(call)
+    session = _session(context)
     if session is None:
         return False
-    terminal_id = call.request.match_info["terminal_id"]
-    live = call.plane.terminals.live(session)
+    terminal_id = context.path["terminal_id"]
+    live = context.plane.terminals.live(session)
     return any(each.id == terminal_id and each.reason is None for each in live)
 
 
-def denies_approval(call: Call, body: ApprovalBody) -> bool:
+def denies_approval(context: Context, body: ApprovalBody) -> bool:
     """The approval waits for its decision."""
-    approval_id = call.request.match_info["approval_id"]
-    return body.decision == "deny" and call.plane.approvals.waits(call.principal, approval_id)
+    approval_id = context.path["approval_id"]
+    return body.decision == "deny" and context.plane.approvals.waits(context.principal, approval_id)
 
 
-def _session(call: Call) -> Session | None:
+def _session(context: Context) -> Session | None:
     try:
-        return call.session()
+        return context.session()
     except PaddockError:
         return None

@@ -31,8 +31,6 @@ _MILLIONTHS: Mapping[Kind, str] = {
     Kind.CPU_SECONDS: "microseconds",
     Kind.COST: "micro-dollars",
 }
-# The largest limit, in units inside: no sum leaves 64 bits, no deadline the calendar.
-MOST = 10**15
 # What a command finds exhausted; iterations are looked at by the turn that would use one.
 OF_COMMANDS = tuple(kind for kind in Kind if kind is not Kind.ITERATIONS)
 

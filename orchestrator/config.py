@@ -31,11 +31,10 @@ from orchestrator.limits import KeyLimits
 from orchestrator.mount_list import Mount, check_list
 from orchestrator.operator_files import MOST_BYTES, listing, read_regular
 from orchestrator.resolvers import MOST_RESOLVERS, check_resolver
+from paddock.contract.words import MAX_WALL_SECONDS
 
 CONFIG_FILE_VARIABLE = "PADDOCK_CONFIG_FILE"
 MIN_SECRET_LENGTH = 16
-# About 30 years: no deadline leaves the calendar.
-MAX_WALL_SECONDS = 10**9
 _PREFIX = "PADDOCK_"
 _MIB = 1024 * 1024
 IMAGE_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}"

@@ -287,7 +287,7 @@ class ControlPlane:
         return {
             check.name: {
                 "ok": check.ok,
-                "status": check.status,
+                "status": str(check.status),
                 "detail": check.detail,
                 "remedy": check.remedy,
             }

@@ -14,9 +14,9 @@ from prometheus_client.registry import Collector
 from orchestrator.budget import Kind
 from orchestrator.errors import PaddockError
 from orchestrator.limits import LIMIT_NAMES
-from orchestrator.policy.levels import LEVEL_NAMES
 from orchestrator.tasks import TaskName
 from paddock.contract import remedies
+from paddock.contract.words import LEVEL_NAMES
 
 # Every Prometheus reads this version; names and labels are plain.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

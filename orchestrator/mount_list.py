@@ -14,9 +14,9 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from orchestrator.errors import EngineUnavailableError, ValidationError
+from paddock.contract.words import MOUNT_NAME
 from sandbox_agent.protocol import RUN_DIR
 
-MOUNT_NAME = r"^[A-Za-z0-9_-]{1,64}$"
 MountName = Annotated[str, StringConstraints(pattern=MOUNT_NAME)]
 # What is there in the image are no programs or settings of its own.
 _TARGETS = ("/mnt", "/run")

@@ -1,13 +1,13 @@
-"""The OpenAPI document of the HTTP API, made from the table of operations."""
+"""The OpenAPI document of the HTTP API, made from the operations."""
 
 from typing import Any
 
+from api.handlers import OPERATIONS
 from api.openapi.paths import paths
 from api.openapi.problems import component_responses, problem_examples
 from api.openapi.schemas import component_schemas
-from api.operations import OPERATIONS
-from orchestrator.workspace.paths import ID_PATTERN
 from paddock.contract.problem import Problem
+from paddock.contract.words import ID_PATTERN
 
 # The project's, as pyproject.toml has it.
 VERSION = "0.1.0"

@@ -1,17 +1,17 @@
 """The operations as the document has them."""
 
-import inspect
 import json
 import re
 from collections.abc import Iterable
 
-from api.auth import ROLES, Access
+from api.access import ROLES, Access
+from api.answers import BYTES, JSON
 from api.openapi.problems import problem_responses
 from api.openapi.schemas import Schema, query_parameters, ref
-from api.operations.base import BYTES, JSON, Events, Operation, Reply
-from api.schemas import NoBody
+from api.operation import Events, Operation, Reply
 from orchestrator.keys import Role
 from paddock.contract.base import Model, model_example
+from paddock.contract.requests import NoBody
 
 SSE = "text/event-stream"
 _BINARY = {"type": "string", "format": "binary"}
@@ -38,7 +38,7 @@ def _operation(operation: Operation) -> Schema:
         "operationId": operation.id,
         "tags": [operation.tag],
         "summary": operation.summary,
-        "description": inspect.getdoc(operation.handler) or "",
+        "description": operation.description,
         "security": _security(operation.access),
         "x-roles": sorted(ROLES[operation.access]),
     }
@@ -86,7 +86,7 @@ def _responses(operation: Operation) -> Schema:
 
 def _response(operation: Operation, reply: Reply) -> Schema:
     content: Schema = {}
-    if reply.model is not None:
+    if reply.models:
         content[reply.media_type] = {"schema": _schema(reply)}
     elif reply.media_type != JSON:
         content[reply.media_type] = {"schema": _BINARY if reply.media_type == BYTES else _TEXT}
@@ -108,12 +108,11 @@ _TEXT = {"type": "string"}
 def _schema(reply: Reply) -> Schema:
     if reply.media_type != JSON:
         # One object on each line.
-        return {"type": "string", "contentMediaType": reply.media_type} | {
-            "contentSchema": ref(reply.model) if reply.model else {}
-        }
-    if not reply.others or reply.model is None:
-        return ref(reply.model) if reply.model else {}
-    return {"anyOf": [ref(model) for model in (reply.model, *reply.others)]}
+        (model,) = reply.models
+        kind = {"type": "string", "contentMediaType": reply.media_type}
+        return kind | {"contentSchema": ref(model)}
+    kinds = [ref(model) for model in reply.models]
+    return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
 
 
 def _event_stream(events: Events) -> Schema:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any
 
-from api.errors import STATUSES, title
 from api.openapi.schemas import Schema, ref
-from api.operations.base import Operation
+from api.operation import Operation
+from api.problems import STATUSES, title
 from orchestrator import errors
 from paddock.contract.problem import Problem
 

@@ -6,8 +6,8 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
-from api.operations.base import Operation
-from api.queries import Query
+from api.operation import Operation
+from paddock.contract.requests import Query
 
 _REF = "#/components/schemas/{model}"
 
@@ -60,9 +60,7 @@ def component_schemas(operations: Iterable[Operation], *others: type[BaseModel])
 
 def _response_models(operation: Operation) -> Iterator[type[BaseModel]]:
     for reply in operation.replies.values():
-        if reply.model is not None:
-            yield reply.model
-        yield from reply.others
+        yield from reply.models
         if reply.events is not None:
             yield from reply.events.kinds.values()
 

@@ -18,11 +18,10 @@ from orchestrator.policy.level_file import (
     RiskTier,
 )
 from orchestrator.policy.requirements import Requirements
-from paddock.contract.words import LEVEL_PATTERN
+from paddock.contract.words import LEVEL_NAMES, LEVEL_PATTERN
 from sandbox_agent.protocol import Confinement
 
 # Those that are always there, lowest first.
-LEVEL_NAMES = ("low", "medium", "high")
 DEFAULT_LEVEL = "medium"
 # A level's name: that of its file, without `.toml`.
 _PACKAGED = Path(__file__).with_name("levels")

@@ -28,14 +28,12 @@ from orchestrator.sessions.budgets import Budgets
 from orchestrator.sessions.outcome import exit_result
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.requests import (
-    ARGUMENT_COST,
-    MAX_ARGUMENT_BYTES,
     ExecRequest,
-    argument_bytes,
 )
 from orchestrator.sessions.sandbox import Sandbox
 from orchestrator.sessions.session import Command, Session
 from orchestrator.task_scope import TaskScope
+from paddock.contract.words import ARGUMENT_COST, MAX_ARGUMENT_BYTES, argument_bytes
 from sandbox_agent import excerpts
 from sandbox_agent.commands import (
     CommandError,

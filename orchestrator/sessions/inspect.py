@@ -2,42 +2,55 @@
 
 import asyncio
 import logging
-from typing import Any
+from typing import NamedTuple
 
 from orchestrator.audit import query
 from orchestrator.sessions.processes import Measured, measure
 from orchestrator.sessions.session import Session
-from orchestrator.sessions.view import LATEST, inspection_view
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
 from orchestrator.threads import Threads
+from orchestrator.workspace.quota import DiskUsage
+from paddock.audit.chain import Event
 
 log = logging.getLogger(__name__)
 
+# Commands and denials that an inspection shows.
+LATEST = 10
 # What hangs beyond it is given up.
 _MEASURE_SECONDS = 0.8
 _MOST_MEASURES = 8
 
 
+class Inspection(NamedTuple):
+    """What goes on in a session now.
+
+    `measured` is None where it has no sandbox, or this host can't see its processes. `disk` is how
+    full the workspace is; None where nothing holds it to its size. `denials` are the latest
+    refusals, newest first.
+    """
+
+    measured: Measured | None
+    disk: DiskUsage | None
+    denials: list[Event]
+
+
 class Inspector:
-    """Shows sessions. It asks no agent and no engine, so one that hangs does not matter."""
+    """Looks at sessions. It asks no agent and no engine, so one that hangs does not matter."""
 
     def __init__(self, database: Database, workspaces: Workspaces) -> None:
         self._database = database
         self._workspaces = workspaces
         self._threads = Threads("the processes of sandboxes", _MOST_MEASURES)
 
-    async def inspect(self, session: Session) -> dict[str, Any]:
-        """The session's object with processes, use of the host, latest commands and denials.
-
-        Raises: StoreError.
-        """
+    async def inspect(self, session: Session) -> Inspection:
+        """What goes on in the session now. Raises: StoreError."""
         measured, disk, denials = await asyncio.gather(
             self._measure(session),
             self._workspaces.usage(session.workspace),
             query.latest_denials(self._database, session.key, LATEST),
         )
-        return inspection_view(session, measured, disk, denials)
+        return Inspection(measured, disk, denials)
 
     async def _measure(self, session: Session) -> Measured | None:
         sandbox = session.sandbox

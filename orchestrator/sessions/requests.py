@@ -1,13 +1,7 @@
 """What a client may ask of a session, already checked for form."""
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
-
-# The kernel's limit of a program's words and variables together, in bytes: each with its end and
-# the pointer to it.
-MAX_ARGUMENT_BYTES = 2 * 1024 * 1024
-ARGUMENT_COST = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +65,3 @@ class ExecRequest:
     tool: str | None = None
     approval: str | None = None
     kept: Kept | None = None
-
-
-def argument_bytes(words: Iterable[str], variables: Mapping[str, str]) -> int:
-    """What the kernel counts of a program's words and variables."""
-    pairs = (f"{name}={value}" for name, value in variables.items())
-    return sum(len(text.encode()) + ARGUMENT_COST for text in (*words, *pairs))

@@ -27,7 +27,7 @@ from orchestrator.sessions.deadlines import Deadline, Deadlines, due
 from orchestrator.sessions.ending import SYSTEM, Ending
 from orchestrator.sessions.execution import Executions
 from orchestrator.sessions.gaps import Gaps
-from orchestrator.sessions.inspect import Inspector
+from orchestrator.sessions.inspect import Inspection, Inspector
 from orchestrator.sessions.level_change import LevelChange
 from orchestrator.sessions.lifecycle import check_transition
 from orchestrator.sessions.pausing import Pausing
@@ -39,7 +39,6 @@ from orchestrator.sessions.session import Session
 from orchestrator.sessions.shares import Shares
 from orchestrator.sessions.stop_records import StopRecords
 from orchestrator.sessions.stopping import Stopper
-from orchestrator.sessions.view import session_view
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
 from orchestrator.task_scope import TaskScope
@@ -185,16 +184,8 @@ class Sessions:
         number = "" if incarnation is None else f" with the incarnation {incarnation}"
         raise NotFoundError(f"no session {session_id[:128]}{number}")
 
-    def summary(self, session: Session) -> dict[str, Any]:
-        """The session's object without its sandbox's state and limits."""
-        return session_view(session)
-
-    def view(self, session: Session) -> dict[str, Any]:
-        """The session's object with its sandbox's state and limits."""
-        return session_view(session, live=True)
-
-    async def inspect(self, session: Session) -> dict[str, Any]:
-        """The session's object with what goes on in it; its agent need not answer."""
+    async def inspect(self, session: Session) -> Inspection:
+        """What goes on in the session now; its agent need not answer."""
         return await self._inspector.inspect(session)
 
     # Creating

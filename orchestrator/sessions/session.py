@@ -145,6 +145,13 @@ class Session:
         """The commands that have not ended."""
         return [command for command in self.commands.values() if not command.ended]
 
+    def latest(self, most: int) -> list[Command]:
+        """The commands that run and the latest that ended; so many in all, unless more run."""
+        ended = [command for command in self.commands.values() if command.ended]
+        kept = max(0, most - len(self.running))
+        wanted = {command.id for command in (*self.running, *ended[len(ended) - kept :])}
+        return [command for command in self.commands.values() if command.id in wanted]
+
     @property
     def at_work(self) -> int:
         """How many commands and terminals have something to do; a tool at its prompt has not."""

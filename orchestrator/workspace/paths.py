@@ -6,12 +6,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from orchestrator.errors import ValidationError
+from paddock.contract.words import ID_PATTERN
 from sandbox_agent.outside import outside
 from sandbox_agent.protocol import WORKSPACE_DIR
 
-# With this alphabet an id is one path segment on every file system, is never `.`, `..`
-# or hidden, and fits a directory entry's 255 bytes.
-ID_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 SLOT_PATTERN = r"[0-9a-f]{16}"
 PATH_RULE = "path-outside-workspace"
 

@@ -1,10 +1,12 @@
 """Approvals: what waits for a person, and what they said."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from paddock.contract.base import Count, Model, Time, example
+from paddock.contract.fields import PageSize, Whole
+from paddock.contract.requests import Body, SessionFilter
 
 APPROVAL: dict[str, Any] = {
     "id": "apr-7d2b9e64c1f3a058",
@@ -57,3 +59,21 @@ class Approvals(Model):
 
     items: list[Approval]
     next: str | None
+
+
+class ApprovalBody(Body):
+    """A person's word, and why."""
+
+    decision: Literal["approve", "deny"]
+    reason: Annotated[str, Field(max_length=1024)] | None = None
+
+
+class ApprovalsQuery(SessionFilter):
+    """`session` without `incarnation` is the latest of that id.
+
+    `cursor` is the `next` of the page before.
+    """
+
+    status: Literal["pending", "approved", "denied", "expired"] | None = None
+    limit: PageSize = 100
+    cursor: Whole | None = None

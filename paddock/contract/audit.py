@@ -1,10 +1,12 @@
 """The audit ledger as the API shows it."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from paddock.contract.base import Count, Model, Sha256, Time, example
+from paddock.contract.fields import Moment, PageSize, Positive, Whole
+from paddock.contract.requests import Body, IncarnationQuery, Query, SessionFilter
 
 _EVENT = {
     "id": 812,
@@ -182,3 +184,66 @@ class AuditVerdict(Model):
     reason: str | None
     seq: Count
     hash: Sha256
+
+
+class ArchiveBody(Body):
+    """Which sessions' chains are archived: those that ended longer ago."""
+
+    older_than: Annotated[int, Field(ge=60, le=3_153_600_000)] = Field(
+        default=7 * 86_400, description="Seconds."
+    )
+
+
+class EventsQuery(Query):
+    """The position of the last event that was seen: `seq` in a session, `id` in all."""
+
+    after: Whole | None = None
+
+
+class AuditQuery(IncarnationQuery):
+    """Filters over a session's events."""
+
+    after: Whole = 0
+    limit: PageSize = 100
+    turn: Whole | None = None
+    operation: Annotated[str, Field(max_length=64)] | None = None
+    decision: Literal["allow", "deny", "pending"] | None = None
+
+
+class ArchivesQuery(Query):
+    """`after` is the `next` of the page before."""
+
+    after: Annotated[str, Field(max_length=64)] = ""
+    limit: PageSize = 100
+
+
+class SearchQuery(SessionFilter):
+    """What is searched for over all sessions; what is left out does not matter.
+
+    `text` is looked for in the whole event, in any case of ASCII letters; `from` and `to` are
+    times, both included; `cursor` is the `next` of the page before.
+    """
+
+    owner: Annotated[str, Field(max_length=128)] | None = None
+    operation: Annotated[str, Field(max_length=64)] | None = None
+    decision: Literal["allow", "deny", "pending"] | None = None
+    rule: Annotated[str, Field(max_length=256)] | None = None
+    actor: Annotated[str, Field(max_length=256)] | None = None
+    text: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    since: Moment | None = Field(default=None, alias="from")
+    until: Moment | None = Field(default=None, alias="to")
+    limit: PageSize = 100
+    cursor: Positive | None = None
+
+
+class ExportQuery(IncarnationQuery):
+    """One JSON text per line is the only format."""
+
+    format: Literal["jsonl"] = "jsonl"
+
+
+class VerifyQuery(IncarnationQuery):
+    """A place in the chain that was noted before: both or neither."""
+
+    seq: Whole | None = None
+    hash: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None

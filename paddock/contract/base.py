@@ -1,8 +1,10 @@
 """What all response models have in common."""
 
+import json
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticSerializationError
 
 from paddock.contract.words import LEVEL_PATTERN
 
@@ -11,6 +13,14 @@ class Model(BaseModel):
     """A JSON object of a response: every member is always there, null where there is nothing."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    def encode(self) -> bytes:
+        """JSON on one line; members that were left out are not in it."""
+        try:
+            return self.__pydantic_serializer__.to_json(self, exclude_unset=True)
+        except PydanticSerializationError:
+            # Names of files may have lone surrogates, which JSON can escape and UTF-8 can't have.
+            return json.dumps(self.model_dump(exclude_unset=True), separators=(",", ":")).encode()
 
 
 def example(value: dict[str, Any]) -> ConfigDict:

@@ -1,10 +1,12 @@
 """What a session may use up, and what it has used."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from paddock.contract.base import Model, example
+from paddock.contract.requests import Body
+from paddock.contract.words import MOST_BUDGET
 
 _NOTHING: dict[str, Any] = {
     "time": None,
@@ -65,3 +67,34 @@ class Budget(Model):
     limits: BudgetAmounts
     consumed: BudgetAmounts
     remaining: BudgetAmounts
+
+
+_Count = Annotated[int, Field(ge=1, le=MOST_BUDGET)]
+# Inside, they are counted in millionths.
+_Amount = Annotated[float, Field(gt=0, le=MOST_BUDGET // 10**6, allow_inf_nan=False)]
+
+
+class BudgetBody(Body):
+    """What the session may use up in all; when one of them is, it ends."""
+
+    time: _Amount | None = Field(default=None, description="Seconds from its creation on.")
+    iterations: _Count | None = Field(default=None, description="Turns.")
+    commands: _Count | None = Field(
+        default=None,
+        description="Commands that are started, tools that are opened, lines sent to them.",
+    )
+    cpu_seconds: _Amount | None = Field(
+        default=None, description="CPU time of everything in the sandbox."
+    )
+    output_bytes: _Count | None = Field(
+        default=None, description="What commands and tools print, kept or not."
+    )
+    audit_bytes: Annotated[int, Field(ge=65_536, le=MOST_BUDGET)] | None = Field(
+        default=None,
+        description="What is on record of it, at most what its level says; that, where not given.",
+    )
+    tokens: _Count | None = Field(default=None, description="Tokens of language models.")
+    cost: _Amount | None = Field(default=None, description="Dollars.")
+    egress_bytes: _Count | None = Field(
+        default=None, description="Bytes sent to the network and received."
+    )

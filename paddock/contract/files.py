@@ -1,10 +1,12 @@
 """Files of a workspace."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from paddock.contract.base import Count, Model, example
+from paddock.contract.fields import Depth, Truth, WorkspacePath
+from paddock.contract.requests import Body, Query
 
 _ENTRY = {
     "path": "src/main.py",
@@ -75,3 +77,48 @@ class FileMoved(Model):
 
     source: str
     destination: str
+
+
+class PathBody(Body):
+    """A path in the workspace."""
+
+    path: WorkspacePath
+
+
+class LinkBody(Body):
+    """A path in the workspace, and where a link there leads, relative to the link."""
+
+    path: WorkspacePath
+    target: WorkspacePath
+
+
+class MoveBody(Body):
+    """Two paths in the workspace."""
+
+    source: WorkspacePath
+    destination: WorkspacePath
+
+
+class PathQuery(Query):
+    """A path in the workspace."""
+
+    path: WorkspacePath
+
+
+class WriteQuery(PathQuery):
+    """Whether what is sent replaces the file or goes to its end.
+
+    `permissions`, in octal, are those of a file that is replaced or new; by default it keeps
+    its own, or gets 0644. `parents`: directories that are missing above the file are made with it.
+    """
+
+    mode: Literal["overwrite", "append"] = "overwrite"
+    permissions: Annotated[str, StringConstraints(pattern=r"^0?[0-7]{3}$")] | None = None
+    parents: Truth = False
+
+
+class ListQuery(Query):
+    """A directory, and how many levels below it."""
+
+    path: WorkspacePath = "."
+    depth: Depth = 1

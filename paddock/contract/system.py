@@ -1,10 +1,25 @@
 """Health, permission levels, and what a policy would say."""
 
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
 
 from paddock.contract.base import Count, LevelName, Model, Sha256, example
+from paddock.contract.fields import (
+    Argv,
+    CommandLine,
+    Directory,
+    LevelChoice,
+    WorkspacePath,
+    sentence,
+)
+from paddock.contract.requests import (
+    CWD_DESCRIPTION,
+    LINE_DESCRIPTION,
+    Body,
+    check_one,
+    exactly_one,
+)
 
 _LIMITS = {
     "cpus": 0.5,
@@ -241,3 +256,33 @@ class Explanation(Model):
         description="All that would stop it, in that order. `allow` is the parser's word: a "
         "command that it starts may be stopped by what comes after."
     )
+
+
+class ExplainBody(Body):
+    """What `POST /api/policies/explain` takes: whose rules, and what is asked about.
+
+    Exactly one of `session` and `level`, and of `command`, `argv` and `path`.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "allOf": [exactly_one("session", "level"), exactly_one("command", "argv", "path")]
+        }
+    )
+
+    session: Annotated[str, Field(max_length=128)] | None = Field(
+        default=None, description="A session's id: the level that it is pinned to."
+    )
+    level: LevelChoice = Field(default=None, description="A permission level's name.")
+    command: CommandLine | None = Field(default=None, description=LINE_DESCRIPTION)
+    argv: Argv | None = Field(default=None, description="The words of a command.")
+    path: WorkspacePath | None = Field(default=None, description="A path of the file operations.")
+    cwd: Directory | None = Field(default=None, description=CWD_DESCRIPTION)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_one(self, "session", "level")
+        check_one(self, "command", "argv", "path")
+        if self.path is not None and self.cwd is not None:
+            raise sentence("cwd goes with a command: paths are relative to the workspace")
+        return self

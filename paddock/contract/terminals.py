@@ -1,11 +1,14 @@
 """Terminals: interactive tools of a session."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from paddock.contract.approvals import Approval
 from paddock.contract.base import Count, Model, Time, example
+from paddock.contract.fields import ToolName, Wait
+from paddock.contract.requests import Body
+from paddock.contract.words import MAX_LINE
 
 _HASH = "sha256:a3f5c8e1b2d4069788796a5b4c3d2e1f06b1f0e2d3c4b5a69788796a5b4c3d2e"
 EVIDENCE: dict[str, Any] = {
@@ -146,3 +149,23 @@ class Terminals(Model):
 
     items: list[Terminal]
     next: None
+
+
+class TerminalBody(Body):
+    """What a terminal is opened for."""
+
+    tool: ToolName = Field(description="The name of a tool that the session lists.")
+
+
+class InteractionBody(Body):
+    """A line for a terminal's tool."""
+
+    tool: Annotated[str, Field(min_length=1, max_length=256)] = Field(
+        description="`<tool>.<command>`: what the line is meant to be."
+    )
+    command: Annotated[str, Field(min_length=1, max_length=MAX_LINE)] = Field(
+        description="The line, without a line break at its end."
+    )
+    wait: Wait = Field(
+        default=0, description="Seconds to wait for a person, where the line needs one."
+    )

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from pydantic import SecretStr
 
-from api.operations import OPERATIONS
+from api.handlers import OPERATIONS
 from orchestrator.config import Settings
 from tests.api.conftest import ADMIN_KEY, Api
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.sse import HEARTBEAT_SECONDS
+from api.answers import HEARTBEAT_SECONDS
 from orchestrator.audit.events import Recorded
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.store.rounds import asker
@@ -144,7 +144,7 @@ async def test_stream_of_a_handle_ends_with_the_handle(
 
 
 async def test_heartbeat(api: Api, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.routes.events.HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr("api.handlers.events.HEARTBEAT_SECONDS", 0.01)
     stream = await api.call("GET", path + "/events?after=100")
     async with asyncio.timeout(60):
         assert await stream.content.readline() == b": alive\n"

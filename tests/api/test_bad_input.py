@@ -214,7 +214,7 @@ async def test_a_body_where_none_is_wanted(api: Api) -> None:
 
 
 async def test_a_body_that_stops(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.body.IDLE_SECONDS", 0.05)
+    monkeypatch.setattr("api.http.body.IDLE_SECONDS", 0.05)
     answer = await exchange(
         api,
         b"POST /api/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"

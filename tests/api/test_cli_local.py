@@ -24,10 +24,10 @@ from orchestrator.checks.base import Check, CheckStatus
 from orchestrator.config import Settings
 from orchestrator.key_entries import load_keys
 from orchestrator.keys import Role, digest
-from orchestrator.policy.levels import LEVEL_NAMES
 from paddock.cli.exits import MEANINGS
 from paddock.cli.levels import PACKAGED, complete_level
 from paddock.cli.program import build
+from paddock.contract.words import LEVEL_NAMES
 from tests.support.cli import run
 
 ROOT = Path(__file__).parents[2]

@@ -135,7 +135,7 @@ async def test_upload_that_breaks_off_changes_nothing(api: Api, path: str) -> No
 
 
 async def test_upload_that_stops(api: Api, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("api.routes.files.IDLE_SECONDS", 0.05)
+    monkeypatch.setattr("api.http.endpoint.IDLE_SECONDS", 0.05)
 
     async def body() -> AsyncIterator[bytes]:
         yield b"x"
@@ -174,7 +174,7 @@ async def test_agent_that_fails_in_the_middle(api: Api, path: str) -> None:
 async def test_client_that_does_not_read(
     api: Api, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.stream.WRITE_SECONDS", 0.05)
+    monkeypatch.setattr("api.http.stream.WRITE_SECONDS", 0.05)
     piece = base64.b64encode(bytes(256 * 1024)).decode()
     api.agent.overrides["file.open"] = lambda _params: {"stream": 9, "size": 10**12}
     api.agent.overrides["file.pull"] = lambda _params: {"data": piece, "eof": False}

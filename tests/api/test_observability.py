@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from api.handlers import OPERATIONS
 from api.logs import logging_to_stdout
-from api.operations import OPERATIONS
 from orchestrator.config import Settings
 from orchestrator.limits import LIMIT_FIELDS
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from api.auth import ROLES, Access
-from api.operations import OPERATIONS
-from api.operations.base import Operation
+from api.access import ROLES, Access
+from api.handlers import OPERATIONS
+from api.operation import Operation
 from orchestrator.config import Settings
 from orchestrator.keys import Role
 from orchestrator.store.database import Database

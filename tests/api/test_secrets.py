@@ -17,6 +17,7 @@ from urllib.parse import quote
 import pytest
 
 from api.logs import make_formatter
+from api.views.sessions import inspected
 from orchestrator.config import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.fake import FakeEngine
@@ -24,9 +25,9 @@ from orchestrator.errors import ConflictError
 from orchestrator.keys import Principal, Role
 from orchestrator.sessions import registry
 from orchestrator.sessions.cutting import MOST_AT_ONCE
+from orchestrator.sessions.inspect import Inspection
 from orchestrator.sessions.processes import Earlier, Measured, Process, Usage
 from orchestrator.sessions.requests import ExecRequest, NewSession
-from orchestrator.sessions.view import inspection_view
 from orchestrator.store.database import Database
 from paddock import Paddock
 from paddock.contract.words import Status
@@ -442,12 +443,13 @@ async def test_while_they_are_not_known_again_nothing_is_shown_or_stored(
     await plane.sessions.pause(ADMIN, session)
     await plane.close()
     await agents.latest.close()
-    process = Process(7, 8, "sh", ["sh", "-c", f"echo {TOKEN}"], "S", 0.0, 0.0, 1)
+    process = Process(7, 8, "sh", ["sh", "-c", f"echo {TOKEN}"], "sleeping", 0.0, 0.0, 1)
     measured = Measured([process], Usage(0.0, 0.0, 0, 1))
     again = await ControlPlane.open(settings, engine)
     try:
         (session,) = again.sessions.list(ADMIN)
-        (shown,) = inspection_view(session, measured, None, [])["processes"]
+        inspection = Inspection(measured, None, [])
+        (shown,) = inspected(session, inspection).model_dump()["processes"]
         assert (shown["name"], shown["argv"]) == ("", [])
         session.status = Status.ACTIVE  # as it is when it was resumed, before its agent answers
         for work in (

@@ -49,7 +49,7 @@ def client() -> Iterator[docker.APIClient]:
 
 async def test_a_session_is_what_its_level_says(new_box: BoxFactory) -> None:
     box = await new_box("medium", id="Named.1", labels={"team": "a"}, limits={"cpus": 0.5})
-    view = box.plane.sessions.view(box.session)
+    view = box.shown().model_dump()
     assert (view["id"], view["status"], view["activity"]) == ("Named.1", "active", "idle")
     assert view["sandbox"]["state"] == "running"
     assert view["sandbox"]["network"] == "none"
@@ -249,7 +249,7 @@ async def test_a_paused_session_stands_still_and_goes_on(new_box: BoxFactory) ->
         with pytest.raises(InvalidTransitionError):
             await work
     assert not command.ended
-    assert plane.sessions.view(box.session)["sandbox"]["state"] == "paused"
+    assert box.shown().model_dump()["sandbox"]["state"] == "paused"
     await plane.sessions.resume(TESTER, box.session)
     assert box.session.status == "active"
     await box.feed(command, b"after", close=True)

@@ -75,9 +75,9 @@ async def plane(sandbox_image: str, host: Path) -> AsyncIterator[ControlPlane]:
 
 
 async def mounts_of(box: Box) -> list[str]:
-    view = box.plane.sessions.view(box.session)
-    names: list[str] = view["sandbox"]["mounts"]
-    return names
+    sandbox = box.shown().sandbox
+    assert sandbox is not None
+    return sandbox.mounts
 
 
 async def test_a_session_has_what_it_asked_for(plane: ControlPlane, host: Path) -> None:

@@ -9,12 +9,14 @@ from typing import Any
 
 import psutil
 
+from api.views.sessions import session as view
 from orchestrator.audit import query
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import Container
 from orchestrator.keys import Principal, Role
 from orchestrator.sessions.requests import ExecRequest, NewSession
 from orchestrator.sessions.session import Command, Session
+from paddock.contract import sessions as shown
 
 TESTER = Principal("tester", Role.ADMIN)
 # Nothing here takes that long unless it hangs.
@@ -62,6 +64,10 @@ class Box:
         """Ends the session and removes its workspace."""
         async with asyncio.timeout(PATIENCE):
             await self.plane.sessions.close(TESTER, self.session, purge=True)
+
+    def shown(self) -> shown.Session:
+        """The session as the API shows it."""
+        return view(self.session, live=True)
 
     # Commands
 

@@ -9,12 +9,13 @@ from typing import Any
 from aiohttp import ClientResponse
 from pydantic import BaseModel, ValidationError
 
-from api.errors import STATUSES
+from api.answers import JSON
+from api.handlers import OPERATIONS
 from api.openapi.problems import MEDIA_TYPE
-from api.operations import OPERATIONS
-from api.operations.base import JSON, Operation
-from orchestrator.workspace.paths import ID_PATTERN
+from api.operation import Operation
+from api.problems import STATUSES
 from paddock.contract.problem import Problem
+from paddock.contract.words import ID_PATTERN
 
 _PARAMETERS = {
     "session_id": ID_PATTERN,
@@ -47,8 +48,7 @@ async def check_response(response: ClientResponse) -> None:
         for name in reply.headers:
             assert name in response.headers, f"{operation.id} lacks {name}"
         if response.content_type == JSON:
-            models = [model for model in (reply.model, *reply.others) if model is not None]
-            _check_any(models, json.loads(await response.read()))
+            _check_any(reply.models, json.loads(await response.read()))
         else:
             assert response.content_type in {reply.media_type, reply.events and "text/event-stream"}
 

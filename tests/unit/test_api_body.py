@@ -9,11 +9,12 @@ from aiohttp.test_utils import make_mocked_request
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.body import MAX_DEPTH, parse_object, validated
-from api.queries import ListQuery, SessionsQuery
-from api.query import read_query
-from api.schemas import ExecBody, SessionBody, SignalBody
+from api.http.body import MAX_DEPTH, parse_object, validated
+from api.http.query import read_query
 from orchestrator.errors import ValidationError
+from paddock.contract.commands import ExecBody, SignalBody
+from paddock.contract.files import ListQuery
+from paddock.contract.sessions import SessionBody, SessionsQuery
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 values = st.recursive(

@@ -2,17 +2,23 @@
 
 import json
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.errors import STATUSES, describe, document, problem
-from api.output import page_text
-from api.sse import TextDecoder, encode_event, resume_position
+from api.answers import Event
+from api.context import Context
+from api.http.errors import describe, problem
+from api.http.sse import encode_event
+from api.output import TextDecoder, page_text
+from api.problems import STATUSES, document
 from orchestrator import errors
 from orchestrator.errors import CapacityExhaustedError, PaddockError, ValidationError
 from orchestrator.sessions.execution import OutputPage
+from paddock.contract.commands import OutputData
+from paddock.contract.files import FilePath
 
 
 @given(st.text(max_size=40), st.lists(st.integers(0, 200), max_size=6))
@@ -35,7 +41,7 @@ def test_pages_join_to_the_whole(text: str, size: int) -> None:
         final = end == len(data)
         chunks = [("stdout", after, data[after:end])] if end > after else []
         items, after = page_text(OutputPage(chunks, end, final, False), final=final)
-        joined += "".join(item["text"] for item in items)
+        joined += "".join(item.text for item in items)
         if final:
             break
     assert joined == data.decode()
@@ -47,7 +53,7 @@ def test_any_bytes_become_text(data: bytes) -> None:
         OutputPage([("stderr", 5, data)], 5 + len(data), True, False), final=True
     )
     assert position == 5 + len(data)
-    assert "".join(item["text"] for item in items) == data.decode("utf-8", "replace")
+    assert "".join(item.text for item in items) == data.decode("utf-8", "replace")
 
 
 def test_streams_that_are_not_known_are_left_out() -> None:
@@ -58,18 +64,27 @@ def test_streams_that_are_not_known_are_left_out() -> None:
 
 @given(st.text())
 def test_events_stay_on_their_lines(text: str) -> None:
-    encoded = encode_event("stdout", {"text": text}, 7).decode()
+    encoded = encode_event(Event("stdout", OutputData(offset=0, text=text), 7)).decode()
     first, second, third, *end = encoded.split("\n")
     assert (first, second, end) == ("id: 7", "event: stdout", ["", ""])
-    assert json.loads(third.removeprefix("data: ")) == {"text": text}
+    assert json.loads(third.removeprefix("data: ")) == {"offset": 0, "text": text}
 
 
 def test_resume_position() -> None:
-    assert resume_position({}, None) is None
-    assert resume_position({}, 4) == 4
-    assert resume_position({"Last-Event-ID": "12"}, 4) == 12
+    assert context_of(None).resume_position(None) is None
+    assert context_of(None).resume_position(4) == 4
+    assert context_of("12").resume_position(4) == 12
     with pytest.raises(ValidationError):
-        resume_position({"Last-Event-ID": "²"}, None)
+        context_of("²").resume_position(None)
+
+
+def context_of(last_event: str | None) -> Context:
+    nothing: Any = None
+    return Context(nothing, nothing, nothing, "id", {}, lambda: True, True, last_event)
+
+
+def test_what_utf_8_can_not_have_is_escaped() -> None:
+    assert FilePath(path="a\udcff").encode() == b'{"path":"a\\udcff"}'
 
 
 def test_every_domain_error_has_a_status() -> None:

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from api.call import Work
+from api.context import Work
 from orchestrator.errors import ConflictError
 
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.budget import (
-    MOST,
     OF_COMMANDS,
     Budget,
     Exceeded,
@@ -17,6 +16,7 @@ from orchestrator.budget import (
     limits_of,
     outside,
 )
+from paddock.contract.words import MOST_BUDGET
 
 START = datetime(2026, 3, 4, 9, 30, tzinfo=UTC)
 CONSUMED = [kind for kind in Kind if kind is not Kind.TIME]
@@ -86,7 +86,7 @@ def test_what_did_not_happen_is_given_back() -> None:
     assert budget.used(Kind.COMMANDS) == 0
 
 
-@given(st.integers(1, MOST), st.integers(0, MOST))
+@given(st.integers(1, MOST_BUDGET), st.integers(0, MOST_BUDGET))
 def test_time_passes_by_itself(limit: int, passed: int) -> None:
     budget = Budget(START, {Kind.TIME: limit})
     assert budget.deadline == later(limit)
@@ -130,7 +130,7 @@ def test_the_first_exhaustion_stays() -> None:
 
 
 @given(
-    st.dictionaries(st.sampled_from(list(Kind)), st.integers(1, MOST)),
+    st.dictionaries(st.sampled_from(list(Kind)), st.integers(1, MOST_BUDGET)),
     st.dictionaries(st.sampled_from(CONSUMED), AMOUNTS),
     st.booleans(),
 )
@@ -167,14 +167,14 @@ def test_the_view_has_every_kind() -> None:
     json.dumps(view)
 
 
-@given(st.sampled_from(list(Kind)), st.integers(1, MOST))
+@given(st.sampled_from(list(Kind)), st.integers(1, MOST_BUDGET))
 def test_amounts_survive_the_way_out_and_in(kind: Kind, units: int) -> None:
     assert inside(kind, outside(kind, units)) == units
 
 
 @given(st.floats(0, 1e9, exclude_min=True))
 def test_no_limit_that_was_asked_for_becomes_nothing(amount: float) -> None:
-    assert 1 <= limits_of({"cost": amount})[Kind.COST] <= MOST
+    assert 1 <= limits_of({"cost": amount})[Kind.COST] <= MOST_BUDGET
 
 
 def test_a_kind_that_is_none() -> None:

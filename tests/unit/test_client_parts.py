@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
+import pydantic_core
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.errors import STATUSES
-from api.sse import encode_event
+from api.answers import Event
+from api.http.sse import encode_event
+from api.problems import STATUSES
 from paddock.client import errors
 from paddock.client.errors import NotPaddockError, OldServerError, PaddockError, api_error
 from paddock.client.parsing import Result
@@ -31,9 +33,14 @@ EVENTS = st.lists(
 )
 
 
+def encode(name: str, data: Any, event_id: int | None) -> bytes:
+    """As the server does."""
+    return encode_event(Event(name, pydantic_core.to_json(data).decode(), event_id))
+
+
 @given(EVENTS, st.lists(st.integers(0, 400), max_size=8))
 def test_events_however_they_are_cut(events: list[ServerEvent], cuts: list[int]) -> None:
-    sent = b": alive\n\n".join([b"", *(encode_event(*event) for event in events), b""])
+    sent = b": alive\n\n".join([b"", *(encode(*event) for event in events), b""])
     places = sorted({min(cut, len(sent)) for cut in cuts} | {0, len(sent)})
     parser = EventParser()
     got: list[ServerEvent] = []
@@ -193,7 +200,7 @@ def test_an_empty_id() -> None:
 
 
 def test_events_are_as_the_server_encodes_them() -> None:
-    event = encode_event("exit", {"text": "a\nb\u2028"}, 7)
+    event = encode("exit", {"text": "a\nb\u2028"}, 7)
     assert EventParser().feed(event) == [
         ServerEvent("exit", json.loads('{"text":"a\\nb\u2028"}'), 7)
     ]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from api.errors import STATUSES
+from api.problems import STATUSES
 from orchestrator.config import Settings
 from scripts.docs import DOCS, PARTS, render
 from tests.support.documents import blocks, documents

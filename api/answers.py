@@ -1,0 +1,122 @@
+"""What operations answer, besides plain models: other statuses, text, bytes and streams."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import ClassVar, Generic, NamedTuple, TypeVar
+
+from paddock.contract.base import Model
+
+M = TypeVar("M", bound=Model)
+
+JSON = "application/json"
+BYTES = "application/octet-stream"
+TEXT = "text/plain"
+LINES = "application/jsonl"
+# Proxies close connections on which nothing moves, commonly after a minute.
+HEARTBEAT_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[M]):
+    """A model that goes with a status of its own."""
+
+    STATUS: ClassVar[HTTPStatus]
+    HEADERS: ClassVar[tuple[str, ...]] = ()
+
+    model: M
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What `HEADERS` names."""
+        return {}
+
+
+class Made(Answer[M]):
+    """Something is there now."""
+
+    STATUS = HTTPStatus.CREATED
+
+
+class Accepted(Answer[M]):
+    """It goes on, or waits."""
+
+    STATUS = HTTPStatus.ACCEPTED
+
+
+class Unready(Answer[M]):
+    """It can't be had now."""
+
+    STATUS = HTTPStatus.SERVICE_UNAVAILABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Created(Answer[M]):
+    """Something new has a path of its own."""
+
+    STATUS = HTTPStatus.CREATED
+    HEADERS = ("Location",)
+
+    location: str
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The new path."""
+        return {"Location": self.location}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Plain text."""
+
+    MEDIA: ClassVar[str] = TEXT
+
+    text: str | bytes
+    content_type: str = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A file's bytes: exactly `size`, or the connection is cut. `held` is closed after them."""
+
+    MEDIA: ClassVar[str] = BYTES
+    HEADERS: ClassVar[tuple[str, ...]] = ("X-Paddock-Permissions",)
+
+    size: int
+    permissions: int
+    chunks: AsyncIterator[bytes]
+    held: ExitStack
+
+
+@dataclass(frozen=True, slots=True)
+class Lines(Generic[M]):
+    """Objects as JSON, one on each line. `held` is closed after them."""
+
+    MEDIA: ClassVar[str] = LINES
+
+    lines: AsyncIterator[str]
+    held: ExitStack
+
+
+class Event(NamedTuple):
+    """An event of a stream: its data as a model, or as JSON on one line."""
+
+    name: str
+    data: Model | str
+    id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EventStream:
+    """Events as they happen; None is a sign of life.
+
+    `held` is closed after the last one, and told of the error where the client has gone.
+    """
+
+    events: AsyncGenerator[Event | None]
+    held: ExitStack = field(default_factory=ExitStack)
+
+
+# The chunks of a request's body that is bytes.
+Upload = AsyncIterator[bytes]

@@ -1,0 +1,25 @@
+"""What the API does: typed functions, one module for each resource, and the list of them all."""
+
+from api.handlers import (
+    approvals,
+    audit,
+    commands,
+    events,
+    files,
+    health,
+    policies,
+    processes,
+    sessions,
+    settings,
+    terminals,
+    tools,
+)
+from api.operation import Operation, operations_of
+
+_MODULES = (
+    *(sessions, settings, commands, processes, files, terminals, tools, approvals),
+    *(events, audit, health, policies),
+)
+OPERATIONS: tuple[Operation, ...] = tuple(
+    operation for module in _MODULES for operation in operations_of(module)
+)

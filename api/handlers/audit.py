@@ -1,0 +1,202 @@
+"""The audit ledger: by query, whole, verified, and archived."""
+
+from contextlib import ExitStack
+from dataclasses import asdict
+from datetime import timedelta
+
+from api.access import Access
+from api.answers import Lines
+from api.context import Context
+from api.operation import SESSION, operation
+from orchestrator.audit import query as chains
+from orchestrator.audit.search import Search, search
+from orchestrator.audit.verify import verify
+from orchestrator.errors import PermissionDeniedError
+from orchestrator.keys import Role
+from paddock.audit.chain import Event
+from paddock.contract.audit import (
+    AgentPosition,
+    Archive,
+    ArchiveBody,
+    ArchiveRun,
+    Archives,
+    ArchivesQuery,
+    AuditEvent,
+    AuditEvents,
+    AuditQuery,
+    AuditStats,
+    AuditVerdict,
+    ExportQuery,
+    FoundEvents,
+    SearchQuery,
+    VerifyQuery,
+)
+from paddock.contract.requests import IncarnationQuery
+
+_TAG = "Audit"
+_AUDIT = SESSION + "/audit"
+
+
+@operation(
+    "GET",
+    "/api/audit",
+    Access.READ_ALL,
+    tag=_TAG,
+    summary="Search the events of all sessions",
+    answers="A page of events, newest first.",
+)
+async def search_all_audit(context: Context, query: SearchQuery) -> FoundEvents:
+    """Events of all sessions of the caller, newest first; `next` is the next page's `cursor`.
+
+    A page may have fewer events than `limit`, or none, although there are more: go on until
+    `next` is null. Session, rule, actor, operation, and decisions to deny have indexes; times and
+    owners, too, where there are not more than 50,000 events of them. Everything else, such as
+    `text`, is looked for in what those leave, at most 50,000 events for a page. Archived chains
+    are not searched: `archived` counts them.
+    """
+    wanted = Search(
+        session=query.session,
+        incarnation=query.incarnation,
+        owner=query.owner,
+        visible_to=context.principal.sees_owner,
+        operation=query.operation,
+        decision=query.decision,
+        rule=query.rule,
+        actor=query.actor,
+        text=query.text,
+        since=query.since,
+        until=query.until,
+    )
+    found = await search(context.plane.database, wanted, query.cursor, query.limit)
+    items = [_recorded(event) for event in found.items]
+    return FoundEvents(items=items, next=found.next, archived=found.archived)
+
+
+@operation(
+    "GET",
+    _AUDIT,
+    Access.READ,
+    tag=_TAG,
+    summary="Search a session's events",
+    answers="A page of events.",
+)
+async def search_audit(context: Context, query: AuditQuery) -> AuditEvents:
+    """Events in order, filtered; `next` is the `after` of the next page.
+
+    A page may have fewer events than `limit`, or none, although there are more: go on until `next`
+    is null. With several filters, and for `pending`, one page looks at no more than 10,000 events.
+    """
+    database, key = context.plane.database, await _key(context, query)
+    number: Event = {"incarnation": await chains.incarnation(database, key)}
+    found = await chains.page(
+        database,
+        key,
+        after_seq=query.after,
+        limit=query.limit,
+        turn=query.turn,
+        operation=query.operation,
+        decision=query.decision,
+    )
+    items = [_recorded(number | event) for event in found.items]
+    return AuditEvents(items=items, next=found.next)
+
+
+@operation(
+    "GET",
+    _AUDIT + "/stats",
+    Access.READ,
+    tag=_TAG,
+    summary="Count a session's events",
+    answers="The counts.",
+)
+async def count_audit(context: Context, query: IncarnationQuery) -> AuditStats:
+    """How many operations and decisions of each kind."""
+    counts = await chains.stats(context.plane.database, await _key(context, query))
+    return AuditStats.model_validate(counts)
+
+
+@operation(
+    "GET",
+    _AUDIT + "/export",
+    Access.READ,
+    tag=_TAG,
+    summary="Export a session's chain",
+    answers="One event on each line.",
+)
+async def export_audit(context: Context, query: ExportQuery) -> Lines[AuditEvent]:
+    """The whole chain as it is now, one JSON text per line, as its hashes were made."""
+    key = await _key(context, query)
+    with ExitStack() as held:
+        held.enter_context(context.streaming("downloads"))
+        return Lines(chains.export(context.plane.database, key), held.pop_all())
+
+
+@operation(
+    "GET",
+    _AUDIT + "/verify",
+    Access.READ,
+    tag=_TAG,
+    summary="Verify a session's chain",
+    answers="The verdict.",
+)
+async def verify_audit(context: Context, query: VerifyQuery) -> AuditVerdict:
+    """Recomputes the whole chain; with `seq` and `hash` it must also have that event."""
+    key = await _key(context, query)
+    verdict = await verify(context.plane.database, key, seq=query.seq, hash=query.hash)
+    return AuditVerdict(**asdict(verdict))
+
+
+@operation(
+    "POST",
+    "/api/audit/archives",
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Archive chains of sessions that ended",
+    answers="What was archived.",
+    examples={"a month": {"older_than": 2_592_000}},
+)
+async def archive_audit(context: Context, body: ArchiveBody) -> ArchiveRun:
+    """Moves chains of sessions that ended longer ago into compressed files, oldest first.
+
+    With each go its approvals and the evidence of its terminals. The head of the chain and the
+    digest of the file are put on record before anything is deleted. Admins' keys may.
+    """
+    _check_admin(context)
+    seconds = timedelta(seconds=body.older_than)
+    run = await context.plane.archiving.run(seconds, context.principal.name)
+    items = [Archive(**archived.public()) for archived in run.archived]
+    return ArchiveRun(items=items, refused=run.refused, more=run.more)
+
+
+@operation(
+    "GET",
+    "/api/audit/archives",
+    Access.MANAGE,
+    tag=_TAG,
+    summary="List archived chains",
+    answers="A page of archives.",
+)
+async def list_archives(context: Context, query: ArchivesQuery) -> Archives:
+    """Which chains are archived, where, and with which heads. Admins' keys may."""
+    _check_admin(context)
+    found = await context.plane.archiving.page(query.after, query.limit)
+    full = len(found) == query.limit
+    items = [Archive(**archived.public()) for archived in found]
+    return Archives(items=items, next=found[-1].session_key if full else None)
+
+
+def _recorded(event: Event) -> AuditEvent:
+    """An event as it is on record: what earlier versions recorded is not checked again."""
+    agent = event["agent"]
+    position = None if agent is None else AgentPosition.model_construct(**agent)
+    return AuditEvent.model_construct(**event | {"agent": position})
+
+
+def _check_admin(context: Context) -> None:
+    if context.principal.role is not Role.ADMIN:
+        raise PermissionDeniedError("archives are the operator's: this needs an admin's key")
+
+
+async def _key(context: Context, query: IncarnationQuery) -> str:
+    """The chain of the session in the path: it outlives the session's record."""
+    return await context.record_key(context.session_id, query.incarnation)

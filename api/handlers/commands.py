@@ -1,0 +1,108 @@
+"""Commands: run one, and wait for it or watch it."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+from api import output
+from api.access import Access
+from api.answers import Accepted, EventStream
+from api.context import Context
+from api.handlers.processes import EVENTS, TAG, WORK_ERRORS, watch
+from api.operation import SESSION, operation
+from api.views.approvals import approval
+from api.views.commands import command as view
+from api.views.commands import exec_request
+from orchestrator.errors import PermissionDeniedError
+from orchestrator.keys import Role
+from orchestrator.sessions import session as domain
+from orchestrator.sessions.requests import ExecRequest
+from orchestrator.store.approval_rows import Approval
+from paddock.contract.commands import Command, CommandResult, ExecBody, PendingCommand
+
+
+@operation(
+    "POST",
+    SESSION + "/exec",
+    Access.WORK,
+    name="exec",
+    tag=TAG,
+    summary="Run a command",
+    answers={
+        200: "What the command came to, or its events as they happen.",
+        202: "It runs in the background, or a person has not decided yet and nothing was run.",
+    },
+    errors=(*WORK_ERRORS, "engine_unavailable"),
+    examples={
+        "command": {"command": "ls -la"},
+        "argv": {"argv": ["grep", "-rn", "TODO", "src"], "timeout": 30},
+        "background": {"argv": ["find", ".", "-name", "*.py"], "background": True},
+    },
+    events=EVENTS,
+)
+async def execute(
+    context: Context, body: ExecBody
+) -> CommandResult | EventStream | Accepted[Command | PendingCommand]:
+    """Runs a command: its result, or with `Accept: text/event-stream` its output as it comes.
+
+    A command in the background is answered when it has started.
+    """
+    session = context.session()
+    with ExitStack() as held:
+        if context.wants_events:
+            # Before anything is run: one too many is refused.
+            held.enter_context(context.streaming("output", session))
+        await _change_level(context, session, body.permission_level)
+        request = await _request(context, session, body)
+        if isinstance(request, Approval):
+            return Accepted(PendingCommand(status="pending", approval=approval(request)))
+        request = replace(request, collect=not (request.background or context.wants_events))
+        command = await context.work.complete(
+            context.plane.governed_commands.start(context.principal, session, request),
+            lambda command: _leave(context, session, command),
+        )
+        if command.background and not context.wants_events:
+            return Accepted(view(command))
+        held.enter_context(_attended(context, session, command))
+        if context.wants_events:
+            return EventStream(watch(context, session, command, 0), held.pop_all())
+        return await output.collect(context, session, command)
+
+
+async def _request(
+    context: Context, session: domain.Session, body: ExecBody
+) -> ExecRequest | Approval:
+    """What is to be run, or the approval that a tool's command waits for."""
+    request = exec_request(body)
+    if body.tool is None:
+        return request
+    given = (body.tool, body.arguments, request, body.wait)
+    return await context.plane.governed_commands.request(context.principal, session, *given)
+
+
+async def _change_level(context: Context, session: domain.Session, level: str | None) -> None:
+    if level is None:
+        return
+    if context.principal.role is Role.HANDLE:
+        raise PermissionDeniedError("a session's handle may not set permission_level")
+    if level != session.level.name:
+        await context.work.complete(
+            context.plane.sessions.change_settings(context.principal, session, level, {})
+        )
+
+
+@contextmanager
+def _attended(context: Context, session: domain.Session, command: domain.Command) -> Iterator[None]:
+    """While the outcome is waited for: a client that goes away takes its command with it."""
+    try:
+        yield
+    except (asyncio.CancelledError, ConnectionError):
+        _leave(context, session, command)
+        raise
+
+
+def _leave(context: Context, session: domain.Session, command: domain.Command) -> None:
+    # When the control plane stops, the client did not leave: its result can still be fetched.
+    if not command.background and not context.work.stopping:
+        context.work.detach(context.plane.executions.client_gone(session, command))

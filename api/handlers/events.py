@@ -1,0 +1,86 @@
+"""The live audit stream: of one session, or of all that the caller may see."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack
+from operator import attrgetter
+
+from api.access import Access
+from api.answers import HEARTBEAT_SECONDS, Event, EventStream
+from api.context import Context
+from api.operation import SESSION, Events, operation
+from orchestrator.audit.followers import Follower, StreamedEvent
+from orchestrator.sessions.session import Session
+from paddock.contract.audit import AuditEvent, EventsQuery
+
+
+@operation(
+    "GET",
+    SESSION + "/events",
+    Access.READ,
+    tag="Audit",
+    summary="Follow a session's events",
+    answers="The events as they happen.",
+    events=Events({"": AuditEvent}, "the event's `seq`"),
+)
+async def follow_session(context: Context, query: EventsQuery) -> EventStream:
+    """A session's events from the first, or after a `seq`; ends with the session."""
+    session = context.session()
+    after = context.resume_position(query.after) or 0
+    with ExitStack() as held:
+        held.enter_context(context.streaming("events", session))
+        followers = context.plane.followers
+        following = followers.of_session(session.key, after, session.over)
+        follower = held.enter_context(following)
+        context.work.follow()
+        return EventStream(_follow(context, follower, "seq", session), held.pop_all())
+
+
+@operation(
+    "GET",
+    "/api/events",
+    Access.READ_ALL,
+    tag="Audit",
+    summary="Follow the events of all sessions",
+    answers="The events as they happen.",
+    events=Events({"": AuditEvent}, "the event's `id`"),
+)
+async def follow_all(context: Context, query: EventsQuery) -> EventStream:
+    """Events of all sessions of the caller (an admin: of everybody), new ones or after an `id`."""
+    after = context.resume_position(query.after)
+    if after is None:
+        after = await context.plane.ledger.wait(None, -1)
+    owner = context.principal.sees_owner
+    with ExitStack() as held:
+        held.enter_context(context.streaming("events"))
+        follower = held.enter_context(context.plane.followers.of_all(after, owner))
+        context.work.follow()
+        return EventStream(_follow(context, follower, "id", None), held.pop_all())
+
+
+async def _follow(
+    context: Context, follower: Follower, position: str, session: Session | None
+) -> AsyncGenerator[Event | None]:
+    """What the follower gets, until that is over or the caller's right is gone.
+
+    A session that is over is read to its end, with its own handle, too.
+    """
+    position_of = attrgetter(position)
+    while True:
+        events = await _next(follower)
+        if events is None:
+            yield None
+        for event in events or ():
+            yield Event(event.operation, event.text, position_of(event))
+        over = events == []
+        if over or (not context.allowed() and (session is None or session.live)):
+            return
+
+
+async def _next(follower: Follower) -> list[StreamedEvent] | None:
+    """The next events: none when it is over, None when only a heartbeat's time has passed."""
+    try:
+        async with asyncio.timeout(HEARTBEAT_SECONDS):
+            return await follower.next()
+    except TimeoutError:
+        return None

@@ -1,0 +1,51 @@
+"""Health and metrics."""
+
+from api.access import Access
+from api.answers import Text, Unready
+from api.context import Context
+from api.operation import operation
+from orchestrator.metrics import CONTENT_TYPE
+from paddock.contract.system import Check, Health, Readiness
+
+
+@operation(
+    "GET",
+    "/healthz",
+    Access.OPEN,
+    tag="Health",
+    summary="Is the process alive?",
+    answers="It is.",
+)
+async def healthz(context: Context) -> Health:
+    """The process serves requests."""
+    return Health(status="ok")
+
+
+@operation(
+    "GET",
+    "/readyz",
+    Access.OPEN,
+    tag="Health",
+    summary="Can sessions be created?",
+    answers={200: "They can.", 503: "A check says why not."},
+)
+async def readyz(context: Context) -> Readiness | Unready[Readiness]:
+    """Whether sessions can be created: 503 while something they need is missing."""
+    found = await context.plane.readiness()
+    checks = {name: Check.model_validate(check) for name, check in found.items()}
+    if all(check.ok for check in checks.values()):
+        return Readiness(status="ready", checks=checks)
+    return Unready(Readiness(status="not ready", checks=checks))
+
+
+@operation(
+    "GET",
+    "/metrics",
+    Access.METRICS,
+    tag="Health",
+    summary="Read the metrics",
+    answers="Prometheus' text format.",
+)
+async def metrics(context: Context) -> Text:
+    """What Prometheus scrapes: counters and histograms since the start, and what is now."""
+    return Text(context.plane.metrics.render(), CONTENT_TYPE)

@@ -1,0 +1,70 @@
+"""The permission levels, and what they would say."""
+
+from dataclasses import asdict
+
+from api.access import Access
+from api.context import Context
+from api.operation import operation
+from orchestrator.errors import PermissionDeniedError, ValidationError
+from orchestrator.keys import Role
+from orchestrator.policy import explain, levels
+from orchestrator.policy.decision import command_field
+from paddock.contract.system import ExplainBody, Explanation, Level, Levels
+from sandbox_agent.commands import CommandError
+
+
+@operation(
+    "GET",
+    "/api/policies",
+    Access.READ_ALL,
+    tag="Policies",
+    summary="List the permission levels",
+    answers="The levels.",
+)
+async def list_policies(context: Context) -> Levels:
+    """The permission levels, lowest first."""
+    shown = [Level.model_validate(level.public()) for level in context.plane.levels.values()]
+    return Levels(items=shown, next=None)
+
+
+@operation(
+    "POST",
+    "/api/policies/explain",
+    Access.READ,
+    tag="Policies",
+    summary="Ask what would be allowed",
+    answers="The verdict.",
+    errors=("permission_denied", "not_found"),
+    examples={
+        "command": {"level": "low", "command": "curl example.org"},
+        "argv": {"level": "medium", "argv": ["cat", "../etc/passwd"], "cwd": "src"},
+        "path": {"level": "low", "path": "/etc/passwd"},
+    },
+)
+async def explain_policy(context: Context, body: ExplainBody) -> Explanation:
+    """Whether a command or a path of the file operations would be allowed, and what stops it.
+
+    It is told by the words alone, at a level or as a session is pinned to it: what a program
+    does inside only the kernel sees, which may stop more. Nothing is done, and nothing is
+    recorded. A session's handle may name its own session only.
+    """
+    shown = asdict(_explained(_level(context, body), body))
+    return Explanation.model_validate(shown | {"layers": list(shown["layers"])})
+
+
+def _level(context: Context, body: ExplainBody) -> levels.Level:
+    if body.session is not None:
+        return context.plane.sessions.find(context.principal, body.session).level
+    if context.principal.role is Role.HANDLE:
+        raise PermissionDeniedError("a session's handle may name its own session only")
+    return context.plane.levels.named(body.level or "")
+
+
+def _explained(level: levels.Level, body: ExplainBody) -> explain.Explanation:
+    if body.path is not None:
+        return explain.explain_path(level, body.path)
+    try:
+        return explain.explain_command(level, body.command, body.argv, body.cwd)
+    except CommandError as error:
+        field = command_field(error, body.command)
+        raise ValidationError(str(error), field=field) from None

@@ -1,0 +1,142 @@
+"""A session's commands: list them, read and follow their output, feed and signal them."""
+
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack, aclosing
+
+from api import output, stops
+from api.access import Access
+from api.answers import Event, EventStream
+from api.context import Context
+from api.operation import SESSION, Events, operation
+from api.views.commands import command as view
+from api.views.commands import command_members
+from orchestrator.errors import PaddockError
+from orchestrator.sessions.session import Command, Session
+from paddock.contract.commands import (
+    COMMAND_EVENTS,
+    CommandOutput,
+    Commands,
+    InputTaken,
+    OutputQuery,
+    SignalBody,
+    SignalSent,
+    StartData,
+    StdinBody,
+)
+
+TAG = "Commands"
+WORK_ERRORS = (
+    "session_terminated",
+    "invalid_transition",
+    "conflict",
+    "busy",
+    "permission_denied",
+    "sandbox_unavailable",
+)
+EVENTS = Events(COMMAND_EVENTS, "the bytes of output so far, both streams together")
+_PROCESSES = SESSION + "/processes"
+_PROCESS = _PROCESSES + "/{command_id}"
+
+
+@operation(
+    "GET",
+    _PROCESSES,
+    Access.READ,
+    tag=TAG,
+    summary="List a session's commands",
+    answers="The commands.",
+)
+async def list_processes(context: Context) -> Commands:
+    """Every command that runs, and the latest that have ended, oldest first."""
+    commands = context.plane.executions.commands(context.session())
+    return Commands(items=[view(command) for command in commands], next=None)
+
+
+@operation(
+    "GET",
+    _PROCESS,
+    Access.READ,
+    tag=TAG,
+    summary="Read or follow a command's output",
+    answers="The command and its output, or its events as they happen.",
+    errors=("permission_denied", "sandbox_unavailable"),
+    events=EVENTS,
+)
+async def read_process(
+    context: Context, command_id: str, query: OutputQuery
+) -> CommandOutput | EventStream:
+    """One command with its output after an offset, or (SSE) as it comes, to its end."""
+    session, command = _find(context, command_id)
+    after = context.resume_position(query.after) or 0
+    if context.wants_events:
+        context.work.follow()
+        with ExitStack() as held:
+            held.enter_context(context.streaming("output", session))
+            return EventStream(watch(context, session, command, after), held.pop_all())
+    # What is stored is nothing for those who only look on, like the session's files.
+    page = await context.plane.executions.output(
+        session, command, after, 0, looks=context.looks, whole=not context.looks
+    )
+    total = (command.result or {}).get("output_bytes", 0)
+    items, position = output.page_text(page, final=command.ended and page.next >= total)
+    told = {"output": items, "next": position, "lost": page.lost}
+    return CommandOutput.model_validate(command_members(command) | told)
+
+
+async def watch(
+    context: Context, session: Session, command: Command, after: int
+) -> AsyncGenerator[Event | None]:
+    """Events: `start`, `stdout` and `stderr`, and `exit` or `error`."""
+    yield Event("start", StartData(command_id=command.id))
+    try:
+        async with aclosing(output.follow(context, session, command, after)) as events:
+            async for event in events:
+                yield event
+    except PaddockError as error:
+        yield Event("error", context.problem(error))
+
+
+@operation(
+    "POST",
+    _PROCESS + "/stdin",
+    Access.WORK,
+    tag=TAG,
+    summary="Feed a command's standard input",
+    answers="What was fed.",
+    errors=WORK_ERRORS,
+    examples={"line": {"data": "yes\n"}, "end": {"close": True}},
+)
+async def feed_process(context: Context, command_id: str, body: StdinBody) -> InputTaken:
+    """Feeds a command's standard input; waits while the command reads what came before.
+
+    A command that does not read it for 20 s: 409 `busy`.
+    """
+    session, command = _find(context, command_id)
+    data = body.input
+    feeding = context.plane.executions.stdin(session, command, data, body.close)
+    await context.work.complete(feeding)
+    return InputTaken(command_id=command.id, bytes=len(data), closed=body.close)
+
+
+@operation(
+    "POST",
+    _PROCESS + "/signal",
+    Access.WORK,
+    tag=TAG,
+    summary="Signal a command",
+    answers="The signal that was sent.",
+    errors=WORK_ERRORS,
+    examples={"name": {"signal": "TERM"}, "number": {"signal": 2}},
+    stops=stops.signals_command,
+)
+async def signal_process(context: Context, command_id: str, body: SignalBody) -> SignalSent:
+    """Sends a signal to a command's process group."""
+    session, command = _find(context, command_id)
+    sending = context.plane.executions.signal(session, command, body.signal)
+    await context.work.complete(sending)
+    return SignalSent(command_id=command.id, signal=body.signal)
+
+
+def _find(context: Context, command_id: str) -> tuple[Session, Command]:
+    session = context.session()
+    return session, context.plane.executions.command(session, command_id)

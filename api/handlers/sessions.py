@@ -1,0 +1,316 @@
+"""Sessions: create, list, inspect, change their life, close."""
+
+import base64
+
+from api import stops
+from api.access import Access
+from api.answers import Created
+from api.context import Context
+from api.operation import SESSION, SESSIONS, operation
+from api.views import sessions as views
+from orchestrator.errors import NotFoundError, ValidationError
+from orchestrator.log_context import know_secrets
+from orchestrator.sessions import session as domain
+from orchestrator.sessions.requests import NewSession
+from paddock.contract.budget import Budget
+from paddock.contract.inspection import InspectedSession
+from paddock.contract.requests import NoBody
+from paddock.contract.sessions import (
+    CloseQuery,
+    CreatedSession,
+    Handle,
+    NamedSessionBody,
+    PurgedWorkspace,
+    Session,
+    SessionBody,
+    Sessions,
+    SessionsQuery,
+)
+from sandbox_agent.redaction import Redactor
+
+# Statuses of sessions that are not kept in memory for good.
+ENDED = frozenset({"ended", "completed", "aborted", "budget-exceeded"})
+
+_TAG = "Sessions"
+_CREATING = ("conflict", "capacity_exhausted", "engine_unavailable", "sandbox_unavailable")
+_FREEZING = ("invalid_transition", "engine_unavailable", "sandbox_unavailable")
+_NEW = {
+    "smallest": {},
+    "labelled": {
+        "permission_level": "low",
+        "labels": {"team": "search"},
+        "limits": {"memory_bytes": 134217728},
+        "idle_timeout": 600,
+    },
+    "limited": {
+        "permission_level": "low",
+        "wall_timeout": 86400,
+        "budget": {"commands": 100, "cpu_seconds": 60},
+    },
+    "secret": {"permission_level": "high", "secrets": {"SECRET_TOKEN": "tok_2b1f9c07d4e8"}},
+}
+_CREATED = "The new session, with its handle."
+
+
+@operation(
+    "POST",
+    SESSIONS,
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Create a session",
+    answers=_CREATED,
+    errors=_CREATING,
+    examples=_NEW,
+)
+async def create_session(context: Context, body: SessionBody) -> Created[CreatedSession]:
+    """Creates a session; the answer has its handle, which is not shown again."""
+    return await _create(context, views.new_session(body), named=body.id is not None)
+
+
+@operation(
+    "GET",
+    SESSIONS,
+    Access.READ_ALL,
+    tag=_TAG,
+    summary="List sessions",
+    answers="A page of sessions.",
+)
+async def list_sessions(context: Context, query: SessionsQuery) -> Sessions:
+    """The caller's sessions, newest first."""
+    find = _ended if query.status in ENDED else _living
+    start = None if query.cursor is None else _decode_cursor(query.cursor)
+    # One more than is shown tells whether there are more.
+    found = await find(context, query, start)
+    page = found[: query.limit]
+    more = len(found) > len(page)
+    return Sessions(
+        items=[views.session(session) for session in page],
+        next=_encode_cursor(_position(page[-1])) if more else None,
+    )
+
+
+@operation(
+    "GET",
+    SESSION,
+    Access.READ,
+    tag=_TAG,
+    summary="Inspect a session",
+    answers="The session.",
+)
+async def inspect_session(context: Context) -> InspectedSession:
+    """One session with its live facts."""
+    session = context.session()
+    return views.inspected(session, await context.plane.sessions.inspect(session))
+
+
+@operation(
+    "GET",
+    SESSION + "/budget",
+    Access.READ,
+    tag=_TAG,
+    summary="Show a session's budget",
+    answers="The budget.",
+)
+async def show_budget(context: Context) -> Budget:
+    """What the session may use up, has used, and has left; also when it has ended."""
+    return views.budget(context.session())
+
+
+@operation(
+    "PUT",
+    SESSION,
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Get or create a session",
+    answers={200: "The session as it is.", 201: _CREATED},
+    errors=_CREATING,
+    examples=_NEW,
+)
+async def ensure_session(
+    context: Context, body: NamedSessionBody
+) -> Session | Created[CreatedSession]:
+    """Creates the session of that id, or gets it as it is."""
+    session = context.plane.sessions.existing(context.principal, context.session_id)
+    if session is not None:
+        return views.session(session, live=True)
+    return await _create(context, views.new_session(body, context.session_id), named=True)
+
+
+@operation(
+    "DELETE",
+    SESSION,
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Close a session",
+    answers="The session as it ended.",
+    errors=("conflict",),
+    stops=stops.ends_session,
+)
+async def close_session(context: Context, query: CloseQuery) -> Session | PurgedWorkspace:
+    """Ends the session and releases all it holds; with `purge` also its workspace.
+
+    The workspace of a session that ended long ago is purged just so.
+    """
+    sessions, principal = context.plane.sessions, context.principal
+    try:
+        session = context.session()
+    except NotFoundError:
+        if not query.purge:
+            raise
+        await context.work.complete(sessions.purge(principal, context.session_id))
+        return PurgedWorkspace(id=context.session_id, purged=True)
+    await context.work.complete(sessions.close(principal, session, purge=query.purge))
+    return views.session(session, live=True)
+
+
+@operation(
+    "POST",
+    SESSION + "/pause",
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Pause a session",
+    answers="The paused session.",
+    errors=_FREEZING,
+    stops=stops.pauses_session,
+)
+async def pause_session(context: Context, body: NoBody) -> Session:
+    """Freezes every process of the session."""
+    session = context.session()
+    await context.work.complete(context.plane.sessions.pause(context.principal, session))
+    return views.session(session, live=True)
+
+
+@operation(
+    "POST",
+    SESSION + "/resume",
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Resume a session",
+    answers="The session, active again.",
+    errors=(*_FREEZING, "capacity_exhausted"),
+)
+async def resume_session(context: Context, body: NoBody) -> Session:
+    """Goes on where it was paused."""
+    session = context.session()
+    await context.work.complete(context.plane.sessions.resume(context.principal, session))
+    return views.session(session, live=True)
+
+
+@operation(
+    "POST",
+    SESSION + "/complete",
+    Access.MANAGE,
+    tag=_TAG,
+    summary="End a session as a success",
+    answers="The session as it ended.",
+    errors=("invalid_transition",),
+    stops=stops.ends_session,
+)
+async def complete_session(context: Context, body: NoBody) -> Session:
+    """Ends the session as a success."""
+    session = context.session()
+    await context.work.complete(context.plane.sessions.complete(context.principal, session))
+    return views.session(session, live=True)
+
+
+@operation(
+    "POST",
+    SESSION + "/abort",
+    Access.MANAGE,
+    tag=_TAG,
+    summary="End a session as a failure",
+    answers="The session as it ended.",
+    errors=("invalid_transition",),
+    stops=stops.ends_session,
+)
+async def abort_session(context: Context, body: NoBody) -> Session:
+    """Ends the session as a failure."""
+    session = context.session()
+    await context.work.complete(context.plane.sessions.abort(context.principal, session))
+    return views.session(session, live=True)
+
+
+@operation(
+    "POST",
+    SESSION + "/interrupt",
+    Access.WORK,
+    tag=_TAG,
+    summary="End what runs in a session",
+    answers="The session, which goes on.",
+    errors=("session_terminated", "invalid_transition", "conflict", "sandbox_unavailable"),
+    stops=stops.interrupts,
+)
+async def interrupt_session(context: Context, body: NoBody) -> Session:
+    """Ends what runs in the session; the session goes on."""
+    session = context.session()
+    await context.work.complete(context.plane.sessions.interrupt(context.principal, session))
+    return views.session(session, live=True)
+
+
+@operation(
+    "POST",
+    SESSION + "/handle",
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Replace a session's handle",
+    answers="The new handle.",
+    errors=("session_terminated",),
+)
+async def rotate_handle(context: Context, body: NoBody) -> Handle:
+    """A new handle; the old one is void."""
+    work = context.plane.sessions.rotate_handle(context.principal, context.session())
+    handle = await context.work.complete(work)
+    context.work.recheck()
+    return Handle(handle=handle)
+
+
+async def _create(context: Context, request: NewSession, *, named: bool) -> Created[CreatedSession]:
+    """A client that leaves while it waits for its turn is forgotten; later, its session closed."""
+    sessions, principal, work = context.plane.sessions, context.principal, context.work
+    know_secrets(Redactor(request.secrets.values()).text)
+    turn = await sessions.shares.turn(principal)
+    session, handle = await work.complete(
+        sessions.create(principal, request, turn),
+        lambda created: work.detach(sessions.close(principal, created[0], purge=not named)),
+    )
+    return Created(views.created(session, handle), f"{SESSIONS}/{session.id}")
+
+
+async def _living(
+    context: Context, query: SessionsQuery, start: tuple[str, str] | None
+) -> list[domain.Session]:
+    """Those that live or ended lately, from there on."""
+    sessions = context.plane.sessions
+    found = sessions.list(context.principal, status=query.status, label=query.label)
+    found.sort(key=_position, reverse=True)
+    return [session for session in found if start is None or _position(session) < start]
+
+
+async def _ended(
+    context: Context, query: SessionsQuery, start: tuple[str, str] | None
+) -> list[domain.Session]:
+    """Those that have ended, however long ago, from there on, and one more than a page."""
+    found = await context.plane.sessions.list_ended(
+        context.principal,
+        status=None if query.status == "ended" else query.status,
+        label=query.label,
+        before=start,
+        limit=query.limit + 1,
+    )
+    return list(found)
+
+
+def _position(session: domain.Session) -> tuple[str, str]:
+    return session.created_at, session.key
+
+
+def _encode_cursor(position: tuple[str, str]) -> str:
+    return base64.urlsafe_b64encode(" ".join(position).encode()).decode()
+
+
+def _decode_cursor(cursor: str) -> tuple[str, str]:
+    try:
+        created_at, key = base64.urlsafe_b64decode(cursor).decode().split(" ")
+    except ValueError:
+        raise ValidationError("cursor is not one that was given", field="cursor") from None
+    return created_at, key

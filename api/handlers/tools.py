@@ -1,0 +1,33 @@
+"""The tools that a session has."""
+
+from api.access import Access
+from api.context import Context
+from api.operation import SESSION, operation
+from orchestrator.tools.listing import Asker, list_tools
+from paddock.contract.tools import Tools
+
+
+@operation(
+    "GET",
+    SESSION + "/tools",
+    Access.READ,
+    tag="Tools",
+    name="list_tools",
+    summary="List the tools of a session",
+    answers="The commands of all tools.",
+)
+async def list_tools_of(context: Context) -> Tools:
+    """Every command of every tool, and whether the session's level and policies could allow it."""
+    session = context.session()
+    level = session.level
+    asker = Asker(
+        level.risk_tier,
+        level.name,
+        session.role,
+        session.tools,
+        level.confinement.ptrace,
+        session.sandbox.mounts if session.sandbox is not None else (),
+        context.plane.keys.bounds(context.principal),
+    )
+    items = list_tools(context.plane.policy.tools, asker)
+    return Tools.model_validate({"items": items, "next": None})

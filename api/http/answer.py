@@ -1,0 +1,69 @@
+"""Answers as responses: written whole, or piece by piece."""
+
+from aiohttp import web
+
+from api.answers import JSON, Answer, Download, EventStream, Lines, Text
+from api.http import sse, stream
+from paddock.contract.base import Model
+
+
+async def respond(request: web.Request, answer: object) -> web.StreamResponse:
+    """The response, which is sent already where it is a stream."""
+    match answer:
+        case Model():
+            return _json(answer)
+        case Answer():
+            response = _json(answer.model, answer.STATUS)
+            response.headers.update(answer.headers)
+            return response
+        case Text(text, content_type):
+            body = text.encode() if isinstance(text, str) else text
+            return web.Response(body=body, headers={"Content-Type": content_type})
+        case EventStream():
+            return await sse.send(request, answer)
+        case Download():
+            return await _download(request, answer)
+        case Lines():
+            return await _lines(request, answer)
+    raise TypeError(f"{type(answer).__name__} is no answer")
+
+
+def _json(model: Model, status: int = 200) -> web.Response:
+    headers = {"Content-Type": f"{JSON}; charset=utf-8"}
+    return web.Response(body=model.encode(), status=status, headers=headers)
+
+
+async def _lines(request: web.Request, answer: Lines[Model]) -> web.StreamResponse:
+    media = f"{answer.MEDIA}; charset=utf-8"
+    response = web.StreamResponse(headers={"Content-Type": media})
+    with answer.held:
+        await stream.begin(request, response)
+        async for line in answer.lines:
+            await stream.write(request, response, line.encode())
+        await response.write_eof()
+    return response
+
+
+async def _download(request: web.Request, answer: Download) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": answer.MEDIA})
+    (permissions,) = answer.HEADERS
+    response.headers[permissions] = f"{answer.permissions:04o}"
+    response.content_length = answer.size
+    with answer.held:
+        await stream.begin(request, response)
+        if not await _send(request, response, answer):
+            # Fewer bytes than announced: the client must not take them for the file.
+            stream.abort(request)
+    return response
+
+
+async def _send(request: web.Request, response: web.StreamResponse, answer: Download) -> bool:
+    """Sends what was announced; False when the file has become shorter."""
+    left = answer.size
+    if left:
+        async for chunk in answer.chunks:
+            await stream.write(request, response, chunk[:left])
+            left -= min(left, len(chunk))
+            if not left:
+                break
+    return not left

@@ -1,0 +1,118 @@
+"""An operation as aiohttp calls it: its request read, its answer written."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from api.access import Access
+from api.context import Context, Work
+from api.http.answer import respond
+from api.http.auth import authorize
+from api.http.body import IDLE_SECONDS, check_encoding, read_body
+from api.http.query import read_query
+from api.limits import RequestRates
+from api.observability import PRINCIPAL, REQUEST_ID
+from api.operation import Operation
+from orchestrator.control_plane import ControlPlane
+from orchestrator.errors import PaddockError, ValidationError
+from orchestrator.keys import Principal
+from orchestrator.store.rounds import asking
+from paddock.contract.requests import NoQuery
+
+# What asks for a stop is no longer than this.
+_SMALL_BYTES = 4096
+_CHUNK_BYTES = 256 * 1024
+
+
+def make_endpoint(
+    operation: Operation, plane: ControlPlane, work: Work, rates: RequestRates
+) -> Handler:
+    """The operation as a handler of requests: credential first, then what the client sent."""
+
+    async def endpoint(request: web.Request) -> web.StreamResponse:
+        principal = authorize(plane, request, operation.access)
+        request[PRINCIPAL] = principal
+        context = _context(request, operation, plane, work, principal)
+        context.know_secrets()
+        if operation.access is Access.OPEN:
+            inputs = await _inputs(operation, request, plane)
+        elif operation.stops is None or not _is_small(request):
+            rates.spend(principal)
+            inputs = await _inputs(operation, request, plane)
+        else:
+            stopping = False
+            try:
+                inputs = await _inputs(operation, request, plane)
+                stopping = operation.stops(context, inputs.get("body"))
+            finally:
+                if not stopping:
+                    rates.spend(principal)
+        with work.while_allowed(context.allowed), asking(principal.account, principal.name):
+            answer = await operation.handler(context, **inputs)
+            return await respond(request, answer)
+
+    return endpoint
+
+
+def _context(
+    request: web.Request,
+    operation: Operation,
+    plane: ControlPlane,
+    work: Work,
+    principal: Principal,
+) -> Context:
+    def allowed() -> bool:
+        try:
+            authorize(plane, request, operation.access)
+        except PaddockError:
+            return False
+        return True
+
+    return Context(
+        plane,
+        principal,
+        work,
+        request[REQUEST_ID],
+        request.match_info,
+        allowed,
+        "text/event-stream" in request.headers.get("Accept", ""),
+        request.headers.get("Last-Event-ID"),
+    )
+
+
+async def _inputs(
+    operation: Operation, request: web.Request, plane: ControlPlane
+) -> dict[str, Any]:
+    """What the client sent, as the function takes it. Raises: ValidationError."""
+    inputs: dict[str, Any] = {name: request.match_info[name] for name in operation.parameters}
+    query = read_query(request, operation.query or NoQuery)
+    if operation.query is not None:
+        inputs["query"] = query
+    if operation.body is not None:
+        inputs["body"] = await read_body(request, operation.body, plane.levels)
+    if operation.upload:
+        check_encoding(request)
+        inputs["upload"] = _chunks(request)
+    return inputs
+
+
+async def _chunks(request: web.Request) -> AsyncIterator[bytes]:
+    """The request's body as it arrives. Raises: ValidationError when it stops arriving."""
+    while True:
+        try:
+            async with asyncio.timeout(IDLE_SECONDS):
+                chunk = await request.content.read(_CHUNK_BYTES)
+        except TimeoutError:
+            raise ValidationError(f"the body stopped for {IDLE_SECONDS:g} s") from None
+        if not chunk:
+            return
+        yield chunk
+
+
+def _is_small(request: web.Request) -> bool:
+    """Whether reading the body costs no more than refusing the request."""
+    length = request.content_length
+    return not request.can_read_body if length is None else length <= _SMALL_BYTES

@@ -1,0 +1,76 @@
+"""What went wrong, as a response."""
+
+import json
+import logging
+import math
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import web
+
+from api.problems import document
+from orchestrator.errors import AuditUnavailableError, PaddockError, ValidationError
+from orchestrator.store.database import StoreError
+
+log = logging.getLogger(__name__)
+
+_CODES = {
+    HTTPStatus.NOT_FOUND: "not_found",
+    HTTPStatus.METHOD_NOT_ALLOWED: "method_not_allowed",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "too_large",
+}
+_DETAILS = {
+    "not_found": "there is nothing at this path",
+    "method_not_allowed": "this path does not take this method",
+    "too_large": "the body is over the limit",
+}
+_INTERNAL = "something failed inside the control plane; its log has the request id"
+
+
+def describe(error: Exception) -> PaddockError:
+    """What a client may know of an error; the unexpected is logged with its traceback."""
+    if isinstance(error, PaddockError):
+        return error
+    if isinstance(error, web.HTTPException):
+        return _from_http(error)
+    if isinstance(error, ConnectionError | web.RequestPayloadError):
+        return ValidationError("the body did not arrive whole")
+    if isinstance(error, StoreError):
+        log.error("the store failed: %s", error)
+        return AuditUnavailableError("the audit store can't be read")
+    log.error("a request failed", exc_info=error)
+    return PaddockError(_INTERNAL)
+
+
+def problem(error: PaddockError, request_id: str) -> web.Response:
+    """The response that carries the problem document."""
+    body = document(error, request_id)
+    headers = {}
+    if body["status"] == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = 'Bearer realm="paddock"'
+    if "retry_after" in error.fields:
+        headers["Retry-After"] = str(math.ceil(error.fields["retry_after"]))
+    if "allow" in error.fields:
+        headers["Allow"] = ", ".join(error.fields["allow"])
+    return web.Response(
+        status=body["status"],
+        text=json.dumps(body),
+        content_type="application/problem+json",
+        headers=headers,
+    )
+
+
+class _HttpError(PaddockError):
+    """What aiohttp itself refused."""
+
+    def __init__(self, code: str, detail: str, **fields: Any) -> None:
+        super().__init__(detail, **fields)
+        self.code = code
+
+
+def _from_http(error: web.HTTPException) -> PaddockError:
+    code = _CODES.get(HTTPStatus(error.status), "validation_error")
+    detail = _DETAILS.get(code, "the request can't be understood")
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        return _HttpError(code, detail, allow=sorted(error.allowed_methods))
+    return _HttpError(code, detail)

@@ -1,0 +1,31 @@
+"""Server-Sent Events, as they are written."""
+
+from contextlib import aclosing
+
+from aiohttp import web
+
+from api.answers import Event, EventStream
+from api.http import stream
+
+
+async def send(request: web.Request, answer: EventStream) -> web.StreamResponse:
+    """Writes the events to their end. Raises: ConnectionError when the client has gone."""
+    response = web.StreamResponse(
+        headers={"Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Buffering": "no"}
+    )
+    with answer.held:
+        await stream.begin(request, response)
+        async with aclosing(answer.events) as events:
+            async for event in events:
+                # A comment: the connection is seen to live.
+                data = b": alive\n\n" if event is None else encode_event(event)
+                await stream.write(request, response, data)
+        await response.write_eof()
+    return response
+
+
+def encode_event(event: Event) -> bytes:
+    """An event as it is sent; JSON keeps line breaks out of its text."""
+    head = "" if event.id is None else f"id: {event.id}\n"
+    data = event.data.encode()
+    return f"{head}event: {event.name}\ndata: ".encode() + data + b"\n\n"

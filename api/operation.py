@@ -1,0 +1,192 @@
+"""How an operation is declared: a decorator of the function that does it.
+
+What else there is to know of it is read from the function: its name is the operation's id, its
+docstring the description, and its annotations say what it takes and what it answers.
+"""
+
+import inspect
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from types import ModuleType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+from api.access import ROLES, Access
+from api.answers import JSON, Answer, Download, EventStream, Lines, Text, Upload
+from orchestrator.keys import Role
+from paddock.contract.base import Model
+from paddock.contract.requests import Body, Query
+
+SESSIONS = "/api/sessions"
+SESSION = "/api/sessions/{session_id}"
+
+F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """A stream of Server-Sent Events.
+
+    `kinds` are the events by name, with what their `data` is; an empty name stands for
+    all others. `position` says what their ids count, where a client can resume.
+    """
+
+    kinds: Mapping[str, type[Model]]
+    position: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A success: what it means and what it carries, which may be one of several models.
+
+    Where there are both models and events, the client's `Accept` decides.
+    """
+
+    description: str
+    models: tuple[type[Model], ...] = ()
+    media_type: str = JSON
+    events: Events | None = None
+    headers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One method of one path.
+
+    `errors` are the codes that are its own, besides those that follow from its form. `upload`:
+    the body is bytes, which the function reads itself. `stops` tells, from the context and the
+    body, whether the request stops something: then it is not counted.
+    """
+
+    method: str
+    path: str
+    access: Access
+    id: str
+    tag: str
+    summary: str
+    description: str
+    handler: Callable[..., Coroutine[Any, Any, Any]]
+    # Parameters of the path that the function takes.
+    parameters: tuple[str, ...]
+    body: type[Body] | None
+    query: type[Query] | None
+    upload: bool
+    replies: Mapping[HTTPStatus, Reply]
+    errors: tuple[str, ...]
+    examples: Mapping[str, Any]
+    stops: Callable[..., bool] | None
+
+    @property
+    def codes(self) -> frozenset[str]:
+        """Every code that its errors may have."""
+        codes = {"internal_error", "misdirected_request", "validation_error", *self.errors}
+        if self.access is not Access.OPEN:
+            codes |= {"unauthorized", "audit_unavailable", "rate_limited"}
+        if ROLES[self.access] != frozenset(Role):
+            codes.add("permission_denied")
+        if self.body is not None:
+            codes.add("too_large")
+        if "{session_id}" in self.path:
+            codes.add("not_found")
+        if "session_terminated" in codes:
+            codes.add("budget_exceeded")  # what else may have ended it
+            codes.add("capacity_exhausted")  # for want of room to record what is asked for
+        return frozenset(codes)
+
+    @property
+    def resumable(self) -> bool:
+        """Whether its events go on after `Last-Event-ID`."""
+        return self.method == "GET" and any(reply.events for reply in self.replies.values())
+
+
+def operation(
+    method: str,
+    path: str,
+    access: Access,
+    *,
+    tag: str,
+    summary: str,
+    answers: str | Mapping[int, str],
+    name: str | None = None,
+    errors: tuple[str, ...] = (),
+    examples: Mapping[str, Any] | None = None,
+    events: Events | None = None,
+    stops: Callable[..., bool] | None = None,
+) -> Callable[[F], F]:
+    """Declares the function as an operation: `(context, …) -> answer`.
+
+    Of its parameters `body` and `query` are models of the contract, `upload` the body's bytes,
+    and others parameters of the path. `answers` says what the answer means, by status where there
+    are several. `name` is the id where it can't be the function's.
+    """
+
+    def declare(handler: F) -> F:
+        signature = inspect.signature(handler)
+        taken = {each.name: each.annotation for each in signature.parameters.values()}
+        handler.operation = Operation(  # type: ignore[attr-defined]
+            method=method,
+            path=path,
+            access=access,
+            id=name or handler.__name__,
+            tag=tag,
+            summary=summary,
+            description=inspect.getdoc(handler) or "",
+            handler=handler,
+            parameters=tuple(each for each in taken if f"{{{each}}}" in path),
+            body=taken.get("body"),
+            query=taken.get("query"),
+            upload=taken.get("upload") is Upload,
+            replies=_replies(signature.return_annotation, answers, events),
+            errors=errors,
+            examples=examples or {},
+            stops=stops,
+        )
+        return handler
+
+    return declare
+
+
+def operations_of(module: ModuleType) -> Iterator[Operation]:
+    """The operations that a module declares, in their order."""
+    for value in vars(module).values():
+        found = getattr(value, "operation", None)
+        if isinstance(found, Operation) and value.__module__ == module.__name__:
+            yield found
+
+
+def _replies(
+    annotation: Any, answers: str | Mapping[int, str], events: Events | None
+) -> dict[HTTPStatus, Reply]:
+    """What the return annotation says, by status."""
+    told = {200: answers} if isinstance(answers, str) else answers
+    found: dict[HTTPStatus, Reply] = {}
+    for kind in _members(annotation):
+        status, reply = _reply(kind, events)
+        before = found.get(status)
+        found[status] = Reply(
+            told[status] if len(told) > 1 else next(iter(told.values())),
+            reply.models if before is None else before.models + reply.models,
+            reply.media_type if before is None else before.media_type,
+            reply.events or (before.events if before else None),
+            reply.headers,
+        )
+    return found
+
+
+def _reply(kind: Any, events: Events | None) -> tuple[HTTPStatus, Reply]:
+    origin = get_origin(kind) or kind
+    models = tuple(model for each in get_args(kind) for model in _members(each))
+    if origin is EventStream:
+        return HTTPStatus.OK, Reply("", events=events)
+    if issubclass(origin, Answer):
+        return origin.STATUS, Reply("", models, headers=origin.HEADERS)
+    if issubclass(origin, Download):
+        return HTTPStatus.OK, Reply("", media_type=origin.MEDIA, headers=origin.HEADERS)
+    if issubclass(origin, Text | Lines):
+        return HTTPStatus.OK, Reply("", models, media_type=origin.MEDIA)
+    return HTTPStatus.OK, Reply("", (kind,))
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    union = get_origin(annotation) in (Union, UnionType)
+    return get_args(annotation) if union else (annotation,)

@@ -1,0 +1,55 @@
+"""Problem documents (RFC 9457): how what went wrong is told."""
+
+from http import HTTPStatus
+from typing import Any
+
+from orchestrator.errors import PaddockError
+from orchestrator.log_context import cut_known
+
+STATUSES = {
+    "validation_error": HTTPStatus.BAD_REQUEST,
+    "unauthorized": HTTPStatus.UNAUTHORIZED,
+    "permission_denied": HTTPStatus.FORBIDDEN,
+    "not_found": HTTPStatus.NOT_FOUND,
+    "method_not_allowed": HTTPStatus.METHOD_NOT_ALLOWED,
+    "conflict": HTTPStatus.CONFLICT,
+    "invalid_transition": HTTPStatus.CONFLICT,
+    "busy": HTTPStatus.CONFLICT,
+    "session_terminated": HTTPStatus.GONE,
+    "too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "misdirected_request": HTTPStatus.MISDIRECTED_REQUEST,
+    "budget_exceeded": HTTPStatus.TOO_MANY_REQUESTS,
+    "rate_limited": HTTPStatus.TOO_MANY_REQUESTS,
+    "sandbox_unavailable": HTTPStatus.BAD_GATEWAY,
+    "capacity_exhausted": HTTPStatus.SERVICE_UNAVAILABLE,
+    "audit_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+    "engine_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+    "internal_error": HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+
+
+def title(status: HTTPStatus) -> str:
+    """A status in words, which Python 3.13 changed for this one."""
+    too_large = status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    return "Content Too Large" if too_large else status.phrase
+
+
+def document(error: PaddockError, request_id: str) -> dict[str, Any]:
+    """The problem document: `{type, title, status, code, detail, request_id, …}`.
+
+    Secrets that the request's context knows are not in it.
+    """
+    status = STATUSES.get(error.code, HTTPStatus.INTERNAL_SERVER_ERROR)
+    return {
+        **{name: _cut(value) for name, value in error.fields.items()},
+        "type": "about:blank",
+        "title": title(status),
+        "status": status.value,
+        "code": error.code,
+        "detail": cut_known(error.detail),
+        "request_id": request_id,
+    }
+
+
+def _cut(value: Any) -> Any:
+    return cut_known(value) if isinstance(value, str) else value

@@ -1,1 +1,0 @@
-"""Handlers, one module for each resource."""

@@ -1,0 +1,9 @@
+"""Approvals as the API shows them."""
+
+from orchestrator.store import approval_rows
+from paddock.contract.approvals import Approval
+
+
+def approval(stored: approval_rows.Approval) -> Approval:
+    """The approval; its text is the `command` that was sent."""
+    return Approval.model_validate(stored.public())

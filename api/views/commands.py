@@ -1,0 +1,45 @@
+"""Commands as the API shows them, and as they are asked for."""
+
+from typing import Any, Literal
+
+from orchestrator.sessions import session as domain
+from orchestrator.sessions.requests import ExecRequest
+from paddock.contract.commands import Command, ExecBody
+
+
+def command(shown: domain.Command) -> Command:
+    """One command: what it is, and what it came to once it has ended."""
+    return Command.model_validate(command_members(shown))
+
+
+def command_members(shown: domain.Command) -> dict[str, Any]:
+    """The members of `Command`."""
+    return {
+        "command_id": shown.id,
+        "argv": shown.argv,
+        "background": shown.background,
+        "status": _status(shown),
+        "started_at": shown.started_at,
+        "exit": shown.result,
+    }
+
+
+def _status(shown: domain.Command) -> Literal["running", "exited", "lost"]:
+    if shown.result is None:
+        return "running"
+    return "lost" if shown.result["exit_code"] is None else "exited"
+
+
+def exec_request(body: ExecBody) -> ExecRequest:
+    """What is to be run."""
+    return ExecRequest(
+        argv=body.argv,
+        command=body.command,
+        cwd=body.cwd,
+        env=body.env,
+        secrets=body.secrets,
+        stdin=body.stdin_base64 if body.stdin is None else body.stdin.encode(),
+        stdin_open=body.stdin_open,
+        timeout=body.timeout,
+        background=body.background,
+    )

@@ -1,0 +1,148 @@
+"""Sessions as the API shows them, and as they are asked for."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from api.views.commands import command_members
+from orchestrator.engine.base import ContainerState
+from orchestrator.sessions import session as domain
+from orchestrator.sessions.deadlines import Deadline, deadlines
+from orchestrator.sessions.inspect import LATEST, Inspection
+from orchestrator.sessions.lifecycle import activity
+from orchestrator.sessions.processes import Measured
+from orchestrator.sessions.requests import NewSession
+from paddock.audit.chain import Event
+from paddock.contract.budget import Budget
+from paddock.contract.inspection import InspectedSession
+from paddock.contract.sessions import CreatedSession, Session, SessionBody, SessionSettings
+from paddock.contract.words import Status
+
+
+def settings(shown: domain.Session) -> SessionSettings:
+    """The session's settings."""
+    return SessionSettings.model_validate(_settings(shown))
+
+
+def session(shown: domain.Session, *, live: bool = False) -> Session:
+    """The session; `live`: with the state and the limits of its sandbox."""
+    return Session.model_validate(session_members(shown, live=live))
+
+
+def created(shown: domain.Session, handle: str) -> CreatedSession:
+    """The new session with its handle."""
+    return CreatedSession.model_validate(session_members(shown, live=True) | {"handle": handle})
+
+
+def budget(shown: domain.Session) -> Budget:
+    """What the session may use up, has used, and has left."""
+    return Budget.model_validate(shown.budget.view(datetime.now(UTC)))
+
+
+def session_members(
+    shown: domain.Session, *, live: bool, frozen: bool | None = None
+) -> dict[str, Any]:
+    """The members of `Session`: what the API tells of a session, it tells here.
+
+    `frozen` is what the host shows of its processes.
+    """
+    return {
+        "id": shown.id,
+        "incarnation": shown.incarnation,
+        "owner": shown.owner,
+        "status": shown.status,
+        "activity": activity(shown.status, shown.at_work),
+        **_settings(shown),
+        "sandbox": _sandbox(shown, live, frozen),
+        "labels": shown.labels,
+        "role": shown.role,
+        "tools": None if shown.tools is None else list(shown.tools),
+        "secrets": list(shown.secrets.names),
+        "limits": asdict(shown.limits),
+        "created_at": shown.created_at,
+        "last_activity_at": shown.last_activity_at,
+        "budget": shown.budget.view(datetime.now(UTC)),
+        "deadlines": _deadlines(shown),
+        "termination": None if shown.termination is None else asdict(shown.termination),
+        "commands": [command_members(command) for command in shown.running],
+    }
+
+
+def inspected(shown: domain.Session, inspection: Inspection) -> InspectedSession:
+    """The session, and what goes on in it now."""
+    measured, disk = inspection.measured, inspection.disk
+    return InspectedSession.model_validate(
+        {
+            **session_members(shown, live=True, frozen=measured.frozen if measured else None),
+            "commands": [command_members(command) for command in shown.latest(LATEST)],
+            "processes": None if measured is None else _processes(shown, measured),
+            "usage": None if measured is None else asdict(measured.usage),
+            "disk": None if disk is None else asdict(disk),
+            "streams": {kind: shown.streams[kind] for kind in domain.STREAM_KINDS},
+            "denials": [_denial(event) for event in inspection.denials],
+        }
+    )
+
+
+def new_session(body: SessionBody, session_id: str | None = None) -> NewSession:
+    """What is to be created, for that id when the path names one."""
+    return NewSession(
+        id=session_id or body.id,
+        permission_level=body.permission_level,
+        image=body.image,
+        labels=body.labels,
+        env=body.env,
+        secrets=body.secrets,
+        limits=body.limits.model_dump(exclude_none=True),
+        idle_timeout=body.idle_timeout,
+        wall_timeout=body.wall_timeout,
+        budget=body.budget.model_dump(exclude_none=True),
+        mounts=tuple(body.mounts),
+        role=body.role,
+        tools=None if body.tools is None else tuple(body.tools),
+    )
+
+
+def _settings(shown: domain.Session) -> dict[str, Any]:
+    return {
+        "permission_level": shown.level.name,
+        "workspace": {"mode": "session", "root_dir": shown.root_dir},
+    }
+
+
+def _sandbox(shown: domain.Session, live: bool, frozen: bool | None) -> dict[str, Any] | None:
+    sandbox = shown.sandbox
+    if sandbox is None:
+        return None
+    if frozen is None:
+        frozen = shown.status is Status.PAUSED
+    return {
+        "id": sandbox.name,
+        "image": shown.image,
+        "network": sandbox.network or "none",
+        "mounts": list(sandbox.mounts),
+        "connected": sandbox.link.connected,
+        "state": (ContainerState.PAUSED if frozen else ContainerState.RUNNING) if live else None,
+        "limits": sandbox.limits if live else None,
+    }
+
+
+def _deadlines(shown: domain.Session) -> dict[str, str | None]:
+    """When the session ends by itself; null: not for that."""
+    found = deadlines(shown)
+    return {
+        f"{name}_at": found[name].strftime("%Y-%m-%dT%H:%M:%S.%fZ") if name in found else None
+        for name in Deadline
+    }
+
+
+def _processes(shown: domain.Session, measured: Measured) -> list[dict[str, Any]]:
+    """As the host sees them, without the secrets; without words while those are unknown."""
+    hidden: dict[str, Any] = {} if shown.secrets.known else {"name": "", "argv": []}
+    return [shown.secrets.cut_value(asdict(process) | hidden) for process in measured.processes]
+
+
+def _denial(event: Event) -> dict[str, Any]:
+    """`args` say what was refused; the audit log has the whole event at `seq`."""
+    members = ("seq", "time", "actor", "operation", "rule", "args", "error")
+    return {name: event[name] for name in members}

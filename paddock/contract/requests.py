@@ -1,0 +1,85 @@
+"""What all requests have in common."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from paddock.contract.fields import Positive, sentence
+
+LINE_DESCRIPTION = "A line that is split at spaces; quotes keep them. No shell reads it."
+CWD_DESCRIPTION = (
+    "The command's directory: relative to the workspace, or under /workspace; at levels that allow "
+    "any command, anywhere."
+)
+
+
+class Body(BaseModel):
+    """A request body: JSON types as they are, no other members."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+
+class NoBody(Body):
+    """Nothing, or an empty object."""
+
+
+class Query(BaseModel):
+    """Query parameters: no others than these, each at most once."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+class NoQuery(Query):
+    """No parameters."""
+
+
+def exactly_one(*names: str) -> dict[str, Any]:
+    """The schema of an object that has one of these members and not the others.
+
+    It is negated twice: what shows a `oneOf` would show as many objects as it has parts.
+    """
+    parts = [
+        {"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in names
+    ]
+    return {"not": {"not": {"oneOf": parts}}}
+
+
+def check_one(value: BaseModel, *names: str) -> None:
+    """Raises: an error where not exactly one of the members is given."""
+    given = [name for name in names if getattr(value, name) is not None]
+    if len(given) != 1:
+        *most, last = names
+        raise sentence(f"exactly one of {', '.join(most)} and {last} must be given")
+
+
+def check_not_both(value: BaseModel, text: str, data: str) -> None:
+    """Raises: an error where both members are given."""
+    if getattr(value, text) is not None and getattr(value, data) is not None:
+        raise sentence(f"one of {text} and {data} can be given, not both")
+
+
+def check_names(env: Mapping[str, str], secrets: Mapping[str, str]) -> None:
+    """Raises: an error where a variable is in both."""
+    for name in env.keys() & secrets.keys():
+        raise sentence(f"{name} is in env and in secrets: it can be in one of them")
+
+
+class IncarnationQuery(Query):
+    """Which of the sessions of that id; without it the latest."""
+
+    incarnation: Positive | None = None
+
+
+class SessionFilter(Query):
+    """A session's id, and which of the sessions of that id."""
+
+    session: Annotated[str, Field(max_length=128)] | None = None
+    incarnation: Positive | None = None
+
+    @field_validator("incarnation")
+    @classmethod
+    def _of_a_session(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and info.data.get("session") is None:
+            raise sentence("incarnation is a session's: give session with it")
+        return value

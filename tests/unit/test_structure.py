@@ -87,6 +87,16 @@ def test_the_domain_knows_no_http() -> None:
         assert found <= ({"aiohttp"} if path.name == "http_post.py" else set()), path
 
 
+def test_operations_know_no_http() -> None:
+    modules = [*_modules("api/handlers"), *_modules("api/views"), *_modules("api/openapi")]
+    modules += [
+        ROOT / "api" / f"{name}.py" for name in ("operation", "answers", "context", "output")
+    ]
+    for path in modules:
+        for name in _imports(path):
+            assert not f"{name}.".startswith(("aiohttp.", "api.http.")), f"{path} imports {name}"
+
+
 def test_only_the_engine_talks_to_the_engine() -> None:
     for package in ("orchestrator", "api"):
         for path in _modules(package):

@@ -16,6 +16,7 @@ from paddock.audit.chain import Event
 from paddock.contract.budget import Budget
 from paddock.contract.inspection import InspectedSession
 from paddock.contract.sessions import CreatedSession, Session, SessionBody, SessionSettings
+from paddock.contract.system import LevelLimits
 from paddock.contract.words import Status
 
 
@@ -58,7 +59,7 @@ def session_members(
         "role": shown.role,
         "tools": None if shown.tools is None else list(shown.tools),
         "secrets": list(shown.secrets.names),
-        "limits": asdict(shown.limits),
+        "limits": {name: getattr(shown.limits, name) for name in LevelLimits.model_fields},
         "created_at": shown.created_at,
         "last_activity_at": shown.last_activity_at,
         "budget": shown.budget.view(datetime.now(UTC)),

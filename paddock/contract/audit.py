@@ -47,6 +47,8 @@ class AuditEvent(Model):
     space, UTF-8); the first `prev_hash` is 64 zeros.
     """
 
+    SPARSE = True
+
     model_config = example(_EVENT)
 
     id: int = Field(ge=1, description="Ascends over all chains.")
@@ -83,6 +85,8 @@ class AuditEvent(Model):
 class AuditEvents(Model):
     """Events in order; `next` is the `after` of the next page."""
 
+    SPARSE = True
+
     model_config = example({"items": [_EVENT], "next": None})
 
     items: list[AuditEvent]
@@ -91,6 +95,8 @@ class AuditEvents(Model):
 
 class FoundEvents(Model):
     """Events, newest first; `next` is the `cursor` of the next page, also of an empty one."""
+
+    SPARSE = True
 
     model_config = example({"items": [_EVENT], "next": 812, "archived": 0})
 

@@ -1,7 +1,7 @@
 """What all response models have in common."""
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticSerializationError
@@ -14,10 +14,13 @@ class Model(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
+    # Whether members may be left out, its own or those of models in it.
+    SPARSE: ClassVar[bool] = False
+
     def encode(self) -> bytes:
         """JSON on one line; members that were left out are not in it."""
         try:
-            return self.__pydantic_serializer__.to_json(self, exclude_unset=True)
+            return self.__pydantic_serializer__.to_json(self, exclude_unset=self.SPARSE)
         except PydanticSerializationError:
             # Names of files may have lone surrogates, which JSON can escape and UTF-8 can't have.
             return json.dumps(self.model_dump(exclude_unset=True), separators=(",", ":")).encode()

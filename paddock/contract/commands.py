@@ -214,6 +214,8 @@ class StartData(Model):
 class OutputData(Model):
     """Text that a command printed; `offset` counts the bytes of both streams together."""
 
+    SPARSE = True
+
     model_config = example({"offset": 0, "text": "notes.txt  src\n"})
 
     offset: Count

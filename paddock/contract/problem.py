@@ -13,6 +13,8 @@ class Problem(Model):
     The members after `request_id` are there where they apply.
     """
 
+    SPARSE = True
+
     model_config = example(
         {
             "type": "about:blank",

@@ -1,13 +1,13 @@
 """A real sandbox is seen from the host, whether its agent answers or not."""
 
 import asyncio
-import json
 import os
 import signal
 from collections.abc import Callable
 
 import pytest
 
+from api.views.sessions import inspected
 from orchestrator.config import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.doctor import run_checks
@@ -21,8 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def inspect(box: Box) -> InspectedSession:
     """What the API would answer."""
     async with asyncio.timeout(PATIENCE):
-        shown = await box.plane.sessions.inspect(box.session)
-    return InspectedSession.model_validate_json(json.dumps(shown))
+        return inspected(box.session, await box.plane.sessions.inspect(box.session))
 
 
 async def inspect_until(

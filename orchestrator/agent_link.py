@@ -22,6 +22,7 @@ from orchestrator.errors import (
 )
 from orchestrator.fair_share import FairShare
 from orchestrator.metered import Metered
+from orchestrator.task_scope import TaskScope
 from sandbox_agent.protocol import (
     PROTOCOL_VERSION,
     FrameError,
@@ -78,11 +79,11 @@ class AgentLink:
         self._refusal: str | None = None
         # What the agent said last when it connected.
         self.hello: Hello | None = None
-        self._greeting: set[asyncio.Task[None]] = set()
-        self._recording: set[asyncio.Task[bool]] = set()
+        self._greeting = TaskScope("the hello of a sandbox agent")
+        self._recording = TaskScope("the record of an agent's event")
         self._recording_bytes = 0
         self._in_ledger = asyncio.Semaphore(_MOST_IN_LEDGER)
-        self._reporting: set[asyncio.Task[None]] = set()
+        self._reporting = TaskScope("the record of a broken protocol")
 
     async def listen(self) -> None:
         """Opens the socket, replacing one that an earlier control plane left. Raises: OSError."""
@@ -138,17 +139,16 @@ class AgentLink:
         and then this, has the operation on record. Raises: AuditUnavailableError.
         """
         # Whoever waits may be cancelled: that ends no recording, which others wait for too.
-        recorded = await asyncio.shield(asyncio.gather(*self._recording))
-        if not all(recorded):
+        if not all(await self._recording.results()):
             raise AuditUnavailableError("an audit event could not be recorded")
 
     async def close(self) -> None:
         """Stops listening, drops the connection, and finishes what is being recorded."""
         self._hang_up("the sandbox has ended")
-        for task in self._greeting:
-            task.cancel()
-        under_way = (*self._greeting, *self._recording, *self._reporting)
-        await asyncio.gather(self._listener.close(), *under_way, return_exceptions=True)
+        await self._listener.close()
+        await self._greeting.close()
+        await self._recording.drain()
+        await self._reporting.drain()
         self._share.forget(self)
 
     def _hang_up(self, reason: str) -> None:
@@ -180,9 +180,7 @@ class AgentLink:
         self._violations += 1
         if self._violations > _MOST_VIOLATIONS:
             return
-        task = asyncio.create_task(self._report(reason[:_LONGEST_REASON]))
-        self._reporting.add(task)
-        task.add_done_callback(self._reporting.discard)
+        self._reporting.spawn(self._report(reason[:_LONGEST_REASON]))
         if self._violations == _MOST_VIOLATIONS:
             self._hang_up("the sandbox agent broke the protocol too often")
 
@@ -201,21 +199,17 @@ class AgentLink:
 
     def start_greeting(self, connection: Connection, message: Message) -> None:
         """Checks and answers a hello."""
-        task = asyncio.create_task(self._greet(connection, message))
-        self._greeting.add(task)
-        task.add_done_callback(self._greeting.discard)
+        self._greeting.spawn(self._greet(connection, message))
 
     def start_recording(self, connection: Connection, event: AgentEvent, size: int) -> None:
         """Makes an event of so many bytes durable; they are handed on in the order of the calls."""
-        task = asyncio.create_task(self._record(connection, event))
-        self._recording.add(task)
+        task = self._recording.begin(self._record(connection, event))
         self._recording_bytes += size
-        task.add_done_callback(lambda task: self._recorded(task, size))
+        task.add_done_callback(lambda _: self._recorded(size))
         if self._full:
             connection.pause()
 
-    def _recorded(self, task: asyncio.Task[bool], size: int) -> None:
-        self._recording.discard(task)
+    def _recorded(self, size: int) -> None:
         self._recording_bytes -= size
         if self._current is not None and not self._full:
             self._current.resume()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.fair_share import Pace
+from orchestrator.task_scope import TaskScope
 from sandbox_agent.protocol import SOCKET_NAME
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ class Listener:
         self._run_dir = run_dir
         self._connect = connect
         self._dials = Pace(_DIAL_SECONDS, _DIALS_AT_ONCE)
-        self._accepting: asyncio.Task[None] | None = None
+        self._accepting = TaskScope("the socket of a sandbox agent")
 
     def open(self) -> None:
         """Opens the socket, replacing one that an earlier control plane left. Raises: OSError."""
@@ -47,7 +48,7 @@ class Listener:
             raise
         finally:
             os.close(directory)
-        self._accepting = asyncio.create_task(self._accept(listener))
+        self._accepting.spawn(self._accept(listener))
 
     def delay(self) -> None:
         """The agent is at fault: it is listened to later."""
@@ -55,14 +56,11 @@ class Listener:
 
     def stop(self) -> None:
         """Takes up no more connections."""
-        if self._accepting is not None:
-            self._accepting.cancel()
+        self._accepting.cancel()
 
     async def close(self) -> None:
         """Stops, and returns when the socket is closed."""
-        self.stop()
-        if self._accepting is not None:
-            await asyncio.gather(self._accepting, return_exceptions=True)
+        await self._accepting.close()
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()

@@ -24,6 +24,15 @@ class TaskScope:
         self._kind = kind
         self._tasks: set[asyncio.Task[Any]] = set()
 
+    def __len__(self) -> int:
+        """How many have not ended, or have just now."""
+        return len(self._tasks)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way."""
+        return all(task.done() for task in self._tasks)
+
     def begin(
         self,
         work: Coroutine[Any, Any, T],
@@ -55,17 +64,28 @@ class TaskScope:
             task.add_done_callback(lambda done: self._look(done, logging.INFO, abandoned))
             raise
 
+    async def results(self) -> list[Any]:
+        """What comes of all that is under way; it goes on when the caller is cancelled.
+
+        Raises: what the first one raises that fails.
+        """
+        return await asyncio.shield(asyncio.gather(*self._tasks))
+
     async def drain(self) -> None:
         """Waits until nothing is under way any more, however it ends."""
         while self._tasks:
             done, _ = await asyncio.wait(self._tasks)
             _see(done)
 
+    def cancel(self) -> None:
+        """Cancels what is under way."""
+        for task in self._tasks:
+            task.cancel()
+
     async def close(self) -> None:
         """Cancels what is under way, and returns when it has ended."""
         while self._tasks:
-            for task in self._tasks:
-                task.cancel()
+            self.cancel()
             done, _ = await asyncio.wait(self._tasks)
             _see(done)
 

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from orchestrator.checks.base import Check, failure, ok, warning
+from orchestrator.task_scope import TaskScope
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +120,8 @@ class Supervised:
         self._pause = _FIRST_PAUSE
         self._failed = False
         self._runs_since: float | None = None
-        self._task = asyncio.create_task(self._run(), name=name)
+        self._scope = TaskScope(name)
+        self._task = self._scope.begin(self._run(), name=name)
 
     @property
     def state(self) -> TaskState:
@@ -132,8 +134,7 @@ class Supervised:
 
     async def close(self) -> None:
         """Ends it."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await self._scope.close()
 
     async def _run(self) -> None:
         while True:

@@ -11,6 +11,7 @@ from orchestrator.audit.events import EventDraft, Recorded, members
 from orchestrator.audit.writer import Batch, Effect, Head, Heads, Item, chain_head, last_id
 from orchestrator.errors import AuditUnavailableError
 from orchestrator.store.database import Database, StoreError
+from orchestrator.task_scope import TaskScope
 
 # Bounds the time that one transaction, and with it every other writer, takes.
 _MAX_BATCH = 1024
@@ -68,7 +69,8 @@ class Ledger:
         self._batch: list[_Pending] = []
         # Events made durable by this ledger, those that an agent repeated included.
         self.committed = 0
-        self._writing: asyncio.Task[None] | None = None
+        self._tasks = TaskScope("the writer of the ledger")
+        self._writing = False
         self._closed = False
         # By session_key (None: any): one future for each who waits.
         self._waiters: dict[str | None, set[asyncio.Future[None]]] = {}
@@ -94,8 +96,9 @@ class Ledger:
         loop = asyncio.get_running_loop()
         recorded: asyncio.Future[Recorded] = loop.create_future()
         self._pending.append(_Pending(item, recorded, loop.time()))
-        if self._writing is None:
-            self._writing = asyncio.create_task(self._write_pending())
+        if not self._writing:
+            self._writing = True
+            self._tasks.spawn(self._write_pending())
         return await recorded
 
     async def agent_head(self, session_key: str, boot_id: str) -> int:
@@ -138,8 +141,7 @@ class Ledger:
     async def close(self) -> None:
         """Refuses new events and waits for those under way; the database stays open."""
         self._closed = True
-        if self._writing is not None:
-            await asyncio.wait([self._writing])
+        await self._tasks.drain()
 
     async def _position(self, session_key: str | None) -> int:
         if session_key is None:
@@ -158,7 +160,7 @@ class Ledger:
                 await self._write(self._batch)
                 self._batch = []
         finally:
-            self._writing, self._batch = None, []
+            self._writing, self._batch = False, []
             _refuse(self._pending, _STOPPING)
             self._pending.clear()
 

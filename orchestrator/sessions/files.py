@@ -16,6 +16,7 @@ from orchestrator.errors import (
 from orchestrator.keys import Principal
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.session import Session
+from orchestrator.task_scope import TaskScope
 from orchestrator.workspace.paths import (
     PATH_RULE,
     escape_message,
@@ -70,6 +71,7 @@ class Files:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
+        self._tasks = TaskScope("the opening of a file")
 
     async def read(
         self, principal: Principal, session: Session, path: str, *, links: bool = True
@@ -220,7 +222,7 @@ class Files:
     ) -> Message:
         """Opens a stream; when the caller is cancelled meanwhile, it is closed again."""
         params = {"op": operation, "path": path, **members}
-        opening = asyncio.ensure_future(self._ask(link, "file.open", params))
+        opening = self._tasks.begin(self._ask(link, "file.open", params))
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:

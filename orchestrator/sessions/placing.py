@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 
 from orchestrator.errors import EngineUnavailableError, PaddockError
+from orchestrator.task_scope import TaskScope
 from orchestrator.threads import Threads
 from orchestrator.workspace.sandbox_dir import SandboxDirectory
 
@@ -19,7 +20,7 @@ class Places:
 
     def __init__(self) -> None:
         self._threads = Threads("directories of sandboxes", _MOST_THREADS)
-        self._releasing: set[asyncio.Task[None]] = set()
+        self._releasing = TaskScope("the removal of a sandbox that came too late")
 
     async def make(self, make: Callable[[], SandboxDirectory]) -> SandboxDirectory:
         """What `make` returns; one that comes too late, or for nobody, is released again.
@@ -42,9 +43,7 @@ class Places:
     def _forsake(self, making: asyncio.Future[SandboxDirectory]) -> None:
         if making.cancelled() or making.exception() is not None:
             return  # then nothing is left of it
-        task = asyncio.create_task(self._release(making.result()))
-        self._releasing.add(task)
-        task.add_done_callback(self._releasing.discard)
+        self._releasing.spawn(self._release(making.result()))
 
     async def _release(self, directory: SandboxDirectory) -> None:
         try:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from orchestrator.audit.events import EventError
 from orchestrator.errors import PaddockError
 from orchestrator.sessions.session import Session
+from orchestrator.task_scope import TaskScope
 from sandbox_agent.repeats import Repeats
 
 log = logging.getLogger(__name__)
@@ -80,6 +81,7 @@ class Refusals:
         self._marks = marks
         self._counted: dict[str, _Counted] = {}
         self._closing = asyncio.Event()
+        self._tasks = TaskScope("counted refusals")
 
     async def record(self, session: Session, members: Members) -> None:
         """Records it, or counts it: then it is on record a second later, or with the end.
@@ -92,7 +94,7 @@ class Refusals:
             await self._record(session, members)
             return
         if counted.task is None:
-            counted.task = asyncio.create_task(self._tell_later(counted))
+            counted.task = self._tasks.begin(self._tell_later(counted))
         await self._mark(counted)
 
     def _begin(self, session: Session) -> _Counted:
@@ -115,8 +117,7 @@ class Refusals:
     async def close(self) -> None:
         """Tells everything that was counted, as far as it can be."""
         self._closing.set()
-        tasks = [counted.task for counted in self._counted.values() if counted.task is not None]
-        await asyncio.gather(*tasks)
+        await self._tasks.drain()
 
     async def _tell_later(self, counted: _Counted) -> None:
         seconds = _SECONDS

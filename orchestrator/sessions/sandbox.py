@@ -42,6 +42,7 @@ from orchestrator.sessions.placing import Places
 from orchestrator.sessions.processes import Earlier
 from orchestrator.sessions.session import MAX_RUNNING, Session
 from orchestrator.sessions.workspaces import Workspaces
+from orchestrator.task_scope import TaskScope
 from orchestrator.threads import Threads
 from orchestrator.workspace.sandbox_dir import SandboxDirectory, Shared
 from sandbox_agent.protocol import PROTOCOL_VERSION, RUN_DIR, WORKSPACE_DIR, Boot
@@ -125,6 +126,7 @@ class Sandboxes:
         self._holding = Holding(engine, settings.image)
         self._places = Places()
         self._share = FairShare()
+        self._tasks = TaskScope("the start of a sandbox")
         self._looks = Threads("first processes of sandboxes", _MOST_LOOKS)
         self._releases = Threads("sandboxes that are removed", _MOST_RELEASES)
         self._checked_images: set[str] = set()
@@ -173,7 +175,7 @@ class Sandboxes:
         link = self._link(session, directory)
         container_id = None
         try:
-            await _listen(link, session)
+            await self._listen(link, session)
             spec = self._spec(session, level, limits, directory, network, mounts, disk)
             container_id = await self._engine.create(spec)
             await self._holding.begin(level, container_id, network, disk)
@@ -220,9 +222,14 @@ class Sandboxes:
     def _source(self, name: str, mount: Mount) -> str:
         return real_source(name, mount, self._settings.own_dirs, self._settings.docker_host)
 
+    async def _listen(self, link: AgentLink, session: Session) -> None:
+        """Begins in a context that all which the agent does is logged in."""
+        context = session_context(session.id, session.secrets.cut)
+        await self._tasks.begin(link.listen(), context=context)
+
     async def _hello(self, name: str, link: AgentLink, container_id: str) -> _Known:
         """Waits for its agent, and meanwhile looks for its first process."""
-        looking = asyncio.create_task(self._look(name, container_id))
+        looking = self._tasks.begin(self._look(name, container_id))
         try:
             await link.wait_connected(self._settings.hello_timeout)
             return await looking
@@ -252,7 +259,7 @@ class Sandboxes:
         directory = SandboxDirectory(state_dir / "sandboxes" / container.labels[LABEL_SANDBOX])
         link = self._link(session, directory)
         try:
-            await _listen(link, session)
+            await self._listen(link, session)
             if container.state is ContainerState.RUNNING:
                 await link.wait_connected(self._settings.hello_timeout)
             known = await self._look(directory.name, container.id)
@@ -383,13 +390,6 @@ class Sandboxes:
             rates=level.rates,
             disk=None if disk is None else node_of(disk),
         )
-
-
-async def _listen(link: AgentLink, session: Session) -> None:
-    """Begins in a context that all which the agent does is logged in."""
-    await asyncio.create_task(
-        link.listen(), context=session_context(session.id, session.secrets.cut)
-    )
 
 
 def _boot(

@@ -8,6 +8,7 @@ from orchestrator.engine.base import Engine
 from orchestrator.errors import PaddockError, SandboxUnavailableError
 from orchestrator.sessions.killing import kill_all
 from orchestrator.sessions.sandbox import Sandbox
+from orchestrator.task_scope import TaskScope
 from orchestrator.threads import Threads
 
 log = logging.getLogger(__name__)
@@ -24,6 +25,7 @@ class Stopper:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._tasks = TaskScope("the freezing of a sandbox")
         self._threads = Threads("processes that are killed", _MOST_KILLS)
 
     async def freeze(self, sandbox: Sandbox) -> bool:
@@ -32,7 +34,7 @@ class Stopper:
         It is frozen once, whoever asks again.
         """
         if sandbox.freezing is None:
-            sandbox.freezing = asyncio.create_task(self._freeze(sandbox))
+            sandbox.freezing = self._tasks.begin(self._freeze(sandbox))
         return await asyncio.shield(sandbox.freezing)
 
     async def let_go(self, sandbox: Sandbox) -> None:

@@ -13,6 +13,7 @@ from orchestrator.sessions import registry
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
+from orchestrator.task_scope import TaskScope
 from orchestrator.terminals import late, store, transcript
 from orchestrator.terminals.evidence import (
     DISK_SECONDS,
@@ -51,16 +52,21 @@ class Finishing:
         self._live = live
         self._on_end = on_end
         self._threads = threads
+        self._tasks = TaskScope("the end of a terminal")
 
     def start(self, live: Live) -> asyncio.Task[None]:
         """Finishes it as soon as nothing is asked of it any more."""
         if live.finishing is None:
-            live.finishing = asyncio.create_task(self._finish(live))
+            live.finishing = self._tasks.begin(self._finish(live))
         return live.finishing
 
     async def run(self, live: Live) -> None:
         """Finishes it, and returns when it is on record."""
         await asyncio.shield(self.start(live))
+
+    async def drain(self) -> None:
+        """Waits for all that are being finished."""
+        await self._tasks.drain()
 
     async def _finish(self, live: Live) -> None:
         async with live.lock:

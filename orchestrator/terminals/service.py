@@ -277,3 +277,4 @@ class Terminals:
         for live in list(self._live.values()):
             await self._finishing.run(live)
         await self._tasks.close()
+        await self._finishing.drain()

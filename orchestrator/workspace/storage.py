@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from orchestrator.config import Settings
 from orchestrator.errors import CapacityExhaustedError, PaddockError
+from orchestrator.task_scope import TaskScope
 from orchestrator.threads import Threads, ThreadsBusyError, bounded
 from orchestrator.workspace import disk_image, mounts, project_quota
 from orchestrator.workspace.disk_image import DiskImages
@@ -62,7 +63,7 @@ class Storage:
         self._looking: dict[str, asyncio.Future[DiskUsage | None]] = {}
         # Sizes of which images are to be made, and the task that does.
         self._wanted: OrderedDict[int, None] = OrderedDict()
-        self._refilling: asyncio.Task[None] | None = None
+        self._refilling = TaskScope("making workspaces ahead")
 
     @classmethod
     async def open(cls, settings: Settings) -> Self:
@@ -152,9 +153,8 @@ class Storage:
 
     async def close(self) -> None:
         """Ends what goes on in the background; workspaces stay as they are."""
-        if self._refilling is not None:
-            self._wanted.clear()
-            await self._refilling
+        self._wanted.clear()
+        await self._refilling.drain()
 
     def _slot(self, workspace: Workspace) -> Path:
         return slot_path(self._state_dir, workspace.slot)
@@ -208,8 +208,8 @@ class Storage:
     def _refill(self, size: int) -> None:
         """Has images of that size made; those that wait already are made first."""
         self._wanted[size] = None
-        if self._refilling is None or self._refilling.done():
-            self._refilling = asyncio.create_task(self._refill_wanted())
+        if self._refilling.idle:
+            self._refilling.spawn(self._refill_wanted())
 
     async def _refill_wanted(self) -> None:
         while self._wanted:

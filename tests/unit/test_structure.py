@@ -151,3 +151,17 @@ def test_threads_are_bounded() -> None:
 def _uses_loops_executor(name: str, call: ast.Call) -> bool:
     first = call.args[0] if call.args else ast.Constant(None)
     return name == "run_in_executor" and isinstance(first, ast.Constant) and first.value is None
+
+
+def test_tasks_have_owners() -> None:
+    """A task that nobody holds may end at any time, and fail without a word."""
+    for package in ("orchestrator", "api"):
+        for path in _modules(package):
+            if path == ROOT / "orchestrator" / "task_scope.py":
+                continue
+            used = {
+                node.attr
+                for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+                if isinstance(node, ast.Attribute)
+            }
+            assert not used & {"create_task", "ensure_future", "TaskGroup"}, path

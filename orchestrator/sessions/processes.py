@@ -130,9 +130,10 @@ def measure(
         return None
     try:
         measured, times = _look(groups, host)
+        found = compared(measured, times, earlier.base(times.at))
     except (OSError, ValueError):
         return None  # it ended meanwhile
-    return compared(measured, times, earlier.base(times.at)), earlier.followed_by(times)
+    return found, earlier.followed_by(times)
 
 
 def compared(measured: Measured, times: Times, base: Times | None) -> Measured:
@@ -205,7 +206,8 @@ def group_paths(text: str) -> dict[str, str]:
 
 
 def _look(groups: Groups, host: Host) -> tuple[Measured, Times]:
-    pids = [int(line) for line in (groups.pids / "cgroup.procs").read_text().split()]
+    # The kernel may name one twice.
+    pids = {int(line) for line in (groups.pids / "cgroup.procs").read_text().split()}
     looks = (_process(host.proc / str(pid)) for pid in sorted(pids)[:_MOST_PROCESSES] if pid)
     found = sorted((look for look in looks if look is not None), key=lambda look: look[0].pid)
     usage = _usage(groups, len(pids))

@@ -129,6 +129,16 @@ def test_processes_that_end_meanwhile_are_left_out(host: Host) -> None:
     assert [process.host_pid for process in measured.processes] == [4000]
 
 
+def test_a_process_that_the_kernel_names_twice_is_one(host: Host) -> None:
+    group = version_2(host, f"docker/{ID}")
+    write(group / "cgroup.procs", "4001\n4000\n4001\n4000\n")
+    (group / "pids.current").unlink()
+    measured = look(host)
+    assert measured is not None
+    assert [process.host_pid for process in measured.processes] == [4000, 4001]
+    assert measured.usage.pids == 2
+
+
 def test_a_group_that_goes_away_shows_nothing(host: Host) -> None:
     (version_2(host, f"docker/{ID}") / "memory.current").unlink()
     assert look(host) is None

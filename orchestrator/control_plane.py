@@ -168,6 +168,7 @@ class ControlPlane:
         self.tools = GovernedTerminals(
             self.policy.tools, self.keys, self.terminals, self.approvals, self.files, recorder
         )
+        self._resources.push_async_callback(self.tools.close)
         hooks = self._hooks(recorder)
         workspaces = Workspaces(settings, self.database, storage)
         sandboxes = Sandboxes(settings, self.engine, host, self.ledger, workspaces, hooks)

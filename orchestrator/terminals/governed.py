@@ -40,6 +40,10 @@ class GovernedTerminals:
         self._recorder = recorder
         self._reader = Reader()
 
+    async def close(self) -> None:
+        """Ends what is left of requests that nobody waits for."""
+        await self._reader.close()
+
     async def open(self, principal: Principal, session: Session, tool: str) -> dict[str, Any]:
         """A terminal of that tool.
 

@@ -6,7 +6,8 @@ Which dialects there are and what they mean is in `sql`, which is imported when 
 from functools import partial
 from typing import NamedTuple
 
-from orchestrator.fair_queue import FairQueue
+from orchestrator.fair_queue import FairQueue, Turn
+from orchestrator.task_scope import TaskScope
 from orchestrator.threads import KeyedThreads
 from orchestrator.tools.manifest import UNPARSED, Command, Manifest
 from sandbox_agent.pty.sanitize import MAX_TEXT, control_characters
@@ -84,6 +85,7 @@ class Reader:
     def __init__(self) -> None:
         self._turns = FairQueue(_AT_ONCE, _AT_ONCE_PER_SESSION, _MOST_WAITING)
         self._threads = KeyedThreads("lines that are parsed", _MOST_THREADS)
+        self._tasks = TaskScope("the reading of a line")
 
     async def read(self, session_key: str, manifest: Manifest, text: str) -> Reading | None:
         """What `read_line` returns; a line that takes too long is one that can't be read.
@@ -92,9 +94,20 @@ class Reader:
         """
         if manifest.dialect is None:
             return None
-        with await self._turns.take(session_key):
+        turn = await self._turns.take(session_key)
+        # A caller that leaves takes no thread along: its session's next line waits for this one.
+        return await self._tasks.shield(self._read(turn, session_key, manifest, text))
+
+    async def close(self) -> None:
+        """Nobody waits for a line any more."""
+        await self._tasks.close()
+
+    async def _read(
+        self, turn: Turn, session_key: str, manifest: Manifest, text: str
+    ) -> Reading | None:
+        with turn:
+            read = partial(read_line, manifest, text)
             try:
-                read = partial(read_line, manifest, text)
                 return await self._threads.call(session_key, read, _SECONDS)
             except TimeoutError:
                 return Reading(None, "it could not be read in time")

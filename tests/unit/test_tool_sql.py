@@ -1,5 +1,6 @@
 """SQL lines are read by a parser: what they do and call, and that nothing else is understood."""
 
+import asyncio
 import logging
 import string
 import threading
@@ -341,3 +342,32 @@ async def test_a_line_that_takes_for_ever_keeps_its_own_session_only(
     again = await reader.read("slow", manifest, "SELECT 1")
     assert again is not None
     assert refusal(again, command) is None
+
+
+async def test_a_caller_that_leaves_does_not_have_the_next_line_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    manifest = parse(_HEAD + 'statements = ["select"]\n[output]')
+    command, read = manifest.commands["query"], statements.read_line
+    began, release = threading.Event(), threading.Event()
+
+    def hang(manifest: Manifest, text: object) -> Reading | None:
+        if text == "SELECT slowly":
+            began.set()
+            release.wait()
+        return read(manifest, text)
+
+    reader = Reader()
+    monkeypatch.setattr(statements, "read_line", hang)
+    leaving = asyncio.create_task(reader.read("session", manifest, "SELECT slowly"))
+    await until(began.is_set)
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    again = asyncio.create_task(reader.read("session", manifest, "SELECT 1"))
+    await until(lambda: again.done() or reader._turns.waiting == 1)
+    release.set()
+    reading = await again
+    assert reading is not None
+    assert refusal(reading, command) is None
+    await reader.close()

@@ -5,20 +5,18 @@ secrets. What a command leaves in place of its file is told and never followed.
 """
 
 import asyncio
-import hashlib
 import logging
-import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from orchestrator.budget import Kind
 from orchestrator.errors import ConflictError, NotFoundError, PaddockError, TooLargeError
 from orchestrator.keys import Principal
 from orchestrator.sessions import registry
 from orchestrator.sessions.cutting import Cutting
+from orchestrator.sessions.evidence_file import EvidenceFile
 from orchestrator.sessions.execution import Executions
 from orchestrator.sessions.files import Files
 from orchestrator.sessions.recorder import TOOL_OUTPUT, Recorder
@@ -28,16 +26,12 @@ from orchestrator.task_scope import TaskScope
 from orchestrator.threads import Threads
 from sandbox_agent.redaction import RedactedStream, Window
 
-T = TypeVar("T")
-
 log = logging.getLogger(__name__)
 
 # As of a terminal's bytes.
 MOST_BYTES = 64 * 1024 * 1024
-OUTPUT_NAME = "output"
-_DRAFT_NAME = ".output"
 _SECONDS = 60.0
-_DISK_SECONDS = 15.0
+_DISCARD_SECONDS = 15.0
 # Searched for secrets at once, beside the event loop.
 _PIECE_BYTES = 64 * 1024
 # Of all sessions: calls of the disk at once.
@@ -89,26 +83,41 @@ class Captures:
     ) -> None:
         await asyncio.shield(command.done)
         told: dict[str, Any] = {"bytes": 0, "sha256": None, "truncated": False, "reason": None}
+        file = self._file(session, command, kept)
         try:
-            async with asyncio.timeout(_SECONDS):
-                if kept.capture:
-                    told |= await self._capture(principal, session, command, kept)
-        except TimeoutError:
-            told["reason"] = f"it was not read within {_SECONDS:g} s"
-        except PaddockError as error:
-            told["reason"] = error.detail
-        except OSError as error:
-            told["reason"] = f"it can't be kept: {error.strerror}"
-        left = kept.file is not None and not await self._remove(principal, session, kept.file)
-        told["left"] = left
+            if kept.capture:
+                told |= await self._captured(principal, session, command, kept, file)
+            left = kept.file is not None and not await self._remove(principal, session, kept.file)
+            told["left"] = left
+        except BaseException:
+            await self._discard(file)
+            raise
+        unrecorded = None
         if kept.capture or left:
-            await self._record(session, command, kept, told)
+            unrecorded = await self._record(session, command, kept, told)
+        if unrecorded is not None:
+            await self._discard(file)
+            told |= {"bytes": 0, "sha256": None, "truncated": False, "reason": unrecorded}
         if command.result is not None:
-            command.result["evidence"] = session.secrets.cut_value(told)
+            reason = session.secrets.cut_value(told["reason"])
+            command.result["evidence"] = {**told, "reason": reason}
+
+    def _file(self, session: Session, command: Command, kept: Kept) -> EvidenceFile:
+        def pay(size: int) -> None:
+            if size > 0:
+                self._recorder.check_room(session)
+                left = session.budget.left(Kind.AUDIT_BYTES)
+                if left is not None and size >= left:  # with nothing left the session would end
+                    raise TooLargeError("it has more than the session's audit_bytes have room for")
+            self._recorder.count(session, size, TOOL_OUTPUT)
+
+        directory = self._directory / session.key / command.id
+        return EvidenceFile(directory, kept.name, self._threads, pay)
 
     async def _record(
         self, session: Session, command: Command, kept: Kept, told: dict[str, Any]
-    ) -> None:
+    ) -> str | None:
+        """Puts on record what is kept. Returns why that can't be, where it can't."""
         size, digest = told["bytes"], told["sha256"]
         found = {"output_bytes": size, "output_hash": digest, "truncated": told["truncated"]}
         try:
@@ -123,45 +132,83 @@ class Captures:
                 effect=registry.counting(session.key, size),
             )
         except PaddockError as error:
-            log.error("evidence of command %s is not on record: %s", command.id, error.detail)
+            # What a session that is over had is told by its own end.
+            level = logging.INFO if session.over.done() else logging.ERROR
+            message = "evidence of command %s can't be put on record, and is not kept: %s"
+            log.log(level, message, command.id, error.detail)
+            return f"it can't be put on record: {error.detail}"
+        return None
+
+    async def _captured(
+        self,
+        principal: Principal,
+        session: Session,
+        command: Command,
+        kept: Kept,
+        file: EvidenceFile,
+    ) -> dict[str, Any]:
+        """What is told of the file that is kept, or why none is."""
+        try:
+            # One at a time: a session's own do not take others' time at the disk.
+            async with session.capturing, asyncio.timeout(_SECONDS):
+                return await self._capture(principal, session, command, kept, file)
+        except TimeoutError:
+            reason = f"it was not read within {_SECONDS:g} s"
+        except PaddockError as error:
+            reason = error.detail
+        except OSError as error:
+            reason = f"it can't be kept: {error.strerror}"
+        await self._discard(file)
+        return {"reason": reason}
+
+    async def _discard(self, file: EvidenceFile) -> None:
+        """Removes it; where a call of the disk hangs, as soon as that has come back."""
+
+        async def discard() -> None:
+            try:
+                await file.discard()
+            except OSError as error:
+                log.error("evidence that was not to be kept can't be removed: %s", error)
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DISCARD_SECONDS):
+                await self._tasks.shield(discard())
 
     async def _capture(
-        self, principal: Principal, session: Session, command: Command, kept: Kept
+        self,
+        principal: Principal,
+        session: Session,
+        command: Command,
+        kept: Kept,
+        file: EvidenceFile,
     ) -> dict[str, Any]:
         """The size and digest of what is kept. Raises: PaddockError, OSError, TimeoutError."""
         self._recorder.check_room(session)
         left = session.budget.left(Kind.AUDIT_BYTES)
         most = MOST_BYTES if left is None else min(left, MOST_BYTES)
         secrets = session.secrets
-        directory = self._directory / session.key / command.id
-        file, stream = _File(directory, kept.name), RedactedStream(lambda: secrets.redactor)
+        stream = RedactedStream(lambda: secrets.redactor)
         if kept.file is None:
             pieces = self._printed(session, command)
         else:
             pieces = self._written(principal, session, kept.file, most)
         total = 0
-        await self._call(file.begin)
-        try:
-            async with aclosing(pieces):
-                async for piece in pieces:
-                    total += len(piece)
-                    if total > most:
-                        raise TooLargeError(f"it has more than the {most} bytes that may be kept")
-                    for start in range(0, len(piece), _PIECE_BYTES):
-                        stream.add(piece[start : start + _PIECE_BYTES])
-                        await self._release(session, stream, stream.window(), file)
-            await self._release(session, stream, stream.window(last=True), file)
-            size, digest = await self._call(file.finish)
-        except BaseException:
-            with suppress(PaddockError, OSError, TimeoutError):
-                await self._call(file.discard)
-            raise
-        self._recorder.count(session, size, TOOL_OUTPUT)
+        await file.begin()
+        async with aclosing(pieces):
+            async for piece in pieces:
+                total += len(piece)
+                if total > most:
+                    raise TooLargeError(f"it has more than the {most} bytes that may be kept")
+                for start in range(0, len(piece), _PIECE_BYTES):
+                    stream.add(piece[start : start + _PIECE_BYTES])
+                    await self._release(session, stream, stream.window(), file)
+        await self._release(session, stream, stream.window(last=True), file)
+        size, digest = await file.finish()
         cut = kept.file is None and total < (command.result or {}).get("output_bytes", 0)
         return {"bytes": size, "sha256": digest, "truncated": cut}
 
     async def _release(
-        self, session: Session, stream: RedactedStream, window: Window | None, file: "_File"
+        self, session: Session, stream: RedactedStream, window: Window | None, file: EvidenceFile
     ) -> None:
         """Writes what is known to have no secret in it, or has none any more."""
         if window is None:
@@ -169,7 +216,7 @@ class Captures:
         sandbox = session.sandbox
         spent: Callable[[float], object] = _ignore if sandbox is None else sandbox.link.spend
         found = await self._cutting.spans(session.key, window, spent)
-        await self._call(partial(file.add, stream.release(window, found)))
+        await file.add(stream.release(window, found))
 
     async def _written(
         self, principal: Principal, session: Session, path: str, most: int
@@ -209,59 +256,6 @@ class Captures:
             log.info("session %s: %s is left: %s", session.id, path, error.detail)
             return False
         return True
-
-    async def _call(self, function: Callable[[], T]) -> T:
-        return await self._threads.call(function, _DISK_SECONDS)
-
-
-class _File:
-    """A file of evidence that is written in threads. Raises: OSError from every method."""
-
-    def __init__(self, directory: Path, name: str | None) -> None:
-        self._directory = directory
-        self._link = None
-        if name is not None and name != "{session_id}":
-            self._link = directory.with_name(name.replace("{session_id}", directory.name))
-        self._digest, self._size = hashlib.sha256(), 0
-        self._fd = -1
-
-    def begin(self) -> None:
-        """Makes it under a name that is not its own."""
-        # One by one: the mode of parents would be the default.
-        for path in (self._directory.parent.parent, self._directory.parent):
-            path.mkdir(mode=0o700, exist_ok=True)
-        self._directory.mkdir(mode=0o700)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._fd = os.open(self._directory / _DRAFT_NAME, flags, 0o600)
-
-    def add(self, data: bytes) -> None:
-        """More of what is kept."""
-        self._digest.update(data)
-        self._size += len(data)
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._fd, rest) :]
-
-    def finish(self) -> tuple[int, str]:
-        """Makes it durable and gives it its name: its size, and `sha256:…`."""
-        os.fsync(self._fd)
-        self._close()
-        (self._directory / _DRAFT_NAME).rename(self._directory / OUTPUT_NAME)
-        if self._link is not None:
-            self._link.symlink_to(self._directory.name)
-        return self._size, f"sha256:{self._digest.hexdigest()}"
-
-    def discard(self) -> None:
-        """Removes it."""
-        self._close()
-        for name in (_DRAFT_NAME, OUTPUT_NAME):
-            (self._directory / name).unlink(missing_ok=True)
-        self._directory.rmdir()
-
-    def _close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
 
 
 def _ignore(_seconds: float) -> None:

@@ -137,15 +137,19 @@ class Recorder:
         return recorded
 
     def count(self, session: Session, size: int, operation: str | None = None) -> None:
-        """So much more is kept of the session: an event, or evidence of its terminals.
+        """So much more is kept of the session: an event, or evidence; less where it is removed.
 
         Of evidence, TOOL_OUTPUT is what a tool says, None what is noted of it.
         """
         budget = session.budget
+        if self._room is not None:
+            self._room.add(session.owner, size)
+        if size < 0:
+            budget.give_back(Kind.AUDIT_BYTES, -size)
+            return
         budget.consume(Kind.AUDIT_BYTES, size)
         full = budget.exceeded is None and budget.left(Kind.AUDIT_BYTES) == 0
         if self._room is not None:
-            self._room.add(session.owner, size)
             full = full or (operation in _BY_ITSELF and self._room.stops(session.owner) is not None)
         if full and session.live:
             self._on_full(session)

@@ -65,6 +65,11 @@ class Command:
         return self.result is not None
 
     @property
+    def settled(self) -> bool:
+        """Whether it has ended, and no evidence of it is still being written."""
+        return self.ended and (self.keeping is None or self.keeping.done())
+
+    @property
     def stored(self) -> bool:
         """Whether its output was long, and is stored in its sandbox."""
         return self.result is not None and self.result.get("stored_bytes", 0) > 0
@@ -119,6 +124,8 @@ class Session:
     commands: dict[str, Command] = field(default_factory=dict)
     # Serialises everything that changes the status, the level or the sandbox.
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    # Held while evidence of one of its commands is written.
+    capturing: asyncio.Lock = field(default_factory=asyncio.Lock)
     # Why no new work is taken although the session is active; None when it is.
     gate: str | None = None
     # Whether its last event is on its way.
@@ -186,8 +193,12 @@ class Session:
         return self.sandbox
 
     def check_room(self) -> None:
-        """Raises: BusyError where as many commands and terminals run as may."""
-        if len(self.running) + len(self.terminals) >= MAX_RUNNING:
+        """Raises: BusyError where as many commands and terminals run as may.
+
+        A command of which evidence is still being written is one of them.
+        """
+        at_work = sum(not each.settled for each in self.commands.values())
+        if at_work + len(self.terminals) >= MAX_RUNNING:
             raise BusyError(
                 f"{MAX_RUNNING} commands and terminals run in this session already: wait for one "
                 "of them to end, or end one"
@@ -227,7 +238,7 @@ class Session:
     def remember(self, command: Command) -> None:
         """Keeps a command; of those that have ended the latest, and all whose output is stored."""
         self.commands[command.id] = command
-        ended = [kept for kept in self.commands.values() if kept.ended]
+        ended = [kept for kept in self.commands.values() if kept.settled]
         stored = [kept for kept in ended if kept.stored][-MOST_STORED:]
         for kept in ended[: max(0, len(ended) - _REMEMBERED_COMMANDS)]:
             if kept not in stored:

@@ -1,0 +1,239 @@
+"""Evidence of commands is paid for as it is written, and goes again where it can't stay."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from orchestrator.audit.ledger import Ledger
+from orchestrator.budget import Budget, Kind
+from orchestrator.errors import AuditUnavailableError, BusyError
+from orchestrator.keys import KeyRing, Principal, Role
+from orchestrator.limits import KeyLimits
+from orchestrator.metrics import Metrics
+from orchestrator.policy.levels import load_levels
+from orchestrator.sessions import captures as captures_module
+from orchestrator.sessions.captures import Captures
+from orchestrator.sessions.evidence_file import EvidenceFile
+from orchestrator.sessions.record_room import RecordRoom
+from orchestrator.sessions.recorder import Recorder
+from orchestrator.sessions.requests import Kept
+from orchestrator.sessions.session import MAX_RUNNING, Command, Session
+from orchestrator.sessions.session_secrets import SessionSecrets, Stored
+from orchestrator.store.database import Database
+from orchestrator.threads import Threads
+from paddock.contract.words import Status
+from tests.support.until import until
+
+AGENT = Principal("ci", Role.OPERATOR)
+PIECE = bytes(64 * 1024)
+MIB = 2**20
+
+
+class Workspace:
+    """Files that commands have written: `pieces` of each, and what happens before each piece."""
+
+    def __init__(self, pieces: int, before: Callable[[], None] = lambda: None) -> None:
+        self.pieces, self.before = pieces, before
+        self.size = 0  # that it tells when it is opened
+        self.reading = self.highest = 0
+
+    async def read(self, *_: object, **__: object) -> Any:
+        """A download of that many pieces."""
+        self.reading += 1
+        self.highest = max(self.highest, self.reading)
+        return SimpleNamespace(size=self.size, chunks=self._chunks, close=self._closed)
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        for _ in range(self.pieces):
+            self.before()
+            yield PIECE
+
+    async def _closed(self) -> None:
+        self.reading -= 1
+
+    async def delete(self, *_: object) -> None:
+        """Done."""
+
+
+class Bench:
+    """One session whose commands have ended, and what keeps evidence of them."""
+
+    def __init__(self, directory: Path, ledger: Ledger, workspace: Workspace) -> None:
+        self.directory, self.workspace = directory, workspace
+        self.free = MIB
+        clock = iter(range(10**9)).__next__
+        self.room = RecordRoom(KeyRing({}), KeyLimits(), 1, lambda: self.free, clock)
+        self.recorder = Recorder(ledger, Metrics(), self.room)
+        self.captures = Captures(cast(Any, workspace), cast(Any, None), self.recorder, directory)
+        members: dict[str, Any] = dict.fromkeys(Session.__dataclass_fields__)
+        members |= {"key": "k", "id": "s", "owner": "ci", "root_dir": "/w", "last_activity_at": ""}
+        members |= {"level": load_levels()["high"], "status": Status.ACTIVE, "terminals": set()}
+        members |= {"commands": {}, "capturing": asyncio.Lock()}
+        members |= {"over": asyncio.get_running_loop().create_future()}
+        members |= {"budget": Budget(datetime.now(UTC), {Kind.AUDIT_BYTES: MIB})}
+        self.session = Session(**members | {"secrets": SessionSecrets(Stored(), {})})
+
+    def end(self, name: str) -> Command:
+        """A command that has ended, of which evidence is then kept."""
+        done = asyncio.get_running_loop().create_future()
+        command = Command(name, [], False, "", done)
+        self.session.remember(command)
+        command.finish({"output_bytes": 0})
+        kept = Kept(name, f".paddock-{name}/output.txt", True, None)
+        self.captures.follow(AGENT, self.session, command, kept)
+        return command
+
+    async def kept(self, *commands: Command) -> list[dict[str, Any]]:
+        """What was told of each, in the end."""
+        await asyncio.wait([each.keeping for each in commands if each.keeping is not None])
+        return [(each.result or {})["evidence"] for each in commands]
+
+    @property
+    def on_disk(self) -> int:
+        """Bytes of all evidence."""
+        return sum(path.stat().st_size for path in self.directory.rglob("*") if path.is_file())
+
+    @property
+    def paid(self) -> int:
+        """Bytes that are counted of the session."""
+        return self.session.budget.used(Kind.AUDIT_BYTES)
+
+
+@pytest.fixture
+async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
+    database = await Database.open(tmp_path / "paddock.db")
+    ledger = Ledger(database)
+    yield ledger
+    await ledger.close()
+    await database.close()
+
+
+@pytest.fixture
+async def bench(tmp_path: Path, ledger: Ledger) -> AsyncIterator[Bench]:
+    bench = Bench(tmp_path / "evidence", ledger, Workspace(4))
+    yield bench
+    await bench.captures.close()
+
+
+async def test_all_commands_together_keep_what_the_budget_has(bench: Bench) -> None:
+    commands = [bench.end(f"c{number}") for number in range(40)]
+    told = await bench.kept(*commands)
+    assert 0 < bench.on_disk < MIB
+    assert bench.on_disk == sum(each["bytes"] for each in told)
+    assert sum(each["sha256"] is None for each in told) >= 36
+    assert bench.workspace.highest == 1
+    assert bench.room.used("ci") == bench.paid < MIB + 40 * 2048
+
+
+async def test_each_piece_is_counted_before_the_next(bench: Bench) -> None:
+    counted = []
+    bench.workspace.before = lambda: counted.append(bench.paid)
+    (told,) = await bench.kept(bench.end("c"))
+    assert told["bytes"] == 4 * len(PIECE)
+    assert counted[0] == 0 < counted[2] < counted[3]
+
+
+async def test_a_disk_that_gets_full_meanwhile_ends_it(bench: Bench) -> None:
+    def fill() -> None:
+        if bench.paid:
+            bench.free = 0
+
+    bench.workspace.pieces, bench.workspace.before = 12, fill
+    (told,) = await bench.kept(bench.end("c"))
+    assert "short of disk space" in told["reason"]
+    assert (bench.on_disk, told["bytes"]) == (0, 0)
+    assert list((bench.directory / "k").iterdir()) == []
+    assert bench.paid < 4096  # its event
+
+
+async def test_what_is_still_kept_counts_as_running(bench: Bench) -> None:
+    await bench.session.capturing.acquire()
+    commands = [bench.end(f"c{number}") for number in range(MAX_RUNNING)]
+    with pytest.raises(BusyError):
+        bench.session.check_room()
+    # Not forgotten for others that ended later.
+    for number in range(100):
+        done = asyncio.get_running_loop().create_future()
+        other = Command(f"d{number}", [], False, "", done, result={})
+        bench.session.remember(other)
+    with pytest.raises(BusyError):
+        bench.session.check_room()
+    bench.session.capturing.release()
+    await bench.kept(*commands)
+    bench.session.check_room()
+
+
+async def test_what_can_not_be_recorded_goes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        assert bench.on_disk == 4 * len(PIECE)
+        raise AuditUnavailableError("no ledger")
+
+    monkeypatch.setattr(bench.recorder, "record", refuse)
+    (told,) = await bench.kept(bench.end("c"))
+    assert (told["bytes"], told["sha256"]) == (0, None)
+    assert "no ledger" in told["reason"]
+    assert (bench.on_disk, bench.paid, bench.room.used("ci")) == (0, 0, 0)
+
+
+async def test_what_ends_after_its_session_is_no_error(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.session.over.set_result(None)
+    bench.session.status = Status.COMPLETED
+    await bench.kept(bench.end("c"))
+    assert bench.on_disk == bench.paid == 0
+    assert {record.levelname for record in caplog.records} <= {"INFO", "DEBUG"}
+
+
+async def test_evidence_goes_when_its_keeper_is_closed(bench: Bench) -> None:
+    started = threading.Event()
+    bench.workspace.pieces, bench.workspace.before = 12, started.set
+    command = bench.end("c")
+    await until(started.is_set)
+    await bench.captures.close()
+    assert command.keeping is not None
+    assert command.keeping.cancelled()
+    assert (bench.on_disk, bench.paid) == (0, 0)
+
+
+@pytest.mark.parametrize("call", ["_begin", "_write", "_finish"])
+async def test_a_call_that_comes_back_late_leaves_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """It is waited for in vain, and its file goes when it has come back."""
+    before, back = getattr(EvidenceFile, call), threading.Event()
+    files: list[EvidenceFile] = []
+
+    def late(self: EvidenceFile, *given: object) -> None:
+        files.append(self)
+        assert back.wait(30)
+        before(self, *given)
+
+    monkeypatch.setattr(captures_module, "_DISCARD_SECONDS", 0.01)
+    monkeypatch.setattr(EvidenceFile, call, late)
+    task = bench.end("c").keeping
+    assert task is not None
+    await until(lambda: bool(files))
+    task.cancel()
+    await asyncio.wait([task])
+    back.set()
+    await until(lambda: not bench.captures._tasks._tasks)
+    assert list((bench.directory / "k").iterdir()) == []
+    assert bench.paid == 0
+    assert [each._fd for each in files] == [-1] * len(files)
+
+
+async def test_a_directory_that_is_there_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "k" / "c").mkdir(parents=True)
+    (tmp_path / "k" / "c" / "output").write_bytes(b"of another")
+    file = EvidenceFile(tmp_path / "k" / "c", None, Threads("tests", 1), lambda size: None)
+    with pytest.raises(FileExistsError):
+        await file.begin()
+    await file.discard()
+    assert (tmp_path / "k" / "c" / "output").read_bytes() == b"of another"

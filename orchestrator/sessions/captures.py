@@ -19,7 +19,7 @@ from orchestrator.sessions.cutting import Cutting
 from orchestrator.sessions.evidence_file import EvidenceFile
 from orchestrator.sessions.execution import Executions
 from orchestrator.sessions.files import Files
-from orchestrator.sessions.recorder import TOOL_OUTPUT, Recorder
+from orchestrator.sessions.recorder import TOOL_OUTPUT, Made, Recorder
 from orchestrator.sessions.requests import Kept
 from orchestrator.sessions.session import Command, Session
 from orchestrator.task_scope import TaskScope
@@ -125,8 +125,10 @@ class Captures:
                 session,
                 "command.evidence",
                 actor="system",
-                args={"command_id": command.id, "file": kept.file, "left": told["left"]},
-                result=None if digest is None else found,
+                made=Made(
+                    {"command_id": command.id, "file": kept.file, "left": told["left"]},
+                    {} if digest is None else found,
+                ),
                 error=told["reason"],
                 command_id=command.id,
                 effect=registry.counting(session.key, size),

@@ -1,8 +1,8 @@
 """Puts what happens in sessions on record."""
 
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from orchestrator.agent_messages import AgentEvent
 from orchestrator.audit.events import SYSTEM_KEY, EventDraft, EventError, Recorded
@@ -25,6 +25,20 @@ _BY_ITSELF = ("command.exec", TOOL_OUTPUT)
 _LAST = "session.terminated"
 # What counts as use of a session, and puts off its idle deadline.
 _ACTIVITY = ("command.", "file.", "pty.", "session.create", "session.resume", "session.settings")
+
+
+class Made(NamedTuple):
+    """Members of `args` and `result` that the control plane has made: ids, digests, sizes.
+
+    Nothing that a client chose is in them, and no secret is cut out: one that is like the
+    beginning of a digest would have the record tell of evidence that nobody could find.
+    """
+
+    args: Mapping[str, Any] = {}
+    result: Mapping[str, Any] = {}
+
+
+NOTHING_MADE = Made()
 
 
 class Recorder:
@@ -81,6 +95,7 @@ class Recorder:
         rule: str | None = None,
         args: dict[str, Any] | None = None,
         result: dict[str, Any] | None = None,
+        made: Made = NOTHING_MADE,
         error: str | None = None,
         command_id: str | None = None,
         duration_ms: int | None = None,
@@ -96,7 +111,7 @@ class Recorder:
         the session is over.
 
         The session's secrets are cut out of what went wrong, was asked for and came of it; what
-        is long then is recorded by its beginning, size and digest.
+        is long then is recorded by its beginning, size and digest. `made` is recorded as it is.
         Raises: AuditUnavailableError; EventError for values that can't be recorded; what
         `Session.check_live` does where the session is over.
         """
@@ -106,6 +121,7 @@ class Recorder:
         if untold is not None and untold.number:
             args = {**(args or {}), "untold_refusals": untold.number}
         cut = session.secrets.cut_value
+        told = None if result is None else excerpts.excerpts(cut(result))
         draft = EventDraft(
             session_key=session.key,
             session_id=session.id,
@@ -117,8 +133,8 @@ class Recorder:
             rule=rule,
             permission_level=session.level.name,
             workspace_root=session.root_dir,
-            args=excerpts.excerpts(cut(args or {})),
-            result=None if result is None else excerpts.excerpts(cut(result)),
+            args={**excerpts.excerpts(cut(args or {})), **made.args},
+            result={**(told or {}), **made.result} if made.result else told,
             error=None if error is None else excerpts.text(cut(error)),
             duration_ms=duration_ms,
             command_id=command_id,

@@ -10,7 +10,7 @@ from orchestrator.audit.events import now
 from orchestrator.audit.writer import both
 from orchestrator.errors import PaddockError
 from orchestrator.sessions import registry
-from orchestrator.sessions.recorder import Recorder
+from orchestrator.sessions.recorder import Made, Recorder
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
 from orchestrator.task_scope import TaskScope
@@ -92,12 +92,15 @@ class Finishing:
                 live.session,
                 "pty.close",
                 actor="system",
-                args={"terminal_id": live.id, "tool": live.terminal.spec.tool, "reason": reason},
-                result={
-                    "exit_code": final["exit_code"],
-                    "interaction_count": live.interactions,
-                    **(digests.public() if digests else {}),
-                },
+                args={"tool": live.terminal.spec.tool, "reason": reason},
+                made=Made(
+                    {"terminal_id": live.id},
+                    {
+                        "exit_code": final["exit_code"],
+                        "interaction_count": live.interactions,
+                        **(digests.public() if digests else {}),
+                    },
+                ),
                 effect=both(
                     store.ending(live.id, ended_at, final),
                     registry.counting(live.session.key, live.evidence.bytes),
@@ -172,8 +175,8 @@ class Finishing:
             session,
             "pty.close",
             actor="system",
-            args={"terminal_id": row.id, "tool": row.record["tool"], "reason": reason},
-            result=digests.public() if digests else None,
+            args={"tool": row.record["tool"], "reason": reason},
+            made=Made({"terminal_id": row.id}, digests.public() if digests else {}),
             effect=effect,
             stop=True,
         )

@@ -15,7 +15,7 @@ from orchestrator.errors import (
 )
 from orchestrator.keys import Principal
 from orchestrator.sessions import registry
-from orchestrator.sessions.recorder import Recorder
+from orchestrator.sessions.recorder import Made, Recorder
 from orchestrator.terminals import late, record, transcript
 from orchestrator.terminals.evidence import EvidenceError
 from orchestrator.terminals.live import Live
@@ -260,15 +260,17 @@ class Interaction:
             self._live.session,
             "pty.result",
             actor=self.principal.name,
-            args={"terminal_id": self._live.id, "tool": self._tool},
-            result={
-                "status": status,
-                "interaction_count": self._live.interactions,
-                "session_state": self._live.situation.session_state,
-                "output_bytes": answer.raw_bytes if answer else 0,
-                "output_hash": answer.raw_hash if answer else None,
-                "truncated": answer.output.truncated if answer else False,
-            },
+            args={"tool": self._tool},
+            result={"status": status, "session_state": self._live.situation.session_state},
+            made=Made(
+                {"terminal_id": self._live.id},
+                {
+                    "interaction_count": self._live.interactions,
+                    "output_bytes": answer.raw_bytes if answer else 0,
+                    "output_hash": answer.raw_hash if answer else None,
+                    "truncated": answer.output.truncated if answer else False,
+                },
+            ),
             error=error,
             duration_ms=max(0, int((time.time() - self._started) * 1000)),
         )

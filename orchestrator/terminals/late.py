@@ -1,6 +1,6 @@
 """Puts on record what a tool said between lines: the terminal's own, and nobody's answer."""
 
-from orchestrator.sessions.recorder import Recorder
+from orchestrator.sessions.recorder import Made, Recorder
 from orchestrator.terminals import transcript
 from orchestrator.terminals.live import Live
 
@@ -23,6 +23,7 @@ async def record(recorder: Recorder, live: Live) -> None:
             live.session,
             "pty.output",
             actor="system",
-            args={"terminal_id": live.id, "tool": live.terminal.spec.tool},
-            result={"output": text, "output_bytes": late.raw_bytes},
+            args={"tool": live.terminal.spec.tool},
+            result={"output": text},
+            made=Made({"terminal_id": live.id}, {"output_bytes": late.raw_bytes}),
         )

@@ -17,7 +17,7 @@ from orchestrator.keys import Principal
 from orchestrator.sessions import registry
 from orchestrator.sessions.budgets import Budgets
 from orchestrator.sessions.cutting import Cutting
-from orchestrator.sessions.recorder import Recorder
+from orchestrator.sessions.recorder import Made, Recorder
 from orchestrator.sessions.sandbox import Sandbox
 from orchestrator.sessions.session import Session
 from orchestrator.terminals import record, store, transcript
@@ -123,12 +123,8 @@ class Opening:
                 "pty.open",
                 actor=live.opener.name,
                 decision="allow",
-                args={
-                    "terminal_id": live.id,
-                    "tool": spec.tool,
-                    "manifest_sha256": spec.manifest_sha256,
-                    "argv": list(spec.argv),
-                },
+                args={"tool": spec.tool, "argv": list(spec.argv)},
+                made=Made({"terminal_id": live.id, "manifest_sha256": spec.manifest_sha256}),
                 effect=both(
                     registry.with_budget(session),
                     store.opening(live.id, session.key, live.record["opened_at"], live.record),

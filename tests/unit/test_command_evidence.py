@@ -1,6 +1,7 @@
 """Evidence of commands is paid for as it is written, and goes again where it can't stay."""
 
 import asyncio
+import hashlib
 import threading
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from orchestrator.audit import query
 from orchestrator.audit.ledger import Ledger
 from orchestrator.budget import Budget, Kind
 from orchestrator.errors import AuditUnavailableError, BusyError
@@ -26,7 +28,11 @@ from orchestrator.sessions.requests import Kept
 from orchestrator.sessions.session import MAX_RUNNING, Command, Session
 from orchestrator.sessions.session_secrets import SessionSecrets, Stored
 from orchestrator.store.database import Database
+from orchestrator.terminals.evidence import Evidence
+from orchestrator.terminals.finishing import Finishing
+from orchestrator.terminals.store import Row
 from orchestrator.threads import Threads
+from paddock.audit.archive_file import _evidence_of
 from paddock.contract.words import Status
 from tests.support.until import until
 
@@ -106,12 +112,17 @@ class Bench:
 
 
 @pytest.fixture
-async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
     database = await Database.open(tmp_path / "paddock.db")
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+async def ledger(database: Database) -> AsyncIterator[Ledger]:
     ledger = Ledger(database)
     yield ledger
     await ledger.close()
-    await database.close()
 
 
 @pytest.fixture
@@ -227,6 +238,37 @@ async def test_a_call_that_comes_back_late_leaves_nothing(
     assert list((bench.directory / "k").iterdir()) == []
     assert bench.paid == 0
     assert [each._fd for each in files] == [-1] * len(files)
+
+
+async def test_secrets_like_digests_leave_what_archives_need(
+    bench: Bench, database: Database
+) -> None:
+    command, session = bench.end("0123456789abcdef"), bench.session
+    likely = [
+        *(f"sha256:{digit:x}" for digit in range(16)),
+        command.id,
+        "output_hash",
+        "terminal_id",
+    ]
+    session.secrets.give({f"S{number}": value for number, value in enumerate(likely)})
+    (told,) = await bench.kept(command)
+    (event,) = await query.events(database, "k", operation="command.evidence")
+    path = next(bench.directory.rglob("output"))
+    digest = f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+    assert told["sha256"] == event["result"]["output_hash"] == digest
+    assert _evidence_of(event) == {f"evidence/{command.id}/output": digest}
+    directory = bench.directory / "k" / "pty-12345678"
+    await Evidence(directory).finish()
+    nobody = cast(Any, None)
+    finishing = Finishing(database, bench.recorder, {}, nobody, Threads("tests", 1))
+    session.secrets.give({"TERMINAL": directory.name})
+    row = Row(directory.name, "k", {"tool": "psql", "interaction_count": 0})
+    await finishing.abandoned(session, row, directory, "killed")
+    (event,) = await query.events(database, "k", operation="pty.close")
+    assert len(_evidence_of(event)) == 2
+    for name, found in _evidence_of(event).items():
+        path = bench.directory / "k" / name.removeprefix("evidence/")
+        assert found == f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
 
 
 async def test_a_directory_that_is_there_is_not_touched(tmp_path: Path) -> None:

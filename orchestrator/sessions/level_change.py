@@ -17,7 +17,7 @@ from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.policy.requirements import UnmetError
 from orchestrator.sessions import registry
 from orchestrator.sessions.gaps import Gaps
-from orchestrator.sessions.output_moves import Move, OutputMoves
+from orchestrator.sessions.output_moves import LOWERING_SECONDS, SECONDS, Move, OutputMoves
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.sandbox import Sandbox, Sandboxes
 from orchestrator.sessions.session import Session
@@ -110,14 +110,14 @@ class LevelChange:
         if self.lowers(session, level):
             async with self._closing(session, level), self._moves.begin() as move:
                 await self._lower(session, principal, level, args)
-                await self._end(session, move)
+                await self._end(session, move, LOWERING_SECONDS)
                 async with admitted:
                     await self._start(session, level, limits, move)
             return
         if not await self._stops.recorded(session):
             raise AuditUnavailableError("an earlier stop is not on record yet: try again")
         async with admitted, self._closing(session, level), self._moves.begin() as move:
-            await self._end(session, move)
+            await self._end(session, move, SECONDS)
             await self._start(
                 session, level, limits, move, lambda: self._pin(session, principal, level, args)
             )
@@ -207,9 +207,10 @@ class LevelChange:
             stop=stop,
         )
 
-    async def _end(self, session: Session, move: Move) -> None:
+    async def _end(self, session: Session, move: Move, seconds: float) -> None:
         """Ends the old sandbox's commands, takes over its events and output, and removes it.
 
+        `seconds`: for its output.
         It goes before the new one: the workspace changes its size in nobody's hands.
         """
         old, session.sandbox = session.sandbox, None
@@ -217,7 +218,7 @@ class LevelChange:
             return
         handed_over = await self._sandboxes.quiesce(old, "level_changed")
         if handed_over:  # nothing of it runs any more
-            await move.take(session, old.link)
+            await move.take(session, old.link, seconds)
         try:
             # A start that finds the session without a sandbox knows that it did not crash.
             await self._database.write(registry.updating(session, sandbox=None, container_id=None))

@@ -12,9 +12,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from orchestrator.agent_link import AgentLink
-from orchestrator.errors import PaddockError, SandboxUnavailableError
+from orchestrator.errors import NotFoundError, PaddockError, SandboxUnavailableError
+from orchestrator.metered import Metered
 from orchestrator.sessions.session import Command, Session
-from sandbox_agent.protocol import CHUNK_BYTES, Message
+from sandbox_agent.protocol import CHUNK_BYTES, MOST_CHUNKS, Message
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +24,8 @@ MOST_BYTES = 64 * 1024 * 1024
 _MOST_OF_ALL = 4 * MOST_BYTES
 # For all of a session's output, from the old agent, and to the new one.
 SECONDS = 8.0
+# From the old agent of a session that is lowered: it may be why.
+LOWERING_SECONDS = 4.0
 # Charged for each piece on top of its bytes.
 _PIECE_COST = 256
 
@@ -39,21 +42,29 @@ class _Taken:
     pages: list[list[Piece]] = field(default_factory=list)
 
 
+class _NoRoomError(Exception):
+    """No more of the session's output can be held."""
+
+
 class Move:
     """One session's output on its way. It is held until the move has ended."""
 
-    def __init__(self, room: int) -> None:
-        """`room` is how many bytes it may hold."""
-        self._room = room
+    def __init__(self, moves: "OutputMoves", most: int = MOST_BYTES) -> None:
+        """`most` is how many bytes it may hold, of those that all `moves` may."""
+        self._moves = moves
+        self._most = most
         self._taken: list[_Taken] = []
+        self.held = 0
 
-    async def take(self, session: Session, link: AgentLink) -> None:
+    async def take(self, session: Session, link: AgentLink, seconds: float) -> None:
         """Takes the latest commands' first; what does not come in time stays behind."""
         latest = [command for command in session.commands.values() if command.stored][::-1]
         try:
-            async with asyncio.timeout(SECONDS):
-                for command in latest:
-                    await self._take(link, command)
+            async with asyncio.timeout(seconds):
+                # The agent may be a hostile one: its sandbox pays for what it makes us read.
+                await Metered(self._take_all(link, latest), link.spend)
+        except _NoRoomError:
+            log.info("output of session %s stays behind: there is no room for it", session.id)
         except (PaddockError, TimeoutError) as error:
             log.info("output of session %s stays behind: %s", session.id, error or "too slow")
 
@@ -70,6 +81,13 @@ class Move:
             if command.result is not None and command.stored:
                 command.result["stored_bytes"] = stored.get(command.id, 0)
 
+    async def _take_all(self, link: AgentLink, latest: list[Command]) -> None:
+        for command in latest:
+            try:
+                await self._take(link, command)
+            except NotFoundError:
+                log.info("output of command %s stays behind: its agent has none", command.id)
+
     async def _take(self, link: AgentLink, command: Command) -> None:
         taken, after = _Taken(command), 0
         self._taken.append(taken)
@@ -79,31 +97,43 @@ class Move:
             params |= {"wait_ms": 0, "looks": True, "whole": True}
             page = _pieces(await link.request("output", params), after)
             size = sum(len(data) for _, data in page)
-            self._room -= size + _PIECE_COST * len(page)
-            if not page or self._room < 0 or size > limit:
+            if not page or size > limit:
                 return
+            self._hold(size + _PIECE_COST * len(page))
             taken.pages.append(page)
             after += size
+
+    def _hold(self, size: int) -> None:
+        if self.held + size > self._most or not self._moves.hold(size):
+            raise _NoRoomError
+        self.held += size
 
 
 class OutputMoves:
     """The moves that are under way; together they hold a bounded number of bytes."""
 
-    def __init__(self) -> None:
-        self._left = _MOST_OF_ALL
+    def __init__(self, most: int = _MOST_OF_ALL) -> None:
+        self._left = most
 
     @asynccontextmanager
     async def begin(self) -> AsyncGenerator[Move]:
         """A move; its bytes are given back at the end."""
-        room = min(self._left, MOST_BYTES)
-        self._left -= room
+        move = Move(self)
         try:
-            yield Move(room)
+            yield move
         finally:
-            self._left += room
+            self._left += move.held
+
+    def hold(self, size: int) -> bool:
+        """Whether a move may hold so many bytes more."""
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
 
 
 async def _give(link: AgentLink, taken: _Taken, stored: dict[str, int]) -> None:
+    sent = 0
     for page in taken.pages:
         answer = await link.request(
             "output.restore",
@@ -117,12 +147,17 @@ async def _give(link: AgentLink, taken: _Taken, stored: dict[str, int]) -> None:
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
             raise SandboxUnavailableError("the sandbox agent answered with garbage")
         stored[taken.command.id] = min(count, _stored(taken.command))
+        sent += sum(len(data) for _, data in page)
+        if count < sent:
+            return  # there is no room for the rest
 
 
 def _pieces(answer: Message, after: int) -> list[Piece]:
     """A page of output that goes on where the last one ended, without a gap."""
     pieces: list[Piece] = []
     try:
+        if len(answer["chunks"]) > MOST_CHUNKS:
+            raise ValueError
         for stream, offset, encoded in answer["chunks"]:
             data = base64.b64decode(encoded, validate=True)
             if stream not in _STREAMS or offset != after or not data:

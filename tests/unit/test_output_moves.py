@@ -2,17 +2,18 @@
 
 import asyncio
 import base64
+import logging
+from contextlib import AsyncExitStack
 from typing import Any, cast
 
 import pytest
 
 from orchestrator.agent_link import AgentLink
-from orchestrator.errors import SandboxUnavailableError
-from orchestrator.sessions import output_moves
-from orchestrator.sessions.output_moves import Move, OutputMoves
+from orchestrator.errors import NotFoundError, SandboxUnavailableError
+from orchestrator.sessions.output_moves import MOST_BYTES, SECONDS, Move, OutputMoves
 from orchestrator.sessions.session import Command, Session
 from sandbox_agent.output import STDERR, STDOUT, Chunk, Output
-from sandbox_agent.protocol import CHUNK_BYTES
+from sandbox_agent.protocol import CHUNK_BYTES, MOST_CHUNKS
 from sandbox_agent.stored_output import Room, StoredOutput
 
 MIB = 2**20
@@ -40,6 +41,11 @@ class Agent:
         self.asked: list[str] = []
         self.room = Room(memory)
         self.restored: dict[str, Output] = {}
+        self.spent: list[float] = []
+
+    def spend(self, seconds: float) -> float:
+        self.spent.append(seconds)
+        return 0.0
 
     async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         self.asked.append(params["command_id"])
@@ -72,9 +78,17 @@ class Broken(Agent):
         return cast(dict[str, Any], self.answer)
 
 
-async def moved(old: Agent, new: Agent, *commands: Command, room: int = 64 * MIB) -> None:
-    session, move = cast(Session, FakeSession(*commands)), Move(room)
-    await move.take(session, cast(AgentLink, old))
+async def moved(
+    old: Agent,
+    new: Agent,
+    *commands: Command,
+    room: int = MOST_BYTES,
+    seconds: float = SECONDS,
+    moves: OutputMoves | None = None,
+) -> None:
+    session = cast(Session, FakeSession(*commands))
+    move = Move(moves or OutputMoves(), room)
+    await move.take(session, cast(AgentLink, old), seconds)
     await move.give(session, cast(AgentLink, new))
 
 
@@ -137,29 +151,87 @@ async def test_what_a_hostile_agent_says_moves_nothing(answer: Any) -> None:
     assert (new.asked, only.result) == ([], {"stored_bytes": 0, "output_bytes": 10})
 
 
-async def test_an_agent_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output_moves, "SECONDS", 0.01)
-
+async def test_an_agent_that_hangs_is_left_behind() -> None:
     class Hanging(Agent):
         async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
             await asyncio.Event().wait()
             return {}
 
     only = command("a", 10)
-    await moved(Hanging({}), Agent({}), only)
+    await moved(Hanging({}), Agent({}), only, seconds=0.01)
     assert only.result == {"stored_bytes": 0, "output_bytes": 10}
 
 
-async def test_moves_hold_a_bounded_number_of_bytes_together() -> None:
-    moves = OutputMoves()
-    async with moves.begin(), moves.begin(), moves.begin(), moves.begin(), moves.begin() as last:
-        old = Agent({"a": b"x"})
-        await last.take(cast(Session, FakeSession(command("a", 1))), cast(AgentLink, old))
-        new = Agent({})
-        await last.give(cast(Session, FakeSession()), cast(AgentLink, new))
-        assert new.asked == []
-    async with moves.begin() as move:
+async def test_moves_hold_a_bounded_number_of_bytes_together(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    moves, old, new = OutputMoves(most=2 * MIB), Agent({"a": bytes(MIB)}), Agent({})
+    link = cast(AgentLink, old)
+    async with moves.begin() as first, moves.begin() as second:
+        await first.take(cast(Session, FakeSession(command("a", MIB))), link, SECONDS)
+        assert "no room" not in caplog.text
+        await second.take(cast(Session, FakeSession(command("a", MIB))), link, SECONDS)
+        assert "no room" in caplog.text
+        assert first.held + second.held <= 2 * MIB
+    # What they held is given back.
+    only = command("a", MIB)
+    await moved(old, new, only, moves=moves)
+    assert read(new.restored["a"]) == bytes(MIB)
+
+
+async def test_moves_that_have_nothing_to_hold_keep_none_from_theirs() -> None:
+    moves, old, new = OutputMoves(), Agent({"a": b"x"}), Agent({})
+    async with AsyncExitStack() as under_way:
+        for _ in range(16):
+            await under_way.enter_async_context(moves.begin())
         only = command("a", 1)
-        await move.take(cast(Session, FakeSession(only)), cast(AgentLink, old))
-        await move.give(cast(Session, FakeSession(only)), cast(AgentLink, new))
-        assert read(new.restored["a"]) == b"x"
+        await moved(old, new, only, moves=moves)
+    assert read(new.restored["a"]) == b"x"
+    assert only.result == {"stored_bytes": 1, "output_bytes": 1}
+
+
+async def test_a_command_that_the_old_agent_does_not_know_keeps_no_other_back() -> None:
+    class Forgetful(Agent):
+        def page(self, params: dict[str, Any]) -> dict[str, Any]:
+            if params["command_id"] not in self.texts:
+                raise NotFoundError("no such command")
+            return super().page(params)
+
+    old, new = Forgetful({"a": b"x"}), Agent({})
+    older, latest = command("a", 1), command("b", 1)
+    await moved(old, new, older, latest)
+    assert old.asked == ["b", "a"]
+    assert read(new.restored["a"]) == b"x"
+    assert (older.result, latest.result) == (
+        {"stored_bytes": 1, "output_bytes": 1},
+        {"stored_bytes": 0, "output_bytes": 1},
+    )
+
+
+async def test_pages_of_very_many_pieces_are_not_read() -> None:
+    pieces = [[STDOUT, at, "eA=="] for at in range(MOST_CHUNKS + 1)]
+    old, new = Broken({"chunks": pieces}), Agent({})
+    await moved(old, new, command("a", len(pieces)), command("b", len(pieces)))
+    assert (old.asked, new.asked) == (["b"], [])
+
+
+async def test_an_agent_is_asked_no_more_when_there_is_no_room() -> None:
+    texts = {str(number): bytes(1000) for number in range(9)}
+    old, new = Agent(texts), Agent({})
+    commands = [command(name, 1000) for name in texts]
+    await moved(old, new, *commands, room=3000)
+    assert old.asked == ["8", "7", "6"]
+
+
+async def test_what_an_agent_makes_us_read_is_paid_by_its_sandbox() -> None:
+    old = Agent({"a": bytes(MIB)})
+    await moved(old, Agent({}), command("a", MIB))
+    assert sum(old.spent) > 0
+
+
+async def test_a_new_agent_that_is_full_is_given_no_more() -> None:
+    old, new = Agent({"a": bytes(4 * MIB)}), Agent({}, memory=16 * MIB)
+    await moved(old, new, command("a", 4 * MIB))
+    # Its first page is more than there is room for.
+    assert len(new.asked) == 1

@@ -32,11 +32,11 @@ Host → agent, requests
     pty.signal {terminal_id, signal} → {}
     pty.close {terminal_id, reason} → {}             HUP and TERM, then KILL after 2 s
     file.open {op: read|write|append, path, permissions, parents, links} → {stream, size,
-              permissions}
+              permissions, links}
               `permissions`: the nine bits that a written file gets; null: as the file that is
               there, else 0644; in the answer, those of a file that is read. `parents`:
               directories that are missing are made at the end. `links` false: what a link leads to
-              is not read. Paths of files are relative to
+              is not read, and the answer says so, too. Paths of files are relative to
               the workspace; absolute ones are outside of it, which only levels that allow any
               command have
     file.pull {stream, limit} → {data, eof}

@@ -124,6 +124,7 @@ class Transfers:
             self._streams[number] = _Stream(helper, path, mode)
             self._touch(number)
             told = {"permissions": answer["permissions"]} if mode == "read" else {}
+            told |= {"links": False} if "links" in request else {}
             reply({"stream": number, "size": answer.get("size", 0), **told})
 
         parents = params.get("parents") is True

@@ -53,26 +53,28 @@ class Captures:
         self._tasks = TaskScope("what is kept of a command")
 
     @asynccontextmanager
-    async def place(
+    async def following(
         self, principal: Principal, session: Session, kept: Kept
     ) -> AsyncGenerator[None]:
-        """Makes the directory of the command's file; it goes again where nothing is started.
+        """Makes the directory of the command's file, and keeps what is to be kept at its end.
 
-        Raises: what `Files.mkdir` does.
+        Where nothing is started the directory goes again. What may run is followed, though
+        nobody has answered. Raises: what `Files.mkdir` does.
         """
-        if kept.file is None:
-            yield
-            return
-        await self._files.mkdir(principal, session, _directory_of(kept.file))
+        if kept.file is not None:
+            await self._files.mkdir(principal, session, _directory_of(kept.file))
         try:
             yield
-        except BaseException:
-            await self._remove(principal, session, kept.file)
-            raise
+        finally:
+            command = session.commands.get(kept.command_id)
+            if command is not None and command.dispatched:
+                self._follow(principal, session, command, kept)
+            elif kept.file is not None:
+                await self._remove(principal, session, kept.file)
 
-    def follow(self, principal: Principal, session: Session, command: Command, kept: Kept) -> None:
-        """Keeps what is to be kept of the command, as soon as it has ended."""
-        command.keeping = self._tasks.begin(self._keep(principal, session, command, kept))
+    def _follow(self, principal: Principal, session: Session, command: Command, kept: Kept) -> None:
+        if kept.file is not None or kept.capture:
+            command.keeping = self._tasks.begin(self._keep(principal, session, command, kept))
 
     async def close(self) -> None:
         """Ends what is still being kept."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from orchestrator.agent_link import AgentLink
 from orchestrator.errors import (
+    ConflictError,
     PaddockError,
     PermissionDeniedError,
     SandboxUnavailableError,
@@ -76,9 +77,18 @@ class Files:
     async def read(
         self, principal: Principal, session: Session, path: str, *, links: bool = True
     ) -> FileDownload:
-        """Opens a file for reading; without `links`, one that no symbolic link leads to."""
+        """Opens a file for reading; without `links`, one that no symbolic link leads to.
+
+        Raises: ConflictError where the sandbox is older than that.
+        """
         link, path = await self._prepare(principal, session, "file.read", path)
         opened = await self._open(link, "read", path, **({} if links else {"links": False}))
+        if not links and opened.get("links") is not False:
+            await _close(link, _number(opened, "stream"))
+            raise ConflictError(
+                "the sandbox was made before files could be read without following links: set the "
+                "session's permission level again"
+            )
         # Agents of sandboxes that were made before it was told do not tell of it.
         known = opened.get("permissions") is not None
         permissions = _number(opened, "permissions") & 0o777 if known else 0o644

@@ -103,11 +103,8 @@ class GovernedCommands:
             return await self._start(principal, session, request)
         if kept.file is not None:
             await self._executions.check(principal, session, request)
-        async with self._captures.place(principal, session, kept):
-            command = await self._start(principal, session, request)
-        if kept.file is not None or kept.capture:
-            self._captures.follow(principal, session, command, kept)
-        return command
+        async with self._captures.following(principal, session, kept):
+            return await self._start(principal, session, request)
 
     async def _start(self, principal: Principal, session: Session, request: ExecRequest) -> Command:
         if request.approval is None:

@@ -311,6 +311,8 @@ class FakeAgent:
         if mode == "read":
             self.emit("file.read", args={"path": path}, result={"bytes": len(content)})
         answer = {"stream": number, "size": len(content)}
+        if params.get("links") is False:
+            answer["links"] = False
         if mode == "read":
             answer["permissions"] = self.permissions.get(path, 0o644)
         return answer

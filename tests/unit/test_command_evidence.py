@@ -14,7 +14,12 @@ import pytest
 from orchestrator.audit import query
 from orchestrator.audit.ledger import Ledger
 from orchestrator.budget import Budget, Kind
-from orchestrator.errors import AuditUnavailableError, BusyError
+from orchestrator.errors import (
+    AuditUnavailableError,
+    BusyError,
+    ConflictError,
+    SandboxUnavailableError,
+)
 from orchestrator.keys import KeyRing, Principal, Role
 from orchestrator.limits import KeyLimits
 from orchestrator.metrics import Metrics
@@ -22,6 +27,7 @@ from orchestrator.policy.levels import load_levels
 from orchestrator.sessions import captures as captures_module
 from orchestrator.sessions.captures import Captures
 from orchestrator.sessions.evidence_file import EvidenceFile
+from orchestrator.sessions.files import Files
 from orchestrator.sessions.record_room import RecordRoom
 from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.requests import Kept
@@ -48,6 +54,7 @@ class Workspace:
         self.pieces, self.before = pieces, before
         self.size = 0  # that it tells when it is opened
         self.reading = self.highest = 0
+        self.deleted: list[str] = []
 
     async def read(self, *_: object, **__: object) -> Any:
         """A download of that many pieces."""
@@ -63,8 +70,12 @@ class Workspace:
     async def _closed(self) -> None:
         self.reading -= 1
 
-    async def delete(self, *_: object) -> None:
+    async def mkdir(self, *_: object) -> None:
         """Done."""
+
+    async def delete(self, _principal: object, _session: object, path: str) -> None:
+        """Done."""
+        self.deleted.append(path)
 
 
 class Bench:
@@ -92,7 +103,7 @@ class Bench:
         self.session.remember(command)
         command.finish({"output_bytes": 0})
         kept = Kept(name, f".paddock-{name}/output.txt", True, None)
-        self.captures.follow(AGENT, self.session, command, kept)
+        self.captures._follow(AGENT, self.session, command, kept)
         return command
 
     async def kept(self, *commands: Command) -> list[dict[str, Any]]:
@@ -269,6 +280,54 @@ async def test_secrets_like_digests_leave_what_archives_need(
     for name, found in _evidence_of(event).items():
         path = bench.directory / "k" / name.removeprefix("evidence/")
         assert found == f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+
+
+@pytest.mark.parametrize("dispatched", [True, False])
+async def test_what_may_run_keeps_its_directory(bench: Bench, dispatched: bool) -> None:
+    """Its start was not answered, and it may have been told to start."""
+    done = asyncio.get_running_loop().create_future()
+    command = Command("c", [], False, "", done, dispatched=dispatched)
+    kept = Kept("c", ".paddock-c/output.txt", True, None)
+
+    async def start() -> None:
+        async with bench.captures.following(AGENT, bench.session, kept):
+            bench.session.remember(command)
+            raise SandboxUnavailableError("no answer")
+
+    with pytest.raises(SandboxUnavailableError):
+        await start()
+    paths = [".paddock-c/output.txt", ".paddock-c"]
+    assert bench.workspace.deleted == ([] if dispatched else paths)
+    command.finish({"output_bytes": 0})
+    if dispatched:
+        (told,) = await bench.kept(command)
+        assert told["bytes"] == bench.on_disk == 4 * len(PIECE)
+        assert bench.workspace.deleted == paths
+    assert (command.keeping is not None) is dispatched
+
+
+@pytest.mark.parametrize("told", [{}, {"links": False}])
+async def test_an_agent_that_follows_links_is_not_read(told: dict[str, bool]) -> None:
+    """It was made before it could be asked not to."""
+    asked = []
+
+    async def request(method: str, _params: object) -> dict[str, Any]:
+        asked.append(method)
+        return {"stream": 1, "size": 9, "permissions": 0o600, **told}
+
+    async def settled() -> None:
+        """Everything is on record."""
+
+    link = SimpleNamespace(request=request, settled=settled)
+    session = SimpleNamespace(check_open=lambda: SimpleNamespace(link=link))
+    files = Files(cast(Any, SimpleNamespace(check_room=lambda _: None)))
+    reading = files.read(AGENT, cast(Any, session), "output.txt", links=False)
+    if told:
+        assert (await reading).size == 9
+        return
+    with pytest.raises(ConflictError, match="made before"):
+        await reading
+    assert asked == ["file.open", "file.close"]
 
 
 async def test_a_directory_that_is_there_is_not_touched(tmp_path: Path) -> None:

@@ -158,7 +158,9 @@ class Recovery:
             await self._lost(session, "the sandbox ended while the control plane was down")
             return
         if container.labels.get(LABEL_LEVEL) != session.level.name:
-            # The level was lowered, and the old sandbox must not be used at the old one.
+            # The level was lowered, and the old sandbox must not be used at the old one. What the
+            # next start finds without its sandbox has not crashed.
+            await self._database.write(registry.updating(session, sandbox=None, container_id=None))
             await self._engine.remove(container.id)
             await self._leave_closed(session)
             return

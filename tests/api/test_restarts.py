@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -340,9 +340,33 @@ async def test_a_session_outlives_a_restart_although_its_id_was_used_before(
         await plane.close()
 
 
-def test_a_restart_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def restarts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Restarts]:
+    _forget_settings(monkeypatch)
+    state = Restarts()
+    state.start()
+    yield state
+    state.teardown()
+
+
+def test_an_interrupted_lowering_outlives_more_than_one_restart(restarts: Restarts) -> None:
+    restarts.create(name="a", level="high")
+    restarts.die_while(name="a", what="level", level="low", writes=1)
+    assert restarts.known["a"].closed
+    for _ in range(2):
+        restarts.restart(kills=set())
+        restarts.nobody_is_lost()
+    restarts.change_level(name="a", level="low", fails=False)
+    restarts.nobody_is_lost()
+
+
+def _forget_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PADDOCK_CONFIG_FILE", "PADDOCK_WORKSPACES_DIR", "SESSION_WORKSPACES_DIR"):
         monkeypatch.delenv(name, raising=False)
+
+
+def test_a_restart_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    _forget_settings(monkeypatch)
     run_state_machine_as_test(
         Restarts,
         settings=how(

@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import re
 import secrets
 import tomllib
 from collections.abc import Iterator
@@ -12,14 +11,12 @@ from typing import Any
 
 import tomlkit
 from tomlkit import TOMLDocument
+from tomlkit.exceptions import TOMLKitError
 
 from orchestrator.admin_key import new_key
 from orchestrator.config import ConfigError, ensure_state_dir, read_toml
 from orchestrator.key_entries import add_entries, table
 from orchestrator.keys import ADMIN_NAME, Principal, digest
-
-# Blank lines and comments at the end of an entry.
-_COMMENTS = re.compile(r"(^[ \t]*(#.*)?\n)*\Z", re.MULTILINE)
 
 
 def list_keys(path: Path) -> list[Principal]:
@@ -55,7 +52,7 @@ def remove_key(path: Path, name: str) -> None:
         numbers = [number for number, key in enumerate(keys.values()) if key.name == name]
         if not numbers:
             raise ConfigError(f"{path}: there is no key {name!r}")
-        document = tomlkit.parse(text)
+        document = _document(path, text)
         without_entry(document, numbers[0])
         left = {sha: key for sha, key in keys.items() if key.name != name}
         _write(path, tomlkit.dumps(document), left)
@@ -64,13 +61,29 @@ def remove_key(path: Path, name: str) -> None:
 def without_entry(document: TOMLDocument, number: int) -> None:
     """Takes the nth of the entries out; comments before the next one stay."""
     entries: Any = document["keys"]
-    comments = _COMMENTS.search(entries[number].as_string())
+    comments = _last_comments(entries[number].as_string())
     del entries[number]
     if not entries:
         del document["keys"]
-    elif comments is not None and number < len(entries):
+    elif number < len(entries):
         following = entries[number].trivia
-        following.indent = comments[0] + following.indent
+        following.indent = comments + following.indent
+
+
+def _last_comments(text: str) -> str:
+    """Blank lines and comments at the end of an entry."""
+    *lines, last = text.split("\n")
+    first = len(lines)
+    while first and not last and lines[first - 1].strip()[:1] in ("", "#"):
+        first -= 1
+    return "".join(f"{line}\n" for line in lines[first:])
+
+
+def _document(path: Path, text: str) -> TOMLDocument:
+    try:
+        return tomlkit.parse(text)
+    except TOMLKitError as error:  # another parser has read it, and may be less strict
+        raise ConfigError(f"{path}: can't be edited: {error}: do it by hand") from None
 
 
 def _read(path: Path) -> str:

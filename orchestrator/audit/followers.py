@@ -70,6 +70,8 @@ class Follower:
         Raises: StoreError.
         """
         while True:
+            # First of all: news that come while the ledger is read are not to be missed.
+            self._news.clear()
             over = self._over is not None and self._over.done()
             if over or not self._complete:
                 events = await self._catch_up()
@@ -80,7 +82,6 @@ class Follower:
             events = self._take()
             if events:
                 return events
-            self._news.clear()
             await self._news.wait()
 
     def offer(self, position: int, event: StreamedEvent) -> None:

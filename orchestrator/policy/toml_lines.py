@@ -31,7 +31,7 @@ def line_of(text: str, path: Path) -> int:
         return 1
     # It begins where the text differs without it. Items of an array may be alike.
     if isinstance(holder, Array) and isinstance(name, int):
-        holder[name] = "\0"
+        holder[name] = "\0" if holder[name] != "\0" else ""
     else:
         del holder[name]
     lines = zip_longest(text.split("\n"), document.as_string().split("\n"))

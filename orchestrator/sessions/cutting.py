@@ -31,15 +31,14 @@ class Cutting:
     async def value(self, session: Session, value: Any) -> Any:
         """The JSON value without the session's secrets.
 
+        The session may have ended meanwhile.
         Raises: RateLimitedError where too many of it wait, SandboxUnavailableError where it takes
-        too long, what `Session.check_live` does where it ended meanwhile.
+        too long.
         """
         redactor = session.secrets.redactor
         if not redactor or _is_short(value):
             return redactor.value(value)
-        cut = await self._in_thread(session.key, lambda: redactor.value(value))
-        session.check_live()
-        return cut
+        return await self._in_thread(session.key, lambda: redactor.value(value))
 
     async def spans(
         self, session_key: str, window: Window, spent: Callable[[float], object]

@@ -74,8 +74,9 @@ class Recorder:
     async def told(self, session: Session, value: Any) -> Any:
         """The JSON value without the session's secrets, cut out in a thread where it is long.
 
+        The session may have ended meanwhile.
         Raises: RateLimitedError where many such wait, SandboxUnavailableError where it takes too
-        long, what `Session.check_live` does where it ended meanwhile.
+        long.
         """
         return await self._cutting.value(session, value)
 

@@ -170,6 +170,7 @@ class Opening:
             raise await self._budgets.refusal(live.session)
         # Cut before it is shortened: of a secret's end nobody could tell what it is.
         said = (await self._recorder.told(live.session, text))[-_MOST_SAID:]
+        live.session.check_live()
         raise ConflictError(
             f"the tool {what}; it said: {said!r}", pty=live.id, reason=live.record["reason"]
         )

@@ -370,7 +370,8 @@ async def test_idle_deadlines_are_kept(server: Server) -> None:
     await restart(server)
     assert (await server.ok("GET", f"/api/sessions/{session}"))["deadlines"]["idle_at"] == before
 
-    short = await create(server, "low", idle_timeout=1)
+    # Long enough for the kill to come first, also on a slow machine.
+    short = await create(server, "low", idle_timeout=5)
     await server.kill()
     await server.start()
     async with server.client.get(f"/api/sessions/{short}/events?after=0") as stream:

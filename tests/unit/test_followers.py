@@ -232,6 +232,19 @@ async def test_what_is_over_is_read_to_its_end(ledger: Ledger, followers: Follow
         assert await late.next() == []
 
 
+async def test_an_end_while_the_ledger_is_read_is_not_missed() -> None:
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def read(position: int) -> module._Page:
+        if not over.done():
+            over.set_result(None)
+            await asyncio.sleep(0)  # who waits for it is told
+        return module._Page([], position, more=False)
+
+    async with asyncio.timeout(60):
+        assert await Follower(read, 0, over).next() == []
+
+
 async def test_a_wait_that_is_given_up_loses_nothing(ledger: Ledger, followers: Followers) -> None:
     chance, found = random.Random(9), list[int]()
     with followers.of_session("k1", 0) as follower:

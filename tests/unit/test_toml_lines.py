@@ -90,7 +90,8 @@ def test_lines(path: Path, line: int) -> None:
 
 
 def test_items_that_are_alike() -> None:
-    assert line_of('a = [\n  "x",\n  "x",\n  "\\u0000",\n]\n', ("a", 1)) == 3
+    text = 'a = [\n  "x",\n  "x",\n  "\\u0000",\n]\n'
+    assert [line_of(text, ("a", item)) for item in range(3)] == [2, 3, 4]
 
 
 def test_tables_that_are_apart() -> None:

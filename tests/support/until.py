@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-_SECONDS = 20
+_SECONDS = 60
 
 
 async def until(condition: Callable[[], bool]) -> None:

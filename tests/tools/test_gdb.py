@@ -11,7 +11,6 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import PermissionDeniedError
 from tests.support.box import Box, inner_pid, status_of
 from tests.support.real_tool import RealTool
-from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -132,18 +131,18 @@ async def test_no_way_out_reaches_gdb(gdb: RealTool) -> None:
 
 
 async def test_only_what_it_started_can_be_traced(box: Box) -> None:
-    other = await box.start(argv=["sleep", "1000"])
-    await until(lambda: any(each.name() == "sleep" for each in box.processes()))
-    sleeper = box.process(["sleep", "1000"])
-    guard = sleeper.parent()
+    other = await box.start("cat", stdin="up", stdin_open=True)
+    await box.printed(other, "up")
+    waiting = box.process(["cat"])
+    guard = waiting.parent()
     assert guard is not None
     gdb = await RealTool.open(box, "loose-gdb")
-    for process in (box.agent(), guard, sleeper):
+    for process in (box.agent(), guard, waiting):
         said = await gdb.said("any", f"attach {inner_pid(process)}")
         assert "Operation not permitted" in said
         assert status_of(process)["TracerPid"] == "0"
     for file in ("mem", "environ"):
-        said = await gdb.said("any", f"shell head -c1 /proc/{inner_pid(sleeper)}/{file}")
+        said = await gdb.said("any", f"shell head -c1 /proc/{inner_pid(waiting)}/{file}")
         assert "Permission denied" in said
     # Addresses stay random: what turns that off is denied, and gdb goes on without it.
     assert "not permitted" in await gdb.said("any", "shell setarch -R true")
@@ -152,7 +151,7 @@ async def test_only_what_it_started_can_be_traced(box: Box) -> None:
     await gdb.said("any", "break add")
     assert "Breakpoint 1, add" in await gdb.said("any", "run")
     await gdb.close()
-    assert sleeper.is_running()
+    assert waiting.is_running()
     await box.cancel(other)
 
 

@@ -111,8 +111,8 @@ class SandboxLimits(Model):
     """The limits that the engine holds the sandbox to."""
 
     cpus: float
-    memory_bytes: float
-    pids: float
+    memory_bytes: int
+    pids: int
 
 
 class Sandbox(Model):
@@ -144,7 +144,7 @@ class Termination(Model):
     terminated_at: Time
 
 
-class Session(SessionSettings):
+class Session(Model):
     """A session with its live facts."""
 
     model_config = example(EXAMPLE)
@@ -154,6 +154,8 @@ class Session(SessionSettings):
     owner: str = Field(description="The name of the key that created it.")
     status: Annotated[Status, Strict(False)]
     activity: Annotated[Activity, Strict(False)]
+    permission_level: LevelName
+    workspace: Workspace
     sandbox: Sandbox | None
     labels: dict[str, str]
     role: str = Field(description="Who Cedar policies take its agent for.")

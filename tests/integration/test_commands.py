@@ -118,11 +118,12 @@ async def test_input_is_bytes(low: Box) -> None:
 
 async def test_input_that_is_not_read_waits(high: Box) -> None:
     script = (
-        "import signal, sys; signal.sigwait({signal.SIGUSR1})\n"
+        "import signal, sys; signal.pthread_sigmask(0, {signal.SIGUSR1})\n"
+        "print('ready', flush=True); signal.sigwait({signal.SIGUSR1})\n"
         "print(len(sys.stdin.buffer.read()), flush=True)"
     )
-    source = f"import signal; signal.pthread_sigmask(0, {{signal.SIGUSR1}}); {script}"
-    command = await high.start(argv=["python3", "-c", source], stdin_open=True)
+    command = await high.start(argv=["python3", "-c", script], stdin_open=True)
+    await high.printed(command, "ready")
     # More than is held for a command, and than its pipe takes.
     await high.feed(command, bytes(2**20))
     last = asyncio.create_task(high.feed(command, bytes(2**20), close=True))
@@ -131,7 +132,7 @@ async def test_input_that_is_not_read_waits(high: Box) -> None:
     assert not last.done()
     await high.signal(command, signal.SIGUSR1)
     await last
-    assert (await high.finish(command)).stdout == f"{2**21}\n"
+    assert (await high.finish(command)).stdout == f"ready\n{2**21}\n"
 
 
 async def test_input_to_a_command_that_closed_it_does_no_harm(high: Box) -> None:

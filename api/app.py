@@ -13,10 +13,10 @@ from api.http.endpoint import make_endpoint
 from api.http.errors import describe, problem
 from api.limits import RequestRates
 from api.observability import REQUEST_ID, observe
-from orchestrator.allowed_hosts import AllowedHosts
+from orchestrator.access.allowed_hosts import AllowedHosts
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import RateLimitedError
-from orchestrator.metrics import Metrics
+from orchestrator.observe.metrics import Metrics
 
 # The words that a program can be given and its standard input, also where each character beyond
 # ASCII is an escape of JSON, which may take three times as much.

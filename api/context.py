@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from api.problems import document
+from orchestrator.access.keys import Principal, Role
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import PaddockError, ValidationError
-from orchestrator.keys import Principal, Role
-from orchestrator.log_context import know_secrets
+from orchestrator.observe.log_context import know_secrets
 from orchestrator.sessions.session import Session
 from orchestrator.task_scope import TaskScope
 from paddock.contract.problem import Problem

@@ -4,10 +4,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from orchestrator.config import Settings
+from orchestrator.access.keys import KeyRing, Principal, Role
+from orchestrator.access.limits import HANDLE_REQUESTS, REQUESTS, TokenBucket
+from orchestrator.config.settings import Settings
 from orchestrator.errors import RateLimitedError
-from orchestrator.keys import KeyRing, Principal, Role
-from orchestrator.limits import HANDLE_REQUESTS, REQUESTS, TokenBucket
 
 
 class RequestRates:

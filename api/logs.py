@@ -14,8 +14,9 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from api.log_file import LogFile
-from orchestrator.config import ConfigError, Settings
-from orchestrator.log_context import cut_known
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.settings import Settings
+from orchestrator.observe.log_context import cut_known
 
 REDACTED = "[redacted]"
 STDOUT = 1

@@ -9,9 +9,9 @@ from aiohttp.typedefs import Handler, Middleware
 from structlog.contextvars import bound_contextvars
 
 from api.http import stream
-from orchestrator.keys import Principal
-from orchestrator.log_context import knowing_secrets
-from orchestrator.metrics import OTHER, Metrics
+from orchestrator.access.keys import Principal
+from orchestrator.observe.log_context import knowing_secrets
+from orchestrator.observe.metrics import OTHER, Metrics
 
 REQUEST_ID = web.RequestKey("request_id", str)
 PRINCIPAL = web.RequestKey("principal", Principal)

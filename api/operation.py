@@ -13,7 +13,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 
 from api.access import ROLES, Access
 from api.answers import JSON, Answer, Download, EventStream, Lines, Text, Upload
-from orchestrator.keys import Role
+from orchestrator.access.keys import Role
 from paddock.contract.base import Model
 from paddock.contract.requests import Body, Query
 

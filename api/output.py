@@ -7,8 +7,8 @@ from contextlib import aclosing
 
 from api.answers import HEARTBEAT_SECONDS, Event
 from api.context import Context
+from orchestrator.commands.execution import OutputPage
 from orchestrator.errors import SandboxUnavailableError
-from orchestrator.sessions.execution import OutputPage
 from orchestrator.sessions.session import Command, Session
 from paddock.contract.commands import CommandResult, ExitData, Output, OutputData
 from sandbox_agent.protocol import CHUNK_BYTES, MOST_CHUNKS

@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Any
 
 from orchestrator.errors import PaddockError
-from orchestrator.log_context import cut_known
+from orchestrator.observe.log_context import cut_known
 
 STATUSES = {
     "validation_error": HTTPStatus.BAD_REQUEST,

@@ -10,12 +10,12 @@ from aiohttp import web
 
 from api.app import create_app
 from api.logs import logging_to_stdout
+from api.private_memory import keep_memory_private
 from api.server_log import ServerLog
-from orchestrator import endpoint
-from orchestrator.config import Settings
+from orchestrator.config import instance_url
+from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import PaddockError
-from orchestrator.private_memory import keep_memory_private
 
 # A path of 4096 characters may be sent as twelve times as many: what is too long of it is said.
 MAX_LINE_BYTES = 64 * 1024
@@ -66,7 +66,7 @@ async def _serve(settings: Settings, say: Callable[[str], None]) -> None:
             _announce(runner, plane, say)
             await stopping.wait()
         finally:
-            endpoint.withdraw(settings.state_dir)
+            instance_url.withdraw(settings.state_dir)
             await runner.cleanup()
     finally:
         await plane.close()
@@ -86,7 +86,7 @@ async def _listen(runner: web.AppRunner, settings: Settings) -> None:
 
 def _announce(runner: web.AppRunner, plane: ControlPlane, say: Callable[[str], None]) -> None:
     host, port, *_ = runner.addresses[0]
-    endpoint.announce(plane.settings.state_dir, endpoint.url_of(host, port))
+    instance_url.announce(plane.settings.state_dir, instance_url.url_of(host, port))
     for host, port, *_ in runner.addresses:
         say(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}")
     if plane.keys.admin_key_file is not None:

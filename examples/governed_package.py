@@ -20,9 +20,10 @@ from support.report import AUDIT_HEADER, LIMITS_HEADER, audit_rows, limits_row, 
 from support.sources import Source, SourceError, installed, published_source
 from support.terminal import GREEN, RED, Terminal
 
-from orchestrator.admin_key import ADMIN_KEY_FILE
-from orchestrator.config import ConfigError, load_settings
-from orchestrator.endpoint import find_url
+from orchestrator.access.admin_key import ADMIN_KEY_FILE
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.instance_url import find_url
+from orchestrator.config.settings import load_settings
 from paddock.audit.chain import verify_chain
 
 PACKAGE = "click==8.1.8"

@@ -10,48 +10,49 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from orchestrator.agent_messages import AgentEvent, Hello
-from orchestrator.approvals import Approvals
+from orchestrator.access.key_expiry import KeyExpiry
+from orchestrator.access.keys import KeyRing
+from orchestrator.access.streams import Streams
+from orchestrator.approvals.approval_rows import Approval
+from orchestrator.approvals.service import Approvals
+from orchestrator.approvals.webhook import Webhook
 from orchestrator.audit.anchoring import Anchoring, load_key
 from orchestrator.audit.archiving import Archiving
 from orchestrator.audit.followers import Followers
 from orchestrator.audit.ledger import Ledger
-from orchestrator.config import ConfigError, Settings, ensure_state_dir
+from orchestrator.audit.record_room import RecordRoom, free_bytes
+from orchestrator.audit.recorder import Recorder
+from orchestrator.audit.refusal_marks import RefusalMarks
+from orchestrator.audit.stop_records import StopRecords
+from orchestrator.checks.readiness import Readiness
+from orchestrator.commands.captures import Captures
+from orchestrator.commands.execution import Executions
+from orchestrator.commands.governed import GovernedCommands
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.settings import Settings, ensure_state_dir
 from orchestrator.engine.base import Engine
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.measured import measured
-from orchestrator.gauges import Gauges
-from orchestrator.host import Host
-from orchestrator.key_expiry import KeyExpiry
-from orchestrator.keys import KeyRing
-from orchestrator.metrics import Metrics
+from orchestrator.link.messages import AgentEvent, Hello
+from orchestrator.node.host import Host
+from orchestrator.observe.gauges import Gauges
+from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Levels
-from orchestrator.readiness import Readiness
-from orchestrator.reload import Policy
+from orchestrator.reload import Reload
+from orchestrator.sandboxes.sandbox import AgentHooks, Sandbox, Sandboxes
 from orchestrator.sessions.budgets import Budgets
-from orchestrator.sessions.captures import Captures
-from orchestrator.sessions.execution import Executions
 from orchestrator.sessions.files import Files
-from orchestrator.sessions.governed_commands import GovernedCommands
 from orchestrator.sessions.kept_workspaces import KeptWorkspaces
-from orchestrator.sessions.record_room import RecordRoom, free_bytes
-from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.recovery import Recovered, Recovery
-from orchestrator.sessions.refusal_marks import RefusalMarks
-from orchestrator.sessions.sandbox import AgentHooks, Sandbox, Sandboxes
 from orchestrator.sessions.service import Sessions
 from orchestrator.sessions.session import Session
-from orchestrator.sessions.stop_records import StopRecords
 from orchestrator.sessions.watcher import Watcher
 from orchestrator.sessions.workspaces import Workspaces
-from orchestrator.store.approval_rows import Approval
 from orchestrator.store.database import Database
 from orchestrator.store.scrubber import Scrubber
-from orchestrator.streams import Streams
 from orchestrator.tasks import Tasks
 from orchestrator.terminals.governed import GovernedTerminals
 from orchestrator.terminals.service import Terminals
-from orchestrator.webhook import Webhook
 from orchestrator.workspace.storage import Storage
 
 log = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ class ControlPlane:
     settings: Settings
     keys: KeyRing
     levels: Levels
-    policy: Policy
+    reload: Reload
     ready: Readiness
     database: Database
     ledger: Ledger
@@ -109,8 +110,8 @@ class ControlPlane:
         ensure_state_dir(settings.state_dir)
         lock = _lock(settings.state_dir / "lock")
         self._resources.callback(os.close, lock)
-        self.policy = Policy(settings)
-        self.levels, self.keys = self.policy.levels, self.policy.keys
+        self.reload = Reload(settings)
+        self.levels, self.keys = self.reload.levels, self.reload.keys
         expiry = KeyExpiry(self.keys)
         self._resources.callback(expiry.close)
         expiry.start()
@@ -135,7 +136,7 @@ class ControlPlane:
         host = Host(settings.state_dir, storage.choice)
         await host.facts()  # looked at now, not by whoever creates the first session
         self.ready = Readiness(
-            settings, self.engine, host, self.database, self.policy, storage.choice, self.tasks
+            settings, self.engine, host, self.database, self.reload, storage.choice, self.tasks
         )
         room = RecordRoom(
             self.keys,
@@ -163,10 +164,10 @@ class ControlPlane:
         captures = Captures(self.files, self.executions, recorder, settings.state_dir / "evidence")
         self._resources.push_async_callback(captures.close)
         self.governed_commands = GovernedCommands(
-            self.policy.tools, self.keys, recorder, self.executions, self.approvals, captures
+            self.reload.tools, self.keys, recorder, self.executions, self.approvals, captures
         )
         self.tools = GovernedTerminals(
-            self.policy.tools, self.keys, self.terminals, self.approvals, self.files, recorder
+            self.reload.tools, self.keys, self.terminals, self.approvals, self.files, recorder
         )
         self._resources.push_async_callback(self.tools.close)
         hooks = self._hooks(recorder)
@@ -222,8 +223,8 @@ class ControlPlane:
         watcher = Watcher(self.engine, recorder, self.sessions, self.tasks)
         watcher.start()
         self._resources.push_async_callback(watcher.close)
-        self.policy.watch(recorder, self.tasks)
-        self._resources.push_async_callback(self.policy.close)
+        self.reload.watch(recorder, self.tasks)
+        self._resources.push_async_callback(self.reload.close)
 
     def _anchor(self) -> None:
         """Begins to anchor heads of chains, where the settings say so. Raises: ConfigError."""

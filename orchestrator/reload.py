@@ -15,19 +15,14 @@ from pathlib import Path
 
 from watchfiles import watch
 
-from orchestrator.admin_key import ADMIN_KEY_FILE
-from orchestrator.config import (
-    BrokenFilesError,
-    ConfigError,
-    Settings,
-    ensure_state_dir,
-    files_or_folder,
-)
+from orchestrator.access.admin_key import ADMIN_KEY_FILE
+from orchestrator.access.key_entries import load_keys
+from orchestrator.audit.recorder import Recorder
+from orchestrator.config.errors import BrokenFilesError, ConfigError
+from orchestrator.config.operator_files import files_or_folder, read_regular
+from orchestrator.config.settings import Settings, ensure_state_dir
 from orchestrator.errors import PaddockError
-from orchestrator.key_entries import load_keys
-from orchestrator.operator_files import read_regular
 from orchestrator.policy.levels import Levels, level_files, load_levels
-from orchestrator.sessions.recorder import Recorder
 from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.threads import Threads
 from orchestrator.tools.last_good import LastGood
@@ -79,7 +74,7 @@ class _Source:
         return {file: sha256 for file, sha256 in current.items() if self.seen.get(file) != sha256}
 
 
-class Policy:
+class Reload:
     """What the operator's files say now: `levels`, `keys`, `tools` follow them.
 
     `problems` says by file why its latest version is not in force.

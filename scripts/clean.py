@@ -15,7 +15,8 @@ from requests.exceptions import RequestException
 
 from images import base
 from images.progress import failure, step
-from orchestrator.config import ConfigError, Settings, load_settings
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.settings import Settings, load_settings
 from orchestrator.engine.base import LABEL_INPUTS
 from orchestrator.errors import PaddockError
 from orchestrator.workspace.mounts import MountError, mounts_under, unmount

@@ -12,7 +12,7 @@ import typer.main
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from orchestrator.config import Settings
+from orchestrator.config.settings import Settings
 from orchestrator.tools.schema import manifest_schema
 from paddock.cli.exits import MEANINGS
 from paddock.cli.program import build

@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 import psutil
 
 from images.progress import detail, failure, step
-from orchestrator import endpoint
-from orchestrator.config import ConfigError, Settings, ensure_state_dir, load_settings
+from orchestrator.config import instance_url
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.settings import Settings, ensure_state_dir, load_settings
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.errors import PaddockError
 
@@ -33,9 +34,9 @@ def start(settings: Settings) -> None:
     Sandboxes live on through a restart. Raises: ServiceError.
     """
     stop(settings)
-    if _listens(endpoint.url_of(*settings.address)):
+    if _listens(instance_url.url_of(*settings.address)):
         raise ServiceError(f"another program listens on {settings.listen}: set PADDOCK_LISTEN")
-    if _listens(url := endpoint.find_url(settings)):
+    if _listens(url := instance_url.find_url(settings)):
         raise ServiceError(f"another control plane of this state directory listens on {url}")
     ensure_state_dir(settings.state_dir)
     with _log(settings).open("ab") as log:
@@ -51,7 +52,7 @@ def start(settings: Settings) -> None:
     _pid_file(settings).write_text(f"{process.pid}\n")
     for _ in range(READY_SECONDS * 10):
         # By its own word: with port 0 only the system knows where it listens.
-        if _is_ready(endpoint.find_url(settings)):
+        if _is_ready(instance_url.find_url(settings)):
             step("control plane is ready")
             return
         try:
@@ -104,7 +105,7 @@ def connect(settings: Settings, instance: str) -> DockerEngine:
 
 
 def _print_where(settings: Settings) -> None:
-    step(f"listening on {endpoint.find_url(settings)}")
+    step(f"listening on {instance_url.find_url(settings)}")
     if settings.admin_key is None and settings.keys_file is None:
         step(f"admin key in {_shown(settings.state_dir / 'admin.key')}")
     step(f"log in {_shown(_log(settings))}; `make stop` stops it")

@@ -9,11 +9,12 @@ from paddock.cli.exits import Failure, Status
 from paddock.cli.server import Server
 
 if TYPE_CHECKING:
-    from orchestrator.config import Settings
+    from orchestrator.config.settings import Settings
 
 
 def _settings() -> "Settings":
-    from orchestrator.config import ConfigError, load_settings
+    from orchestrator.config.errors import ConfigError
+    from orchestrator.config.settings import load_settings
 
     try:
         return load_settings()
@@ -22,14 +23,14 @@ def _settings() -> "Settings":
 
 
 def _find_url() -> str:
-    from orchestrator import endpoint
+    from orchestrator.config import instance_url
 
-    return endpoint.find_url(_settings())
+    return instance_url.find_url(_settings())
 
 
 def _find_key() -> str | Path:
     """The one that PADDOCK_ADMIN_KEY sets, or the state directory's file."""
-    from orchestrator.admin_key import ADMIN_KEY_FILE
+    from orchestrator.access.admin_key import ADMIN_KEY_FILE
 
     settings = _settings()
     if settings.admin_key is not None:

@@ -5,7 +5,7 @@ from paddock.cli.exits import Failure, Status
 
 def explain(error: BaseException) -> Failure | None:
     """The failure that one of the server's exceptions is; None for any other."""
-    from orchestrator.config import ConfigError
+    from orchestrator.config.errors import ConfigError
     from orchestrator.errors import PaddockError
     from orchestrator.store.database import StoreError
     from paddock.cli.errors import REMEDIES

@@ -11,7 +11,7 @@ from paddock.cli.options import AsJson, example, group
 from paddock.cli.terminal import note, print_fields, print_json, print_table, size
 
 if TYPE_CHECKING:
-    from orchestrator.keys import Principal
+    from orchestrator.access.keys import Principal
 
 app = group("API keys of the control plane on this machine.")
 
@@ -22,7 +22,7 @@ _ROLES = ("admin", "operator", "viewer", "metrics")
 
 
 def _keys_file() -> Path:
-    from orchestrator.config import load_settings
+    from orchestrator.config.settings import load_settings
 
     return load_settings().keys_path
 
@@ -30,7 +30,7 @@ def _keys_file() -> Path:
 @app.command("list", epilog=example("paddock keys list"))
 def list_all(as_json: AsJson = False) -> None:
     """List the keys of the keys file; the admin key is not among them."""
-    from orchestrator.keys_file import list_keys
+    from orchestrator.access.keys_file import list_keys
 
     path = _keys_file()
     keys = list_keys(path)
@@ -120,10 +120,10 @@ def create(
     controls its own only; an admin's does everything. A viewer's key reads, and changes nothing.
     A metrics key reads /metrics.
     """
-    from orchestrator.key_bounds import KeyBounds
-    from orchestrator.keys import Principal, Role
-    from orchestrator.keys_file import add_key
-    from orchestrator.limits import KeyLimits
+    from orchestrator.access.key_bounds import KeyBounds
+    from orchestrator.access.keys import Principal, Role
+    from orchestrator.access.keys_file import add_key
+    from orchestrator.access.limits import KeyLimits
 
     if role not in _ROLES:
         raise typer.BadParameter(f"must be {', '.join(_ROLES)}", param_hint="--role")
@@ -158,7 +158,7 @@ def create(
 @app.command(epilog=example("paddock keys revoke ci"))
 def revoke(name: _Name) -> None:
     """Take a key back: it is refused from now on, and its streams end; its sessions go on."""
-    from orchestrator.keys_file import remove_key
+    from orchestrator.access.keys_file import remove_key
 
     path = _keys_file()
     remove_key(path, name)
@@ -172,8 +172,9 @@ def rotate_admin() -> None:
     A running control plane takes the new one at once. It is in the state directory's admin.key,
     where `paddock` finds it. A key that PADDOCK_ADMIN_KEY sets is replaced there, with a restart.
     """
-    from orchestrator.admin_key import ADMIN_KEY_FILE, rotate_admin_key
-    from orchestrator.config import ConfigError, load_settings
+    from orchestrator.access.admin_key import ADMIN_KEY_FILE, rotate_admin_key
+    from orchestrator.config.errors import ConfigError
+    from orchestrator.config.settings import load_settings
 
     settings = load_settings()
     if settings.admin_key is not None:

@@ -12,7 +12,7 @@ from paddock.cli.server import PANEL
 from paddock.cli.terminal import note, print_json, print_table, working
 
 if TYPE_CHECKING:
-    from orchestrator.doctor import Check
+    from orchestrator.checks.doctor import Check
 
 
 app = typer.Typer()
@@ -30,7 +30,7 @@ def serve() -> None:
     import asyncio
 
     from api.server import serve as run_server
-    from orchestrator.config import load_settings
+    from orchestrator.config.settings import load_settings
 
     asyncio.run(run_server(load_settings()))
 
@@ -44,8 +44,8 @@ def doctor(as_json: AsJson = False) -> None:
     import asyncio
 
     from images.inventory import current_inputs
-    from orchestrator.config import load_settings
-    from orchestrator.doctor import healthy, run_checks
+    from orchestrator.checks.doctor import healthy, run_checks
+    from orchestrator.config.settings import load_settings
 
     settings = load_settings()
     with working("checking"):

@@ -53,7 +53,7 @@ def check(
 @app.command("list", epilog=example("paddock tools list"))
 def list_all(directory: _Directory = None, as_json: AsJson = False) -> None:
     """List what the tools folder and the shipped manifests offer."""
-    from orchestrator.config import load_settings
+    from orchestrator.config.settings import load_settings
     from orchestrator.tools.catalog import read_catalog
 
     catalog, problems = read_catalog(directory or load_settings().tools_dir)
@@ -98,7 +98,7 @@ def list_all(directory: _Directory = None, as_json: AsJson = False) -> None:
 
 
 def _folder_files() -> list[Path]:
-    from orchestrator.config import load_settings
+    from orchestrator.config.settings import load_settings
     from orchestrator.tools.catalog import manifest_files
 
     directory = load_settings().tools_dir
@@ -111,7 +111,8 @@ def _folder_files() -> list[Path]:
 
 def oneshot_names() -> list[str]:
     """Names of this machine's oneshot tools; none where its settings can't be read."""
-    from orchestrator.config import ConfigError, load_settings
+    from orchestrator.config.errors import ConfigError
+    from orchestrator.config.settings import load_settings
     from orchestrator.tools.catalog import read_catalog
 
     try:

@@ -8,11 +8,11 @@ from api.access import Access
 from api.answers import Lines
 from api.context import Context
 from api.operation import SESSION, operation
+from orchestrator.access.keys import Role
 from orchestrator.audit import query as chains
 from orchestrator.audit.search import Search, search
 from orchestrator.audit.verify import verify
 from orchestrator.errors import PermissionDeniedError
-from orchestrator.keys import Role
 from paddock.audit.chain import Event
 from paddock.contract.audit import (
     AgentPosition,

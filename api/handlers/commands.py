@@ -14,11 +14,11 @@ from api.operation import SESSION, operation
 from api.views.approvals import approval
 from api.views.commands import command as view
 from api.views.commands import exec_request
+from orchestrator.access.keys import Role
+from orchestrator.approvals.approval_rows import Approval
 from orchestrator.errors import PermissionDeniedError
-from orchestrator.keys import Role
 from orchestrator.sessions import session as domain
 from orchestrator.sessions.requests import ExecRequest
-from orchestrator.store.approval_rows import Approval
 from paddock.contract.commands import Command, CommandResult, ExecBody, PendingCommand
 
 

@@ -4,7 +4,7 @@ from api.access import Access
 from api.answers import Text, Unready
 from api.context import Context
 from api.operation import operation
-from orchestrator.metrics import CONTENT_TYPE
+from orchestrator.observe.metrics import CONTENT_TYPE
 from paddock.contract.system import Check, Health, Readiness
 
 

@@ -5,8 +5,8 @@ from dataclasses import asdict
 from api.access import Access
 from api.context import Context
 from api.operation import operation
+from orchestrator.access.keys import Role
 from orchestrator.errors import PermissionDeniedError, ValidationError
-from orchestrator.keys import Role
 from orchestrator.policy import explain, levels
 from orchestrator.policy.decision import command_field
 from paddock.contract.system import ExplainBody, Explanation, Level, Levels

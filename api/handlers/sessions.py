@@ -9,7 +9,7 @@ from api.context import Context
 from api.operation import SESSION, SESSIONS, operation
 from api.views import sessions as views
 from orchestrator.errors import NotFoundError, ValidationError
-from orchestrator.log_context import know_secrets
+from orchestrator.observe.log_context import know_secrets
 from orchestrator.sessions import session as domain
 from orchestrator.sessions.requests import NewSession
 from paddock.contract.budget import Budget

@@ -29,5 +29,5 @@ async def list_tools_of(context: Context) -> Tools:
         session.sandbox.mounts if session.sandbox is not None else (),
         context.plane.keys.bounds(context.principal),
     )
-    items = list_tools(context.plane.policy.tools, asker)
+    items = list_tools(context.plane.reload.tools, asker)
     return Tools.model_validate({"items": items, "next": None})

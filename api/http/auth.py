@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from api.access import ROLES, Access
+from orchestrator.access.keys import Principal, Role, digest, is_handle
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import PermissionDeniedError, UnauthorizedError
-from orchestrator.keys import Principal, Role, digest, is_handle
 
 _REFUSALS: Mapping[Role, str] = {
     Role.HANDLE: "a session's handle may not do this: it needs an API key",

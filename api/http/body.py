@@ -9,8 +9,8 @@ from aiohttp import web
 from pydantic import BaseModel
 from pydantic import ValidationError as SchemaError
 
+from orchestrator.config.schema_errors import place, reason
 from orchestrator.errors import ValidationError
-from orchestrator.schema_errors import place, reason
 from paddock.contract.requests import NoBody
 from paddock.contract.words import LEVEL_NAMES
 

@@ -16,10 +16,10 @@ from api.http.query import read_query
 from api.limits import RequestRates
 from api.observability import PRINCIPAL, REQUEST_ID
 from api.operation import Operation
+from orchestrator.access.keys import Principal
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import PaddockError, ValidationError
-from orchestrator.keys import Principal
-from orchestrator.store.rounds import asking
+from orchestrator.store.round_robin import asking
 from paddock.contract.requests import NoQuery
 
 # What asks for a stop is no longer than this.

@@ -1,6 +1,6 @@
 """Approvals as the API shows them."""
 
-from orchestrator.store import approval_rows
+from orchestrator.approvals import approval_rows
 from paddock.contract.approvals import Approval
 
 

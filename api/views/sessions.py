@@ -6,11 +6,11 @@ from typing import Any
 
 from api.views.commands import command_members
 from orchestrator.engine.base import ContainerState
+from orchestrator.node.processes import Measured
 from orchestrator.sessions import session as domain
 from orchestrator.sessions.deadlines import Deadline, deadlines
 from orchestrator.sessions.inspect import LATEST, Inspection
 from orchestrator.sessions.lifecycle import activity
-from orchestrator.sessions.processes import Measured
 from orchestrator.sessions.requests import NewSession
 from paddock.audit.chain import Event
 from paddock.contract.budget import Budget

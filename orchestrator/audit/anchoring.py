@@ -21,7 +21,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from orchestrator.audit.events import now
-from orchestrator.config import AnchorSettings, ConfigError
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.settings import AnchorSettings
 from orchestrator.http_post import FAILURES, post
 from orchestrator.store.database import Database, StoreError
 from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks

@@ -15,14 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.audit import query
+from orchestrator.audit import archive_rows, query
 from orchestrator.audit.archive_disk import ArchiveDisk, DiskHangsError
+from orchestrator.audit.archive_rows import Archived, Ended
 from orchestrator.audit.events import SYSTEM_KEY, EventDraft, now
 from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.writer import chain_head
 from orchestrator.errors import CapacityExhaustedError, NotFoundError, PaddockError
-from orchestrator.store import archive_rows
-from orchestrator.store.archive_rows import Archived, Ended
 from orchestrator.store.database import Database, StoreError
 from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 from paddock.audit import archive_file
@@ -39,7 +38,7 @@ _CHAIN_SECONDS = 1800.0
 _ROUND_SECONDS = 3600.0
 
 
-class Run(NamedTuple):
+class ArchivingRun(NamedTuple):
     """What a run came to: what was archived, what could not be and why, whether there is more.
 
     `refused` is by session: its id, a slash, and its incarnation.
@@ -89,7 +88,7 @@ class Archiving:
         if self._task is not None:
             await self._task.close()
 
-    async def run(self, older_than: timedelta, actor: str) -> Run:
+    async def run(self, older_than: timedelta, actor: str) -> ArchivingRun:
         """Archives sessions that ended longer ago, oldest first. A disk that hangs ends it.
 
         Raises: AuditUnavailableError, StoreError.
@@ -103,7 +102,7 @@ class Archiving:
                 this.failed = not await self._empty() or bool(run.refused)
         return run
 
-    async def _archive_all(self, before: str, actor: str) -> Run:
+    async def _archive_all(self, before: str, actor: str) -> ArchivingRun:
         # One more than are taken tells whether there is more.
         most = MOST_AT_ONCE + 1 + len(self._refused)
         found = await self._database.browse(
@@ -123,7 +122,7 @@ class Archiving:
                 if isinstance(error, DiskHangsError):
                     more = False  # whoever comes next would wait as long
                     break
-        return Run(archived, refused, more and bool(archived))
+        return ArchivingRun(archived, refused, more and bool(archived))
 
     async def page(self, after: str, limit: int) -> list[Archived]:
         """What is archived, in the order of the sessions' keys. Raises: StoreError."""

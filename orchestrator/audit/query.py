@@ -47,7 +47,7 @@ _LATEST_COMMANDS = """
 """
 
 
-class Page(NamedTuple):
+class EventPage(NamedTuple):
     """Events, and where the next page begins (after it); None: nothing is left now.
 
     There may be fewer than were asked for, or none, although more are left.
@@ -66,7 +66,7 @@ async def page(
     turn: int | None = None,
     operation: str | None = None,
     decision: str | None = None,
-) -> Page:
+) -> EventPage:
     """Events of one chain with a higher `seq`, in order; filters that are None are off."""
     filters = {"turn": turn, "operation": operation, "decision": decision}
     wanted = {column: value for column, value in filters.items() if value is not None}
@@ -106,7 +106,7 @@ def _page(
     values: Mapping[str, Any],
     limit: int,
     connection: sqlite3.Connection,
-) -> Page:
+) -> EventPage:
     """`position`, `seq` or `id`, is what `next` tells. No more than a part is ever looked at."""
     most = MOST_EXAMINED if others else limit
     candidates = f"SELECT id FROM events {rows} LIMIT :most"  # noqa: S608
@@ -116,14 +116,14 @@ def _page(
     ).fetchall()
     items = [full_event(*row) for row in found]
     if len(items) == limit:
-        return Page(items, items[-1][position])
+        return EventPage(items, items[-1][position])
     if not others:
-        return Page(items, None)
+        return EventPage(items, None)
     examined, last = connection.execute(
         f"SELECT count(*), max({position}) FROM events WHERE id IN ({candidates})",  # noqa: S608
         values,
     ).fetchone()
-    return Page(items, last if examined == most else None)
+    return EventPage(items, last if examined == most else None)
 
 
 async def incarnation(database: Database, session_key: str) -> int | None:
@@ -138,7 +138,7 @@ async def incarnation(database: Database, session_key: str) -> int | None:
 
 async def all_page(
     database: Database, after_id: int = 0, limit: int = 100, owner: str | None = None
-) -> Page:
+) -> EventPage:
     """Events of all chains with a higher `id`, in order.
 
     With an owner: of that owner's sessions only.

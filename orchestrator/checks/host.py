@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from orchestrator.checks.base import Check, failure, ok, warning
-from orchestrator.config import Settings
+from orchestrator.config.settings import Settings
 from orchestrator.sessions.admission import HostResources, measure
 
 MEMORY = "memory"

@@ -15,7 +15,7 @@ _FLAGS = frozenset({"noexec", "nosuid", "nodev"})
 
 
 @dataclass(frozen=True, slots=True)
-class Mount:
+class MountPoint:
     """A line of a mountinfo file."""
 
     point: str
@@ -60,7 +60,7 @@ def check_propagation(state_dir: Path) -> Check:
     )
 
 
-def propagation_check(mount: Mount, *, apart: bool) -> Check:
+def propagation_check(mount: MountPoint, *, apart: bool) -> Check:
     """`apart`: this process has mounts of its own, as in a container."""
     if not apart:
         return ok(PROPAGATION, "the engine has the same mounts as this process")
@@ -74,7 +74,7 @@ def propagation_check(mount: Mount, *, apart: bool) -> Check:
     )
 
 
-def mount_of(mountinfo: bytes, path: str) -> Mount:
+def mount_of(mountinfo: bytes, path: str) -> MountPoint:
     """The mount that a path is on. Raises: ValueError where the file has no mount of it."""
     best = None
     for line in mountinfo.splitlines():
@@ -88,10 +88,10 @@ def mount_of(mountinfo: bytes, path: str) -> Mount:
     return best
 
 
-def _parse(line: bytes) -> Mount:
+def _parse(line: bytes) -> MountPoint:
     before, _, after = line.partition(b" - ")
     fields = before.split(b" ")
-    return Mount(
+    return MountPoint(
         os.fsdecode(mounts.unescape(fields[4])),
         frozenset(fields[5].decode("ascii", "replace").split(",")),
         any(field.startswith(b"shared:") for field in fields[6:]),

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from orchestrator.checks.base import Check, failure, ok, warning
 from orchestrator.checks.mounts import existing
-from orchestrator.config import ConfigError, Settings
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.settings import Settings
 from orchestrator.workspace.quota import Choice, Quota
 from orchestrator.workspace.storage import choice_for
 

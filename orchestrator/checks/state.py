@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from orchestrator.access.key_entries import add_entries
+from orchestrator.access.keys import Principal
 from orchestrator.checks.base import Check, failure, ok, warning
-from orchestrator.config import ConfigError, Settings, files_in, read_toml
-from orchestrator.key_entries import add_entries
-from orchestrator.keys import Principal
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.operator_files import files_in, read_toml
+from orchestrator.config.settings import Settings
 from orchestrator.policy.levels import load_levels
 from orchestrator.store.database import newest_schema
 from orchestrator.tools.rules import ToolRules
@@ -58,18 +60,18 @@ def _permissions(path: Path, facts: os.stat_result) -> Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class DatabaseCheck:
     """What the database says: the check, and the time of its last event where there is one."""
 
     check: Check
     last_event: str | None = None
 
 
-def check_database(path: Path, seconds: float) -> Stored:
+def check_database(path: Path, seconds: float) -> DatabaseCheck:
     """Reads it through, for at most so many seconds; the control plane may be using it."""
     remedy = "stop the control plane, keep a copy, and restore the state directory from a backup"
     if not path.exists():
-        return Stored(ok(DATABASE, "will be made at the first start"))
+        return DatabaseCheck(ok(DATABASE, "will be made at the first start"))
     try:
         # Without a write-ahead log there is nothing to share: no file is made beside it.
         alone = not path.with_name(path.name + "-wal").exists()
@@ -80,17 +82,17 @@ def check_database(path: Path, seconds: float) -> Stored:
         finally:
             connection.close()
     except sqlite3.Error as error:
-        return Stored(failure(DATABASE, f"{path.name}: {error}", remedy))
+        return DatabaseCheck(failure(DATABASE, f"{path.name}: {error}", remedy))
 
 
-def _read_through(connection: sqlite3.Connection, seconds: float) -> Stored:
+def _read_through(connection: sqlite3.Connection, seconds: float) -> DatabaseCheck:
     (version,) = connection.execute("SELECT max(version) FROM schema_version").fetchone()
     row = connection.execute("SELECT time FROM events ORDER BY id DESC LIMIT 1").fetchone()
     last_event = None if row is None else str(row[0])
     known = newest_schema()
     if (version or 0) > known:
         detail = f"has schema {version}, this Paddock knows schemas up to {known}"
-        return Stored(failure(DATABASE, detail, "run the version that wrote it"), last_event)
+        return DatabaseCheck(failure(DATABASE, detail, "run the version that wrote it"), last_event)
     late = threading.Timer(seconds, connection.interrupt)
     late.start()
     try:
@@ -99,14 +101,18 @@ def _read_through(connection: sqlite3.Connection, seconds: float) -> Stored:
         if "interrupted" not in str(error):
             raise
         detail = f"schema {version}; reading all of it takes longer than {seconds:g} s"
-        return Stored(warning(DATABASE, detail, "check it by `sqlite3 … 'PRAGMA quick_check'`"))
+        return DatabaseCheck(
+            warning(DATABASE, detail, "check it by `sqlite3 … 'PRAGMA quick_check'`")
+        )
     finally:
         late.cancel()
         late.join()
     if found != ["ok"]:
         remedy = "stop the control plane, keep a copy, and restore from a backup"
-        return Stored(failure(DATABASE, f"is damaged: {'; '.join(found)}", remedy), last_event)
-    return Stored(ok(DATABASE, f"schema {version}, whole"), last_event)
+        return DatabaseCheck(
+            failure(DATABASE, f"is damaged: {'; '.join(found)}", remedy), last_event
+        )
+    return DatabaseCheck(ok(DATABASE, f"schema {version}, whole"), last_event)
 
 
 def check_policy(settings: Settings) -> Check:

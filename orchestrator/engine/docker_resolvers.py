@@ -8,7 +8,7 @@ the engine's is out of their reach.
 import docker
 
 from orchestrator.engine.docker_helper import network_helper, run_helper
-from orchestrator.resolvers import usable
+from orchestrator.engine.resolvers import usable
 
 # Docker's own, in every container of a user-defined network.
 ENGINES_OWN = "127.0.0.11"

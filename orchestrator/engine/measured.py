@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from orchestrator.engine.base import Engine
-from orchestrator.metrics import ENGINE_OPERATIONS, Metrics
+from orchestrator.observe.metrics import ENGINE_OPERATIONS, Metrics
 
 
 def measured(engine: Engine, metrics: Metrics) -> Engine:

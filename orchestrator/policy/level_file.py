@@ -16,11 +16,11 @@ from pydantic import (
     ValidationError,
 )
 
-from orchestrator.config import ConfigError
-from orchestrator.mount_list import MountName
-from orchestrator.operator_files import read_regular
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.operator_files import read_regular
+from orchestrator.config.operator_mounts import MountName
+from orchestrator.config.schema_errors import reason
 from orchestrator.policy import toml_lines
-from orchestrator.schema_errors import reason
 
 _MIB = 1024 * 1024
 # What a session may have recorded, where its level says nothing, and the most that one can say.
@@ -104,7 +104,7 @@ class RequiresTable(_Table):
     quota: bool = False
 
 
-class ConfinementTable(_Table):
+class LevelConfinementTable(_Table):
     """What the kernel holds commands to."""
 
     paths: bool
@@ -157,7 +157,7 @@ class LevelTable(_Table):
     audit_bytes: int = Field(default=DEFAULT_AUDIT_BYTES, ge=_MIB, le=MOST_AUDIT_BYTES)
     mounts: Annotated[list[MountName], Field(max_length=16)] = []
     requires: RequiresTable
-    confinement: ConfinementTable
+    confinement: LevelConfinementTable
     timeout: TimeoutTable
     limits: LimitsTable
     rates: RatesTable = RatesTable()

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from orchestrator.config import files_in
+from orchestrator.config.operator_files import files_in
 from orchestrator.engine.base import NO_RATES, Limits, Rates
 from orchestrator.errors import ValidationError
 from orchestrator.policy.level_file import (

@@ -1,1 +1,1 @@
-"""Sessions: lifecycle, commands, files, recovery."""
+"""Sessions: lifecycle, levels, files, recovery."""

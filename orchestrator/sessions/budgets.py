@@ -5,17 +5,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from orchestrator.agent_messages import AgentEvent, session_totals
+from orchestrator.access.keys import Principal
 from orchestrator.audit.events import now
+from orchestrator.audit.recorder import Recorder
+from orchestrator.audit.stop_records import StopRecords
 from orchestrator.audit.writer import Effect
-from orchestrator.budget import OF_COMMANDS, Kind
 from orchestrator.errors import PaddockError, SandboxUnavailableError
-from orchestrator.keys import Principal
-from orchestrator.metrics import Metrics
-from orchestrator.sessions import registry
-from orchestrator.sessions.recorder import Recorder
+from orchestrator.link.messages import AgentEvent, session_totals
+from orchestrator.observe.metrics import Metrics
+from orchestrator.sessions import session_rows
+from orchestrator.sessions.budget import OF_COMMANDS, Kind
 from orchestrator.sessions.session import Session
-from orchestrator.sessions.stop_records import StopRecords
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Budgets:
             self.exceed(session, kind, principal.name)
             raise await self.refusal(session)
         session.budget.consume(Kind.COMMANDS, 1)
-        return registry.with_budget(session)
+        return session_rows.with_budget(session)
 
     def withdraw(self, session: Session) -> None:
         """The command that was counted was never started."""
@@ -74,7 +74,7 @@ class Budgets:
                 decision="deny",
                 args=exceeded.recorded(),
                 error=exceeded.error().detail,
-                effect=registry.with_budget(session),
+                effect=session_rows.with_budget(session),
                 time=at,
                 stop=True,
             ),
@@ -100,7 +100,7 @@ class Budgets:
         """The event as it is to be recorded, and what is to be stored with it."""
         if event.operation in ("command.exit", "pty.exit"):
             self.learn(session, session_totals(event.result or {}))
-            return event, registry.with_budget(session)
+            return event, session_rows.with_budget(session)
         if event.operation != "budget.exceeded":
             return event, None
         kind = Kind(event.args["kind"])
@@ -113,7 +113,9 @@ class Budgets:
         # Of the agent's words only the kind and the consumption are believed.
         exceeded = session.budget.exceed(kind, datetime.now(UTC))
         said = exceeded.error().detail
-        return replace(event, args=exceeded.recorded(), error=said), registry.with_budget(session)
+        return replace(event, args=exceeded.recorded(), error=said), session_rows.with_budget(
+            session
+        )
 
     async def fill(self, session: Session) -> None:
         """Ends a session whose record is as large as it may be."""

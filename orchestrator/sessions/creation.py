@@ -6,23 +6,23 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from orchestrator.access.fair_queue import Turn
+from orchestrator.access.keys import Principal, digest, new_handle
+from orchestrator.access.shares import Shares
 from orchestrator.audit.events import now
-from orchestrator.budget import Budget, Kind, limits_of
-from orchestrator.config import Settings
+from orchestrator.audit.recorder import Recorder
+from orchestrator.config.operator_mounts import chosen
+from orchestrator.config.settings import Settings
 from orchestrator.errors import PaddockError, ValidationError
-from orchestrator.fair_queue import Turn
-from orchestrator.keys import Principal, digest, new_handle
-from orchestrator.metrics import Metrics
-from orchestrator.mount_list import chosen
+from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Level, Levels, effective_limits
-from orchestrator.sessions import admission, registry
-from orchestrator.sessions.recorder import Recorder
+from orchestrator.sandboxes.sandbox import Sandboxes
+from orchestrator.sessions import admission, session_rows
+from orchestrator.sessions.budget import Budget, Kind, limits_of
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.requests import NewSession
-from orchestrator.sessions.sandbox import Sandboxes
 from orchestrator.sessions.session import DEFAULT_ROLE, Session
-from orchestrator.sessions.session_secrets import SessionSecrets, Stored, check_not_stored
-from orchestrator.sessions.shares import Shares
+from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets, check_not_stored
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
 from orchestrator.workspace.paths import validate_id
@@ -87,7 +87,7 @@ class Creation:
         try:
             if request.id is not None:
                 session.incarnation = await self._database.read(
-                    lambda connection: registry.next_incarnation(connection, session.id)
+                    lambda connection: session_rows.next_incarnation(connection, session.id)
                 )
             await self._start(principal, session)
         except BaseException:
@@ -115,7 +115,7 @@ class Creation:
                     f"{INERT_PREFIX}, or have the operator add it to `environment` of the level",
                     field="secrets",
                 )
-        secrets_held = SessionSecrets(Stored.new(request.secrets), request.secrets)
+        secrets_held = SessionSecrets(StoredSecrets.new(request.secrets), request.secrets)
         chosen(settings.mounts, request.mounts)
         idle_timeout = request.idle_timeout or settings.idle_timeout
         wall_timeout = request.wall_timeout or settings.wall_timeout or settings.wall_timeout_max

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from orchestrator.access.fair_queue import FairQueue
 from orchestrator.errors import SandboxUnavailableError
-from orchestrator.fair_queue import FairQueue
 from orchestrator.sessions.session import Session
 from orchestrator.threads import Threads
 from sandbox_agent.redaction import Span, Window

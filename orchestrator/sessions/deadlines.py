@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from orchestrator.errors import PaddockError
-from orchestrator.log_context import session_context
+from orchestrator.observe.log_context import session_context
 from orchestrator.sessions.session import Session
 from orchestrator.task_scope import TaskScope
 from paddock.contract.words import Status

@@ -3,20 +3,20 @@
 from collections.abc import Callable
 from typing import Any
 
+from orchestrator.access.keys import Principal, Role
 from orchestrator.audit.events import now
+from orchestrator.audit.gaps import Gaps
+from orchestrator.audit.recorder import Recorder
+from orchestrator.audit.stop_records import StopRecords
 from orchestrator.engine.base import Container, Engine
 from orchestrator.errors import PaddockError
-from orchestrator.keys import Principal, Role
-from orchestrator.sessions import registry
+from orchestrator.sandboxes.sandbox import Sandbox, Sandboxes
+from orchestrator.sandboxes.stopping import Stopper
+from orchestrator.sessions import session_rows
 from orchestrator.sessions.deadlines import Deadline, Deadlines
-from orchestrator.sessions.gaps import Gaps
 from orchestrator.sessions.lifecycle import Termination
-from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.registry import Registry
-from orchestrator.sessions.sandbox import Sandbox, Sandboxes
 from orchestrator.sessions.session import Session
-from orchestrator.sessions.stop_records import StopRecords
-from orchestrator.sessions.stopping import Stopper
 from paddock.contract.words import Rationale, Status
 from sandbox_agent.protocol import BUDGET_REASON
 
@@ -132,7 +132,7 @@ class Ending:
                 actor=principal.name,
                 result=result,
                 error=error,
-                effect=registry.with_end(session, status, termination),
+                effect=session_rows.with_end(session, status, termination),
                 time=termination.terminated_at,
                 stop=True,
             )

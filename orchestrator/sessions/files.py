@@ -5,7 +5,8 @@ import base64
 from collections.abc import AsyncIterator
 from typing import Any
 
-from orchestrator.agent_link import AgentLink
+from orchestrator.access.keys import Principal
+from orchestrator.audit.recorder import Recorder
 from orchestrator.errors import (
     ConflictError,
     PaddockError,
@@ -14,8 +15,7 @@ from orchestrator.errors import (
     TooLargeError,
     ValidationError,
 )
-from orchestrator.keys import Principal
-from orchestrator.sessions.recorder import Recorder
+from orchestrator.link.agent_link import AgentLink
 from orchestrator.sessions.session import Session
 from orchestrator.task_scope import TaskScope
 from orchestrator.workspace.paths import (

@@ -5,7 +5,7 @@ import logging
 from typing import NamedTuple
 
 from orchestrator.audit import query
-from orchestrator.sessions.processes import Measured, measure
+from orchestrator.node.processes import Measured, measure
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database

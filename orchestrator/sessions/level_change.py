@@ -4,6 +4,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
+from orchestrator.access.keys import Principal
+from orchestrator.audit.gaps import Gaps
+from orchestrator.audit.recorder import Recorder
+from orchestrator.audit.stop_records import StopRecords
+from orchestrator.commands.output_moves import LOWERING_SECONDS, SECONDS, Move, OutputMoves
 from orchestrator.errors import (
     AuditUnavailableError,
     CapacityExhaustedError,
@@ -12,17 +17,12 @@ from orchestrator.errors import (
     RateLimitedError,
     SandboxUnavailableError,
 )
-from orchestrator.keys import Principal
 from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.policy.requirements import UnmetError
-from orchestrator.sessions import registry
-from orchestrator.sessions.gaps import Gaps
-from orchestrator.sessions.output_moves import LOWERING_SECONDS, SECONDS, Move, OutputMoves
-from orchestrator.sessions.recorder import Recorder
-from orchestrator.sessions.sandbox import Sandbox, Sandboxes
+from orchestrator.sandboxes.sandbox import Sandbox, Sandboxes
+from orchestrator.sandboxes.stopping import Stopper
+from orchestrator.sessions import session_rows
 from orchestrator.sessions.session import Session
-from orchestrator.sessions.stop_records import StopRecords
-from orchestrator.sessions.stopping import Stopper
 from orchestrator.store.database import Database
 from paddock.contract.words import Status
 
@@ -158,7 +158,7 @@ class LevelChange:
         if pin is not None:
             await pin()
         await self._database.write(
-            registry.updating(session, sandbox=new.name, container_id=new.container_id)
+            session_rows.updating(session, sandbox=new.name, container_id=new.container_id)
         )
         session.level, session.limits = level, limits
         await move.give(session, new.link)
@@ -203,7 +203,7 @@ class LevelChange:
             actor=principal.name,
             decision="allow",
             args=args,
-            effect=registry.with_level(session, level),
+            effect=session_rows.with_level(session, level),
             stop=stop,
         )
 
@@ -221,7 +221,9 @@ class LevelChange:
             await move.take(session, old.link, seconds)
         try:
             # A start that finds the session without a sandbox knows that it did not crash.
-            await self._database.write(registry.updating(session, sandbox=None, container_id=None))
+            await self._database.write(
+                session_rows.updating(session, sandbox=None, container_id=None)
+            )
         finally:
             await self._discard(session, old, handed_over=handed_over)
 

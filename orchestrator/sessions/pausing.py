@@ -1,17 +1,17 @@
 """Freezes sessions and thaws them again."""
 
+from orchestrator.access.keys import Principal
 from orchestrator.audit.events import now
+from orchestrator.audit.recorder import Recorder
+from orchestrator.audit.stop_records import StopRecords
 from orchestrator.engine.base import Engine
 from orchestrator.errors import AuditUnavailableError, SandboxUnavailableError
-from orchestrator.keys import Principal
-from orchestrator.sessions import registry
+from orchestrator.sandboxes.sandbox import Sandbox
+from orchestrator.sandboxes.stopping import Stopper
+from orchestrator.sessions import session_rows
 from orchestrator.sessions.deadlines import Deadlines
 from orchestrator.sessions.lifecycle import check_transition
-from orchestrator.sessions.recorder import Recorder
-from orchestrator.sessions.sandbox import Sandbox
 from orchestrator.sessions.session import Session
-from orchestrator.sessions.stop_records import StopRecords
-from orchestrator.sessions.stopping import Stopper
 from paddock.contract.words import Status
 
 
@@ -83,7 +83,7 @@ class Pausing:
             session,
             "session.pause" if status is Status.PAUSED else "session.resume",
             actor=principal.name,
-            effect=registry.updating(session, status=status),
+            effect=session_rows.updating(session, status=status),
             time=at,
             stop=status is Status.PAUSED,
         )

@@ -7,24 +7,24 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orchestrator.audit import query
-from orchestrator.config import Settings
+from orchestrator.audit import query, refusal_marks
+from orchestrator.audit.gaps import lost_end
+from orchestrator.audit.recorder import Recorder
+from orchestrator.commands.execution import Executions
+from orchestrator.commands.outcome import exit_result
+from orchestrator.config.settings import Settings
 from orchestrator.engine.base import Container, ContainerState, Engine
 from orchestrator.errors import PaddockError
 from orchestrator.policy.levels import clamped_limits
-from orchestrator.sessions import refusal_marks, registry
+from orchestrator.sandboxes.directory import left_over
+from orchestrator.sandboxes.sandbox import LABEL_LEVEL, LABEL_SANDBOX, Sandboxes
+from orchestrator.sessions import session_rows
 from orchestrator.sessions.ending import SYSTEM
-from orchestrator.sessions.execution import Executions
-from orchestrator.sessions.gaps import lost_end
-from orchestrator.sessions.outcome import exit_result
-from orchestrator.sessions.recorder import Recorder
-from orchestrator.sessions.registry import Row
-from orchestrator.sessions.sandbox import LABEL_LEVEL, LABEL_SANDBOX, Sandboxes
 from orchestrator.sessions.service import Sessions
 from orchestrator.sessions.session import Command, Session
+from orchestrator.sessions.session_rows import SessionRow
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
-from orchestrator.workspace.sandbox_dir import left_over
 from paddock.contract.words import Rationale, Status
 
 log = logging.getLogger(__name__)
@@ -97,12 +97,12 @@ class Recovery:
         await self._recorder.record_system("recovery", asdict(self._found))
         return self._found
 
-    async def _load(self) -> list[Row]:
-        after = registry.ended_after(self._settings.terminated_ttl)
-        rows = await self._database.read(lambda connection: registry.load(connection, after))
-        return [Row(row, self._workspaces.root_dir, clamped_limits) for row in rows]
+    async def _load(self) -> list[SessionRow]:
+        after = session_rows.ended_after(self._settings.terminated_ttl)
+        rows = await self._database.read(lambda connection: session_rows.load(connection, after))
+        return [SessionRow(row, self._workspaces.root_dir, clamped_limits) for row in rows]
 
-    async def _tell_lost_refusals(self, rows: list[Row]) -> None:
+    async def _tell_lost_refusals(self, rows: list[SessionRow]) -> None:
         """Says on record what a kill has lost: how often something was refused in the end."""
         lost = await self._database.read(refusal_marks.left)
         sessions = {row.session.key: row.session for row in rows if row.acknowledged}
@@ -120,7 +120,7 @@ class Recovery:
                 effect=refusal_marks.clearing(key),
             )
 
-    async def _take_up(self, row: Row, container: Container | None) -> None:
+    async def _take_up(self, row: SessionRow, container: Container | None) -> None:
         session = row.session
         if not row.acknowledged:
             await self._forget(session)
@@ -160,7 +160,9 @@ class Recovery:
         if container.labels.get(LABEL_LEVEL) != session.level.name:
             # The level was lowered, and the old sandbox must not be used at the old one. What the
             # next start finds without its sandbox has not crashed.
-            await self._database.write(registry.updating(session, sandbox=None, container_id=None))
+            await self._database.write(
+                session_rows.updating(session, sandbox=None, container_id=None)
+            )
             await self._engine.remove(container.id)
             await self._leave_closed(session)
             return
@@ -188,7 +190,7 @@ class Recovery:
                 session,
                 "session.pause" if paused else "session.resume",
                 actor="system",
-                effect=registry.updating(session, status=status),
+                effect=session_rows.updating(session, status=status),
             )
             session.status = status
 
@@ -198,7 +200,7 @@ class Recovery:
         self._found.sessions_lost += 1
         # Their ends are unknown, as those of commands are.
         session.terminals = await self._database.read(
-            lambda connection: registry.open_terminals(connection, session.key)
+            lambda connection: session_rows.open_terminals(connection, session.key)
         )
         await self._sessions.ending.run(
             session, SYSTEM, Status.ABORTED, Rationale.CRASH, error=error

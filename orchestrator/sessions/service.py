@@ -6,8 +6,14 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext,
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from orchestrator.budget import Kind
-from orchestrator.config import Settings
+from orchestrator.access.fair_queue import Turn
+from orchestrator.access.keys import Principal, Role, digest, new_handle
+from orchestrator.access.shares import Shares
+from orchestrator.audit.gaps import Gaps
+from orchestrator.audit.recorder import Recorder
+from orchestrator.audit.stop_records import StopRecords
+from orchestrator.commands.execution import Executions
+from orchestrator.config.settings import Settings
 from orchestrator.engine.base import Container, Engine
 from orchestrator.errors import (
     AuditUnavailableError,
@@ -16,29 +22,24 @@ from orchestrator.errors import (
     PaddockError,
     PermissionDeniedError,
 )
-from orchestrator.fair_queue import Turn
-from orchestrator.keys import Principal, Role, digest, new_handle
-from orchestrator.metrics import Metrics
+from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Level, Levels, clamped_limits
-from orchestrator.sessions import registry
+from orchestrator.sandboxes.sandbox import Sandboxes
+from orchestrator.sandboxes.stopping import Stopper
+from orchestrator.sessions import session_rows
+from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.budgets import Budgets
 from orchestrator.sessions.creation import Creation
 from orchestrator.sessions.deadlines import Deadline, Deadlines, due
 from orchestrator.sessions.ending import SYSTEM, Ending
-from orchestrator.sessions.execution import Executions
-from orchestrator.sessions.gaps import Gaps
 from orchestrator.sessions.inspect import Inspection, Inspector
 from orchestrator.sessions.level_change import LevelChange
 from orchestrator.sessions.lifecycle import check_transition
 from orchestrator.sessions.pausing import Pausing
-from orchestrator.sessions.recorder import Recorder
-from orchestrator.sessions.registry import Registry, Row
+from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.requests import NewSession
-from orchestrator.sessions.sandbox import Sandboxes
 from orchestrator.sessions.session import Session
-from orchestrator.sessions.shares import Shares
-from orchestrator.sessions.stop_records import StopRecords
-from orchestrator.sessions.stopping import Stopper
+from orchestrator.sessions.session_rows import SessionRow
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
 from orchestrator.task_scope import TaskScope
@@ -159,9 +160,9 @@ class Sessions:
 
         `status` None: whatever they ended as; `before`: created before that (created_at, key).
         """
-        wanted = registry.EndedPage(principal.sees_owner, status, label, before, limit)
-        rows = await self._database.browse(lambda conn: registry.load_ended(conn, wanted))
-        return [Row(row, self._workspaces.root_dir, clamped_limits).session for row in rows]
+        wanted = session_rows.EndedPage(principal.sees_owner, status, label, before, limit)
+        rows = await self._database.browse(lambda conn: session_rows.load_ended(conn, wanted))
+        return [SessionRow(row, self._workspaces.root_dir, clamped_limits).session for row in rows]
 
     async def record_key(
         self, principal: Principal, session_id: str, incarnation: int | None = None
@@ -177,7 +178,7 @@ class Sessions:
         if principal.role is not Role.HANDLE:
             owner = principal.sees_owner
             key = await self._database.read(
-                lambda connection: registry.find_key(connection, session_id, owner, incarnation)
+                lambda connection: session_rows.find_key(connection, session_id, owner, incarnation)
             )
             if key is not None:
                 return key
@@ -397,7 +398,7 @@ class Sessions:
                 "session.settings",
                 actor=principal.name,
                 args={"handle": "rotated"},
-                effect=registry.updating(session, handle_sha256=digest(handle)),
+                effect=session_rows.updating(session, handle_sha256=digest(handle)),
             )
             self.registry.rehandle(session, digest(handle))
         return handle

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.agent_messages import Chunk
-from orchestrator.budget import Budget
 from orchestrator.errors import (
     BusyError,
     ConflictError,
@@ -16,15 +14,17 @@ from orchestrator.errors import (
     SandboxUnavailableError,
     SessionTerminatedError,
 )
+from orchestrator.link.messages import Chunk
 from orchestrator.policy.levels import Level, SessionLimits
+from orchestrator.sessions.budget import Budget
 from orchestrator.sessions.lifecycle import LIVE, Termination
-from orchestrator.sessions.session_secrets import SessionSecrets, Stored
+from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets
 from orchestrator.workspace.slots import Workspace
 from paddock.contract.words import Status
 from sandbox_agent.protocol import MOST_STORED
 
 if TYPE_CHECKING:
-    from orchestrator.sessions.sandbox import Sandbox
+    from orchestrator.sandboxes.sandbox import Sandbox
 
 # Ended commands that a session remembers, besides those that run.
 _REMEMBERED_COMMANDS = 64
@@ -114,7 +114,7 @@ class Session:
     role: str = DEFAULT_ROLE
     # The tools that it may open; None: any that its level permits.
     tools: tuple[str, ...] | None = None
-    secrets: SessionSecrets = field(default_factory=lambda: SessionSecrets(Stored(), {}))
+    secrets: SessionSecrets = field(default_factory=lambda: SessionSecrets(StoredSecrets(), {}))
     termination: Termination | None = None
     sandbox: "Sandbox | None" = None
     # Ids of the terminals that have not ended.

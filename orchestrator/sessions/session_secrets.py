@@ -11,8 +11,8 @@ import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from orchestrator.agent_messages import HeldSecrets
 from orchestrator.errors import ConflictError, ValidationError
+from orchestrator.link.messages import HeldSecrets
 from sandbox_agent.protocol import Message
 from sandbox_agent.redaction import Redactor
 
@@ -21,14 +21,14 @@ MOST_VALUES = 64
 MOST_BYTES = 64 * 1024
 
 
-class Stored(NamedTuple):
+class StoredSecrets(NamedTuple):
     """What is on disk of a live session's secrets: their names, and the key of the seals."""
 
     names: tuple[str, ...] = ()
     key: bytes = b""
 
     @classmethod
-    def new(cls, names: Iterable[str]) -> "Stored":
+    def new(cls, names: Iterable[str]) -> "StoredSecrets":
         """For a new session."""
         return cls(tuple(sorted(names)), secrets.token_bytes(32))
 
@@ -36,7 +36,7 @@ class Stored(NamedTuple):
 class SessionSecrets:
     """The values that the session's commands get as variables, and those of single commands."""
 
-    def __init__(self, stored: Stored, variables: Mapping[str, str] | None = None) -> None:
+    def __init__(self, stored: StoredSecrets, variables: Mapping[str, str] | None = None) -> None:
         """`variables` None: they are to be learned from the agent.
 
         Raises: ValidationError where they are too large together.

@@ -2,8 +2,8 @@
 
 from contextlib import aclosing
 
+from orchestrator.audit.recorder import Recorder
 from orchestrator.engine.base import Container, ContainerState, Engine, EngineEvent
-from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.service import Sessions
 from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 

@@ -5,11 +5,11 @@ import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 
+from orchestrator.access.limits import KeyLimits, KeyUsage, check_quota
 from orchestrator.audit.writer import Effect
-from orchestrator.config import Settings
+from orchestrator.config.settings import Settings
 from orchestrator.errors import ConflictError, NotFoundError, PaddockError
-from orchestrator.limits import KeyLimits, Usage, check_quota
-from orchestrator.sessions import registry
+from orchestrator.sessions import session_rows
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database, StoreError
 from orchestrator.workspace import slots
@@ -62,13 +62,13 @@ class Workspaces:
             )
             slots.set_size(connection, session.id, session.limits.workspace_bytes)
             _check_growth(connection, session.workspace, quota, before)
-            registry.insert(connection, session)
+            session_rows.insert(connection, session)
 
         return apply
 
     def keeping(self, session: Session, **columns: object) -> Effect:
         """An effect that acknowledges the session, and sets columns of its row."""
-        update = registry.updating(session, acknowledged=1, **columns)
+        update = session_rows.updating(session, acknowledged=1, **columns)
 
         def apply(connection: sqlite3.Connection) -> None:
             update(connection)
@@ -81,7 +81,7 @@ class Workspaces:
 
         A workspace that was made for it is ordered to be purged.
         """
-        forget = registry.forgetting(session.key)
+        forget = session_rows.forgetting(session.key)
 
         def apply(connection: sqlite3.Connection) -> None:
             forget(connection)
@@ -204,8 +204,8 @@ def _check_growth(
 ) -> None:
     """Raises: RateLimitedError where what its owner's workspaces have grown by is too much."""
     now = slots.holdings(connection, workspace.owner)
-    used = Usage(workspaces=before.workspaces, workspace_bytes=before.size)
-    more = Usage(
+    used = KeyUsage(workspaces=before.workspaces, workspace_bytes=before.size)
+    more = KeyUsage(
         workspaces=now.workspaces - before.workspaces, workspace_bytes=now.size - before.size
     )
     kept = slots.oldest_kept(connection, workspace.owner, workspace.id)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from orchestrator.store.room import Room
-from orchestrator.store.rounds import Queue, asker
+from orchestrator.store.round_robin import Queue, asker
 
 T = TypeVar("T")
 

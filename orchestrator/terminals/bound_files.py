@@ -11,13 +11,13 @@ import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import pairwise
 
+from orchestrator.access.keys import Principal
 from orchestrator.errors import (
     ConflictError,
     NotFoundError,
     PermissionDeniedError,
     ValidationError,
 )
-from orchestrator.keys import Principal
 from orchestrator.sessions.files import Files
 from orchestrator.sessions.session import Session
 from orchestrator.terminals.spec import Copies

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from orchestrator.audit.recorder import TOOL_OUTPUT
 from orchestrator.errors import AuditUnavailableError
-from orchestrator.sessions.recorder import TOOL_OUTPUT
 from orchestrator.terminals import transcript
 from orchestrator.threads import Threads
 from sandbox_agent.redaction import Redactor

@@ -7,14 +7,14 @@ from functools import partial
 from pathlib import Path
 
 from orchestrator.audit.events import now
+from orchestrator.audit.recorder import Made, Recorder
 from orchestrator.audit.writer import both
 from orchestrator.errors import PaddockError
-from orchestrator.sessions import registry
-from orchestrator.sessions.recorder import Made, Recorder
+from orchestrator.sessions import session_rows
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
 from orchestrator.task_scope import TaskScope
-from orchestrator.terminals import late, store, transcript
+from orchestrator.terminals import late, terminal_rows, transcript
 from orchestrator.terminals.evidence import (
     DISK_SECONDS,
     Digests,
@@ -102,8 +102,8 @@ class Finishing:
                     },
                 ),
                 effect=both(
-                    store.ending(live.id, ended_at, final),
-                    registry.counting(live.session.key, live.evidence.bytes),
+                    terminal_rows.ending(live.id, ended_at, final),
+                    session_rows.counting(live.session.key, live.evidence.bytes),
                 ),
                 stop=True,
             )
@@ -141,7 +141,7 @@ class Finishing:
             return None
 
     async def abandoned(
-        self, session: Session | None, row: store.Row, directory: Path, reason: str
+        self, session: Session | None, row: terminal_rows.TerminalRow, directory: Path, reason: str
     ) -> None:
         """Ends the record of a terminal whose control plane was killed.
 
@@ -166,7 +166,8 @@ class Finishing:
         }
         kept = digests.raw_bytes + digests.transcript_bytes if digests else 0
         effect = both(
-            store.ending(row.id, ended_at, final), registry.counting(row.session_key, kept)
+            terminal_rows.ending(row.id, ended_at, final),
+            session_rows.counting(row.session_key, kept),
         )
         if session is None:  # forgotten meanwhile, with everything that could be recorded of it
             await self._database.write(effect)

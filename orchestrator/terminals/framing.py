@@ -17,7 +17,7 @@ _LONGEST_PROMPT = 4096
 _LONGEST_ECHO = _LONGEST_PROMPT + MAX_TEXT
 
 
-class Pattern(Protocol):
+class PromptPattern(Protocol):
     """A compiled pattern that decides on whole texts."""
 
     def matches(self, text: str) -> bool:
@@ -37,7 +37,7 @@ class Framing:
     The terminal is wide enough for any echo: none is wrapped or shown in part.
     """
 
-    def __init__(self, ready: Pattern, limit: int) -> None:
+    def __init__(self, ready: PromptPattern, limit: int) -> None:
         self._ready = ready
         self._limit = limit
         self._screen = Screen(limit + _LONGEST_ECHO)

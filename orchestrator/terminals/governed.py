@@ -3,11 +3,11 @@
 from functools import partial
 from typing import Any
 
-from orchestrator.approvals import Approvals, Line
+from orchestrator.access.keys import KeyRing, Principal
+from orchestrator.approvals.service import Approvals, Line
+from orchestrator.audit.recorder import Recorder
 from orchestrator.errors import BusyError, NotFoundError, PermissionDeniedError
-from orchestrator.keys import KeyRing, Principal
 from orchestrator.sessions.files import Files
-from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.session import Session
 from orchestrator.terminals import spec as specs
 from orchestrator.terminals.bound_files import UnboundFileError, contents, copies, digests
@@ -17,7 +17,7 @@ from orchestrator.tools.manifest import Manifest
 from orchestrator.tools.rules import ToolRules
 from orchestrator.tools.schema import result_problem
 from orchestrator.tools.statements import Reader
-from orchestrator.tools.states import Shown, next_state
+from orchestrator.tools.states import PromptState, next_state
 
 
 class GovernedTerminals:
@@ -108,7 +108,7 @@ class GovernedTerminals:
         approval = await self._approvals.obtain(session, line, principal.name, wait)
         if approval.status == "approved":
             found = await self._unchanged(call, verdict, bound)
-            approved = specs.Approval(
+            approved = specs.LineApproval(
                 approval.id,
                 approval.decided_by or "",
                 partial(self._approvals.use, approval.id),
@@ -174,7 +174,9 @@ def terminal_spec(manifest: Manifest) -> specs.TerminalSpec:
     """A terminal's members, from the manifest that it is pinned to."""
 
     def infer(before: specs.Shown | None, prompt: str, command: str | None) -> str:
-        return next_state(manifest, None if before is None else Shown(*before), prompt, command)
+        return next_state(
+            manifest, None if before is None else PromptState(*before), prompt, command
+        )
 
     return specs.TerminalSpec(
         tool=manifest.name,

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from orchestrator.access.keys import Principal
+from orchestrator.audit.recorder import Made, Recorder
 from orchestrator.errors import (
     BusyError,
     ConflictError,
@@ -13,13 +15,11 @@ from orchestrator.errors import (
     PermissionDeniedError,
     SandboxUnavailableError,
 )
-from orchestrator.keys import Principal
-from orchestrator.sessions import registry
-from orchestrator.sessions.recorder import Made, Recorder
+from orchestrator.sessions import session_rows
 from orchestrator.terminals import late, record, transcript
 from orchestrator.terminals.evidence import EvidenceError
 from orchestrator.terminals.live import Live
-from orchestrator.terminals.spec import Approval, Copies, Decide, Verdict
+from orchestrator.terminals.spec import Copies, Decide, LineApproval, LineVerdict
 from orchestrator.terminals.terminal import Answer, Status, Wait
 
 MAX_INTERACTIONS = "max-interactions"
@@ -41,7 +41,7 @@ class Interaction:
         tool: str,
         text: str,
         decide: Decide,
-        approval: Approval | None,
+        approval: LineApproval | None,
     ) -> None:
         self._recorder = recorder
         self._live = live
@@ -94,13 +94,13 @@ class Interaction:
 
     # Deciding
 
-    def _goes(self, verdict: Verdict) -> bool:
+    def _goes(self, verdict: LineVerdict) -> bool:
         """Whether the line is written."""
         approved = verdict.decision == "pending" and self._approval is not None
         return verdict.decision == "allow" or approved
 
     @contextmanager
-    def _approved(self, verdict: Verdict) -> Iterator[None]:
+    def _approved(self, verdict: LineVerdict) -> Iterator[None]:
         """Within it the approval is in use; only a line that may be written uses it up.
 
         Raises: ConflictError when another call has written the line.
@@ -115,7 +115,7 @@ class Interaction:
         finally:
             approval.settle(self._written)
 
-    async def _decided(self) -> Verdict:
+    async def _decided(self) -> LineVerdict:
         """The decision on the line at the prompt that the tool shows now."""
         situation = self._live.situation
         verdict = self._decide(situation)
@@ -138,7 +138,7 @@ class Interaction:
             verdict = self._decide(self._live.situation)
         return verdict
 
-    async def _refuse_more(self, verdict: Verdict) -> None:
+    async def _refuse_more(self, verdict: LineVerdict) -> None:
         self.ends = "max_interactions"
         most = self._terminal.spec.max_interactions
         message = f"the terminal had its {most} interactions, and is ended: open another one"
@@ -148,7 +148,7 @@ class Interaction:
         await self._record("deny", MAX_INTERACTIONS, verdict, message)
         raise PermissionDeniedError(message, rule=MAX_INTERACTIONS, pty=self._live.id)
 
-    async def _record_decision(self, verdict: Verdict) -> None:
+    async def _record_decision(self, verdict: LineVerdict) -> None:
         """Transcript and audit event, both before a byte reaches the tool."""
         decision, rule = verdict.decision, verdict.rule
         if decision == "pending" and self._approval is not None:
@@ -159,7 +159,9 @@ class Interaction:
         await self._live.evidence.flush()
         await self._record(decision, rule, verdict, verdict.message if decision == "deny" else None)
 
-    async def _record(self, decision: str, rule: str, verdict: Verdict, error: str | None) -> None:
+    async def _record(
+        self, decision: str, rule: str, verdict: LineVerdict, error: str | None
+    ) -> None:
         session, actor = self._live.session, self.principal.name
         args = self._described(verdict)
         if decision == "deny":
@@ -175,10 +177,10 @@ class Interaction:
             args=args,
             error=error,
             # A line that is written was counted.
-            effect=registry.with_budget(session) if decision == "allow" else None,
+            effect=session_rows.with_budget(session) if decision == "allow" else None,
         )
 
-    def _described(self, verdict: Verdict) -> dict[str, Any]:
+    def _described(self, verdict: LineVerdict) -> dict[str, Any]:
         live, situation = self._live, self._live.situation
         return {
             "terminal_id": live.id,
@@ -198,7 +200,7 @@ class Interaction:
 
     # Writing and reading
 
-    async def _write(self, verdict: Verdict) -> Answer:
+    async def _write(self, verdict: LineVerdict) -> Answer:
         command = self._tool.partition(".")[2]
         try:
             if self._live.session.check_open() is not self._live.sandbox:

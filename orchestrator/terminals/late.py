@@ -1,6 +1,6 @@
 """Puts on record what a tool said between lines: the terminal's own, and nobody's answer."""
 
-from orchestrator.sessions.recorder import Made, Recorder
+from orchestrator.audit.recorder import Made, Recorder
 from orchestrator.terminals import transcript
 from orchestrator.terminals.live import Live
 

@@ -4,9 +4,9 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
+from orchestrator.access.keys import Principal
 from orchestrator.errors import BusyError, ConflictError
-from orchestrator.keys import Principal
-from orchestrator.sessions.sandbox import Sandbox
+from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sessions.session import Session
 from orchestrator.terminals.evidence import Digests, Evidence
 from orchestrator.terminals.pages import Exit

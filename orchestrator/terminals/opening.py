@@ -5,7 +5,9 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from orchestrator.access.keys import Principal
 from orchestrator.audit.events import now
+from orchestrator.audit.recorder import Made, Recorder
 from orchestrator.audit.writer import both
 from orchestrator.errors import (
     BudgetExceededError,
@@ -13,14 +15,12 @@ from orchestrator.errors import (
     PaddockError,
     SandboxUnavailableError,
 )
-from orchestrator.keys import Principal
-from orchestrator.sessions import registry
+from orchestrator.sandboxes.sandbox import Sandbox
+from orchestrator.sessions import session_rows
 from orchestrator.sessions.budgets import Budgets
 from orchestrator.sessions.cutting import Cutting
-from orchestrator.sessions.recorder import Made, Recorder
-from orchestrator.sessions.sandbox import Sandbox
 from orchestrator.sessions.session import Session
-from orchestrator.terminals import record, store, transcript
+from orchestrator.terminals import record, terminal_rows, transcript
 from orchestrator.terminals.evidence import Evidence
 from orchestrator.terminals.finishing import Finishing
 from orchestrator.terminals.live import Live
@@ -126,8 +126,10 @@ class Opening:
                 args={"tool": spec.tool, "argv": list(spec.argv)},
                 made=Made({"terminal_id": live.id, "manifest_sha256": spec.manifest_sha256}),
                 effect=both(
-                    registry.with_budget(session),
-                    store.opening(live.id, session.key, live.record["opened_at"], live.record),
+                    session_rows.with_budget(session),
+                    terminal_rows.opening(
+                        live.id, session.key, live.record["opened_at"], live.record
+                    ),
                 ),
             )
         except BaseException:

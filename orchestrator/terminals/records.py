@@ -6,7 +6,7 @@ from typing import Any
 
 from orchestrator.errors import NotFoundError
 from orchestrator.store.database import Database
-from orchestrator.terminals import store
+from orchestrator.terminals import terminal_rows
 from orchestrator.terminals.evidence import DISK_SECONDS, TRANSCRIPT_NAME, EvidenceError
 from orchestrator.terminals.live import Live
 from orchestrator.threads import Threads
@@ -25,10 +25,10 @@ class Records:
 
     async def list(self, session_key: str) -> list[dict[str, Any]]:
         """The terminals that a session has, and had, oldest first."""
-        rows = await self._database.browse(
-            lambda connection: store.of_session(connection, session_key)
+        found = await self._database.browse(
+            lambda connection: terminal_rows.of_session(connection, session_key)
         )
-        return [self._view(row) for row in rows]
+        return [self._view(row) for row in found]
 
     async def get(self, session_key: str, terminal_id: str) -> dict[str, Any]:
         """A terminal of a session. Raises: NotFoundError."""
@@ -49,13 +49,13 @@ class Records:
             raise NotFoundError(f"the transcript of terminal {row.id} is gone") from None
         return data.decode()
 
-    def _view(self, row: store.Row) -> dict[str, Any]:
+    def _view(self, row: terminal_rows.TerminalRow) -> dict[str, Any]:
         live = self._live.get(row.id)
         return row.record if live is None else live.view()
 
-    async def _row(self, session_key: str, terminal_id: str) -> store.Row:
+    async def _row(self, session_key: str, terminal_id: str) -> terminal_rows.TerminalRow:
         row = await self._database.read(
-            lambda connection: store.one(connection, session_key, terminal_id)
+            lambda connection: terminal_rows.one(connection, session_key, terminal_id)
         )
         if row is None:
             raise NotFoundError(f"this session has no terminal {terminal_id[:128]}")

@@ -7,22 +7,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orchestrator.agent_messages import AgentEvent, Hello
-from orchestrator.budget import Kind
+from orchestrator.access.keys import Principal
+from orchestrator.audit.recorder import Recorder
+from orchestrator.commands.execution import NO_ROOM_REASON
 from orchestrator.errors import (
     ConflictError,
     PaddockError,
     SandboxUnavailableError,
 )
-from orchestrator.keys import Principal
+from orchestrator.link.messages import AgentEvent, Hello
+from orchestrator.sandboxes.sandbox import Sandbox
+from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.budgets import Budgets
-from orchestrator.sessions.execution import NO_ROOM_REASON
-from orchestrator.sessions.recorder import Recorder
-from orchestrator.sessions.sandbox import Sandbox
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
 from orchestrator.task_scope import TaskScope
-from orchestrator.terminals import store
+from orchestrator.terminals import terminal_rows
 from orchestrator.terminals.evidence import disk_threads
 from orchestrator.terminals.finishing import Finishing, OnEnd
 from orchestrator.terminals.interaction import Interaction
@@ -30,7 +30,7 @@ from orchestrator.terminals.live import Live
 from orchestrator.terminals.opening import Opening
 from orchestrator.terminals.pages import parse_exit
 from orchestrator.terminals.records import Records
-from orchestrator.terminals.spec import Approval, Decide, TerminalSpec
+from orchestrator.terminals.spec import Decide, LineApproval, TerminalSpec
 
 T = TypeVar("T")
 
@@ -103,7 +103,7 @@ class Terminals:
         tool: str,
         text: str,
         decide: Decide,
-        approval: Approval | None = None,
+        approval: LineApproval | None = None,
     ) -> dict[str, Any]:
         """Sends one line, where `decide` allows it, and returns the envelope of its answer.
 
@@ -263,13 +263,13 @@ class Terminals:
         To be called before any is opened. Returns their number.
         """
         by_key = {session.key: session for session in sessions}
-        rows = await self._database.read(store.not_ended)
+        left = await self._database.read(terminal_rows.not_ended)
         for session in by_key.values():
             self._end_strays(session)
-        for row in rows:
+        for row in left:
             directory = self._directory / row.session_key / row.id
             await self._finishing.abandoned(by_key.get(row.session_key), row, directory, RESTARTED)
-        return len(rows)
+        return len(left)
 
     async def shut_down(self) -> None:
         """Ends every terminal: none outlives its control plane."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from orchestrator.terminals.framing import Pattern
+from orchestrator.terminals.framing import PromptPattern
 from orchestrator.tools.manifest import Manifest
 from sandbox_agent.pty.sanitize import MAX_LINE_BYTES
 
@@ -47,7 +47,7 @@ class TerminalSpec(NamedTuple):
     startup_command: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
-    ready: Pattern
+    ready: PromptPattern
     line_terminator: str
     sanitize: tuple[str, ...]
     commands: tuple[str, ...]
@@ -80,7 +80,7 @@ class Situation(NamedTuple):
     line_bytes: int = MAX_LINE_BYTES
 
 
-class Verdict(Protocol):
+class LineVerdict(Protocol):
     """What was decided of one line."""
 
     @property
@@ -108,7 +108,7 @@ class Verdict(Protocol):
         """ "OK" when a target was checked."""
 
 
-Decide = Callable[[Situation], Verdict]
+Decide = Callable[[Situation], LineVerdict]
 
 
 class Copies(NamedTuple):
@@ -118,7 +118,7 @@ class Copies(NamedTuple):
     files: Mapping[str, bytes]
 
 
-class Approval(NamedTuple):
+class LineApproval(NamedTuple):
     """A person approved this very line of this terminal; whoever passes it has checked that.
 
     `use` is called when nothing but writing is left to be done, and raises ConflictError where

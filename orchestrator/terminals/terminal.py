@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from orchestrator.errors import NotFoundError
-from orchestrator.metered import Metered
+from orchestrator.observe.metered import Metered
 from orchestrator.terminals.framing import Framing, Output
 from orchestrator.terminals.pages import READ_BYTES, Exit, Page, garbage, parse_page
 from orchestrator.terminals.said import Said

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.config import files_in
+from orchestrator.config.operator_files import files_in
 from orchestrator.tools.custom_types import TYPES_FILE, CustomTypes, parse_types, types_of
 from orchestrator.tools.loader import (
     SUFFIX,
@@ -58,7 +58,7 @@ class Catalog(Mapping[str, Manifest]):
         return texts | {str(path): types.text for path, types in self.types.items()}
 
 
-class Reading(NamedTuple):
+class CatalogReading(NamedTuple):
     """A catalog, and by file why its present content is not in it."""
 
     catalog: Catalog
@@ -91,7 +91,7 @@ def kept_catalog(texts: Mapping[str, str]) -> Catalog:
     return Catalog(found, types)
 
 
-def read_catalog(directory: Path | None, before: Catalog | None = None) -> Reading:
+def read_catalog(directory: Path | None, before: Catalog | None = None) -> CatalogReading:
     """The shipped tools and those of the folder, which replace shipped ones of their name.
 
     For a file that is broken now, what was read of it `before` stays; for one that needs a type
@@ -130,7 +130,7 @@ def read_catalog(directory: Path | None, before: Catalog | None = None) -> Readi
         if (manifest := load_manifest(path)).name not in names
         and (before.of_file(path) is not None or not _may_be(manifest.name, claimed))
     }
-    return Reading(Catalog(shipped | found, types), problems)
+    return CatalogReading(Catalog(shipped | found, types), problems)
 
 
 def _read(

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import cedarpy
 
-from orchestrator.config import ConfigError, files_in
-from orchestrator.operator_files import read_regular
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.operator_files import files_in, read_regular
 from orchestrator.tools.manifest import CedarNames
 
 SUFFIX = ".cedar"
@@ -24,7 +24,7 @@ _SPACING = re.compile(r"[\s,]+")
 ATTRIBUTES = ("tool_name", "session_state", "interaction_count", "risk_tier", "permission_level")
 
 
-class Facts(NamedTuple):
+class CedarFacts(NamedTuple):
     """What is to be decided: the resource's attributes, and the role of the session."""
 
     tool_name: str  # psql_session.select_query
@@ -46,7 +46,7 @@ class Policies:
     document: str = ""
     problem: str | None = None
 
-    def refusal(self, tool: str, names: CedarNames | None, facts: Facts) -> str | None:
+    def refusal(self, tool: str, names: CedarNames | None, facts: CedarFacts) -> str | None:
         """Why the policies deny; None where they allow. Whatever goes wrong denies."""
         if self.problem is not None:
             return self.problem
@@ -154,7 +154,7 @@ def _attributes(expression: Any) -> Iterator[tuple[str, str]]:
 
 
 def _question(
-    tool: str, names: CedarNames, facts: Facts
+    tool: str, names: CedarNames, facts: CedarFacts
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The request, and the one entity that has attributes."""
     namespace = names.resource.rpartition("::")[0]

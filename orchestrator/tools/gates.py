@@ -9,8 +9,8 @@ would be a way around a strict one.
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from orchestrator.tools.cedar import Facts, Policies
-from orchestrator.tools.manifest import RISK_TIERS, Command, Manifest
+from orchestrator.tools.cedar import CedarFacts, Policies
+from orchestrator.tools.manifest import RISK_TIERS, Manifest, ToolCommand
 from orchestrator.tools.patterns import Match
 from orchestrator.tools.scope import Scope
 from orchestrator.tools.statements import Reading, read_line, refusal
@@ -137,7 +137,7 @@ def decide(
     return Verdict(decision, rule, message, governing, names, scope, files)
 
 
-def _known(manifest: Manifest, tool: str) -> Command:
+def _known(manifest: Manifest, tool: str) -> ToolCommand:
     name, _, command = tool.partition(".")
     if name != manifest.name or command not in manifest.commands:
         known = ", ".join(map(manifest.tool_name, manifest.commands)) or "none"
@@ -160,7 +160,7 @@ def _text(manifest: Manifest, text: object, line_bytes: int) -> str:
     return text
 
 
-def _matching(manifest: Manifest, declared: Command, text: str) -> dict[str, Match]:
+def _matching(manifest: Manifest, declared: ToolCommand, text: str) -> dict[str, Match]:
     """Every command that the text is, by name; it must be the declared one."""
     found = {}
     for name, command in manifest.commands.items():
@@ -176,14 +176,14 @@ def _matching(manifest: Manifest, declared: Command, text: str) -> dict[str, Mat
     return found
 
 
-def _check_statement(declared: Command, reading: Reading | None) -> None:
+def _check_statement(declared: ToolCommand, reading: Reading | None) -> None:
     """What is declared of a command bounds what it does, whatever its pattern lets through."""
     if reading is not None and (reason := refusal(reading, declared)) is not None:
         raise _DeniedError("statement", reason)
 
 
 def _check_targets(
-    commands: Sequence[Command], matched: Mapping[str, Match], text: str, scope: Scope
+    commands: Sequence[ToolCommand], matched: Mapping[str, Match], text: str, scope: Scope
 ) -> str | None:
     """Every target and typed argument of every command that the text is."""
     checked = None
@@ -212,7 +212,7 @@ def _check_extracted(targets: Sequence[str], scope: Scope) -> None:
             raise _DeniedError("scope", reason)
 
 
-def _check_tier(commands: Sequence[Command], setting: Setting) -> None:
+def _check_tier(commands: Sequence[ToolCommand], setting: Setting) -> None:
     """Policies never widen this: the session's level is the bound."""
     tier = _tier(commands)
     if setting.highest_tier not in RISK_TIERS or _rank(tier) > _rank(setting.highest_tier):
@@ -221,12 +221,12 @@ def _check_tier(commands: Sequence[Command], setting: Setting) -> None:
         raise _DeniedError("risk-tier", message)
 
 
-def _check_policies(manifest: Manifest, commands: Sequence[Command], setting: Setting) -> None:
+def _check_policies(manifest: Manifest, commands: Sequence[ToolCommand], setting: Setting) -> None:
     """Every command that the text is must be permitted, at the tier of the strictest."""
     if setting.policies is None:
         return
     for command in commands:
-        facts = Facts(
+        facts = CedarFacts(
             manifest.tool_name(command.name),
             setting.session_state,
             setting.interaction_count,
@@ -238,7 +238,7 @@ def _check_policies(manifest: Manifest, commands: Sequence[Command], setting: Se
             raise _DeniedError("cedar", f"{facts.tool_name}: {reason}")
 
 
-def _approval(commands: Sequence[Command]) -> tuple[str, str, str]:
+def _approval(commands: Sequence[ToolCommand]) -> tuple[str, str, str]:
     needing = [command.name for command in commands if command.human_approval]
     if needing:
         return "pending", APPROVAL, f"a person must approve {', '.join(needing)}"
@@ -279,7 +279,7 @@ def _governing(manifest: Manifest, names: Sequence[str]) -> str:
     return max(names, key=strictness, default="")
 
 
-def _tier(commands: Sequence[Command]) -> str:
+def _tier(commands: Sequence[ToolCommand]) -> str:
     return max((command.risk_tier for command in commands), key=_rank)
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
-from orchestrator.key_bounds import KeyBounds
+from orchestrator.access.key_bounds import KeyBounds
 from orchestrator.tools.arguments import Argument
-from orchestrator.tools.cedar import Facts
+from orchestrator.tools.cedar import CedarFacts
 from orchestrator.tools.gates import SESSION_TOOLS, Setting, opening
-from orchestrator.tools.manifest import RISK_TIERS, Command, Manifest
+from orchestrator.tools.manifest import RISK_TIERS, Manifest, ToolCommand
 from orchestrator.tools.oneshot import Oneshot, always_refused
 from orchestrator.tools.rules import ToolRules
 from orchestrator.tools.schema import input_schema
@@ -103,7 +103,9 @@ def _refusing_oneshot(rules: ToolRules, tool: Oneshot, asker: Asker) -> str | No
     return None if found is None else found.rule
 
 
-def _refusing(rules: ToolRules, manifest: Manifest, command: Command, asker: Asker) -> str | None:
+def _refusing(
+    rules: ToolRules, manifest: Manifest, command: ToolCommand, asker: Asker
+) -> str | None:
     can_open = (asker.tools, asker.highest_tier, asker.ptrace, asker.mounts)
     refused = asker.bounds.refuses_tool(manifest.name) or opening(manifest, *can_open)
     if refused is not None:
@@ -115,7 +117,7 @@ def _refusing(rules: ToolRules, manifest: Manifest, command: Command, asker: Ask
         return None
     name, tier = manifest.tool_name(command.name), command.risk_tier
     for state in _states(manifest):
-        facts = Facts(name, state, 0, tier, asker.permission_level, asker.role)
+        facts = CedarFacts(name, state, 0, tier, asker.permission_level, asker.role)
         if policies.refusal(manifest.name, manifest.cedar, facts) is None:
             return None
     return "cedar"

@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError as TableError
 
-from orchestrator.config import ConfigError
-from orchestrator.operator_files import read_regular
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.operator_files import read_regular
 from orchestrator.tools.arguments import Argument
 from orchestrator.tools.manifest import (
     CRITICAL,
     UNPARSED,
     CedarNames,
-    Command,
     Manifest,
+    ToolCommand,
     declared_states,
 )
 from orchestrator.tools.patterns import Pattern, PatternError, compile_pattern
@@ -253,11 +253,13 @@ def _check_statements(field: str, table: CommandTable, dialect: str | None) -> N
         raise FieldError(f"{field}.statements", f"{UNPARSED} stands alone")
 
 
-def _command(name: str, table: CommandTable, human_approval: bool, dialect: str | None) -> Command:
+def _command(
+    name: str, table: CommandTable, human_approval: bool, dialect: str | None
+) -> ToolCommand:
     field = f"session.commands.{name}"
     _check_statements(field, table, dialect)
     pattern = _pattern(f"{field}.pattern", table.pattern)
-    return Command(
+    return ToolCommand(
         name=name,
         pattern=pattern,
         description=table.description,
@@ -315,7 +317,7 @@ def typed_argument(field: str, name: str, table: ArgumentTable) -> Argument:
 
 
 def _states(
-    session: SessionTable, commands: Mapping[str, Command], schema: Mapping[str, Any] | None
+    session: SessionTable, commands: Mapping[str, ToolCommand], schema: Mapping[str, Any] | None
 ) -> Iterator[tuple[Pattern, str]]:
     known = declared_states(schema)
     fields = [(f'session.states."{text}"', state) for text, state in session.states.items()]

@@ -15,7 +15,7 @@ UNPARSED = "unparsed"
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ToolCommand:
     """A permitted operation: a line of input whose whole text `pattern` matches."""
 
     name: str
@@ -62,7 +62,7 @@ class Manifest:
     line_terminator: str
     dialect: str | None  # of the SQL that its lines are; None: they are not parsed
     states: tuple[tuple[Pattern, str], ...]  # by prompt; the first match counts
-    commands: Mapping[str, Command]
+    commands: Mapping[str, ToolCommand]
     capture: bool  # what the tool says is kept
     evidence_name: str | None  # a further name of its evidence, with {session_id} in it
     output_schema: Mapping[str, Any] | None

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from orchestrator.tools.arguments import Argument
-from orchestrator.tools.cedar import Facts
+from orchestrator.tools.cedar import CedarFacts
 from orchestrator.tools.gates import Setting
 from orchestrator.tools.manifest import RISK_TIERS, CedarNames
 from orchestrator.tools.scope import Scope
@@ -230,6 +230,6 @@ def _policies(tool: Oneshot, setting: Setting) -> Refused | None:
     if setting.policies is None:
         return None
     level, role = setting.permission_level, setting.role
-    facts = Facts(tool.name, setting.session_state, 0, tool.risk_tier, level, role)
+    facts = CedarFacts(tool.name, setting.session_state, 0, tool.risk_tier, level, role)
     reason = setting.policies.refusal(tool.name, tool.cedar, facts)
     return None if reason is None else Refused("cedar", f"{tool.name}: {reason}")

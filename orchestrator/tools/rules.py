@@ -5,7 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.config import BrokenFilesError, Settings, files_or_folder
+from orchestrator.config.errors import BrokenFilesError
+from orchestrator.config.operator_files import files_or_folder
+from orchestrator.config.settings import Settings
 from orchestrator.tools.catalog import kept_catalog, read_catalog, watched_files
 from orchestrator.tools.cedar import Policies, kept_policies, load_policies, policy_files
 from orchestrator.tools.last_good import LastGood

@@ -5,7 +5,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.config import ConfigError, read_toml
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.operator_files import read_toml
 from sandbox_agent.pty.sanitize import INJECTION
 
 MAX_TARGET = 253

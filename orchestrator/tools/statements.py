@@ -6,10 +6,10 @@ Which dialects there are and what they mean is in `sql`, which is imported when 
 from functools import partial
 from typing import NamedTuple
 
-from orchestrator.fair_queue import FairQueue, Turn
+from orchestrator.access.fair_queue import FairQueue, Turn
 from orchestrator.task_scope import TaskScope
 from orchestrator.threads import KeyedThreads
-from orchestrator.tools.manifest import UNPARSED, Command, Manifest
+from orchestrator.tools.manifest import UNPARSED, Manifest, ToolCommand
 from sandbox_agent.pty.sanitize import MAX_TEXT, control_characters
 
 _AT_ONCE = 1
@@ -62,7 +62,7 @@ def read_line(manifest: Manifest, text: object) -> Reading | None:
         return Reading(None, str(error))
 
 
-def refusal(reading: Reading, command: Command) -> str | None:
+def refusal(reading: Reading, command: ToolCommand) -> str | None:
     """Why a line is not what a command is declared for; None where it is."""
     if command.statements == (UNPARSED,):
         return None

@@ -8,7 +8,7 @@ READY = "ready"
 ERROR = "error"
 
 
-class Shown(NamedTuple):
+class PromptState(NamedTuple):
     """A prompt, and the state that the session was in at it."""
 
     prompt: str
@@ -28,7 +28,9 @@ def infer_state(manifest: Manifest, prompt: str) -> str:
     return _declared(manifest, ERROR if ERROR in prompt.lower() else READY)
 
 
-def next_state(manifest: Manifest, before: Shown | None, prompt: str, command: str | None) -> str:
+def next_state(
+    manifest: Manifest, before: PromptState | None, prompt: str, command: str | None
+) -> str:
     """The state at a prompt to which the command of that name led; None: at the first prompt.
 
     A prompt that has changed shows the state. While it stays the same, the state is the one

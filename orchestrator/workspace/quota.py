@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Literal, Protocol
 
-from orchestrator.config import ConfigError
+from orchestrator.config.errors import ConfigError
 
 
 class Quota(StrEnum):

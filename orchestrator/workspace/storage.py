@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 from weakref import WeakValueDictionary
 
-from orchestrator.config import Settings
+from orchestrator.config.settings import Settings
 from orchestrator.errors import CapacityExhaustedError, PaddockError
 from orchestrator.task_scope import TaskScope
 from orchestrator.threads import Threads, ThreadsBusyError, bounded

@@ -14,12 +14,12 @@ from pydantic import SecretStr
 
 from api.app import create_app
 from api.server import http_options
-from orchestrator.config import Settings
+from orchestrator.access.keys import Principal, Role, digest
+from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import LABEL_PROTOCOL, Image
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.errors import PaddockError
-from orchestrator.keys import Principal, Role, digest
 from orchestrator.workspace import mounts
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.support.contract import check_response

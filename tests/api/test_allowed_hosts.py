@@ -6,7 +6,7 @@ import pytest
 from pydantic import SecretStr
 
 from api.handlers import OPERATIONS
-from orchestrator.config import Settings
+from orchestrator.config.settings import Settings
 from tests.api.conftest import ADMIN_KEY, Api
 
 OTHERS = ("/", "/api/docs", "/api/docs/docs.js", "/api/docs/docs.css", "/api/openapi.json",

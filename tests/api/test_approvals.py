@@ -13,12 +13,12 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from pydantic import SecretStr
 
-from orchestrator.approvals import Line
+from orchestrator.access.keys import Principal, Role
+from orchestrator.approvals.service import Line
 from orchestrator.audit.verify import verify
-from orchestrator.config import Settings
+from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.fake import FakeEngine
-from orchestrator.keys import Principal, Role
 from orchestrator.sessions.requests import NewSession
 from paddock import Approval, ConflictError, NotFoundError, Paddock, PermissionDeniedError
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
@@ -254,19 +254,19 @@ class TestWithFiles:
     async def test_they_follow_their_files(self, api: Api, session: dict[str, Any]) -> None:
         tools = api.plane.settings.tools_dir
         assert tools is not None
-        pinned = api.plane.policy.tools.catalog["psql_session"]
+        pinned = api.plane.reload.tools.catalog["psql_session"]
         path = tools / PSQL.name
         path.write_text(PSQL.read_text().replace("max_interactions = 200", "max_interactions = 0"))
-        await api.plane.policy.look()
-        assert api.plane.policy.tools.catalog["psql_session"] is pinned
-        assert "max_interactions" in api.plane.policy.problems[path]
+        await api.plane.reload.look()
+        assert api.plane.reload.tools.catalog["psql_session"] is pinned
+        assert "max_interactions" in api.plane.reload.problems[path]
         ready = await api.json("GET", "/readyz", key=None)
         assert ready["checks"]["policy files"]["status"] == "warning"
         path.write_text(PSQL.read_text().replace("max_interactions = 200", "max_interactions = 9"))
-        await api.plane.policy.look()
-        assert api.plane.policy.tools.catalog["psql_session"].max_interactions == 9
+        await api.plane.reload.look()
+        assert api.plane.reload.tools.catalog["psql_session"].max_interactions == 9
         assert pinned.max_interactions == 200
-        assert api.plane.policy.problems == {}
+        assert api.plane.reload.problems == {}
 
 
 # The client

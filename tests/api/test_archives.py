@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import pytest
 
-from orchestrator.config import AnchorSettings, Settings
+from orchestrator.config.settings import AnchorSettings, Settings
 from orchestrator.engine.fake import FakeEngine
 from paddock import Paddock
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api

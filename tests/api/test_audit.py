@@ -9,8 +9,8 @@ import pytest
 
 from api.answers import HEARTBEAT_SECONDS
 from orchestrator.audit.events import Recorded
-from orchestrator.sessions.recorder import Recorder
-from orchestrator.store.rounds import asker
+from orchestrator.audit.recorder import Recorder
+from orchestrator.store.round_robin import asker
 from paddock.audit.chain import verify_chain
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_exec import read_event, read_events
@@ -76,7 +76,7 @@ async def test_session_events_resume_and_end(api: Api, path: str) -> None:
 async def test_session_events_end_with_the_last_one_however_slow_the_engine_is(
     api: Api, path: str, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    monkeypatch.setattr("orchestrator.sessions.stopping._FREEZE_SECONDS", 0.1)
+    monkeypatch.setattr("orchestrator.sandboxes.stopping._FREEZE_SECONDS", 0.1)
     stream = await api.call("GET", path + "/events")
     released = api.engine.hang_next(call)
     closing = asyncio.create_task(api.call("DELETE", path))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config import Settings
+from orchestrator.config.settings import Settings
 from orchestrator.sessions.session import MAX_RUNNING
 from orchestrator.terminals.evidence import RAW_NAME
 from orchestrator.tools.catalog import read_catalog
@@ -197,7 +197,7 @@ async def test_the_role_is_who_policies_know(api: Api, tmp_path: Path) -> None:
     from orchestrator.tools.cedar import load_policies
 
     (tmp_path / "writers.cedar").write_text(NOBODY)
-    api.plane.policy.tools.policies = load_policies(tmp_path)
+    api.plane.reload.tools.policies = load_policies(tmp_path)
     writer, other = await agent(api, role="writer"), await agent(api)
     assert (writer.session["role"], other.session["role"]) == ("writer", "agent")
     mine, theirs = await writer.open(), await other.open()
@@ -404,7 +404,7 @@ async def test_policies_may_change_while_a_person_thinks(api: Api, tmp_path: Pat
     line = mine.line(terminal, "reset cache", "fake.reset")
     await api.json(**line, status=202)
     (tmp_path / "writers.cedar").write_text(NOBODY)
-    api.plane.policy.tools.policies = load_policies(tmp_path)
+    api.plane.reload.tools.policies = load_policies(tmp_path)
     await decide(api, "approve")
     assert (await api.problem(403, "permission_denied", **line))["rule"] == "cedar"
 
@@ -488,7 +488,7 @@ async def test_a_manifest_says_whether_what_was_said_is_kept(
     text = (TOOLS / "fake.clad.toml").read_text()
     evidence = f"[tool.evidence]\ncapture = {str(capture).lower()}\n\n[session]\n"
     (directory / "fake.clad.toml").write_text(text.replace("[session]\n", evidence, 1))
-    api.plane.policy.tools.catalog = read_catalog(directory).catalog
+    api.plane.reload.tools.catalog = read_catalog(directory).catalog
     mine = await agent(api)
     terminal = await mine.open()
     await api.json(**mine.line(terminal, "say secret things"))

@@ -10,16 +10,16 @@ from aiohttp import ClientError, ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
 
 from api.app import create_app
-from orchestrator.admin_key import rotate_admin_key
+from orchestrator.access.admin_key import rotate_admin_key
+from orchestrator.access.keys import Principal, Role
+from orchestrator.access.keys_file import add_key, remove_key
 from orchestrator.checks.kernel import check_prompts
-from orchestrator.config import Settings
+from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import Container
 from orchestrator.engine.fake import FakeEngine
-from orchestrator.keys import Principal, Role
-from orchestrator.keys_file import add_key, remove_key
-from orchestrator.sessions import processes
-from orchestrator.sessions.processes import Earlier, Measured, Process, Usage
+from orchestrator.node import processes
+from orchestrator.node.processes import Earlier, Measured, Process, Usage
 from paddock.contract.inspection import InspectedSession
 from tests.api.conftest import ADMIN_KEY, Api
 from tests.support.until import until
@@ -121,7 +121,7 @@ async def test_followers_are_counted(api: Api) -> None:
 async def test_a_removed_key_ends_its_streams_at_once(api: Api) -> None:
     keys = api.plane.settings.keys_path
     secret = add_key(keys, Principal("passing", Role.OPERATOR))
-    await api.plane.policy.look()
+    await api.plane.reload.look()
     created = await api.session(key=secret)
     path = f"/api/sessions/{created['id']}"
     mine = await api.call("GET", path + "/events", key=secret)
@@ -185,7 +185,7 @@ def _write(path: Path, text: str) -> None:
 async def test_a_broken_edit_shows_until_it_is_mended(api: Api) -> None:
     api.plane.ready.fresh_seconds = 0
     keys, before = _append(api, '[[keys]]\nname = "secret-name"\n')
-    await api.plane.policy.look()
+    await api.plane.reload.look()
     ready = await api.json("GET", "/readyz", key=None)
     check = ready["checks"]["policy files"]
     assert (check["ok"], check["status"]) == (True, "warning")
@@ -194,7 +194,7 @@ async def test_a_broken_edit_shows_until_it_is_mended(api: Api) -> None:
     assert "secret-name" not in str(ready)
     assert (await api.call("GET", "/api/sessions", key=ADMIN_KEY)).status == 200
     _write(keys, before)
-    await api.plane.policy.look()
+    await api.plane.reload.look()
     ready = await api.json("GET", "/readyz", key=None)
     assert ready["checks"]["policy files"]["status"] == "ok"
 
@@ -240,7 +240,9 @@ async def test_a_follower_of_the_engine_that_fails_is_started_again_and_told_of(
 async def test_prompts_that_can_not_be_told_from_sleep_are_advice(
     api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("orchestrator.readiness.check_prompts", lambda: check_prompts(tmp_path))
+    monkeypatch.setattr(
+        "orchestrator.checks.readiness.check_prompts", lambda: check_prompts(tmp_path)
+    )
     api.plane.ready.fresh_seconds = 0
     ready = await api.json("GET", "/readyz", key=None)
     check = ready["checks"]["prompts of tools"]

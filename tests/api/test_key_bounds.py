@@ -9,7 +9,7 @@ import pytest
 from aiohttp import ClientConnectionError
 from pydantic import SecretStr
 
-from orchestrator.config import Settings
+from orchestrator.config.settings import Settings
 from orchestrator.engine.base import LABEL_PROTOCOL, Image
 from orchestrator.engine.fake import FakeEngine
 from sandbox_agent.protocol import PROTOCOL_VERSION
@@ -58,7 +58,7 @@ async def change(api: Api, bounds: str) -> None:
     """The operator's entry says something else from now on."""
     path = api.plane.settings.keys_path
     path.write_text(entry("operator", OPERATOR_KEY, more=bounds) + entry("other", OTHER_KEY))
-    await api.plane.policy.look()
+    await api.plane.reload.look()
 
 
 @pytest.mark.parametrize("bounds", ['max_level = "low"'], indirect=True)
@@ -151,7 +151,7 @@ async def test_a_removed_key_bounds_the_sessions_that_it_leaves(api: Api) -> Non
     path, handle = f"/api/sessions/{session['id']}", session["handle"]
     await change(api, 'tools = ["other"]\nmax_audit_bytes = 1')
     api.plane.settings.keys_path.write_text(entry("other", OTHER_KEY))
-    await api.plane.policy.look()
+    await api.plane.reload.look()
     assert (await api.call("GET", path, key=OPERATOR_KEY)).status == 401
     listed = (await api.json("GET", f"{path}/tools", key=handle))["items"]
     assert {item["rule"] for item in listed if item["tool"] == "fake"} == {"key-tools"}

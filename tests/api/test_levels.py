@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from orchestrator.access.keys import Principal, Role
 from orchestrator.audit import query
-from orchestrator.config import Settings
+from orchestrator.config.settings import Settings
 from orchestrator.errors import ValidationError
-from orchestrator.keys import Principal, Role
 from orchestrator.policy import levels
 from orchestrator.sessions.requests import NewSession
 from paddock.cli.levels import complete_level
@@ -119,7 +119,7 @@ async def test_a_level_that_is_removed_stays_with_its_sessions(
     session = await api.session(permission_level="build")
     assert settings.levels_dir is not None
     (settings.levels_dir / "build.toml").unlink()
-    await api.plane.policy.look()
+    await api.plane.reload.look()
     path = f"/api/sessions/{session['id']}"
     done = await api.json("POST", path + "/exec", json={"argv": ["python3"]})
     assert done["exit_code"] == 0
@@ -156,7 +156,7 @@ async def test_what_the_host_lacks_is_told_before_anything_is_begun(
     assert settings.levels_dir is not None
     edits = ("rank = 100", "rank = 900"), ("landlock = 3", "landlock = 999")
     level_file(settings.levels_dir, "future", *edits)
-    await api.plane.policy.look()
+    await api.plane.reload.look()
     body = {"id": "new", "permission_level": "future"}
     problem = await api.problem(503, "engine_unavailable", "POST", "/api/sessions", json=body)
     reason = "needs Landlock version 999, there is version "
@@ -226,8 +226,8 @@ async def test_the_runtime_reaches_the_engine(api: Api) -> None:
 async def test_an_edit_with_a_mistake_is_told_with_its_line(api: Api, settings: Settings) -> None:
     assert settings.levels_dir is not None
     path = level_file(settings.levels_dir, "build", ("rank = 100", "rank = 300"))
-    await api.plane.policy.look()
-    assert api.plane.policy.problems[path] == f"{path}:2: rank: 300 is the rank of high, too"
+    await api.plane.reload.look()
+    assert api.plane.reload.problems[path] == f"{path}:2: rank: 300 is the rank of high, too"
     events = await query.events(api.plane.database, "system")
-    assert events[-1]["error"] == api.plane.policy.problems[path]
+    assert events[-1]["error"] == api.plane.reload.problems[path]
     assert (await api.json("GET", "/api/policies"))["items"][2]["rank"] == 250

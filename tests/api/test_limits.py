@@ -9,10 +9,10 @@ import pytest
 from aiohttp import ClientSession, TCPConnector
 from pydantic import SecretStr
 
-from orchestrator.approvals import Line
-from orchestrator.config import Settings
-from orchestrator.keys import Principal, Role
-from orchestrator.streams import Streams
+from orchestrator.access.keys import Principal, Role
+from orchestrator.access.streams import Streams
+from orchestrator.approvals.service import Line
+from orchestrator.config.settings import Settings
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Play

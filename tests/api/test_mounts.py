@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import Settings
-from orchestrator.mount_list import Mount
+from orchestrator.config.operator_mounts import OperatorMount
+from orchestrator.config.settings import Settings
 from tests.api.conftest import Api
 
 
@@ -13,8 +13,8 @@ from tests.api.conftest import Api
 def settings(settings: Settings, tmp_path: Path) -> Settings:
     (tmp_path / "sockets").mkdir()
     mounts = {
-        "postgresql": Mount(source=f"{tmp_path}/sockets", target="/run/postgresql"),
-        "gone": Mount(source=f"{tmp_path}/gone", target="/run/gone"),
+        "postgresql": OperatorMount(source=f"{tmp_path}/sockets", target="/run/postgresql"),
+        "gone": OperatorMount(source=f"{tmp_path}/gone", target="/run/gone"),
     }
     return settings.model_copy(update={"mounts": mounts})
 

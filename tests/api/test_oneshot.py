@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config import Settings
+from orchestrator.config.settings import Settings
 from orchestrator.errors import SessionTerminatedError
 from orchestrator.sessions.session import MAX_RUNNING
 from paddock import ApprovalPendingError, Paddock, PermissionDeniedError
@@ -346,7 +346,7 @@ async def test_a_key_runs_its_own_tools(api: Api) -> None:
     api.plane.settings.keys_path.write_text(
         entry("operator", OPERATOR_KEY, more='tools = ["other"]')
     )
-    await api.plane.policy.look()
+    await api.plane.reload.look()
     body = {"tool": "fetch", "arguments": {"url": "https://api.example.com/"}}
     for key in (OPERATOR_KEY, session["handle"]):
         call = ("POST", path + "/exec")

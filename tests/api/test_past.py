@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from orchestrator.audit import search as searching
-from orchestrator.config import Settings
+from orchestrator.config.settings import Settings
 from paddock import Paddock
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 

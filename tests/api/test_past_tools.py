@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config import Settings
+from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.fake import FakeEngine
 from paddock import NotFoundError, Paddock, ValidationError

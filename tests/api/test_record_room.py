@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from orchestrator.audit import query
-from orchestrator.budget import Kind
-from orchestrator.config import Settings
+from orchestrator.audit import query, refusals
+from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import ContainerState
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.errors import AuditUnavailableError
-from orchestrator.sessions import refusals
+from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.session import Session
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.fake_agent import Play

@@ -23,12 +23,12 @@ from hypothesis.stateful import (
 )
 from pydantic import SecretStr
 
-from orchestrator.config import Settings
+from orchestrator.access.keys import Principal, Role, digest
+from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import LABEL_PROTOCOL, ContainerState, Image
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.errors import ConflictError, EngineUnavailableError, PaddockError
-from orchestrator.keys import Principal, Role, digest
 from orchestrator.sessions.requests import ExecRequest, NewSession
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import StoreError

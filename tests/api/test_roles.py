@@ -8,8 +8,8 @@ import pytest
 from api.access import ROLES, Access
 from api.handlers import OPERATIONS
 from api.operation import Operation
-from orchestrator.config import Settings
-from orchestrator.keys import Role
+from orchestrator.access.keys import Role
+from orchestrator.config.settings import Settings
 from orchestrator.store.database import Database
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_exec import read_event
@@ -181,7 +181,7 @@ async def test_a_key_that_becomes_a_viewers_works_no_more(api: Api, settings: Se
         assert settings.keys_file is not None
         entries = entry("operator", OPERATOR_KEY, "viewer", 'owner = "operator"')
         settings.keys_file.write_text(entries)
-        await api.plane.policy.look()
+        await api.plane.reload.look()
         async with asyncio.timeout(60):
             await ended(response)
     await api.problem(403, "permission_denied", "POST", path, json={}, key=OPERATOR_KEY)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import Settings
+from orchestrator.config.settings import Settings
 from tests.api.conftest import ADMIN_KEY, Api
 
 SEED = 20260304

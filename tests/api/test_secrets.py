@@ -18,15 +18,15 @@ import pytest
 
 from api.logs import make_formatter
 from api.views.sessions import inspected
-from orchestrator.config import Settings
+from orchestrator.access.keys import Principal, Role
+from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.errors import ConflictError
-from orchestrator.keys import Principal, Role
-from orchestrator.sessions import registry
+from orchestrator.node.processes import Earlier, Measured, Process, Usage
+from orchestrator.sessions import session_rows
 from orchestrator.sessions.cutting import MOST_AT_ONCE
 from orchestrator.sessions.inspect import Inspection
-from orchestrator.sessions.processes import Earlier, Measured, Process, Usage
 from orchestrator.sessions.requests import ExecRequest, NewSession
 from orchestrator.store.database import Database
 from paddock import Paddock
@@ -520,7 +520,7 @@ async def test_values_of_a_creation_that_was_never_finished_go_with_it(
     plane = await ControlPlane.open(settings, engine)
     new = NewSession(id="a", permission_level="high", env={"A": value})
     session, _ = await plane.sessions.create(ADMIN, new)
-    await plane.database.write(registry.updating(session, acknowledged=False))
+    await plane.database.write(session_rows.updating(session, acknowledged=False))
     await plane.close()
     emptied = asyncio.Event()
     scrub = Database.scrub

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from orchestrator.access.keys import Principal, Role
 from orchestrator.audit import query
 from orchestrator.audit.events import EventDraft
-from orchestrator.config import Settings
+from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import ContainerState
 from orchestrator.engine.fake import FakeEngine
@@ -24,10 +25,9 @@ from orchestrator.errors import (
     EngineUnavailableError,
     RateLimitedError,
 )
-from orchestrator.keys import Principal, Role
+from orchestrator.node.killing import FirstProcess
 from orchestrator.policy.requirements import UnmetError
-from orchestrator.sessions import registry
-from orchestrator.sessions.killing import FirstProcess
+from orchestrator.sessions import session_rows
 from orchestrator.sessions.requests import ExecRequest, NewSession
 from orchestrator.sessions.session import MAX_RUNNING
 from orchestrator.store.database import Database, StoreError
@@ -52,8 +52,8 @@ ENDS: dict[str, tuple[str, str, str]] = {
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits long for a dead disk here."""
-    monkeypatch.setattr("orchestrator.sessions.stop_records.PATIENCE_SECONDS", 0.2)
-    monkeypatch.setattr("orchestrator.sessions.stop_records._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("orchestrator.audit.stop_records.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("orchestrator.audit.stop_records._RETRY_SECONDS", 0.01)
 
 
 @contextmanager
@@ -200,7 +200,7 @@ async def test_a_level_change_loses_no_command_of_an_agent_that_hangs(
     api: Api, monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
     """All that may run at once, so that afterwards there is room for nothing else otherwise."""
-    monkeypatch.setattr("orchestrator.sessions.sandbox._SHUTDOWN_SECONDS", 0.1)
+    monkeypatch.setattr("orchestrator.sandboxes.sandbox._SHUTDOWN_SECONDS", 0.1)
     api.agents.plays["ls"] = Play(holds=True)
     await api.session(id="box", permission_level="medium")
     body = {"argv": ["ls"], "background": True}
@@ -242,9 +242,11 @@ async def test_a_level_change_that_a_restart_finds_unfinished_leaves_a_gap(
         body = ExecRequest(argv=["work"], background=True)
         started[name] = (await plane.executions.start(ADMIN, session, body)).id
         low = plane.levels.named("low")
-        await plane.database.write(registry.with_level(session, low))
+        await plane.database.write(session_rows.with_level(session, low))
         if name == "gone":
-            await plane.database.write(registry.updating(session, sandbox=None, container_id=None))
+            await plane.database.write(
+                session_rows.updating(session, sandbox=None, container_id=None)
+            )
     await plane.close()
     plane = await reopened(settings, engine, agents)
     try:
@@ -351,7 +353,7 @@ async def test_room_for_stops_is_there_after_the_log_was_emptied(small_disk: Pat
 async def test_its_id_is_in_use_until_its_end_is_recorded(
     api: Api, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.sessions.stop_records._RETRY_SECONDS", 1000)
+    monkeypatch.setattr("orchestrator.audit.stop_records._RETRY_SECONDS", 1000)
     with full(api.plane):
         await api.json("POST", PATH + "/abort")
     await api.problem(409, "conflict", "POST", "/api/sessions", json={"id": "box"})
@@ -510,7 +512,7 @@ def kills(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
         killed.append((container_id, spare_first))
         return 0
 
-    monkeypatch.setattr("orchestrator.sessions.stopping.kill_all", kill_all)
+    monkeypatch.setattr("orchestrator.sandboxes.stopping.kill_all", kill_all)
     return killed
 
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from orchestrator.access.keys import Principal, Role
 from orchestrator.audit import query
-from orchestrator.budget import Kind
-from orchestrator.config import Settings
+from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import ContainerState
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.errors import ConflictError, PermissionDeniedError, SandboxUnavailableError
-from orchestrator.keys import Principal, Role
+from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.session import Session
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.fake_terminals import PROMPT

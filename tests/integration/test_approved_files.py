@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from orchestrator.access.keys import Principal, Role
 from orchestrator.control_plane import ControlPlane
-from orchestrator.keys import Principal, Role
 from tests.support.box import TESTER, Box
 from tests.support.plane import opened
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.sessions import captures
+from orchestrator.approvals.approval_rows import Approval
+from orchestrator.commands import captures
 from orchestrator.sessions.requests import ExecRequest
-from orchestrator.store.approval_rows import Approval
 from orchestrator.tools.catalog import Catalog
 from orchestrator.tools.oneshot import Oneshot
 from orchestrator.tools.reading import parse_tool
@@ -57,7 +57,7 @@ async def run(box: Box, text: str, **arguments: str) -> dict[str, Any]:
     plane, session = box.plane, box.session
     tool = parse_tool(text.encode(), "tool.clad.toml")
     assert isinstance(tool, Oneshot)
-    rules = plane.policy.tools
+    rules = plane.reload.tools
     before, rules.catalog = rules.catalog, Catalog({Path("tool.clad.toml"): tool})
     try:
         request = await plane.governed_commands.request(
@@ -239,7 +239,7 @@ async def test_a_person_approves_whatever_the_name_of_the_file_will_be(high: Box
     text = COPIES.replace('name = "copies"', 'name = "copies"\nhuman_approval = true')
     tool = parse_tool(text.encode(), "tool.clad.toml")
     assert isinstance(tool, Oneshot)
-    rules = plane.policy.tools
+    rules = plane.reload.tools
     before, rules.catalog = rules.catalog, Catalog({Path("tool.clad.toml"): tool})
     asked = (TESTER, session, "copies", {"file": "notes"}, ExecRequest(), 0.0)
     try:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from orchestrator.agent_messages import AgentEvent
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import AuditUnavailableError
+from orchestrator.link.messages import AgentEvent
 from orchestrator.policy import levels as level_files
 from sandbox_agent.protocol import MOST_UNACKNOWLEDGED_EXECS
 from tests.conftest import BoxFactory

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from api.views.sessions import inspected
-from orchestrator.config import Settings
+from orchestrator.checks.doctor import run_checks
+from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
-from orchestrator.doctor import run_checks
 from paddock.contract.inspection import InspectedSession, SandboxProcess
 from tests.conftest import BoxFactory
 from tests.support.box import PATIENCE, TESTER, Box

@@ -149,7 +149,7 @@ async def test_its_file_changes_while_sessions_run(plane: ControlPlane) -> None:
     path = build_file(plane)
     text = path.read_text()
     path.write_text(text.replace("cpus = 2.0", "cpus = 1.0").replace('"git",', ""))
-    await plane.policy.look()
+    await plane.reload.look()
     assert (await box.container()).limits["cpus"] == 2.0
     assert (await box.run("git --version")).exit_code == 0
     await change(box, "build")
@@ -158,17 +158,17 @@ async def test_its_file_changes_while_sessions_run(plane: ControlPlane) -> None:
         await box.run("git --version")
 
     path.write_text(text.replace("rank = 250", "rank = 100"))
-    await plane.policy.look()
-    assert "build.toml:2: rank: 100 is the rank of low, too" in plane.policy.problems[path]
+    await plane.reload.look()
+    assert "build.toml:2: rank: 100 is the rank of low, too" in plane.reload.problems[path]
     assert plane.levels["build"].rank == 250
 
     path.unlink()
-    await plane.policy.look()
+    await plane.reload.look()
     assert (await box.python("print(1)")).exit_code == 0
     with pytest.raises(ValidationError, match=r"must be low\|medium\|high"):
         await change(box, "build")
     path.write_text(text)
-    await plane.policy.look()
+    await plane.reload.look()
     await change(box, "build")
     assert (await box.run("git --version")).exit_code == 0
     await box.close()
@@ -205,8 +205,8 @@ async def test_a_session_can_be_moved_to_a_level_that_needs_less(
     text = re.sub(r"^(read|execute) = \[[^]]*\]\n", "", text, flags=re.MULTILINE)
     path = build_file(plane).with_name("loose.toml")
     path.write_text(text)
-    await plane.policy.look()
-    assert plane.policy.problems == {}
+    await plane.reload.look()
+    assert plane.reload.problems == {}
     box = await Box.create(plane, "loose", image=lesser_image)
     assert (await box.run("ls")).exit_code == 0
     with pytest.raises(UnmetError, match="needs Landlock version 3, there is none"):

@@ -10,6 +10,7 @@ import docker
 import psutil
 import pytest
 
+from orchestrator.access.keys import Principal, Role, digest
 from orchestrator.engine.base import ContainerState
 from orchestrator.errors import (
     AuditUnavailableError,
@@ -23,7 +24,6 @@ from orchestrator.errors import (
     SessionTerminatedError,
     ValidationError,
 )
-from orchestrator.keys import Principal, Role, digest
 from orchestrator.sessions.requests import NewSession
 from orchestrator.workspace.mounts import MountError
 from tests.conftest import BoxFactory

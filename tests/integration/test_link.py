@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agent_link import AgentLink
-from orchestrator.agent_messages import AgentEvent
 from orchestrator.errors import (
     AuditUnavailableError,
     BusyError,
     PaddockError,
     SandboxUnavailableError,
 )
+from orchestrator.link.agent_link import AgentLink
+from orchestrator.link.messages import AgentEvent
 from orchestrator.sessions.session import Command
 from tests.conftest import BoxFactory
 from tests.support.box import PATIENCE, TESTER, Box, ended
@@ -229,7 +229,7 @@ async def test_closing_gives_up_on_events_that_cannot_be_recorded(
         raise AuditUnavailableError("no room on the disk")
 
     monkeypatch.setattr(link_of(box), "_on_event", failing)
-    monkeypatch.setattr("orchestrator.sessions.sandbox._SHUTDOWN_SECONDS", 1.0)
+    monkeypatch.setattr("orchestrator.sandboxes.sandbox._SHUTDOWN_SECONDS", 1.0)
     await box.close()
     (gap,) = await box.events("audit.gap")
     assert gap["args"]["commands"] == [command.id]

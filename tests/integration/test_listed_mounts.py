@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from orchestrator.config.operator_mounts import OperatorMount
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import EngineUnavailableError, ValidationError
-from orchestrator.mount_list import Mount
 from orchestrator.sessions.requests import NewSession
 from tests.support.box import TESTER, Box, mount_options
 from tests.support.leaks import NOTHING, left_behind
@@ -61,9 +61,9 @@ def listed(host: Path) -> dict[str, Any]:
     return {
         "levels_dir": host / "levels",
         "mounts": {
-            "greeter": Mount(source=f"{host}/greeter", target="/run/greeter"),
-            "data": Mount(source=f"{host}/data", target="/mnt/data", read_only=False),
-            "missing": Mount(source=f"{host}/missing", target="/mnt/missing"),
+            "greeter": OperatorMount(source=f"{host}/greeter", target="/run/greeter"),
+            "data": OperatorMount(source=f"{host}/data", target="/mnt/data", read_only=False),
+            "missing": OperatorMount(source=f"{host}/missing", target="/mnt/missing"),
         },
     }
 

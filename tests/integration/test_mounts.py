@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.workspace import mounts, sandbox_dir
+from orchestrator.sandboxes.directory import SandboxDirectory, Shared, left_over
+from orchestrator.workspace import mounts
 from orchestrator.workspace.mounts import MountError
-from orchestrator.workspace.sandbox_dir import SandboxDirectory, Shared
 from orchestrator.workspace.slots import make_data
 
 UID = 1_900_001_234
@@ -98,7 +98,7 @@ def drop_sys_admin() -> None:
 def test_a_sandbox_directory_comes_and_goes(tmp_path: Path, data: Path) -> None:
     (data / "kept").write_text("x")
     directory = SandboxDirectory.create(tmp_path, data, uid=UID, home="/nonexistent", noexec=True)
-    assert [found.path for found in sandbox_dir.left_over(tmp_path)] == [directory.path]
+    assert [found.path for found in left_over(tmp_path)] == [directory.path]
     assert (directory.workspace / "kept").read_text() == "x"
     assert f"sandbox:x:{UID}:{UID}::/nonexistent:" in directory.passwd.read_text()
     assert directory.run.stat().st_mode & 0o777 == 0o700
@@ -108,7 +108,7 @@ def test_a_sandbox_directory_comes_and_goes(tmp_path: Path, data: Path) -> None:
     directory.socket.touch()
     directory.release()
     directory.release()
-    assert sandbox_dir.left_over(tmp_path) == []
+    assert left_over(tmp_path) == []
     assert (data / "kept").read_text() == "x"
 
 
@@ -126,7 +126,7 @@ def test_a_failed_mount_leaves_no_directory(tmp_path: Path) -> None:
         SandboxDirectory.create(
             tmp_path, tmp_path / "missing", uid=UID, home="/nonexistent", noexec=True
         )
-    assert sandbox_dir.left_over(tmp_path) == []
+    assert left_over(tmp_path) == []
 
 
 def test_what_is_shared_is_found_and_released(tmp_path: Path, data: Path) -> None:
@@ -142,9 +142,9 @@ def test_what_is_shared_is_found_and_released(tmp_path: Path, data: Path) -> Non
         (directory.mounts / "a" / "new").touch()
     (directory.mounts / "b" / "new").touch()
     # As a start finds it that follows a kill.
-    (found,) = sandbox_dir.left_over(tmp_path)
+    (found,) = left_over(tmp_path)
     found.release()
-    assert sandbox_dir.left_over(tmp_path) == []
+    assert left_over(tmp_path) == []
     assert mounts.mounts_under(str(tmp_path)) == []
     assert sorted(os.listdir(host)) == ["kept", "new"]
 
@@ -155,5 +155,5 @@ def test_a_directory_that_can_not_be_shared_leaves_nothing(tmp_path: Path, data:
         SandboxDirectory.create(
             tmp_path, data, uid=UID, home="/nonexistent", noexec=False, shared=shared
         )
-    assert sandbox_dir.left_over(tmp_path) == []
+    assert left_over(tmp_path) == []
     assert mounts.mounts_under(str(tmp_path)) == []

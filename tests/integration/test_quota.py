@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from orchestrator.config import ConfigError
+from orchestrator.config.errors import ConfigError
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import CapacityExhaustedError, SandboxUnavailableError
 from orchestrator.sessions.requests import NewSession

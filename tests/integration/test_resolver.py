@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.docker_resolvers import ENGINES_OWN
-from orchestrator.resolvers import usable
+from orchestrator.engine.resolvers import usable
 from tests.support.attempts import attempt
 from tests.support.box import TESTER, Box
 from tests.support.name_server import EVERYBODY, name_server

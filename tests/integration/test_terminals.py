@@ -10,7 +10,6 @@ import pytest
 
 from orchestrator.audit.events import EventDraft, Recorded
 from orchestrator.audit.writer import Effect
-from orchestrator.budget import Kind
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import (
     AuditUnavailableError,
@@ -20,8 +19,9 @@ from orchestrator.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
+from orchestrator.sessions.budget import Kind
 from orchestrator.terminals import evidence
-from orchestrator.terminals.spec import Approval, Needs, Situation
+from orchestrator.terminals.spec import LineApproval, Needs, Situation
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
 from tests.support.tool import Pattern, Tool, Verdict
@@ -158,7 +158,9 @@ async def test_a_line_that_the_kernel_would_cut_is_refused(high: Box) -> None:
     assert refusal.value.fields["rule"] == "too-long"
     # Nobody uses up an approval with it, and it is on record as refused.
     steps: list[str] = []
-    approval = Approval("apr-1", "ann", lambda: steps.append("use"), lambda w: steps.append(str(w)))
+    approval = LineApproval(
+        "apr-1", "ann", lambda: steps.append("use"), lambda w: steps.append(str(w))
+    )
     pending = Verdict("pending", "human-approval", "a person must approve", "do", ("do",))
     with pytest.raises(PermissionDeniedError):
         await tool.do(long, pending, approval=approval)
@@ -381,7 +383,9 @@ async def test_denied_and_pending_lines_reach_no_tool(high: Box) -> None:
     envelope = await tool.do("say pending", pending)
     assert (envelope["status"], envelope["results"]) == ("pending", None)
     steps: list[str] = []
-    approval = Approval("apr-1", "ann", lambda: steps.append("use"), lambda w: steps.append(str(w)))
+    approval = LineApproval(
+        "apr-1", "ann", lambda: steps.append("use"), lambda w: steps.append(str(w))
+    )
     approved = await tool.do("say pending", pending, approval=approval)
     assert approved["results"]["output"] == "pending"
     assert steps == ["use", "True"]

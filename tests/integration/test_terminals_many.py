@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.audit.verify import verify
-from orchestrator.config import Settings
+from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import ConflictError
 from orchestrator.workspace import mounts

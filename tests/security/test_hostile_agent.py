@@ -15,11 +15,6 @@ from typing import Any
 
 import pytest
 
-from orchestrator import agent_connection
-from orchestrator.agent_connection import Connection
-from orchestrator.agent_frames import Bounds, parse_frame
-from orchestrator.agent_link import AgentLink
-from orchestrator.agent_messages import AgentEvent, Hello
 from orchestrator.errors import (
     AuditUnavailableError,
     NotFoundError,
@@ -27,7 +22,12 @@ from orchestrator.errors import (
     SandboxUnavailableError,
     TooLargeError,
 )
-from orchestrator.fair_share import FairShare
+from orchestrator.link import connection as connections
+from orchestrator.link.agent_link import AgentLink
+from orchestrator.link.connection import Connection
+from orchestrator.link.fair_share import FairShare
+from orchestrator.link.frames import Bounds, parse_frame
+from orchestrator.link.messages import AgentEvent, Hello
 from sandbox_agent.protocol import (
     MAX_FRAME_BYTES,
     PROTOCOL_VERSION,
@@ -475,7 +475,7 @@ async def test_an_answer_that_comes_too_late_is_no_violation(host: Host) -> None
 async def test_an_agent_that_answers_nothing_is_dropped(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.agent_connection._MOST_GIVEN_UP", 3)
+    monkeypatch.setattr("orchestrator.link.connection._MOST_GIVEN_UP", 3)
     impostor = await host.greeted()
     for _ in range(4):
         with pytest.raises(SandboxUnavailableError):
@@ -544,7 +544,7 @@ async def test_a_frame_is_as_large_as_what_it_may_be(
         read.append(len(body))
         return parse(body, allowed)
 
-    monkeypatch.setattr(agent_connection, "parse_frame", counted)
+    monkeypatch.setattr(connections, "parse_frame", counted)
     impostor = await host.greeted()
     asking = asyncio.create_task(host.link.request(asked, {})) if asked else None
     if asking is not None:
@@ -674,7 +674,7 @@ async def test_a_flood_waits_for_its_share_of_the_time(
     assert max(waits[host.link]) > 0
     assert max(waits[neighbour.link]) == 0
     # The flood was charged for what the ledger's thread has to do, and for more that was measured.
-    assert charged[host.link] > 3000 * agent_connection._EVENT_SECONDS
+    assert charged[host.link] > 3000 * connections._EVENT_SECONDS
     # It was not read meanwhile: so long it was made to wait for what it had used.
     assert sum(waited) > 0
 
@@ -775,7 +775,7 @@ async def test_a_flood_of_events_is_recorded_in_order(host: Host) -> None:
 async def test_an_agent_that_does_not_read_is_dropped(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.agent_link._RECONNECT_SECONDS", 0.1)
+    monkeypatch.setattr("orchestrator.link.agent_link._RECONNECT_SECONDS", 0.1)
     impostor = await host.greeted()
     waiting = [asyncio.create_task(host.link.request("file.push", {"data": "x" * MAX_FRAME_BYTES}))]
     with pytest.raises(TooLargeError):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.access.keys import Principal, Role
 from orchestrator.errors import ConflictError, PermissionDeniedError, ValidationError
-from orchestrator.keys import Principal, Role
 from orchestrator.sessions.requests import NewSession
 from tests.support.attack import Attacks, assert_well
 from tests.support.attempts import attempt, spellings

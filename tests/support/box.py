@@ -10,10 +10,10 @@ from typing import Any
 import psutil
 
 from api.views.sessions import session as view
+from orchestrator.access.keys import Principal, Role
 from orchestrator.audit import query
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import Container
-from orchestrator.keys import Principal, Role
 from orchestrator.sessions.requests import ExecRequest, NewSession
 from orchestrator.sessions.session import Command, Session
 from paddock.contract import sessions as shown

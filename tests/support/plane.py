@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.audit.verify import verify
-from orchestrator.config import Settings
+from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.workspace import slots
 from orchestrator.workspace.mounts import mounts_under

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator.access.keys import Principal, Role
 from orchestrator.errors import PermissionDeniedError
-from orchestrator.keys import Principal, Role
 from orchestrator.terminals.governed import GovernedTerminals
 from orchestrator.tools import loader
 from tests.support.box import TESTER, Box

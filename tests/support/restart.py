@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from orchestrator.config import Settings
+from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import ContainerState
 from orchestrator.engine.fake import FakeEngine

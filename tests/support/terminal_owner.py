@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from orchestrator.config import Settings
+from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from tests.support.box import Box
 from tests.support.tool import Tool

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from orchestrator.config.operator_mounts import OperatorMount
 from orchestrator.control_plane import ControlPlane
-from orchestrator.mount_list import Mount
 from orchestrator.policy import levels
 from tests.support.manifests import PSQL
 from tests.support.plane import opened
@@ -49,7 +49,7 @@ async def plane(
     debug = debug.replace("[confinement]", "[confinement]\nptrace = true")
     (levels_dir / "debug.toml").write_text(debug)
     mounts = {
-        name: Mount(source=str(directory), target=f"/run/{name}")
+        name: OperatorMount(source=str(directory), target=f"/run/{name}")
         for name, directory in servers.items()
     }
     settings = {"mounts": mounts, "tools_dir": tools, "levels_dir": levels_dir}

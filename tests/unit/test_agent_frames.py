@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from orchestrator import agent_frames
-from orchestrator.agent_frames import EVENT, HELLO, Bounds, bounds, parse_frame
-from orchestrator.agent_messages import AgentEvent, domain_error, parse_event, parse_hello
+from orchestrator.commands.outcome import exit_result
 from orchestrator.errors import PaddockError
-from orchestrator.sessions.outcome import exit_result
+from orchestrator.link import frames
+from orchestrator.link.frames import EVENT, HELLO, Bounds, bounds, parse_frame
+from orchestrator.link.messages import AgentEvent, domain_error, parse_event, parse_hello
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.output import Output
 from sandbox_agent.outputs import told
@@ -80,7 +80,7 @@ def test_what_is_in_texts_is_no_value(text: str) -> None:
 
 def test_quotes_alone_are_refused_before_they_are_taken_apart() -> None:
     body = b'{"jsonrpc":"2.0","x":[' + b'",' * 1_000_000
-    assert agent_frames._too_many(body, 96 * 1024)
+    assert frames._too_many(body, 96 * 1024)
     with pytest.raises(FrameError, match="values"):
         parse_frame(body, Bounds(MAX_FRAME_BYTES, 96 * 1024))
 

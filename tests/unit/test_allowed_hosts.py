@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.allowed_hosts import AllowedHosts, host_name
+from orchestrator.access.allowed_hosts import AllowedHosts, host_name
 from orchestrator.errors import MisdirectedRequestError
 
 

@@ -15,8 +15,8 @@ from api.http.sse import encode_event
 from api.output import TextDecoder, page_text
 from api.problems import STATUSES, document
 from orchestrator import errors
+from orchestrator.commands.execution import OutputPage
 from orchestrator.errors import CapacityExhaustedError, PaddockError, ValidationError
-from orchestrator.sessions.execution import OutputPage
 from paddock.contract.commands import OutputData
 from paddock.contract.files import FilePath
 

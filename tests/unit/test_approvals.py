@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
-from orchestrator.approvals import MAX_PENDING, Approvals, Line
+from orchestrator.access.keys import KeyRing, Principal, Role
+from orchestrator.access.limits import KeyLimits
+from orchestrator.approvals.approval_rows import Approval
+from orchestrator.approvals.service import MAX_PENDING, Approvals, Line
 from orchestrator.audit import query
 from orchestrator.audit.ledger import Ledger
-from orchestrator.budget import Budget
+from orchestrator.audit.record_room import RecordRoom
+from orchestrator.audit.recorder import Recorder
 from orchestrator.errors import (
     AuditUnavailableError,
     BusyError,
@@ -19,15 +23,11 @@ from orchestrator.errors import (
     ConflictError,
     NotFoundError,
 )
-from orchestrator.keys import KeyRing, Principal, Role
-from orchestrator.limits import KeyLimits
-from orchestrator.metrics import Metrics
+from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import load_levels
-from orchestrator.sessions.record_room import RecordRoom
-from orchestrator.sessions.recorder import Recorder
+from orchestrator.sessions.budget import Budget
 from orchestrator.sessions.session import Session
-from orchestrator.sessions.session_secrets import SessionSecrets, Stored
-from orchestrator.store.approval_rows import Approval
+from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets
 from orchestrator.store.database import Database
 from paddock.contract.words import Status
 
@@ -49,7 +49,7 @@ def make_session(key: str = "k1", owner: str = "ci") -> Session:
         "status": Status.ACTIVE,
         "last_activity_at": "",
         "budget": Budget(datetime.now(UTC)),
-        "secrets": SessionSecrets(Stored(), {}),
+        "secrets": SessionSecrets(StoredSecrets(), {}),
     }
     return Session(**members)
 
@@ -340,7 +340,7 @@ async def test_a_reason_waits_until_the_secrets_are_known(
     """After a restart they come back with the agent, which says nothing while it is paused."""
     asked = await ask(approvals, session)
     value = "tok-2b1f9c07d4e8"
-    session.secrets = SessionSecrets(Stored.new(["TOKEN"]))
+    session.secrets = SessionSecrets(StoredSecrets.new(["TOKEN"]))
     with pytest.raises(ConflictError, match="leave the text out") as caught:
         await approvals.decide(OWNER, asked.id, "deny", f"it shows {value}")
     assert caught.value.fields["reason"] == "secrets_unknown"

@@ -15,19 +15,19 @@ from typing import Any, TypeVar
 
 import pytest
 
+from orchestrator.access.keys import KeyRing
+from orchestrator.access.limits import KeyLimits
 from orchestrator.audit import archive_disk, query
 from orchestrator.audit import archiving as archiving_module
 from orchestrator.audit.archive_disk import ArchiveDisk
 from orchestrator.audit.archiving import Archiving
 from orchestrator.audit.events import EventDraft
 from orchestrator.audit.ledger import Ledger
+from orchestrator.audit.record_room import RecordRoom
 from orchestrator.audit.search import Search, search
 from orchestrator.audit.verify import verify
 from orchestrator.checks.base import CheckStatus
 from orchestrator.errors import NotFoundError
-from orchestrator.keys import KeyRing
-from orchestrator.limits import KeyLimits
-from orchestrator.sessions.record_room import RecordRoom
 from orchestrator.store.database import Database
 from orchestrator.tasks import Tasks
 from orchestrator.terminals.evidence import Evidence

@@ -10,9 +10,9 @@ import pytest
 
 from orchestrator.engine.base import Container, ContainerState
 from orchestrator.errors import EngineUnavailableError
-from orchestrator.sessions import sandbox, stopping
-from orchestrator.sessions.sandbox import Sandbox, Sandboxes
-from orchestrator.sessions.stopping import Stopper
+from orchestrator.sandboxes import sandbox, stopping
+from orchestrator.sandboxes.sandbox import Sandbox, Sandboxes
+from orchestrator.sandboxes.stopping import Stopper
 from orchestrator.terminals import finishing
 from orchestrator.terminals.finishing import Finishing
 from orchestrator.threads import Threads

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.budget import (
+from orchestrator.sessions.budget import (
     OF_COMMANDS,
     Budget,
     Exceeded,

@@ -17,6 +17,7 @@ import pytest
 from pydantic import SecretStr
 
 from orchestrator.checks.base import Check, CheckStatus, failure, healthy, ok, warning
+from orchestrator.checks.doctor import run_checks
 from orchestrator.checks.engine import check_open_network, engine_check, image_check
 from orchestrator.checks.host import check_port, clock_check, disk_check, memory_check
 from orchestrator.checks.kernel import (
@@ -27,11 +28,16 @@ from orchestrator.checks.kernel import (
     seccomp_check,
 )
 from orchestrator.checks.levels import enforceable, level_checks
-from orchestrator.checks.mounts import Mount, check_mounts, existing, mount_of, propagation_check
+from orchestrator.checks.mounts import (
+    MountPoint,
+    check_mounts,
+    existing,
+    mount_of,
+    propagation_check,
+)
 from orchestrator.checks.quota import check_quota, quota_check
 from orchestrator.checks.state import check_database, check_policy, check_state_dir
-from orchestrator.config import Settings
-from orchestrator.doctor import run_checks
+from orchestrator.config.settings import Settings
 from orchestrator.engine.base import LABEL_INPUTS, LABEL_PROTOCOL, EngineInfo, Image, SandboxKernel
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.policy.levels import load_levels
@@ -220,7 +226,7 @@ def test_a_mountinfo_without_the_path() -> None:
 
 
 def test_propagation_matters_in_a_container() -> None:
-    private = Mount("/state", frozenset(), shared=False, type="ext4")
+    private = MountPoint("/state", frozenset(), shared=False, type="ext4")
     assert status(propagation_check(private, apart=False)) == "ok"
     assert status(propagation_check(private, apart=True)) == "failure"
     assert status(propagation_check(replace(private, shared=True), apart=True)) == "ok"
@@ -473,7 +479,7 @@ async def test_without_an_engine_no_level_can_be_enforced(settings: Settings) ->
 async def test_an_engine_that_hangs_is_given_up(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.doctor._SECONDS", 0.2)
+    monkeypatch.setattr("orchestrator.checks.doctor._SECONDS", 0.2)
     engine = FakeEngine(images={settings.image: IMAGE})
     engine.hang_next("info")
     async with asyncio.timeout(60):

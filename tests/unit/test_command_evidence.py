@@ -11,32 +11,32 @@ from typing import Any, cast
 
 import pytest
 
+from orchestrator.access.keys import KeyRing, Principal, Role
+from orchestrator.access.limits import KeyLimits
 from orchestrator.audit import query
 from orchestrator.audit.ledger import Ledger
-from orchestrator.budget import Budget, Kind
+from orchestrator.audit.record_room import RecordRoom
+from orchestrator.audit.recorder import Recorder
+from orchestrator.commands import captures as captures_module
+from orchestrator.commands.captures import Captures
+from orchestrator.commands.evidence_file import EvidenceFile
 from orchestrator.errors import (
     AuditUnavailableError,
     BusyError,
     ConflictError,
     SandboxUnavailableError,
 )
-from orchestrator.keys import KeyRing, Principal, Role
-from orchestrator.limits import KeyLimits
-from orchestrator.metrics import Metrics
+from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import load_levels
-from orchestrator.sessions import captures as captures_module
-from orchestrator.sessions.captures import Captures
-from orchestrator.sessions.evidence_file import EvidenceFile
+from orchestrator.sessions.budget import Budget, Kind
 from orchestrator.sessions.files import Files
-from orchestrator.sessions.record_room import RecordRoom
-from orchestrator.sessions.recorder import Recorder
 from orchestrator.sessions.requests import Kept
 from orchestrator.sessions.session import MAX_RUNNING, Command, Session
-from orchestrator.sessions.session_secrets import SessionSecrets, Stored
+from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets
 from orchestrator.store.database import Database
 from orchestrator.terminals.evidence import Evidence
 from orchestrator.terminals.finishing import Finishing
-from orchestrator.terminals.store import Row
+from orchestrator.terminals.terminal_rows import TerminalRow
 from orchestrator.threads import Threads
 from paddock.audit.archive_file import _evidence_of
 from paddock.contract.words import Status
@@ -94,7 +94,7 @@ class Bench:
         members |= {"commands": {}, "capturing": asyncio.Lock()}
         members |= {"over": asyncio.get_running_loop().create_future()}
         members |= {"budget": Budget(datetime.now(UTC), {Kind.AUDIT_BYTES: MIB})}
-        self.session = Session(**members | {"secrets": SessionSecrets(Stored(), {})})
+        self.session = Session(**members | {"secrets": SessionSecrets(StoredSecrets(), {})})
 
     def end(self, name: str) -> Command:
         """A command that has ended, of which evidence is then kept."""
@@ -273,7 +273,7 @@ async def test_secrets_like_digests_leave_what_archives_need(
     nobody = cast(Any, None)
     finishing = Finishing(database, bench.recorder, {}, nobody, Threads("tests", 1))
     session.secrets.give({"TERMINAL": directory.name})
-    row = Row(directory.name, "k", {"tool": "psql", "interaction_count": 0})
+    row = TerminalRow(directory.name, "k", {"tool": "psql", "interaction_count": 0})
     await finishing.abandoned(session, row, directory, "killed")
     (event,) = await query.events(database, "k", operation="pty.close")
     assert len(_evidence_of(event)) == 2

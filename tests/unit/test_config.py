@@ -3,7 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import ConfigError, load_settings, split_address
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.settings import load_settings
+from orchestrator.config.values import split_address
 
 
 @pytest.fixture(autouse=True)

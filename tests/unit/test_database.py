@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.sessions.registry import next_incarnation
+from orchestrator.sessions.session_rows import next_incarnation
 from orchestrator.store.database import _MIGRATIONS, Database, StoreError
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import Settings
-from orchestrator.endpoint import announce, url_of, withdraw
-from orchestrator.endpoint import find_url as url_by_settings
+from orchestrator.config.instance_url import announce, url_of, withdraw
+from orchestrator.config.instance_url import find_url as url_by_settings
+from orchestrator.config.settings import Settings
 from paddock.cli.exits import Failure
 from paddock.cli.remote import find_key, find_url
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.agent_messages import parse_event
+from orchestrator.link.messages import parse_event
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.excerpts import LONGEST_TEXT, LONGEST_WORDS, MOST_WORDS, excerpts, text
 from sandbox_agent.protocol import Message

@@ -11,10 +11,10 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.errors import EngineUnavailableError
-from orchestrator.sessions import holding
-from orchestrator.sessions.holding import Holding
+from orchestrator.sandboxes import holding
+from orchestrator.sandboxes.directory import SandboxDirectory
+from orchestrator.sandboxes.holding import Holding
 from orchestrator.workspace.quota import Quota
-from orchestrator.workspace.sandbox_dir import SandboxDirectory
 from tests.support.until import until
 
 LEVEL = cast(Any, SimpleNamespace(name="low", rates=SimpleNamespace(disk=True, network=False)))

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.checks.base import CheckStatus
-from orchestrator.host_check import sharing_check, users_check
+from orchestrator.checks.host_check import sharing_check, users_check
 
 WHOLE = "         0          0 4294967295\n"
 

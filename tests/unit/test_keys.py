@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from orchestrator.config import ConfigError, Settings
+from orchestrator.access.key_bounds import KeyBounds
+from orchestrator.access.key_entries import load_keys
+from orchestrator.access.keys import KeyRing, Principal, Role, digest, is_handle, new_handle
+from orchestrator.access.limits import KeyLimits
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.settings import Settings
 from orchestrator.errors import UnauthorizedError
-from orchestrator.key_bounds import KeyBounds
-from orchestrator.key_entries import load_keys
-from orchestrator.keys import KeyRing, Principal, Role, digest, is_handle, new_handle
-from orchestrator.limits import KeyLimits
 
 ADMIN = "an-admin-key-for-tests"
 

@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from orchestrator.config import ConfigError, Settings
-from orchestrator.key_bounds import KeyBounds
-from orchestrator.key_entries import add_entries, load_keys, table
-from orchestrator.keys import Principal, Role, digest
-from orchestrator.keys_file import add_key, list_keys, remove_key, without_entry
-from orchestrator.limits import KeyLimits
+from orchestrator.access.key_bounds import KeyBounds
+from orchestrator.access.key_entries import add_entries, load_keys, table
+from orchestrator.access.keys import Principal, Role, digest
+from orchestrator.access.keys_file import add_key, list_keys, remove_key, without_entry
+from orchestrator.access.limits import KeyLimits
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.settings import Settings
 
 
 @pytest.fixture

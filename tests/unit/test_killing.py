@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.sessions.killing import FirstProcess, first_process, kill_all
-from orchestrator.sessions.processes import Host
+from orchestrator.node.killing import FirstProcess, first_process, kill_all
+from orchestrator.node.processes import HostPaths
 from tests.unit.test_processes import ID, STAT, write
 
 Sleeper = subprocess.Popen[bytes]
@@ -22,8 +22,8 @@ PLACES = (
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Host:
-    return Host(tmp_path / "proc", tmp_path / "cgroup")
+def host(tmp_path: Path) -> HostPaths:
+    return HostPaths(tmp_path / "proc", tmp_path / "cgroup")
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def sleepers() -> Iterator[list[Sleeper]]:
         process.wait()
 
 
-def shown(host: Host, pid: int, cgroup: str, inside: int = 1, started: int = 999) -> None:
+def shown(host: HostPaths, pid: int, cgroup: str, inside: int = 1, started: int = 999) -> None:
     """As the kernel shows a process."""
     directory = host.proc / str(pid)
     write(directory / "stat", STAT.replace(b" 999 ", b" %d " % started) % (pid, b"x) (y"))
@@ -44,7 +44,7 @@ def shown(host: Host, pid: int, cgroup: str, inside: int = 1, started: int = 999
     write(directory / "cgroup", cgroup)
 
 
-def group(host: Host, sleepers: list[Sleeper], place: str, version: int) -> FirstProcess:
+def group(host: HostPaths, sleepers: list[Sleeper], place: str, version: int) -> FirstProcess:
     """A container of those processes, as the kernel shows it; its first process."""
     if version == 2:
         text, directory = f"0::/{place}\n", host.cgroup / place
@@ -72,7 +72,7 @@ def killed(process: Sleeper) -> bool:
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("place", PLACES)
 def test_a_group_is_where_the_kernel_has_it(
-    host: Host, sleepers: list[Sleeper], place: str, version: int
+    host: HostPaths, sleepers: list[Sleeper], place: str, version: int
 ) -> None:
     first = group(host, sleepers, place, version)
     assert kill_all(ID, first, host) >= 2
@@ -81,7 +81,7 @@ def test_a_group_is_where_the_kernel_has_it(
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_container_s_first_process_can_be_spared(
-    host: Host, sleepers: list[Sleeper], version: int
+    host: HostPaths, sleepers: list[Sleeper], version: int
 ) -> None:
     first = group(host, sleepers, PLACES[2], version)
     assert kill_all(ID, first, host, spare_first=True) == 1
@@ -89,7 +89,7 @@ def test_a_container_s_first_process_can_be_spared(
     assert sleepers[0].poll() is None
 
 
-def test_groups_below_it_are_of_it(host: Host, sleepers: list[Sleeper]) -> None:
+def test_groups_below_it_are_of_it(host: HostPaths, sleepers: list[Sleeper]) -> None:
     place = PLACES[2]
     first = group(host, sleepers, place, 2)
     write(host.cgroup / place / "cgroup.procs", "")
@@ -103,7 +103,7 @@ def test_groups_below_it_are_of_it(host: Host, sleepers: list[Sleeper]) -> None:
 
 
 def test_without_what_was_known_the_usual_places_are_looked_at(
-    host: Host, sleepers: list[Sleeper]
+    host: HostPaths, sleepers: list[Sleeper]
 ) -> None:
     place = PLACES[0]
     for controller in ("cpuacct", "memory", "pids"):
@@ -113,7 +113,9 @@ def test_without_what_was_known_the_usual_places_are_looked_at(
     assert killed(sleepers[1])
 
 
-def test_without_a_group_the_first_process_is_killed(host: Host, sleepers: list[Sleeper]) -> None:
+def test_without_a_group_the_first_process_is_killed(
+    host: HostPaths, sleepers: list[Sleeper]
+) -> None:
     shown(host, sleepers[0].pid, "0::/../../elsewhere\n")
     first = first_process(ID, sleepers[0].pid, host)
     assert first is not None
@@ -124,7 +126,7 @@ def test_without_a_group_the_first_process_is_killed(host: Host, sleepers: list[
 
 
 def test_a_process_that_has_got_the_pid_since_is_spared(
-    host: Host, sleepers: list[Sleeper]
+    host: HostPaths, sleepers: list[Sleeper]
 ) -> None:
     first = group(host, sleepers, PLACES[0], 2)
     for process in sleepers:
@@ -133,7 +135,9 @@ def test_a_process_that_has_got_the_pid_since_is_spared(
     assert [process.poll() for process in sleepers] == [None, None]
 
 
-def test_a_container_that_is_gone_has_nothing_to_kill(host: Host, sleepers: list[Sleeper]) -> None:
+def test_a_container_that_is_gone_has_nothing_to_kill(
+    host: HostPaths, sleepers: list[Sleeper]
+) -> None:
     assert kill_all(ID, None, host) == 0
     assert first_process(ID, 4000, host) is None
     first = group(host, sleepers, PLACES[0], 1)

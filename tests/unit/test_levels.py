@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.config import ConfigError
+from orchestrator.config.errors import ConfigError
 from orchestrator.engine.base import NO_RATES, Rates
 from orchestrator.errors import ValidationError
 from orchestrator.policy.level_file import LevelError

@@ -6,18 +6,18 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orchestrator.errors import RateLimitedError
-from orchestrator.limits import (
+from orchestrator.access.limits import (
     LIMIT_FIELDS,
     KeyLimits,
+    KeyUsage,
     TokenBucket,
     Turns,
-    Usage,
     check_quota,
 )
+from orchestrator.errors import RateLimitedError
 
 AMOUNTS = st.integers(0, 100)
-USAGES = st.builds(Usage, AMOUNTS, st.floats(0, 100), AMOUNTS, AMOUNTS, AMOUNTS)
+USAGES = st.builds(KeyUsage, AMOUNTS, st.floats(0, 100), AMOUNTS, AMOUNTS, AMOUNTS)
 LIMITS = st.builds(
     KeyLimits,
     st.none() | AMOUNTS,
@@ -28,7 +28,7 @@ LIMITS = st.builds(
 )
 
 
-def refused(limits: KeyLimits, used: Usage, more: Usage) -> RateLimitedError | None:
+def refused(limits: KeyLimits, used: KeyUsage, more: KeyUsage) -> RateLimitedError | None:
     try:
         check_quota(limits, used, more)
     except RateLimitedError as error:
@@ -44,7 +44,7 @@ def test_own_limits_go_before_the_defaults() -> None:
 
 @given(LIMITS, USAGES, USAGES)
 def test_a_quota_is_never_exceeded_by_what_is_admitted(
-    limits: KeyLimits, used: Usage, more: Usage
+    limits: KeyLimits, used: KeyUsage, more: KeyUsage
 ) -> None:
     pairs = [
         (limits.max_sessions, used.sessions, more.sessions),
@@ -65,23 +65,23 @@ def test_a_quota_is_never_exceeded_by_what_is_admitted(
 
 def test_quotas_take_parts_of_cores_as_they_are_meant() -> None:
     limits = KeyLimits(max_cpus=0.3)
-    check_quota(limits, Usage(cpus=0.1 + 0.1), Usage(cpus=0.1))
+    check_quota(limits, KeyUsage(cpus=0.1 + 0.1), KeyUsage(cpus=0.1))
     with pytest.raises(RateLimitedError, match=r"max_cpus of this key is 0\.3"):
-        check_quota(limits, Usage(cpus=0.3), Usage(cpus=0.05))
+        check_quota(limits, KeyUsage(cpus=0.3), KeyUsage(cpus=0.05))
 
 
 def test_a_refusal_says_which_workspace_can_be_purged() -> None:
     limits = KeyLimits(max_workspaces=1, max_workspace_bytes=10**12)
     with pytest.raises(RateLimitedError, match="`paddock sessions close old-1 --purge`") as caught:
-        check_quota(limits, Usage(workspaces=1), Usage(workspaces=1), "old-1")
+        check_quota(limits, KeyUsage(workspaces=1), KeyUsage(workspaces=1), "old-1")
     assert caught.value.fields["limit"] == "max_workspaces"
     with pytest.raises(RateLimitedError, match=r"is 1000000000000, .*close a session and purge"):
-        check_quota(limits, Usage(), Usage(workspace_bytes=10**12 + 1))
+        check_quota(limits, KeyUsage(), KeyUsage(workspace_bytes=10**12 + 1))
 
 
 def test_what_shrinks_is_admitted_even_over_the_limit() -> None:
     limits = KeyLimits(max_sessions=1, max_cpus=1.0, max_memory_bytes=1)
-    check_quota(limits, Usage(5, 9.0, 9), Usage(0, -1.0, -1))
+    check_quota(limits, KeyUsage(5, 9.0, 9), KeyUsage(0, -1.0, -1))
 
 
 @given(

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from orchestrator.metered import Metered
+from orchestrator.observe.metered import Metered
 
 
 class Clock:

@@ -8,7 +8,7 @@ from orchestrator.engine.base import Engine
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.engine.measured import measured
 from orchestrator.errors import EngineUnavailableError
-from orchestrator.metrics import ENGINE_OPERATIONS, Metrics
+from orchestrator.observe.metrics import ENGINE_OPERATIONS, Metrics
 
 
 def value(metrics: Metrics, series: str) -> float | None:

@@ -7,10 +7,11 @@ import pydantic
 import pytest
 
 from orchestrator.checks.base import CheckStatus
-from orchestrator.checks.mount_list import check_mount_list
-from orchestrator.config import ConfigError, Settings
+from orchestrator.checks.operator_mounts import check_mount_list
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.operator_mounts import OperatorMount, chosen, real_source
+from orchestrator.config.settings import Settings
 from orchestrator.errors import EngineUnavailableError, ValidationError
-from orchestrator.mount_list import Mount, chosen, real_source
 from orchestrator.policy import levels
 
 NAMED = {"source": "/srv/sockets", "target": "/run/postgresql"}
@@ -29,7 +30,7 @@ def test_a_list() -> None:
 
 def test_a_list_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PADDOCK_MOUNTS", '{"a": {"source": "/srv/a", "target": "/mnt/a"}}')
-    assert Settings().mounts == {"a": Mount(source="/srv/a", target="/mnt/a")}
+    assert Settings().mounts == {"a": OperatorMount(source="/srv/a", target="/mnt/a")}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_links_are_followed(tmp_path: Path) -> None:
         settings({"a": {**NAMED, "source": f"{tmp_path}/link"}})
     (tmp_path / "there").mkdir()
     (tmp_path / "other").symlink_to("there")
-    mount = Mount(source=f"{tmp_path}/other", target="/mnt/a")
+    mount = OperatorMount(source=f"{tmp_path}/other", target="/mnt/a")
     assert real_source("a", mount, (), None) == str((tmp_path / "there").resolve())
     # Where it leads is looked at again whenever it is mounted.
     (tmp_path / "other").unlink()
@@ -85,7 +86,7 @@ def test_links_are_followed(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_told(tmp_path: Path) -> None:
-    mount = Mount(source=f"{tmp_path}/missing", target="/mnt/a")
+    mount = OperatorMount(source=f"{tmp_path}/missing", target="/mnt/a")
     with pytest.raises(EngineUnavailableError, match=r"mount a: .*is not a directory"):
         real_source("a", mount, (), None)
 

@@ -15,8 +15,8 @@ from api.handlers import OPERATIONS
 from api.http.body import validated
 from api.openapi import VERSION, document
 from api.problems import STATUSES
+from orchestrator.access.keys import Role
 from orchestrator.errors import PaddockError
-from orchestrator.keys import Role
 from paddock.contract.base import Model
 from paddock.contract.problem import Problem
 from tests.support.raised import raised

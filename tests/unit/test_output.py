@@ -6,7 +6,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.agent_frames import bounds, parse_frame
+from orchestrator.link.frames import bounds, parse_frame
 from sandbox_agent.output import STDERR, STDOUT, Output
 from sandbox_agent.protocol import CHUNK_BYTES, encode, result
 

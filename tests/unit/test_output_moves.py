@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.agent_link import AgentLink
+from orchestrator.commands.output_moves import MOST_BYTES, SECONDS, Move, OutputMoves
 from orchestrator.errors import NotFoundError, SandboxUnavailableError
-from orchestrator.sessions.output_moves import MOST_BYTES, SECONDS, Move, OutputMoves
+from orchestrator.link.agent_link import AgentLink
 from orchestrator.sessions.session import Command, Session
 from sandbox_agent.output import STDERR, STDOUT, Chunk, Output
 from sandbox_agent.protocol import CHUNK_BYTES, MOST_CHUNKS

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.errors import EngineUnavailableError
-from orchestrator.sessions import placing
-from orchestrator.sessions.placing import Places
-from orchestrator.workspace.sandbox_dir import SandboxDirectory
+from orchestrator.sandboxes import placing
+from orchestrator.sandboxes.directory import SandboxDirectory
+from orchestrator.sandboxes.placing import Places
 from tests.support.until import until
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.sessions.processes import (
+from orchestrator.node.processes import (
     Earlier,
-    Host,
+    HostPaths,
     Measured,
     Process,
     Times,
@@ -30,7 +30,7 @@ def write(path: Path, content: str | bytes) -> None:
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-def process_of(host: Host, pid: int, inside: int, argv: bytes, name: bytes = b"sh") -> None:
+def process_of(host: HostPaths, pid: int, inside: int, argv: bytes, name: bytes = b"sh") -> None:
     directory = host.proc / str(pid)
     write(directory / "stat", STAT % (pid, name))
     write(directory / "status", f"Name:\tsh\nNSpid:\t{pid}\t{inside}\n")
@@ -38,15 +38,15 @@ def process_of(host: Host, pid: int, inside: int, argv: bytes, name: bytes = b"s
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Host:
-    host = Host(tmp_path / "proc", tmp_path / "cgroup")
+def host(tmp_path: Path) -> HostPaths:
+    host = HostPaths(tmp_path / "proc", tmp_path / "cgroup")
     process_of(host, 4001, 7, b"cat\0a b\0")
     process_of(host, 4000, 1, b"python3\0-I\0")
     process_of(host, 999, 999, b"somebody\0else\0")
     return host
 
 
-def version_2(host: Host, path: str) -> Path:
+def version_2(host: HostPaths, path: str) -> Path:
     write(host.cgroup / "cgroup.controllers", "cpu memory pids\n")
     group = host.cgroup / path
     write(group / "cgroup.procs", "4000\n4001\n")
@@ -58,7 +58,7 @@ def version_2(host: Host, path: str) -> Path:
     return group
 
 
-def version_1(host: Host, path: str) -> None:
+def version_1(host: HostPaths, path: str) -> None:
     for controller in ("cpuacct", "memory", "pids"):
         write(host.cgroup / controller / path / "cgroup.procs", "4001\n4000\n")
     write(host.cgroup / "cpuacct" / path / "cpuacct.usage", "1500000000\n")
@@ -68,7 +68,7 @@ def version_1(host: Host, path: str) -> None:
     write(host.cgroup / "freezer" / path / "freezer.state", "FROZEN\n")
 
 
-def look(host: Host, pid: int | None = None) -> Measured | None:
+def look(host: HostPaths, pid: int | None = None) -> Measured | None:
     found = measure(ID, pid, Earlier(), host)
     return None if found is None else found[0]
 
@@ -85,32 +85,32 @@ def check(measured: Measured | None) -> None:
 
 
 @pytest.mark.parametrize("path", [f"docker/{ID}", f"system.slice/docker-{ID}.scope"])
-def test_version_2_where_engines_put_it(host: Host, path: str) -> None:
+def test_version_2_where_engines_put_it(host: HostPaths, path: str) -> None:
     version_2(host, path)
     check(look(host))
 
 
 @pytest.mark.parametrize("path", [f"docker/{ID}", f"system.slice/docker-{ID}.scope"])
-def test_version_1_where_engines_put_it(host: Host, path: str) -> None:
+def test_version_1_where_engines_put_it(host: HostPaths, path: str) -> None:
     version_1(host, path)
     check(look(host))
 
 
-def test_where_the_first_process_is(host: Host) -> None:
+def test_where_the_first_process_is(host: HostPaths) -> None:
     version_2(host, f"our.slice/docker-{ID}.scope")
     write(host.proc / "4000" / "cgroup", f"0::/our.slice/docker-{ID}.scope\n")
     check(look(host, 4000))
     assert look(host) is None
 
 
-def test_version_1_where_the_first_process_is(host: Host) -> None:
+def test_version_1_where_the_first_process_is(host: HostPaths) -> None:
     version_1(host, f"ours/{ID}")
     lines = [f"3:{c}:/ours/{ID}" for c in ("pids", "memory", "cpu,cpuacct", "freezer")]
     write(host.proc / "4000" / "cgroup", "\n".join([*lines, f"0::/ours/{ID}"]))
     check(look(host, 4000))
 
 
-def test_a_pid_that_is_somebody_elses_now_shows_nothing(host: Host) -> None:
+def test_a_pid_that_is_somebody_elses_now_shows_nothing(host: HostPaths) -> None:
     version_2(host, "user.slice/somebody")
     write(host.proc / "4000" / "cgroup", "0::/user.slice/somebody\n")
     assert find_groups(ID, 4000, host) is None
@@ -121,7 +121,7 @@ def test_paths_outside_of_the_view_are_left_out() -> None:
     assert group_paths(text) == {"cpu": f"/docker/{ID}", "cpuacct": f"/docker/{ID}"}
 
 
-def test_processes_that_end_meanwhile_are_left_out(host: Host) -> None:
+def test_processes_that_end_meanwhile_are_left_out(host: HostPaths) -> None:
     group = version_2(host, f"docker/{ID}")
     write(group / "cgroup.procs", "4000\n77777\n0\n")
     measured = look(host)
@@ -129,7 +129,7 @@ def test_processes_that_end_meanwhile_are_left_out(host: Host) -> None:
     assert [process.host_pid for process in measured.processes] == [4000]
 
 
-def test_a_process_that_the_kernel_names_twice_is_one(host: Host) -> None:
+def test_a_process_that_the_kernel_names_twice_is_one(host: HostPaths) -> None:
     group = version_2(host, f"docker/{ID}")
     write(group / "cgroup.procs", "4001\n4000\n4001\n4000\n")
     (group / "pids.current").unlink()
@@ -139,7 +139,7 @@ def test_a_process_that_the_kernel_names_twice_is_one(host: Host) -> None:
     assert measured.usage.pids == 2
 
 
-def test_a_group_that_goes_away_shows_nothing(host: Host) -> None:
+def test_a_group_that_goes_away_shows_nothing(host: HostPaths) -> None:
     (version_2(host, f"docker/{ID}") / "memory.current").unlink()
     assert look(host) is None
 

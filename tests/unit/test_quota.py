@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.config import ConfigError
+from orchestrator.config.errors import ConfigError
 from orchestrator.workspace import ext4, project_quota
 from orchestrator.workspace.ext4 import FileSystem, ImageError
 from orchestrator.workspace.prepared import MOST, READY, PreparedImages

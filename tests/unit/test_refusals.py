@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import pytest
 
+from orchestrator.audit import refusals as module
 from orchestrator.audit.ledger import Ledger
+from orchestrator.audit.recorder import Recorder
+from orchestrator.audit.refusals import Refusals
 from orchestrator.errors import AuditUnavailableError
-from orchestrator.metrics import Metrics
-from orchestrator.sessions import refusals as module
-from orchestrator.sessions.recorder import Recorder
-from orchestrator.sessions.refusals import Refusals
+from orchestrator.observe.metrics import Metrics
 from orchestrator.sessions.session import Session
-from orchestrator.sessions.session_secrets import SessionSecrets, Stored
+from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets
 from tests.support.until import until
 
 
@@ -27,7 +27,7 @@ class Forgetful(Recorder):
 
 
 def a_session() -> Session:
-    secrets = SessionSecrets(Stored(), {})
+    secrets = SessionSecrets(StoredSecrets(), {})
     over = asyncio.get_running_loop().create_future()
     members = {"key": "k", "id": "s", "secrets": secrets, "over": over}
     return cast(Session, SimpleNamespace(**members, check_not_ending=lambda: None))

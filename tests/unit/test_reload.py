@@ -15,23 +15,24 @@ import watchfiles
 from pydantic import SecretStr
 
 from orchestrator import reload
-from orchestrator.admin_key import rotate_admin_key
+from orchestrator.access.admin_key import rotate_admin_key
+from orchestrator.access.keys import Principal, Role
+from orchestrator.access.keys_file import add_key, remove_key
 from orchestrator.audit import query
 from orchestrator.audit.events import SYSTEM_KEY
 from orchestrator.audit.ledger import Ledger
+from orchestrator.audit.recorder import Recorder
+from orchestrator.checks.readiness import policy_check
 from orchestrator.checks.state import check_policy
-from orchestrator.config import ConfigError, Settings
-from orchestrator.keys import Principal, Role
-from orchestrator.keys_file import add_key, remove_key
-from orchestrator.metrics import Metrics
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.settings import Settings
+from orchestrator.observe.metrics import Metrics
 from orchestrator.policy import levels
-from orchestrator.readiness import policy_check
-from orchestrator.reload import Policy
-from orchestrator.sessions.recorder import Recorder
+from orchestrator.reload import Reload
 from orchestrator.store.database import Database
 from orchestrator.tasks import TaskName, Tasks
 from orchestrator.tools.catalog import read_catalog
-from orchestrator.tools.cedar import Facts
+from orchestrator.tools.cedar import CedarFacts
 from orchestrator.tools.manifest import CedarNames
 from tests.support.manifests import MINIMAL, PSQL
 from tests.support.until import until
@@ -39,7 +40,7 @@ from tests.support.until import until
 # The value that the tests' own takes the place of.
 STEP_MS = reload.STEP_MS
 NAMES = CedarNames("Data::Database", "query", None)
-FACTS = Facts("psql.add", "ready", 0, "low", "low", "agent")
+FACTS = CedarFacts("psql.add", "ready", 0, "low", "low", "agent")
 PACKAGED = Path(levels.__file__).with_name("levels")
 
 
@@ -69,8 +70,8 @@ async def ledger(database: Database) -> AsyncIterator[Ledger]:
 
 
 @pytest.fixture
-async def policy(settings: Settings, ledger: Ledger) -> AsyncIterator[Policy]:
-    policy = Policy(settings)
+async def policy(settings: Settings, ledger: Ledger) -> AsyncIterator[Reload]:
+    policy = Reload(settings)
     policy.watch(Recorder(ledger, Metrics()), Tasks())
     yield policy
     await policy.close()
@@ -98,7 +99,7 @@ def edit(settings: Settings, name: str, old: str, new: str) -> bytes:
 
 
 async def test_a_level_is_replaced_and_recorded(
-    policy: Policy, settings: Settings, ledger: Ledger, database: Database
+    policy: Reload, settings: Settings, ledger: Ledger, database: Database
 ) -> None:
     held = policy.levels["low"]
     data = edit(settings, "low", "cpus = 0.5", "cpus = 0.25")
@@ -114,7 +115,7 @@ async def test_a_level_is_replaced_and_recorded(
 
 
 async def test_a_broken_level_changes_nothing_until_mended(
-    policy: Policy, settings: Settings, ledger: Ledger, database: Database
+    policy: Reload, settings: Settings, ledger: Ledger, database: Database
 ) -> None:
     path = settings.levels_dir / "low.toml"  # type: ignore[operator]
     edit(settings, "low", "cpus = 0.5", "cpus = 'half'")
@@ -136,7 +137,7 @@ async def test_a_broken_level_changes_nothing_until_mended(
 
 
 async def test_a_level_of_the_operators_comes_and_goes(
-    policy: Policy, settings: Settings, ledger: Ledger, database: Database
+    policy: Reload, settings: Settings, ledger: Ledger, database: Database
 ) -> None:
     directory = settings.levels_dir
     assert directory is not None
@@ -160,7 +161,7 @@ async def test_a_level_of_the_operators_comes_and_goes(
 
 
 async def test_keys_come_and_go(
-    policy: Policy, settings: Settings, ledger: Ledger, database: Database
+    policy: Reload, settings: Settings, ledger: Ledger, database: Database
 ) -> None:
     changes: list[str] = []
     policy.keys.on_change(lambda: changes.append("changed"))
@@ -194,7 +195,7 @@ async def test_the_admin_key_is_replaced_in_its_file(
     file_settings: Settings, ledger: Ledger, database: Database
 ) -> None:
     path = file_settings.state_dir / "admin.key"
-    policy = Policy(file_settings)
+    policy = Reload(file_settings)
     policy.watch(Recorder(ledger, Metrics()), Tasks())
     try:
         first = path.read_text().strip()
@@ -230,13 +231,13 @@ async def test_the_admin_key_is_replaced_in_its_file(
 
 
 async def test_the_first_start_is_no_change(file_settings: Settings, database: Database) -> None:
-    policy = Policy(file_settings)
+    policy = Reload(file_settings)
     await policy.look()
     assert await query.events(database, SYSTEM_KEY) == []
 
 
 async def test_broken_keys_change_nothing(
-    policy: Policy, settings: Settings, ledger: Ledger, database: Database
+    policy: Reload, settings: Settings, ledger: Ledger, database: Database
 ) -> None:
     secret = add_key(settings.keys_path, Principal("ci", Role.OPERATOR))
     await event(ledger, database, 1)
@@ -255,7 +256,7 @@ async def test_manifests_of_tools_follow_their_files(
     tools = tmp_path / "tools"
     tools.mkdir()
     shutil.copy(PSQL, tools)
-    policy = Policy(settings.model_copy(update={"tools_dir": tools}))
+    policy = Reload(settings.model_copy(update={"tools_dir": tools}))
     policy.watch(Recorder(ledger, Metrics()), Tasks())
     try:
         held = policy.tools.catalog["psql_session"]
@@ -288,7 +289,7 @@ async def test_a_broken_scope_file_denies_all_at_once(
 ) -> None:
     path = tmp_path / "scope.toml"
     path.write_text("[scope]\ntargets = ['10.0.0.0/8']")
-    policy = Policy(settings.model_copy(update={"scope_file": path}))
+    policy = Reload(settings.model_copy(update={"scope_file": path}))
     policy._recorder = Recorder(ledger, Metrics())  # it looks when it is told to
     assert policy.tools.scope.refusal("10.0.0.1") is None
     path.write_text("[scope")
@@ -322,7 +323,7 @@ async def test_a_start_with_broken_rules_of_tools_says_so(
     path.write_text(text)
     given = path if setting == "scope_file" else path.parent
     settings = settings.model_copy(update={setting: given})
-    policy = Policy(settings)
+    policy = Reload(settings)
     assert name in policy.problems[path]
     check = policy_check(policy.problems)
     assert (str(check.status), name in check.detail) == ("warning", True)
@@ -341,7 +342,7 @@ def test_a_start_with_broken_rules_allows_nothing_by_them(
     settings: Settings, tmp_path: Path
 ) -> None:
     rules = write_rules(tmp_path, manifest="= 1", scope="= 1", policies="permit (")
-    tools = Policy(settings.model_copy(update=rules)).tools
+    tools = Reload(settings.model_copy(update=rules)).tools
     assert list(tools.catalog) == []  # whose file it is can't be told
     assert "can't be used" in (tools.scope.refusal("10.0.0.1") or "")
     assert tools.policies is not None
@@ -353,7 +354,7 @@ def test_a_broken_manifest_does_not_bring_back_the_shipped_tool(
 ) -> None:
     broken = MINIMAL.replace('"calc"', '"psql"').replace('"^> $"', '".*"')
     rules = write_rules(tmp_path, manifest=broken)
-    tools = Policy(settings.model_copy(update=rules)).tools
+    tools = Reload(settings.model_copy(update=rules)).tools
     assert "psql" not in tools.catalog
     assert "redis-cli" in tools.catalog
 
@@ -369,9 +370,9 @@ def test_a_start_with_broken_rules_uses_what_was_read_last(
             policies="permit (principal, action, resource);",
         )
     )
-    assert Policy(ours).problems == {}
+    assert Reload(ours).problems == {}
     write_rules(tmp_path, manifest="= 1", scope="= 1", policies="permit (")
-    policy = Policy(ours)
+    policy = Reload(ours)
     assert len(policy.problems) == 3
     assert list(policy.tools.catalog["psql"].commands) == ["add"]
     assert "redis-cli" in policy.tools.catalog
@@ -385,7 +386,7 @@ async def test_folders_that_are_missing_at_the_start(
     settings: Settings, tmp_path: Path, ledger: Ledger
 ) -> None:
     missing = {"tools_dir": tmp_path / "tools", "cedar_dir": tmp_path / "cedar"}
-    policy = Policy(settings.model_copy(update=missing))
+    policy = Reload(settings.model_copy(update=missing))
     assert sorted(policy.problems) == sorted(missing.values())
     assert list(policy.tools.catalog) == []
     assert policy.tools.policies is not None
@@ -420,7 +421,7 @@ async def test_nothing_that_changes_all_the_time_is_watched(
 ) -> None:
     scope = file_settings.state_dir / "scope.toml"
     scope.write_text("[scope]\ntargets = []\n")
-    policy = Policy(file_settings.model_copy(update={"scope_file": scope}))
+    policy = Reload(file_settings.model_copy(update={"scope_file": scope}))
     state = file_settings.state_dir
     watched = {path for source in policy._sources for path in source.watched()}
     assert watched == {
@@ -434,7 +435,7 @@ async def test_nothing_that_changes_all_the_time_is_watched(
 
 
 async def test_a_file_that_is_replaced_again_and_again(
-    policy: Policy, settings: Settings, ledger: Ledger, database: Database
+    policy: Reload, settings: Settings, ledger: Ledger, database: Database
 ) -> None:
     for number in range(3):
         secret = add_key(settings.keys_path, Principal(f"ci-{number}", Role.OPERATOR))
@@ -443,7 +444,7 @@ async def test_a_file_that_is_replaced_again_and_again(
 
 
 async def test_the_same_content_is_no_change(
-    policy: Policy, settings: Settings, database: Database
+    policy: Reload, settings: Settings, database: Database
 ) -> None:
     os.utime(settings.levels_dir)  # type: ignore[arg-type]
     settings.keys_path.with_name("other.toml").write_text("x")
@@ -455,7 +456,7 @@ async def test_without_a_ledger_keys_go_and_levels_stay(
     settings: Settings, ledger: Ledger, database: Database
 ) -> None:
     secret = add_key(settings.keys_path, Principal("ci", Role.OPERATOR))
-    policy = Policy(settings)
+    policy = Reload(settings)
     policy._recorder = Recorder(ledger, Metrics())  # it looks when it is told to
     await ledger.close()
     edit(settings, "low", "cpus = 0.5", "cpus = 0.25")
@@ -473,7 +474,7 @@ async def test_without_a_ledger_keys_go_and_levels_stay(
     assert len(await query.events(database, SYSTEM_KEY)) == 2
 
 
-async def test_a_levels_directory_that_goes_away(policy: Policy, settings: Settings) -> None:
+async def test_a_levels_directory_that_goes_away(policy: Reload, settings: Settings) -> None:
     edit(settings, "low", "cpus = 0.5", "cpus = 0.25")
     await policy.look()
     shutil.rmtree(settings.levels_dir)  # type: ignore[arg-type]
@@ -485,7 +486,7 @@ async def test_a_levels_directory_that_goes_away(policy: Policy, settings: Setti
 async def test_an_edit_before_the_watch_is_seen(
     settings: Settings, ledger: Ledger, database: Database
 ) -> None:
-    policy = Policy(settings)
+    policy = Reload(settings)
     edit(settings, "low", "cpus = 0.5", "cpus = 0.25")
     policy.watch(Recorder(ledger, Metrics()), Tasks())
     try:
@@ -495,16 +496,16 @@ async def test_an_edit_before_the_watch_is_seen(
 
 
 def test_a_named_keys_file_must_exist(settings: Settings, tmp_path: Path) -> None:
-    Policy(settings)
+    Reload(settings)
     with pytest.raises(ConfigError, match=r"named\.toml: No such file"):
-        Policy(settings.model_copy(update={"keys_file": tmp_path / "named.toml"}))
+        Reload(settings.model_copy(update={"keys_file": tmp_path / "named.toml"}))
 
 
 async def test_a_failure_of_the_follower_loses_no_edit(
     settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is started again, and finds what has changed meanwhile."""
-    policy, counted = Policy(settings), list[TaskName]()
+    policy, counted = Reload(settings), list[TaskName]()
     look, failures = policy.look, iter(range(2))
 
     async def failing() -> None:
@@ -525,7 +526,7 @@ async def test_a_failure_of_the_follower_loses_no_edit(
 async def test_a_failure_of_the_watching_thread_loses_no_edit(
     settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policy, counted = Policy(settings), list[TaskName]()
+    policy, counted = Reload(settings), list[TaskName]()
     failures = iter(range(2))
 
     def failing(*paths: Any, **options: Any) -> Any:
@@ -556,7 +557,7 @@ async def test_the_watch_wakes_rarely_and_takes_a_change_in_soon(
 
     monkeypatch.setattr(reload, "watch", watched)
     monkeypatch.setattr(reload, "STEP_MS", STEP_MS)
-    policy = Policy(settings)
+    policy = Reload(settings)
     policy.watch(Recorder(ledger, Metrics()), Tasks())
     try:
         await until(lambda: bool(seen))
@@ -575,7 +576,7 @@ async def test_the_watch_wakes_rarely_and_takes_a_change_in_soon(
 async def test_a_file_that_breaks_its_reader_is_a_broken_file(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policy = Policy(settings)
+    policy = Reload(settings)
 
     def broken(_settings: Settings) -> Any:
         raise ZeroDivisionError("nobody thought of it")
@@ -592,7 +593,7 @@ async def test_a_file_that_breaks_its_reader_is_a_broken_file(
 
 
 async def test_files_that_hang_are_no_silence(
-    policy: Policy, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    policy: Reload, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The look fails, which its task is seen by; once the disk answers, the change is taken up."""
     answers, readers = threading.Event(), set[str]()
@@ -636,7 +637,7 @@ def unlistable(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
     monkeypatch.setattr(os, "listdir", refusing)
 
 
-def told(policy: Policy, settings: Settings, name: str) -> None:
+def told(policy: Reload, settings: Settings, name: str) -> None:
     """`/readyz` and doctor name it."""
     for check in (policy_check(policy.problems), check_policy(settings)):
         assert (str(check.status), name in check.detail) == ("warning", True)
@@ -654,10 +655,10 @@ async def test_a_folder_of_manifests_that_can_not_be_listed(
     ours = settings.model_copy(update=write_rules(tmp_path, manifest=STRICT))
     directory = tmp_path / "tools"
     if known:
-        assert Policy(ours).problems == {}
+        assert Reload(ours).problems == {}
     with monkeypatch.context() as patch:
         unlistable(patch, directory)
-        policy = Policy(ours)
+        policy = Reload(ours)
         assert list(policy.problems) == [directory]
         told(policy, ours, "tools")
         assert {name: list(tool.commands) for name, tool in policy.tools.catalog.items()} == (
@@ -680,7 +681,7 @@ async def test_a_folder_of_policies_that_can_not_be_listed(
     policies = "permit (principal, action, resource);"
     ours = settings.model_copy(update=write_rules(tmp_path, policies=policies))
     unlistable(monkeypatch, tmp_path / "cedar")
-    policy = Policy(ours)
+    policy = Reload(ours)
     told(policy, ours, "cedar")
     assert policy.tools.policies is not None
     assert policy.tools.policies.refusal("psql", NAMES, FACTS) is not None
@@ -693,7 +694,7 @@ def test_a_folder_of_levels_that_can_not_be_listed_hides_no_level(
     assert settings.levels_dir is not None
     unlistable(monkeypatch, settings.levels_dir)
     with pytest.raises(ConfigError, match="levels: Input/output error"):
-        Policy(settings)
+        Reload(settings)
 
 
 def make_pipe(path: Path) -> None:
@@ -719,7 +720,7 @@ def test_what_is_no_file_is_not_waited_for(
         path.unlink()
         make(path)
     ours = settings.model_copy(update=rules)
-    policy = Policy(ours)
+    policy = Reload(ours)
     assert {path.name for path in policy.problems} == {
         "mine.clad.toml",
         "scope.toml",
@@ -741,12 +742,12 @@ def test_keys_and_levels_that_are_no_files_are_refused_at_once(
     assert settings.levels_dir is not None
     make(settings.levels_dir / "low.toml")
     with pytest.raises(ConfigError, match=r"low\.toml: is not a regular file"):
-        Policy(settings)
+        Reload(settings)
     (settings.levels_dir / "low.toml").unlink()
     settings.keys_path.unlink()
     make(settings.keys_path)
     with pytest.raises(ConfigError, match=r"keys\.toml: is not a regular file"):
-        Policy(settings)
+        Reload(settings)
 
 
 @pytest.mark.parametrize("reader", ["read_catalog", "load_scope", "load_policies"])
@@ -762,7 +763,7 @@ def test_a_reader_that_breaks_keeps_nobody_from_starting(
         raise ZeroDivisionError("nobody thought of it")
 
     monkeypatch.setattr(f"orchestrator.tools.rules.{reader}", broken)
-    policy = Policy(ours)
+    policy = Reload(ours)
     (problem,) = policy.problems.values()
     assert "reading it failed" in problem
     for check in (policy_check(policy.problems), check_policy(ours)):

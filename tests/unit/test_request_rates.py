@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import pytest
 
 from api.limits import RequestRates
-from orchestrator.config import Settings
+from orchestrator.access.keys import KeyRing, Principal, Role
+from orchestrator.access.limits import KeyLimits
+from orchestrator.config.settings import Settings
 from orchestrator.errors import RateLimitedError
-from orchestrator.keys import KeyRing, Principal, Role
-from orchestrator.limits import KeyLimits
 
 OWNER = Principal("ci", Role.OPERATOR, limits=KeyLimits(requests_per_second=10))
 

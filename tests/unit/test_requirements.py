@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from orchestrator.checks.kernel import KernelFacts
 from orchestrator.engine.base import Rates
-from orchestrator.host import facts_of
+from orchestrator.node.host import facts_of
 from orchestrator.policy.levels import load_levels
 from orchestrator.policy.requirements import Facts, Requirements, UnmetError, check, unmet
 

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.store.database import Database
-from orchestrator.store.rounds import SYSTEM, Queue, Rounds, asker, asking
+from orchestrator.store.round_robin import SYSTEM, Queue, RoundRobin, asker, asking
 
 PATHS = st.sampled_from([SYSTEM, ("a", "a"), ("a", "handle:1"), ("a", "handle:2"), ("b", "b")])
 
 
-def drained(rounds: Rounds[str]) -> str:
+def drained(rounds: RoundRobin[str]) -> str:
     found = []
     while (item := rounds.take()) is not None:
         found.append(item)
@@ -22,7 +22,7 @@ def drained(rounds: Rounds[str]) -> str:
 
 
 def test_keys_take_turns_and_so_do_the_handles_of_one() -> None:
-    rounds = Rounds[str]()
+    rounds = RoundRobin[str]()
     for who, items in (
         (("a", "x"), "1 2 3 4"),
         (("a", "y"), "5 6"),
@@ -42,7 +42,7 @@ def test_keys_take_turns_and_so_do_the_handles_of_one() -> None:
 def test_all_come_once_in_their_order_and_no_name_twice_before_another(
     asked: list[tuple[tuple[str, ...], bool]],
 ) -> None:
-    rounds = Rounds[int]()
+    rounds = RoundRobin[int]()
     left: dict[tuple[str, ...], list[int]] = {}
     for number, (who, stays) in enumerate(asked):
         rounds.add(who, number)

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.agent_messages import HeldSecrets, parse_hello
 from orchestrator.errors import ConflictError, ValidationError
+from orchestrator.link.messages import HeldSecrets, parse_hello
 from orchestrator.sessions.session_secrets import (
     MOST_VALUES,
     SessionSecrets,
-    Stored,
+    StoredSecrets,
     check_not_stored,
 )
 from sandbox_agent import server
@@ -26,7 +26,7 @@ LISTED = ("LANG", "LC_*")
 
 
 def made(**variables: str) -> SessionSecrets:
-    return SessionSecrets(Stored.new(variables), variables)
+    return SessionSecrets(StoredSecrets.new(variables), variables)
 
 
 def hello(secrets: Any) -> HeldSecrets:
@@ -64,7 +64,7 @@ def test_an_agent_gives_back_what_it_was_given() -> None:
 def test_an_agent_cannot_have_other_words_cut_out() -> None:
     """A taken-over agent would hide what it did as a secret of the session."""
     host = made(TOKEN=TOKEN)
-    theirs = SessionSecrets(Stored.new(["TOKEN"]), {"TOKEN": "rm -rf /important"})
+    theirs = SessionSecrets(StoredSecrets.new(["TOKEN"]), {"TOKEN": "rm -rf /important"})
     wire = theirs.message()
     assert wire is not None
     seal = agent_with(host).message()["variables"]["TOKEN"][1]
@@ -84,7 +84,7 @@ def test_an_agent_cannot_have_other_words_cut_out() -> None:
 
 
 def test_a_session_without_secrets_has_none_to_lose() -> None:
-    again = SessionSecrets(Stored.new([]))
+    again = SessionSecrets(StoredSecrets.new([]))
     again.check()
     assert again.message() is None
     again.learn(hello({"variables": {}, "given": []}))
@@ -129,7 +129,7 @@ def test_any_hello_is_taken_or_refused(value: Any) -> None:
         held = hello(value)
     except ValueError:
         return
-    SessionSecrets(Stored.new([])).learn(held)
+    SessionSecrets(StoredSecrets.new([])).learn(held)
 
 
 # The host's

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import Settings
+from orchestrator.config.settings import Settings
 from orchestrator.workspace import storage as module
 from orchestrator.workspace.quota import Choice, DiskUsage, Quota
 from orchestrator.workspace.slots import Workspace

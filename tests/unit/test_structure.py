@@ -165,3 +165,20 @@ def test_tasks_have_owners() -> None:
                 if isinstance(node, ast.Attribute)
             }
             assert not used & {"create_task", "ensure_future", "TaskGroup"}, path
+
+
+def test_a_word_means_one_thing() -> None:
+    """No two classes of the domain have the same name."""
+    seen: dict[str, Path] = {}
+    for path in _modules("orchestrator"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                other = seen.setdefault(node.name, path)
+                assert other == path, f"{node.name} is in {other} and in {path}"
+
+
+def test_modules_are_in_rooms() -> None:
+    """At the top of the domain is what all its rooms need, and what connects them."""
+    found = {path.stem for path in (ROOT / "orchestrator").glob("*.py")}
+    shared = {"errors", "http_post", "task_scope", "tasks", "threads"}
+    assert found == {"__init__", "control_plane", "reload", *shared}

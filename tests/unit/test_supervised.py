@@ -9,23 +9,23 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from orchestrator.approvals.webhook import Webhook
 from orchestrator.audit.anchoring import Anchoring
 from orchestrator.audit.archiving import Archiving
-from orchestrator.config import AnchorSettings, Settings
+from orchestrator.config.settings import AnchorSettings, Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.fake import FakeEngine
-from orchestrator.reload import Policy
+from orchestrator.reload import Reload
 from orchestrator.sessions.watcher import Watcher
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
 from orchestrator.tasks import Rounds, TaskName, Tasks
-from orchestrator.webhook import Webhook
 from tests.support.until import until
 
 # What each of them does in a round.
 ROUNDS = {
     TaskName.ENGINE_EVENTS: (Watcher, "_handle"),
-    TaskName.POLICY: (Policy, "look"),
+    TaskName.POLICY: (Reload, "look"),
     TaskName.SCRUBBER: (Database, "scrub"),
     TaskName.KEPT_WORKSPACES: (Workspaces, "purge_ended_before"),
     TaskName.WEBHOOK: (Webhook, "_deliver"),
@@ -137,7 +137,7 @@ async def test_a_thread_that_watches_and_fails_or_hangs_is_named(
         hangs.set()
         goes_on.wait()
 
-    monkeypatch.setattr(Policy, "_watch", watch)
+    monkeypatch.setattr(Reload, "_watch", watch)
     plane = await opened()
     try:
         await told(plane, f"failure: {TaskName.POLICY_WATCH}")

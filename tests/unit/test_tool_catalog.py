@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import BrokenFilesError, ConfigError, Settings
+from orchestrator.config.errors import BrokenFilesError, ConfigError
+from orchestrator.config.settings import Settings
 from orchestrator.tools.catalog import manifest_files, read_catalog
 from orchestrator.tools.rules import ToolRules
 from tests.support.manifests import MINIMAL, PSQL

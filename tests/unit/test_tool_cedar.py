@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import ConfigError
-from orchestrator.tools.cedar import Facts, Policies, load_policies
+from orchestrator.config.errors import ConfigError
+from orchestrator.tools.cedar import CedarFacts, Policies, load_policies
 from orchestrator.tools.manifest import CedarNames
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "cedar"
@@ -20,8 +20,8 @@ def facts(
     state: str = "ready",
     count: int = 0,
     role: str = "reader",
-) -> Facts:
-    return Facts(tool_name, state, count, "low", "low", role)
+) -> CedarFacts:
+    return CedarFacts(tool_name, state, count, "low", "low", role)
 
 
 def example(directory: Path, *names: str, more: str = "") -> Policies:

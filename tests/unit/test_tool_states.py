@@ -2,7 +2,7 @@
 
 from orchestrator.tools.catalog import read_catalog
 from orchestrator.tools.loader import load_manifest
-from orchestrator.tools.states import Shown, infer_state, next_state
+from orchestrator.tools.states import PromptState, infer_state, next_state
 from tests.support.manifests import PSQL, parse, with_commands
 
 MSF = with_commands(
@@ -42,19 +42,19 @@ def test_a_state_that_the_schema_lacks_is_an_error() -> None:
 
 def test_a_command_sets_the_state_while_the_prompt_stays() -> None:
     prompt = "msf6 exploit(x) > "
-    loaded = Shown(prompt, infer_state(MSF, prompt))
+    loaded = PromptState(prompt, infer_state(MSF, prompt))
     configured = next_state(MSF, loaded, prompt, "set_rhosts")
     assert configured == "configured"
-    still = next_state(MSF, Shown(prompt, configured), prompt, "show")
+    still = next_state(MSF, PromptState(prompt, configured), prompt, "show")
     assert still == "configured"
-    back = next_state(MSF, Shown(prompt, still), "msf6 > ", "show")
+    back = next_state(MSF, PromptState(prompt, still), "msf6 > ", "show")
     assert back == "ready"
 
 
 def test_a_new_prompt_shows_the_state_whatever_the_command_sets() -> None:
     assert next_state(MSF, None, "msf6 > ", None) == "ready"
     assert next_state(MSF, None, "msf6 > ", "set_rhosts") == "ready"
-    before = Shown("msf6 exploit(x) > ", "module_loaded")
+    before = PromptState("msf6 exploit(x) > ", "module_loaded")
     assert next_state(MSF, before, "msf6 > ", "set_rhosts") == "ready"
 
 

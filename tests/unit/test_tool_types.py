@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import BrokenFilesError, Settings
+from orchestrator.config.errors import BrokenFilesError
+from orchestrator.config.settings import Settings
 from orchestrator.tools.catalog import kept_catalog, read_catalog
 from orchestrator.tools.custom_types import TYPES_FILE, CustomTypes, parse_types
 from orchestrator.tools.gates import Setting

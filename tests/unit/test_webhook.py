@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from orchestrator import webhook
+from orchestrator.approvals import webhook
+from orchestrator.approvals.webhook import Webhook
 from orchestrator.tasks import Tasks
-from orchestrator.webhook import Webhook
 
 SECRET = "the-secret-of-the-tests"
 OK = b"HTTP/1.1 204 No Content\r\n\r\n"

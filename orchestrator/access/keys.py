@@ -1,0 +1,163 @@
+"""Who may call: API keys, known by their digests only, and session handles.
+
+`key_entries` reads the keys file, `keys_file` edits it.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from uuid import uuid4
+
+from orchestrator.access.key_bounds import KeyBounds
+from orchestrator.access.limits import KeyLimits
+from orchestrator.errors import UnauthorizedError
+
+ADMIN_NAME = "admin"
+NAME_PATTERN = r"[a-z0-9][a-z0-9._-]{0,63}"
+_HANDLE = re.compile(r"H-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+# No key has this name.
+_NOBODY = ""
+_OF_NOBODY = KeyBounds(images=(), tools=())
+
+
+class Role(StrEnum):
+    """What a credential may do."""
+
+    ADMIN = "admin"  # everything
+    OPERATOR = "operator"  # its own sessions
+    VIEWER = "viewer"  # look at the sessions of one owner, or at all, and change nothing
+    METRICS = "metrics"  # read the metrics
+    HANDLE = "handle"  # one session's work
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who is calling.
+
+    `session_key` is a handle's session. `owner` is the name of the key that owns a handle's
+    session, or whose sessions a viewer sees (None: everybody's). The rest is what a key's entry
+    in the keys file says; `expires_at` is in UTC.
+    """
+
+    name: str
+    role: Role
+    session_key: str | None = None
+    owner: str | None = None
+    limits: KeyLimits = field(default_factory=KeyLimits)
+    bounds: KeyBounds = field(default_factory=KeyBounds)
+    expires_at: datetime | None = None
+
+    @property
+    def account(self) -> str:
+        """The name of the key on whose account this is."""
+        return self.owner or self.name if self.role is Role.HANDLE else self.name
+
+    @property
+    def sees_owner(self) -> str | None:
+        """Whose sessions lists and searches show; None: everybody's."""
+        if self.role is Role.ADMIN:
+            return None
+        if self.role is Role.VIEWER:
+            return self.owner
+        return self.name if self.role is Role.OPERATOR else _NOBODY
+
+    def may_see(self, session_key: str, owner: str) -> bool:
+        """Whether the session of that key and owner is there for this caller."""
+        if self.role is Role.HANDLE:
+            return self.session_key == session_key
+        return self.sees_owner in (None, owner)
+
+
+class KeyRing:
+    """The API keys of this instance. It holds digests, never a secret."""
+
+    def __init__(
+        self, principals: dict[str, Principal], admin_key_file: Path | None = None
+    ) -> None:
+        """`principals` by the sha256 of their key; `admin_key_file` when it is in use."""
+        self._principals = dict(principals)
+        self._by_name = {known.name: known for known in principals.values()}
+        # Keys that were removed since the start; their sessions go on, as bounded as before.
+        self._removed: dict[str, Principal] = {}
+        self.admin_key_file = admin_key_file
+        self._listeners: list[Callable[[], None]] = []
+
+    def authenticate(self, secret: str) -> Principal | None:
+        """Whose key this is; None where it is nobody's.
+
+        The look-up is by digest, so its timing tells nothing about a key.
+        Raises: UnauthorizedError where the key has expired.
+        """
+        principal = self._principals.get(digest(secret))
+        expires_at = None if principal is None else principal.expires_at
+        if expires_at is not None and expires_at <= datetime.now(UTC):
+            raise UnauthorizedError("the key has expired: ask the operator for another one")
+        return principal
+
+    def named(self, name: str) -> Principal | None:
+        """Who has the key of that name, expired or not."""
+        return self._by_name.get(name)
+
+    def limits(self, name: str) -> KeyLimits:
+        """How much the key of that name may use, as far as its entry says so, or last said."""
+        known = self._entry(name)
+        return KeyLimits() if known is None else known.limits
+
+    def bounds(self, principal: Principal) -> KeyBounds:
+        """What the caller's sessions may be: those of its key, as its entry says now, or last said.
+
+        Of a key that nobody knows any more, since it was removed before the start, no tools.
+        """
+        if principal.role is not Role.HANDLE:
+            return principal.bounds
+        known = self._entry(principal.account)
+        return _OF_NOBODY if known is None else known.bounds
+
+    def _entry(self, name: str) -> Principal | None:
+        return self._by_name.get(name) or self._removed.get(name)
+
+    @property
+    def next_expiry(self) -> datetime | None:
+        """When the next key expires."""
+        now = datetime.now(UTC)
+        moments = (known.expires_at for known in self._principals.values())
+        return min((moment for moment in moments if moment and moment > now), default=None)
+
+    def replace(self, other: "KeyRing") -> None:
+        """Takes over the other's keys at once, and tells who listens."""
+        known = {**self._removed, **self._by_name}
+        self._principals, self._by_name = other._principals, other._by_name
+        self._removed = {n: entry for n, entry in known.items() if n not in self._by_name}
+        self.announce()
+
+    def announce(self) -> None:
+        """Tells who listens that a key may be worth nothing any more."""
+        for listener in list(self._listeners):
+            listener()
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls `listener` whenever keys have changed or expired; returns what ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def __repr__(self) -> str:
+        return f"KeyRing({', '.join(sorted(self._by_name))})"
+
+
+def digest(secret: str) -> str:
+    """The sha256 of a key or handle, in hex: what is stored and looked up."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def new_handle() -> str:
+    """A session's own bearer token: random, with no meaning in it."""
+    return f"H-{uuid4()}"
+
+
+def is_handle(text: str) -> bool:
+    """Whether this has the form of a handle."""
+    return _HANDLE.fullmatch(text) is not None

@@ -1,0 +1,150 @@
+"""Edits the keys file: whole or not at all, for its owner only, comments left as they are."""
+
+import fcntl
+import os
+import secrets
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit import TOMLDocument
+from tomlkit.exceptions import TOMLKitError
+
+from orchestrator.access.admin_key import new_key
+from orchestrator.access.key_entries import add_entries, table
+from orchestrator.access.keys import ADMIN_NAME, Principal, digest
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.operator_files import read_toml
+from orchestrator.config.settings import ensure_state_dir
+
+
+def list_keys(path: Path) -> list[Principal]:
+    """The keys of the file in its order; none where there is no file. Raises: ConfigError."""
+    return list(_parse(path, _read(path)).values())
+
+
+def add_key(path: Path, key: Principal) -> str:
+    """Adds a key and returns its secret, which is nowhere else. Makes the file where missing.
+
+    Raises: ConfigError where the name is taken or the entry malformed, or the file can't be used.
+    """
+    if key.name == ADMIN_NAME:
+        raise ConfigError(f"{path}: {ADMIN_NAME} is the name of the admin key: choose another")
+    secret = new_key()
+    with _editing(path):
+        text = _read(path)
+        wanted = {**_parse(path, text), digest(secret): key}
+        before = text.rstrip("\n") + "\n\n" if text.strip() else ""
+        entry = tomlkit.dumps({"keys": [table(key, digest(secret))]})
+        _write(path, before + entry, wanted)
+    return secret
+
+
+def remove_key(path: Path, name: str) -> None:
+    """Removes a key; a control plane that watches the file refuses it from then on.
+
+    Raises: ConfigError where there is no such key, or the file can't be used.
+    """
+    with _editing(path):
+        text = _read(path)
+        keys = _parse(path, text)
+        numbers = [number for number, key in enumerate(keys.values()) if key.name == name]
+        if not numbers:
+            raise ConfigError(f"{path}: there is no key {name!r}")
+        document = _document(path, text)
+        without_entry(document, numbers[0])
+        left = {sha: key for sha, key in keys.items() if key.name != name}
+        _write(path, tomlkit.dumps(document), left)
+
+
+def without_entry(document: TOMLDocument, number: int) -> None:
+    """Takes the nth of the entries out; comments before the next one stay."""
+    entries: Any = document["keys"]
+    comments = _last_comments(entries[number].as_string())
+    del entries[number]
+    if not entries:
+        del document["keys"]
+    elif number < len(entries):
+        following = entries[number].trivia
+        following.indent = comments + following.indent
+
+
+def _last_comments(text: str) -> str:
+    """Blank lines and comments at the end of an entry."""
+    *lines, last = text.split("\n")
+    first = len(lines)
+    while first and not last and lines[first - 1].strip()[:1] in ("", "#"):
+        first -= 1
+    return "".join(f"{line}\n" for line in lines[first:])
+
+
+def _document(path: Path, text: str) -> TOMLDocument:
+    try:
+        return tomlkit.parse(text)
+    except TOMLKitError as error:  # another parser has read it, and may be less strict
+        raise ConfigError(f"{path}: can't be edited: {error}: do it by hand") from None
+
+
+def _read(path: Path) -> str:
+    if not path.exists():
+        return ""
+    read_toml(path)  # its complaints name the file
+    return path.read_text(encoding="utf-8")
+
+
+def _parse(path: Path, text: str) -> dict[str, Principal]:
+    principals: dict[str, Principal] = {}
+    try:
+        add_entries(path, tomllib.loads(text), principals)
+    except tomllib.TOMLDecodeError:
+        raise ConfigError(f"{path}: its entries are not [[keys]] tables: edit it by hand") from None
+    return principals
+
+
+@contextmanager
+def _editing(path: Path) -> Iterator[None]:
+    """One editor at a time. Raises: ConfigError."""
+    try:
+        ensure_state_dir(path.parent)
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(directory)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+
+
+def _write(path: Path, text: str, wanted: dict[str, Principal]) -> None:
+    """Raises: ConfigError where the text does not say these keys, OSError."""
+    if _parse(path, text) != wanted:
+        raise ConfigError(f"{path}: can't be edited: do it by hand")
+    _replace(path, text)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Puts the text in the file's place in one step. Raises: OSError."""
+    target = path.resolve()
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            if target.exists():
+                owner = target.stat()
+                os.fchown(descriptor, owner.st_uid, owner.st_gid)
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(draft, target)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,56 @@
+"""What each API key may have of this instance: its quotas, and its turn to start sandboxes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from orchestrator.access.fair_queue import FairQueue, Turn
+from orchestrator.access.keys import Principal, Role
+from orchestrator.access.limits import KeyLimits, KeyUsage, check_quota
+from orchestrator.config.settings import Settings
+from orchestrator.policy.levels import SessionLimits
+from orchestrator.sessions.registry import Registry
+from orchestrator.sessions.session import Session
+
+# Sandboxes of one key that wait to be started; a client would not wait for more.
+_MOST_WAITING = 100
+
+
+class Shares:
+    """Admin keys have no quota; they wait for their turn as all do."""
+
+    def __init__(self, settings: Settings, sessions: Registry) -> None:
+        self._defaults = settings.key_limits
+        self._registry = sessions
+        self.turns = FairQueue(settings.max_creating, settings.key_max_creating, _MOST_WAITING)
+
+    async def turn(self, principal: Principal) -> Turn:
+        """Waits until the caller may start a sandbox. Raises: RateLimitedError."""
+        return await self.turns.take(principal.account)
+
+    def quota(self, principal: Principal) -> KeyLimits:
+        """What the caller's sessions and workspaces may hold together."""
+        if principal.role is Role.ADMIN:
+            return KeyLimits()
+        return principal.limits.over(self._defaults)
+
+    def check_new(self, principal: Principal, limits: SessionLimits) -> None:
+        """Raises: RateLimitedError where another session with those limits is too much."""
+        self._check(principal, KeyUsage(1, limits.cpus, limits.memory_bytes))
+
+    @contextmanager
+    def changing(
+        self, principal: Principal, session: Session, limits: SessionLimits
+    ) -> Iterator[None]:
+        """Counts those limits as the session's too, while it moves to them.
+
+        Raises: RateLimitedError where it may not grow to them.
+        """
+        cpus = limits.cpus - session.limits.cpus
+        memory = limits.memory_bytes - session.limits.memory_bytes
+        self._check(principal, KeyUsage(0, cpus, memory))
+        with self._registry.changing(session, limits):
+            yield
+
+    def _check(self, principal: Principal, more: KeyUsage) -> None:
+        used = self._registry.usage(principal.account)
+        check_quota(self.quota(principal), used, more)

@@ -1,0 +1,1 @@
+"""Approvals: what waits for a person, and who is told of it."""

@@ -1,0 +1,58 @@
+"""Says on record what was lost with a sandbox that could not hand over what it knew."""
+
+from typing import Any
+
+from orchestrator.audit.recorder import Recorder
+from orchestrator.audit.stop_records import StopRecords
+from orchestrator.commands.outcome import exit_result
+from orchestrator.sessions.session import Session
+from sandbox_agent.protocol import MOST_UNACKNOWLEDGED_EXECS, MOST_UNACKNOWLEDGED_REPEATS
+
+_MISSING = (
+    "where executions are recorded, of each, "
+    f"up to {MOST_UNACKNOWLEDGED_EXECS} programs that it executed last may be missing, and "
+    f"up to {MOST_UNACKNOWLEDGED_REPEATS} repetitions of what is on record"
+)
+
+
+class Gaps:
+    """Closes gaps in the record of sessions whose sandbox is gone for good."""
+
+    def __init__(self, recorder: Recorder, stops: StopRecords) -> None:
+        self._recorder = recorder
+        self._stops = stops
+
+    async def close(self, session: Session, terminals: list[str]) -> None:
+        """Records ends of commands, and what they executed, as lost; the commands end with it.
+
+        `terminals` are those that the sandbox took along. A command that no agent was told to
+        start in a session that goes on is not lost: whoever starts it finds no sandbox. Where
+        it can't be recorded now, the record follows, and the ends with it.
+        """
+        lost = [command for command in session.running if command.dispatched or not session.live]
+        if not lost and not terminals:
+            return
+        error = (
+            f"the sandbox ended before it reported these commands' and terminals' ends; {_MISSING}"
+        )
+
+        async def write() -> None:
+            recorded = await self._recorder.record(
+                session,
+                "audit.gap",
+                actor="system",
+                args={"commands": [command.id for command in lost], "terminals": terminals},
+                error=error,
+                stop=True,
+            )
+            for command in lost:
+                command.finish(lost_end(recorded.seq, recorded.hash))
+
+        self._stops.add(session, write)
+        await self._stops.recorded(session)
+
+
+def lost_end(seq: int, digest: str) -> dict[str, Any]:
+    """What a command came to whose end is lost: the event of the gap says so."""
+    detail = "the end of this command was lost with its sandbox"
+    return exit_result(None, detail, None, None, seq, digest)

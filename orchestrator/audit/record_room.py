@@ -1,0 +1,112 @@
+"""Whether there is room to record more: in the quotas of keys, and on the disk."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from orchestrator.access.keys import KeyRing, Role
+from orchestrator.access.limits import AUDIT_BYTES, RETRY_SECONDS, KeyLimits
+from orchestrator.errors import CapacityExhaustedError, RateLimitedError
+from orchestrator.store.database import Database
+
+QUOTA_REASON, DISK_REASON = "audit_quota", "disk_full"
+# Below this part of the floor what runs already is ended, too: what it does is recorded.
+_CRITICAL = 4
+# The disk is looked at no more often.
+_LOOK_SECONDS = 1.0
+
+
+class RecordRoom:
+    """What the sessions of each key have in the ledger, and what is free on its disk.
+
+    Ends are always recorded, whatever is said here: there is room for new work, or not.
+    """
+
+    def __init__(
+        self,
+        keys: KeyRing,
+        defaults: KeyLimits,
+        least_free: int,
+        free: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`free` says how many bytes are; with fewer than `least_free` nothing new is done."""
+        self._keys = keys
+        self._defaults = defaults
+        self._least_free = least_free
+        self._free = free
+        self._clock = clock
+        self._looked: tuple[float, int] | None = None
+        self._bytes: Counter[str] = Counter()
+
+    async def load(self, database: Database) -> None:
+        """Takes up what is in the ledger. Raises: StoreError."""
+        rows = await database.read(
+            lambda connection: connection.execute(
+                "SELECT owner, sum(audit_bytes) FROM sessions GROUP BY owner"
+            ).fetchall()
+        )
+        self._bytes = Counter(dict(rows))
+
+    def add(self, owner: str, size: int) -> None:
+        """The sessions of that key take so many bytes more, or fewer."""
+        self._bytes[owner] += size
+
+    def used(self, owner: str) -> int:
+        """Bytes of the ledger that the sessions of that key take, ended ones included."""
+        return self._bytes[owner]
+
+    def check(self, owner: str) -> None:
+        """Raises: RateLimitedError, CapacityExhaustedError where nothing new may be recorded."""
+        quota = self._quota(owner)
+        if quota is not None and self._bytes[owner] >= quota:
+            raise RateLimitedError(
+                f"{AUDIT_BYTES} of this key is {quota}, and its sessions have {self._bytes[owner]} "
+                "bytes on record: have the operator archive ended ones, or raise it",
+                limit=AUDIT_BYTES,
+                retry_after=RETRY_SECONDS,
+            )
+        if self._free_bytes() < self._least_free:
+            raise _short("to put anything new on record")
+
+    def check_disk(self, directory: Path) -> None:
+        """Raises: CapacityExhaustedError where nothing new may be written there.
+
+        Looked at is what of the path is there already.
+        """
+        there = next(path for path in (directory, *directory.parents) if path.exists())
+        if free_bytes(there) < self._least_free:
+            raise _short(f"in {there}")
+
+    def stops(self, owner: str) -> str | None:
+        """Why what runs already must end, where it must."""
+        quota = self._quota(owner)
+        if quota is not None and self._bytes[owner] >= quota:
+            return QUOTA_REASON
+        return DISK_REASON if self._free_bytes() < self._least_free // _CRITICAL else None
+
+    def _quota(self, owner: str) -> int | None:
+        known = self._keys.named(owner)
+        if known is not None and known.role is Role.ADMIN:
+            return None
+        return self._keys.limits(owner).over(self._defaults).max_audit_bytes
+
+    def _free_bytes(self) -> int:
+        now = self._clock()
+        if self._looked is None or now - self._looked[0] >= _LOOK_SECONDS:
+            self._looked = now, self._free()
+        return self._looked[1]
+
+
+def _short(what: str) -> CapacityExhaustedError:
+    return CapacityExhaustedError(
+        f"the host is short of disk space {what}", retry_after=RETRY_SECONDS
+    )
+
+
+def free_bytes(directory: Path) -> int:
+    """What is free on the directory's disk."""
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize

@@ -1,0 +1,262 @@
+"""Puts what happens in sessions on record."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from orchestrator.audit.events import SYSTEM_KEY, EventDraft, EventError, Recorded
+from orchestrator.audit.ledger import Ledger
+from orchestrator.audit.record_room import RecordRoom
+from orchestrator.audit.refusals import Marks, Refusals
+from orchestrator.audit.writer import Effect
+from orchestrator.link.messages import AgentEvent
+from orchestrator.observe.metrics import Metrics
+from orchestrator.sessions.budget import Kind
+from orchestrator.sessions.cutting import Cutting
+from orchestrator.sessions.session import Session
+from sandbox_agent import excerpts
+
+log = logging.getLogger(__name__)
+
+# What a program that runs adds to the record, and nobody asks for: what it executes, and what it
+# says in a terminal.
+TOOL_OUTPUT = "pty.output"
+_BY_ITSELF = ("command.exec", TOOL_OUTPUT)
+_LAST = "session.terminated"
+# What counts as use of a session, and puts off its idle deadline.
+_ACTIVITY = ("command.", "file.", "pty.", "session.create", "session.resume", "session.settings")
+
+
+class Made(NamedTuple):
+    """Members of `args` and `result` that the control plane has made: ids, digests, sizes.
+
+    Nothing that a client chose is in them, and no secret is cut out: one that is like the
+    beginning of a digest would have the record tell of evidence that nobody could find.
+    """
+
+    args: Mapping[str, Any] = {}
+    result: Mapping[str, Any] = {}
+
+
+NOTHING_MADE = Made()
+
+
+class Recorder:
+    """Writes audit events with their session's identity. Every call returns durable.
+
+    What they take of the ledger is counted for their session and its key.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        metrics: Metrics,
+        room: RecordRoom | None = None,
+        on_full: Callable[[Session], None] = lambda _: None,
+        marks: Marks | None = None,
+    ) -> None:
+        """`room` None: there is always some. `marks`: see `Refusals`.
+
+        `on_full` is told of a session whose record is as large as it may be, or that goes on to
+        report where there is no room.
+        """
+        self._ledger = ledger
+        self._metrics = metrics
+        self._room = room
+        self._on_full = on_full
+        self._cutting = Cutting()
+        self._refusals = Refusals(self._record_refusal, marks)
+
+    async def close(self) -> None:
+        """Puts on record what was counted only."""
+        await self._refusals.close()
+
+    async def told(self, session: Session, value: Any) -> Any:
+        """The JSON value without the session's secrets, cut out in a thread where it is long.
+
+        The session may have ended meanwhile.
+        Raises: RateLimitedError where many such wait, SandboxUnavailableError where it takes too
+        long.
+        """
+        return await self._cutting.value(session, value)
+
+    def check_room(self, session: Session) -> None:
+        """Raises: RateLimitedError, CapacityExhaustedError where nothing new may be recorded."""
+        if self._room is not None:
+            self._room.check(session.owner)
+
+    async def record(
+        self,
+        session: Session,
+        operation: str,
+        *,
+        actor: str,
+        source: str = "control-plane",
+        decision: str | None = None,
+        rule: str | None = None,
+        args: dict[str, Any] | None = None,
+        result: dict[str, Any] | None = None,
+        made: Made = NOTHING_MADE,
+        error: str | None = None,
+        command_id: str | None = None,
+        duration_ms: int | None = None,
+        agent: tuple[str, int] | None = None,
+        effect: Effect | None = None,
+        time: str | None = None,
+        stop: bool = False,
+    ) -> Recorded:
+        """Records one event; `effect` commits with it or neither does.
+
+        `time` is when it happened, RFC 3339 with microseconds; None: now. `stop`: it stops
+        something, or is an end: it may use the room that is kept for that, and may follow when
+        the session is over.
+
+        The session's secrets are cut out of what went wrong, was asked for and came of it; what
+        is long then is recorded by its beginning, size and digest. `made` is recorded as it is.
+        Raises: AuditUnavailableError; EventError for values that can't be recorded; what
+        `Session.check_live` does where the session is over.
+        """
+        if session.over.done() and not stop:
+            session.check_live()
+        untold = await self._refusals.end(session) if operation == _LAST else None
+        if untold is not None and untold.number:
+            args = {**(args or {}), "untold_refusals": untold.number}
+        cut = session.secrets.cut_value
+        told = None if result is None else excerpts.excerpts(cut(result))
+        draft = EventDraft(
+            session_key=session.key,
+            session_id=session.id,
+            incarnation=session.incarnation,
+            source=source,
+            actor=actor,
+            operation=operation,
+            decision=decision,
+            rule=rule,
+            permission_level=session.level.name,
+            workspace_root=session.root_dir,
+            args={**excerpts.excerpts(cut(args or {})), **made.args},
+            result={**(told or {}), **made.result} if made.result else told,
+            error=None if error is None else excerpts.text(cut(error)),
+            duration_ms=duration_ms,
+            command_id=command_id,
+            agent=agent,
+            time=time,
+            stop=stop,
+        )
+        recorded = await self._ledger.append(draft, effect)
+        if untold is not None:
+            untold.settle()
+        if decision == "deny":
+            self._metrics.denied(rule)
+        if operation.startswith(_ACTIVITY):
+            session.last_activity_at = max(session.last_activity_at, recorded.time)
+        self.count(session, recorded.bytes, operation)
+        return recorded
+
+    def count(self, session: Session, size: int, operation: str | None = None) -> None:
+        """So much more is kept of the session: an event, or evidence; less where it is removed.
+
+        Of evidence, TOOL_OUTPUT is what a tool says, None what is noted of it.
+        """
+        budget = session.budget
+        if self._room is not None:
+            self._room.add(session.owner, size)
+        if size < 0:
+            budget.give_back(Kind.AUDIT_BYTES, -size)
+            return
+        budget.consume(Kind.AUDIT_BYTES, size)
+        full = budget.exceeded is None and budget.left(Kind.AUDIT_BYTES) == 0
+        if self._room is not None:
+            full = full or (operation in _BY_ITSELF and self._room.stops(session.owner) is not None)
+        if full and session.live:
+            self._on_full(session)
+
+    async def refuse(
+        self,
+        session: Session,
+        operation: str,
+        *,
+        actor: str,
+        rule: str,
+        args: dict[str, Any],
+        error: str,
+        command_id: str | None = None,
+    ) -> None:
+        """Records that something was refused before anything came of it: refusals are free.
+
+        Above a rate, like ones of a session are counted, and told a second later by one event
+        with `args.repeats`. Raises: what `check_room`, `told` and `Session.check_not_ending` do,
+        AuditUnavailableError.
+        """
+        session.check_not_ending()
+        self.check_room(session)
+        args, error = await self.told(session, [args, error])
+        session.check_not_ending()  # now, too
+        members: dict[str, Any] = {"actor": actor, "rule": rule, "command_id": command_id}
+        # What is kept of it is bounded, as what is recorded is.
+        members |= {"args": excerpts.excerpts(args), "error": excerpts.text(error)}
+        await self._refusals.record(session, {"operation": operation, **members})
+
+    async def record_often(
+        self, session: Session, operation: str, *, actor: str, source: str, args: dict[str, Any]
+    ) -> None:
+        """Records what can happen again and again, and nobody asks for.
+
+        Above a rate, like ones of a session are counted, as refusals are.
+        Raises: AuditUnavailableError.
+        """
+        members = {"operation": operation, "actor": actor, "source": source, "args": args}
+        await self._refusals.record(session, {"decision": None, **members})
+
+    async def _record_refusal(self, session: Session, members: dict[str, Any]) -> None:
+        await self.record(session, **{"decision": "deny", **members})
+
+    async def record_agent_event(
+        self, session: Session, event: AgentEvent, effect: Effect | None = None
+    ) -> Recorded:
+        """Records what the sandbox's agent reports. Raises: AuditUnavailableError."""
+        members: dict[str, Any] = {
+            "actor": "agent",
+            "source": "agent",
+            "decision": event.decision,
+            "command_id": event.command_id,
+            "duration_ms": event.duration_ms,
+            "agent": (event.boot_id, event.seq),
+            "effect": effect,
+        }
+        try:
+            return await self.record(
+                session,
+                event.operation,
+                rule=event.rule,
+                args=event.args,
+                result=event.result,
+                error=event.error,
+                **members,
+            )
+        except EventError as error:
+            # What happened must be on record even if how it was reported can't be.
+            log.warning("session %s: malformed event of the agent: %s", session.id, error)
+            text = f"the agent's report was malformed: {error}"
+            return await self.record(session, event.operation, error=text, **members)
+
+    async def record_system(
+        self,
+        operation: str,
+        result: dict[str, Any] | None = None,
+        *,
+        args: dict[str, Any] | None = None,
+        error: str | None = None,
+    ) -> Recorded:
+        """Records what concerns no single session. Raises: AuditUnavailableError."""
+        draft = EventDraft(
+            session_key=SYSTEM_KEY,
+            session_id=None,
+            source="control-plane",
+            actor="system",
+            operation=operation,
+            args=args or {},
+            result=result,
+            error=error,
+        )
+        return await self._ledger.append(draft)

@@ -1,0 +1,30 @@
+"""Whether the directories of the operator's list of mounts are there, and levels name no others."""
+
+from collections.abc import Iterable
+
+from orchestrator.checks.base import Check, ok, warning
+from orchestrator.config.operator_mounts import real_source
+from orchestrator.config.settings import Settings
+from orchestrator.errors import EngineUnavailableError
+from orchestrator.policy.levels import Level
+
+MOUNT_LIST = "mount list"
+
+
+def check_mount_list(settings: Settings, levels: Iterable[Level]) -> Check:
+    """Sessions that ask for what is missing are refused; others work."""
+    problems = []
+    for name, mount in settings.mounts.items():
+        try:
+            real_source(name, mount, settings.own_dirs, settings.docker_host)
+        except EngineUnavailableError as error:
+            problems.append(error.detail)
+    for level in levels:
+        unlisted = [name for name in level.mounts if name not in settings.mounts]
+        if unlisted:
+            problems.append(f"level {level.name} names {', '.join(unlisted)}, not on the list")
+    if problems:
+        remedy = "make the directories, or mend PADDOCK_MOUNTS and the level files"
+        return warning(MOUNT_LIST, "; ".join(problems), remedy)
+    count = len(settings.mounts)
+    return ok(MOUNT_LIST, f"{count} listed, all there" if count else "nothing is listed")

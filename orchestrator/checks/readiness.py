@@ -1,0 +1,102 @@
+"""Whether sessions can be created now: the doctor's cheap checks, asked for often."""
+
+import asyncio
+import time
+from pathlib import Path
+
+from orchestrator.checks.base import Check, failure, ok, warning
+from orchestrator.checks.engine import ENGINE, IMAGE, check_engine, check_image
+from orchestrator.checks.host import DISK, check_resources
+from orchestrator.checks.kernel import check_prompts
+from orchestrator.checks.levels import enforceable
+from orchestrator.checks.quota import quota_check
+from orchestrator.checks.state import POLICY
+from orchestrator.config.settings import Settings
+from orchestrator.engine.base import Engine
+from orchestrator.node.host import Host
+from orchestrator.reload import Reload
+from orchestrator.store.database import Database
+from orchestrator.tasks import Tasks
+from orchestrator.threads import Threads, within
+from orchestrator.workspace.quota import Choice
+
+AUDIT = "audit"
+_SECONDS = 5.0
+_SLOW = "look whether its disk or the engine hangs"
+
+
+class Readiness:
+    """Anybody may ask: an answer serves for `fresh_seconds`, and names no path of the host."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        host: Host,
+        database: Database,
+        policy: Reload,
+        quota: Choice,
+        tasks: Tasks,
+    ) -> None:
+        self.fresh_seconds = 2.0
+        self._settings = settings
+        self._engine = engine
+        self._host = host
+        self._database = database
+        self._policy = policy
+        self._quota = quota_check(quota, reasons=False)
+        self._tasks = tasks
+        self._threads = Threads("checks of the host", 2)
+        self._asking = asyncio.Lock()
+        self._asked_at = -float("inf")
+        self._checks: list[Check] = []
+
+    async def checks(self) -> list[Check]:
+        """The checks, at most `fresh_seconds` old."""
+        async with self._asking:
+            if time.monotonic() - self._asked_at >= self.fresh_seconds:
+                self._checks = await self._look()
+                self._asked_at = time.monotonic()
+            return self._checks
+
+    async def _look(self) -> list[Check]:
+        settings = self._settings
+        engine, image, audit, resources = await asyncio.gather(
+            within(check_engine(self._engine, settings.runtime), _SECONDS, _late(ENGINE)),
+            within(check_image(self._engine, settings.image), _SECONDS, _late(IMAGE)),
+            within(self._audit(), _SECONDS, _late(AUDIT)),
+            within(self._resources(), _SECONDS, [_late(DISK)]),
+        )
+        levels = enforceable(self._policy.levels, await self._host.facts())
+        policy = policy_check(self._policy.problems)
+        tasks = self._tasks.check()
+        advice = [policy, tasks, self._quota, check_prompts()]
+        return [engine, image, audit, *resources, *advice, *levels]
+
+    async def _resources(self) -> list[Check]:
+        return await self._threads.call(
+            lambda: check_resources(self._settings, self._settings.state_dir), _SECONDS
+        )
+
+    async def _audit(self) -> Check:
+        try:
+            await self._database.write(lambda connection: None)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it goes into the report
+            return failure(AUDIT, str(error), "look at the disk of the state directory")
+        return ok(AUDIT, "the ledger can be written")
+
+
+def policy_check(problems: dict[Path, str]) -> Check:
+    """What was read last is in force all the same; the reasons may name keys."""
+    if not problems:
+        return ok(POLICY, "levels, keys and rules of tools are as their files say")
+    names = ", ".join(sorted(path.name for path in problems))
+    return warning(
+        POLICY,
+        f"not in force, as they can't be used: {names}",
+        "see the log or `paddock doctor`, and mend the file",
+    )
+
+
+def _late(name: str) -> Check:
+    return failure(name, f"no answer within {_SECONDS:g} s", _SLOW)

@@ -1,0 +1,1 @@
+"""Commands of a session: run, recorded, and their evidence."""

@@ -1,0 +1,270 @@
+"""Evidence of oneshot tools: the file that a command was given to write, or what it printed.
+
+`<state>/evidence/<session key>/<command id>/output`, for its owner only, without the session's
+secrets. What a command leaves in place of its file is told and never followed.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from orchestrator.access.keys import Principal
+from orchestrator.audit.recorder import TOOL_OUTPUT, Made, Recorder
+from orchestrator.commands.evidence_file import EvidenceFile
+from orchestrator.commands.execution import Executions
+from orchestrator.errors import ConflictError, NotFoundError, PaddockError, TooLargeError
+from orchestrator.sessions import session_rows
+from orchestrator.sessions.budget import Kind
+from orchestrator.sessions.cutting import Cutting
+from orchestrator.sessions.files import Files
+from orchestrator.sessions.requests import Kept
+from orchestrator.sessions.session import Command, Session
+from orchestrator.task_scope import TaskScope
+from orchestrator.threads import Threads
+from sandbox_agent.redaction import RedactedStream, Window
+
+log = logging.getLogger(__name__)
+
+# As of a terminal's bytes.
+MOST_BYTES = 64 * 1024 * 1024
+_SECONDS = 60.0
+_DISCARD_SECONDS = 15.0
+# Searched for secrets at once, beside the event loop.
+_PIECE_BYTES = 64 * 1024
+# Of all sessions: calls of the disk at once.
+_MOST_THREADS = 8
+
+
+class Captures:
+    """Keeps evidence of commands when they have ended; `directory` is that of all evidence."""
+
+    def __init__(
+        self, files: Files, executions: Executions, recorder: Recorder, directory: Path
+    ) -> None:
+        self._files = files
+        self._executions = executions
+        self._recorder = recorder
+        self._directory = directory
+        self._threads = Threads("the evidence of commands", _MOST_THREADS)
+        self._cutting = Cutting("pieces of evidence")
+        self._tasks = TaskScope("what is kept of a command")
+
+    @asynccontextmanager
+    async def following(
+        self, principal: Principal, session: Session, kept: Kept
+    ) -> AsyncGenerator[None]:
+        """Makes the directory of the command's file, and keeps what is to be kept at its end.
+
+        Where nothing is started the directory goes again. What may run is followed, though
+        nobody has answered. Raises: what `Files.mkdir` does.
+        """
+        if kept.file is not None:
+            await self._files.mkdir(principal, session, _directory_of(kept.file))
+        try:
+            yield
+        finally:
+            command = session.commands.get(kept.command_id)
+            if command is not None and command.dispatched:
+                self._follow(principal, session, command, kept)
+            elif kept.file is not None:
+                await self._remove(principal, session, kept.file)
+
+    def _follow(self, principal: Principal, session: Session, command: Command, kept: Kept) -> None:
+        if kept.file is not None or kept.capture:
+            command.keeping = self._tasks.begin(self._keep(principal, session, command, kept))
+
+    async def close(self) -> None:
+        """Ends what is still being kept."""
+        await self._tasks.close()
+
+    async def _keep(
+        self, principal: Principal, session: Session, command: Command, kept: Kept
+    ) -> None:
+        await asyncio.shield(command.done)
+        told: dict[str, Any] = {"bytes": 0, "sha256": None, "truncated": False, "reason": None}
+        file = self._file(session, command, kept)
+        try:
+            if kept.capture:
+                told |= await self._captured(principal, session, command, kept, file)
+            left = kept.file is not None and not await self._remove(principal, session, kept.file)
+            told["left"] = left
+        except BaseException:
+            await self._discard(file)
+            raise
+        unrecorded = None
+        if kept.capture or left:
+            unrecorded = await self._record(session, command, kept, told)
+        if unrecorded is not None:
+            await self._discard(file)
+            told |= {"bytes": 0, "sha256": None, "truncated": False, "reason": unrecorded}
+        if command.result is not None:
+            reason = session.secrets.cut_value(told["reason"])
+            command.result["evidence"] = {**told, "reason": reason}
+
+    def _file(self, session: Session, command: Command, kept: Kept) -> EvidenceFile:
+        def pay(size: int) -> None:
+            if size > 0:
+                self._recorder.check_room(session)
+                left = session.budget.left(Kind.AUDIT_BYTES)
+                if left is not None and size >= left:  # with nothing left the session would end
+                    raise TooLargeError("it has more than the session's audit_bytes have room for")
+            self._recorder.count(session, size, TOOL_OUTPUT)
+
+        directory = self._directory / session.key / command.id
+        return EvidenceFile(directory, kept.name, self._threads, pay)
+
+    async def _record(
+        self, session: Session, command: Command, kept: Kept, told: dict[str, Any]
+    ) -> str | None:
+        """Puts on record what is kept. Returns why that can't be, where it can't."""
+        size, digest = told["bytes"], told["sha256"]
+        found = {"output_bytes": size, "output_hash": digest, "truncated": told["truncated"]}
+        try:
+            await self._recorder.record(
+                session,
+                "command.evidence",
+                actor="system",
+                made=Made(
+                    {"command_id": command.id, "file": kept.file, "left": told["left"]},
+                    {} if digest is None else found,
+                ),
+                error=told["reason"],
+                command_id=command.id,
+                effect=session_rows.counting(session.key, size),
+            )
+        except PaddockError as error:
+            # What a session that is over had is told by its own end.
+            level = logging.INFO if session.over.done() else logging.ERROR
+            message = "evidence of command %s can't be put on record, and is not kept: %s"
+            log.log(level, message, command.id, error.detail)
+            return f"it can't be put on record: {error.detail}"
+        return None
+
+    async def _captured(
+        self,
+        principal: Principal,
+        session: Session,
+        command: Command,
+        kept: Kept,
+        file: EvidenceFile,
+    ) -> dict[str, Any]:
+        """What is told of the file that is kept, or why none is."""
+        try:
+            # One at a time: a session's own do not take others' time at the disk.
+            async with session.capturing, asyncio.timeout(_SECONDS):
+                return await self._capture(principal, session, command, kept, file)
+        except TimeoutError:
+            reason = f"it was not read within {_SECONDS:g} s"
+        except PaddockError as error:
+            reason = error.detail
+        except OSError as error:
+            reason = f"it can't be kept: {error.strerror}"
+        await self._discard(file)
+        return {"reason": reason}
+
+    async def _discard(self, file: EvidenceFile) -> None:
+        """Removes it; where a call of the disk hangs, as soon as that has come back."""
+
+        async def discard() -> None:
+            try:
+                await file.discard()
+            except OSError as error:
+                log.error("evidence that was not to be kept can't be removed: %s", error)
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DISCARD_SECONDS):
+                await self._tasks.shield(discard())
+
+    async def _capture(
+        self,
+        principal: Principal,
+        session: Session,
+        command: Command,
+        kept: Kept,
+        file: EvidenceFile,
+    ) -> dict[str, Any]:
+        """The size and digest of what is kept. Raises: PaddockError, OSError, TimeoutError."""
+        self._recorder.check_room(session)
+        left = session.budget.left(Kind.AUDIT_BYTES)
+        most = MOST_BYTES if left is None else min(left, MOST_BYTES)
+        secrets = session.secrets
+        stream = RedactedStream(lambda: secrets.redactor)
+        if kept.file is None:
+            pieces = self._printed(session, command)
+        else:
+            pieces = self._written(principal, session, kept.file, most)
+        total = 0
+        await file.begin()
+        async with aclosing(pieces):
+            async for piece in pieces:
+                total += len(piece)
+                if total > most:
+                    raise TooLargeError(f"it has more than the {most} bytes that may be kept")
+                for start in range(0, len(piece), _PIECE_BYTES):
+                    stream.add(piece[start : start + _PIECE_BYTES])
+                    await self._release(session, stream, stream.window(), file)
+        await self._release(session, stream, stream.window(last=True), file)
+        size, digest = await file.finish()
+        cut = kept.file is None and total < (command.result or {}).get("output_bytes", 0)
+        return {"bytes": size, "sha256": digest, "truncated": cut}
+
+    async def _release(
+        self, session: Session, stream: RedactedStream, window: Window | None, file: EvidenceFile
+    ) -> None:
+        """Writes what is known to have no secret in it, or has none any more."""
+        if window is None:
+            return
+        sandbox = session.sandbox
+        spent: Callable[[float], object] = _ignore if sandbox is None else sandbox.link.spend
+        found = await self._cutting.spans(session.key, window, spent)
+        await file.add(stream.release(window, found))
+
+    async def _written(
+        self, principal: Principal, session: Session, path: str, most: int
+    ) -> AsyncGenerator[bytes]:
+        download = await self._files.read(principal, session, path, links=False)
+        try:
+            if download.size > most:
+                raise TooLargeError(f"it has more than the {most} bytes that may be kept")
+            async for piece in download.chunks():
+                yield piece
+        finally:
+            await download.close()
+
+    async def _printed(self, session: Session, command: Command) -> AsyncGenerator[bytes]:
+        """What is still there of it, of both streams, in its order."""
+        after = 0
+        while (command.result or {}).get("output_bytes"):
+            page = await self._executions.output(
+                session, command, after, 0.0, looks=True, whole=True
+            )
+            if page.lost:
+                raise ConflictError("what the command printed is not there any more")
+            for _, _, data in page.chunks:
+                yield data
+            if page.next <= after or not page.chunks:
+                return
+            after = page.next
+
+    async def _remove(self, principal: Principal, session: Session, path: str) -> bool:
+        """Whether neither the file nor its directory is there any more."""
+        try:
+            with suppress(NotFoundError):
+                await self._files.delete(principal, session, path)
+            with suppress(NotFoundError):
+                await self._files.delete(principal, session, _directory_of(path))
+        except PaddockError as error:
+            log.info("session %s: %s is left: %s", session.id, path, error.detail)
+            return False
+        return True
+
+
+def _ignore(_seconds: float) -> None:
+    """Nobody pays any more: the sandbox is gone."""
+
+
+def _directory_of(path: str) -> str:
+    return path.rpartition("/")[0]

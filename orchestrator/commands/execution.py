@@ -1,0 +1,456 @@
+"""Commands of a session: decided, recorded, run, recorded, answered."""
+
+import asyncio
+import base64
+import contextlib
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.access.keys import Principal
+from orchestrator.audit.events import Recorded
+from orchestrator.audit.recorder import Recorder
+from orchestrator.commands.outcome import exit_result
+from orchestrator.errors import (
+    BudgetExceededError,
+    NotFoundError,
+    PaddockError,
+    PermissionDeniedError,
+    SandboxUnavailableError,
+    ValidationError,
+)
+from orchestrator.link.messages import AgentEvent, Chunk, Hello, parse_chunk
+from orchestrator.observe.metrics import Metrics
+from orchestrator.policy.decision import check_command, command_field
+from orchestrator.policy.levels import Level
+from orchestrator.sandboxes.sandbox import Sandbox
+from orchestrator.sessions.budget import Kind
+from orchestrator.sessions.budgets import Budgets
+from orchestrator.sessions.requests import (
+    ExecRequest,
+)
+from orchestrator.sessions.session import Command, Session
+from orchestrator.task_scope import TaskScope
+from paddock.contract.words import ARGUMENT_COST, MAX_ARGUMENT_BYTES, argument_bytes
+from sandbox_agent import excerpts
+from sandbox_agent.commands import (
+    CommandError,
+    DeniedError,
+    allowed_variable,
+    refused_variable,
+)
+from sandbox_agent.protocol import BUDGET_REASON, CHUNK_BYTES, Message
+
+# Why commands and terminals are ended where nothing more may be recorded.
+NO_ROOM_REASON = "no_room"
+# The agent ends a command at its time-out; it has this much longer to say so.
+_GRACE_SECONDS = 20.0
+_START_SECONDS = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPage:
+    """Part of a command's output.
+
+    `chunks` are (stream, offset, bytes); `next` is where to go on; `lost` says that the
+    session does not keep this command's output any more.
+    """
+
+    chunks: Sequence[Chunk]
+    next: int
+    ended: bool
+    lost: bool
+
+
+class Executions:
+    """Runs commands in sandboxes."""
+
+    def __init__(self, recorder: Recorder, metrics: Metrics, budgets: Budgets) -> None:
+        self._recorder = recorder
+        self._metrics = metrics
+        self._budgets = budgets
+        self._tasks = TaskScope("what follows of a command")
+
+    async def start(self, principal: Principal, session: Session, request: ExecRequest) -> Command:
+        """Decides, records and starts a command.
+
+        Raises: PermissionDeniedError with the rule, ValidationError, BusyError and what
+        `Session.check_open` raises; BudgetExceededError when the budget has nothing left for
+        it, and ends the session; RateLimitedError, CapacityExhaustedError where there is no room
+        to record it; SandboxUnavailableError when the agent does not answer,
+        AuditUnavailableError when nothing can be recorded: then nothing was run.
+        """
+        received = time.perf_counter()
+        session.check_open()
+        session.secrets.check()
+        self._recorder.check_room(session)
+        # First of all: what is refused is recorded without them, too.
+        given = session.secrets.give(request.secrets)
+        timeout = _timeout(session, request)
+        command_id = secrets.token_hex(8) if request.kept is None else request.kept.command_id
+        argv, cwd = await self._decide(principal, session, request, command_id)
+        told = await self._recorder.told(session, argv)
+        sandbox = session.check_open()
+        session.check_room()
+        counted = await self._budgets.admit(principal, session)
+        command = Command(
+            command_id,
+            told,
+            request.background,
+            "",
+            asyncio.get_running_loop().create_future(),
+            collects=request.collect,
+        )
+        session.remember(command)
+        try:
+            recorded = await self._recorder.record(
+                session,
+                "command.start",
+                actor=principal.name,
+                decision="allow",
+                args=excerpts.excerpts(_described(command_id, told, cwd, request, timeout)),
+                command_id=command_id,
+                effect=counted,
+            )
+        except BaseException:
+            del session.commands[command_id]
+            self._budgets.withdraw(session)
+            raise
+        command.started_at = recorded.time
+        params = {
+            "command_id": command_id,
+            "argv": argv,
+            "cwd": cwd,
+            "env": _environment(session, request),
+            "secrets": given,
+            "stdin": None if request.stdin is None else _encoded(request.stdin),
+            "stdin_open": request.stdin_open,
+            "timeout_ms": None if timeout is None else timeout * 1000,
+            "background": request.background,
+            "collect": request.collect,
+        }
+        await self._dispatch(session, sandbox, command, params)
+        self._metrics.command_started(session.level.name, time.perf_counter() - received)
+        return command
+
+    async def check(self, principal: Principal, session: Session, request: ExecRequest) -> None:
+        """Raises: what `start` does for a request that the level's rules refuse, recorded so."""
+        session.check_open()
+        await self._decide(principal, session, request, secrets.token_hex(8))
+
+    async def _decide(
+        self, principal: Principal, session: Session, request: ExecRequest, command_id: str
+    ) -> tuple[list[str], str]:
+        """The command's words and directory, when the level's rules allow it."""
+        level = session.level
+        try:
+            argv, cwd = check_command(level, request.command, request.argv, request.cwd)
+            _check_variables(level, request)
+            _check_size(session, request, argv)
+        except CommandError as error:
+            field = command_field(error, request.command)
+            raise ValidationError(str(error), field=field) from None
+        except DeniedError as error:
+            words = request.argv if request.argv is not None else [request.command or ""]
+            await self._recorder.refuse(
+                session,
+                "command.start",
+                actor=principal.name,
+                rule=error.rule,
+                args=_described(command_id, words, request.cwd or ".", request, None),
+                error=error.message,
+                command_id=command_id,
+            )
+            raise PermissionDeniedError(error.message, rule=error.rule) from None
+        return argv, cwd
+
+    async def _dispatch(
+        self, session: Session, sandbox: Sandbox, command: Command, params: Message
+    ) -> None:
+        try:
+            if session.check_open() is not sandbox:
+                raise SandboxUnavailableError("the session's sandbox was replaced: try again")
+            command.dispatched = True
+            await sandbox.link.request("exec", params, _START_SECONDS)
+        except SandboxUnavailableError as error:
+            if not command.dispatched:
+                await self._never_ran(session, command, error)
+            # Otherwise it may run: the agent's next hello tells.
+            raise
+        except BudgetExceededError as error:
+            command.dispatched = False
+            await self._never_ran(session, command, error)
+            await sandbox.link.settled()  # the agent has reported it before it refused
+            raise await self._budgets.refusal(session) from None
+        except PaddockError as error:
+            command.dispatched = False
+            await self._never_ran(session, command, error)
+            raise
+
+    async def _never_ran(self, session: Session, command: Command, error: PaddockError) -> None:
+        rule = error.fields.get("rule")
+        recorded = await self._recorder.record(
+            session,
+            "command.exit",
+            actor="system",
+            decision="deny" if isinstance(error, PermissionDeniedError) else None,
+            rule=rule,
+            args={"command_id": command.id},
+            error=error.detail,
+            command_id=command.id,
+        )
+        detail = recorded.body["error"]
+        command.finish(exit_result(None, detail, rule, None, recorded.seq, recorded.hash))
+
+    # What the agent says
+
+    async def on_event(self, session: Session, event: AgentEvent) -> None:
+        """Records an agent's event, and ends the command whose exit it is."""
+        event, effect = self._budgets.take(session, event)
+        try:
+            recorded = await self._recorder.record_agent_event(session, event, effect)
+        finally:
+            if event.operation == "budget.exceeded":  # whatever the ledger says
+                self._tasks.spawn(self._budgets.end(session))
+        if event.operation == "command.exit":
+            self._on_exit(session, event, recorded)
+
+    def _on_exit(self, session: Session, event: AgentEvent, recorded: Recorded) -> None:
+        command = session.commands.get(event.command_id or "")
+        if command is not None:
+            rule = event.rule if event.decision == "deny" else None
+            if event.duration_ms is not None and not command.ended:
+                self._metrics.command_ended(session.level.name, event.duration_ms / 1000)
+            if command.collects and not command.ended:
+                command.output = event.output
+            command.finish(
+                exit_result(
+                    *(event.result, recorded.body["error"], rule),
+                    *(event.duration_ms, recorded.seq, recorded.hash),
+                )
+            )
+
+    def on_full(self, session: Session) -> None:
+        """The session's record is as large as it may be; or its key's, or the disk is full."""
+        if session.budget.left(Kind.AUDIT_BYTES) == 0:
+            self._tasks.spawn(self._budgets.fill(session))
+        elif not all(command.ending for command in session.running):
+            self._tasks.spawn(self.cancel_all(session, NO_ROOM_REASON))
+
+    def on_hello(self, session: Session, hello: Hello) -> None:
+        """An agent is connected; where it is again, commands it does not know never started."""
+        self._budgets.learn(session, hello.totals)
+        if session.sandbox is not None:
+            self._metrics.agent_reconnected()
+        suspects = [command for command in session.running if command.dispatched]
+        if suspects and session.sandbox is not None:
+            self._tasks.spawn(self._reconcile(session, session.sandbox, suspects))
+
+    async def reconcile(self, session: Session) -> None:
+        """Ends commands that neither run nor ended as far as the agent knows."""
+        if session.sandbox is not None and session.running:
+            await self._reconcile(session, session.sandbox, session.running)
+
+    async def _reconcile(self, session: Session, sandbox: Sandbox, suspects: list[Command]) -> None:
+        with contextlib.suppress(SandboxUnavailableError):
+            # Repeated events come before this answer.
+            stats = await sandbox.link.request("stats", {})
+            await sandbox.link.settled()
+            known = stats.get("running")
+            for command in suspects:
+                # Another look, after another hello, may have found it lost already.
+                suspect = command.dispatched and not command.ended
+                if suspect and isinstance(known, list) and command.id not in known:
+                    await self._lose(session, command)
+
+    async def _lose(self, session: Session, command: Command) -> None:
+        """Puts on record, once, that nothing is known of a command any more."""
+        command.dispatched = False
+        try:
+            error = SandboxUnavailableError("the command was not started, or its end is lost")
+            await self._never_ran(session, command, error)
+        except BaseException:
+            command.dispatched = True
+            raise
+
+    # Waiting, reading, feeding, ending
+
+    async def wait(self, session: Session, command: Command) -> dict[str, Any]:
+        """The command's result, once it has ended and that is on record.
+
+        Raises: PermissionDeniedError when the sandbox refused it after all;
+        BudgetExceededError when the session's budget ended it, and nothing of the session is
+        left; SandboxUnavailableError when its end does not come.
+        """
+        limit = None if command.background else session.level.timeout_max + _GRACE_SECONDS
+        try:
+            async with asyncio.timeout(limit):
+                await asyncio.shield(command.done)
+        except TimeoutError:
+            detail = f"the end of command {command.id} is not known yet: ask for it again"
+            raise SandboxUnavailableError(detail, command_id=command.id) from None
+        await self._kept(command)
+        result = command.result or {}
+        if result.get("rule") is not None:
+            raise PermissionDeniedError(str(result["error"]), rule=result["rule"])
+        stopped = result["reason"] == BUDGET_REASON or result["exit_code"] is None
+        if session.budget.exceeded is not None and stopped:
+            raise await self._budgets.refusal(session)
+        return result
+
+    async def _kept(self, command: Command) -> None:
+        """Waits for what is kept of the command, which takes a bounded time."""
+        if command.keeping is not None:
+            await asyncio.wait([command.keeping])
+
+    async def client_gone(self, session: Session, command: Command) -> None:
+        """Ends a foreground command that nobody waits for any more; returns at once."""
+        command.collects, command.output = False, None
+        self._tasks.spawn(self._cancel(session, command, "client_gone"))
+
+    async def cancel_all(self, session: Session, reason: str) -> None:
+        """Ends every command of the session: TERM, then KILL."""
+        await asyncio.gather(
+            *(self._cancel(session, command, reason) for command in session.running)
+        )
+
+    async def _cancel(self, session: Session, command: Command, reason: str) -> None:
+        if session.sandbox is None or command.ended:
+            return
+        command.ending = True
+        try:
+            params = {"command_id": command.id, "reason": reason}
+            await session.sandbox.link.request("cancel", params)
+        except SandboxUnavailableError:
+            command.ending = False
+
+    async def output(
+        self,
+        session: Session,
+        command: Command,
+        after: int,
+        wait: float,
+        *,
+        looks: bool = False,
+        whole: bool = False,
+    ) -> OutputPage:
+        """Output from offset `after` on; waits up to `wait` seconds for some.
+
+        `looks`: it stays kept for the command's caller; `whole`: also what is stored of long
+        output. Raises: SandboxUnavailableError.
+        """
+        if session.sandbox is None or not command.dispatched:
+            return OutputPage([], after, command.ended, lost=True)
+        params = {
+            "command_id": command.id,
+            "after": after,
+            "limit": CHUNK_BYTES,
+            "wait_ms": int(wait * 1000),
+            "looks": looks,
+            "whole": whole,
+        }
+        try:
+            answer = await session.sandbox.link.request("output", params, wait + _GRACE_SECONDS)
+            chunks = [parse_chunk(item) for item in answer["chunks"]]
+            return OutputPage(chunks, int(answer["next"]), bool(answer["ended"]), lost=False)
+        except NotFoundError:
+            return OutputPage([], after, command.ended, lost=True)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            raise SandboxUnavailableError("the sandbox agent answered with garbage") from None
+
+    async def stdin(self, session: Session, command: Command, data: bytes, close: bool) -> None:
+        """Feeds a command's standard input, as soon as there is room for it.
+
+        Raises: ConflictError where it is closed, BusyError when the command does not read.
+        """
+        sandbox = session.check_open()
+        params = {"command_id": command.id, "data": _encoded(data), "close": close}
+        await sandbox.link.request("stdin", params)
+
+    async def signal(self, session: Session, command: Command, number: int) -> None:
+        """Signals a command's process group. Raises: NotFoundError when it has ended."""
+        sandbox = session.check_open()
+        command.signals.add(number)
+        try:
+            await sandbox.link.request("signal", {"command_id": command.id, "signal": number})
+        except PaddockError:
+            command.signals.discard(number)
+            raise
+
+    def command(self, session: Session, command_id: str) -> Command:
+        """A command of the session. Raises: NotFoundError."""
+        command = session.commands.get(command_id)
+        if command is None:
+            raise NotFoundError(f"this session has no command {command_id}")
+        return command
+
+    def commands(self, session: Session) -> list[Command]:
+        """The session's commands: all that run, and the latest that ended."""
+        return list(session.commands.values())
+
+    async def close(self) -> None:
+        """Ends what is still being done in the background."""
+        await self._tasks.close()
+
+
+def _timeout(session: Session, request: ExecRequest) -> int | None:
+    """Seconds until the command is ended. Raises: ValidationError over the level's maximum."""
+    most = session.level.timeout_max
+    if request.timeout is None:
+        return None if request.background else session.level.timeout_default
+    if not 1 <= request.timeout <= most:
+        raise ValidationError(
+            f"timeout must be between 1 and {most} seconds at level {session.level.name}",
+            field="timeout",
+        )
+    return request.timeout
+
+
+def _check_variables(level: Level, request: ExecRequest) -> None:
+    """Raises: DeniedError where a name is not allowed at that level."""
+    message = refused_variable(request.env, request.secrets, level.environment, level.name)
+    if message is not None:
+        raise DeniedError("environment-allowlist", message)
+
+
+def _check_size(session: Session, request: ExecRequest, argv: list[str]) -> None:
+    """Raises: ValidationError for more words and variables than a program can be given."""
+    variables = {**_environment(session, request), **request.secrets}
+    if argument_bytes(argv, variables) > MAX_ARGUMENT_BYTES:
+        name = "command" if request.argv is None else "argv"
+        raise ValidationError(
+            f"{name} and the variables must have at most {MAX_ARGUMENT_BYTES} bytes together,"
+            f" {ARGUMENT_COST} for each word and variable included",
+            field=name,
+        )
+
+
+def _environment(session: Session, request: ExecRequest) -> dict[str, str]:
+    """The session's variables, where its present level has them, under those of the request."""
+    patterns = session.level.environment
+    kept = {name: text for name, text in session.env.items() if allowed_variable(name, patterns)}
+    return {**kept, **request.env}
+
+
+def _described(
+    command_id: str, argv: list[str], cwd: str, request: ExecRequest, timeout: int | None
+) -> dict[str, Any]:
+    """What is recorded of a request: names of variables, but not their values."""
+    return {
+        "command_id": command_id,
+        "argv": argv,
+        "cwd": cwd,
+        "env": sorted(request.env),
+        "secrets": sorted(request.secrets),
+        "stdin_bytes": None if request.stdin is None else len(request.stdin),
+        "timeout": timeout,
+        "background": request.background,
+        **({} if request.tool is None else {"tool": request.tool}),
+        **({} if request.approval is None else {"approval": request.approval}),
+    }
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -1,0 +1,1 @@
+"""Configuration: settings, and the files of the operator."""

@@ -1,0 +1,57 @@
+"""Where this machine's control plane is: its URL, in the state directory while it listens.
+
+Commands and scripts that are given a state directory find its instance, and its key, there.
+"""
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.settings import Settings
+
+URL_FILE = "url"
+_MAX_URL_BYTES = 1024
+# A client on this machine can't connect to "all interfaces".
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
+
+
+def reachable(host: str, port: int) -> tuple[str, int]:
+    """The address under which a client on this machine reaches a listener."""
+    return _LOOPBACK.get(host, host), port
+
+
+def url_of(host: str, port: int) -> str:
+    """The URL of a listener, for clients on this machine."""
+    host, port = reachable(host, port)
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def announce(state_dir: Path, url: str) -> None:
+    """Writes the URL, whole. Raises: ConfigError."""
+    draft = state_dir / f".{URL_FILE}.{secrets.token_hex(8)}"
+    try:
+        draft.write_text(f"{url}\n", encoding="ascii")
+        os.replace(draft, state_dir / URL_FILE)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise ConfigError(f"{state_dir / URL_FILE}: {error.strerror}") from None
+
+
+def withdraw(state_dir: Path) -> None:
+    """Nothing listens any more."""
+    with suppress(OSError):
+        (state_dir / URL_FILE).unlink(missing_ok=True)
+
+
+def find_url(settings: Settings) -> str:
+    """Where the control plane of that state directory listens, or would by its settings."""
+    try:
+        with (settings.state_dir / URL_FILE).open("rb") as file:
+            url = file.read(_MAX_URL_BYTES).decode("ascii", "replace").strip()
+    except OSError:  # none runs, or it is another user's
+        return url_of(*settings.address)
+    return url if urlsplit(url).scheme in ("http", "https") else url_of(*settings.address)

@@ -1,0 +1,565 @@
+"""The control plane's configuration: read once, checked, never changed afterwards."""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from orchestrator.access.allowed_hosts import host_name
+from orchestrator.access.limits import KeyLimits
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.operator_files import read_toml
+from orchestrator.config.operator_mounts import OperatorMount, check_list
+from orchestrator.config.values import IMAGE_PATTERN, check_secret, check_url, split_address
+from orchestrator.engine.resolvers import MOST_RESOLVERS, check_resolver
+from paddock.contract.words import MAX_WALL_SECONDS
+
+CONFIG_FILE_VARIABLE = "PADDOCK_CONFIG_FILE"
+_PREFIX = "PADDOCK_"
+_MIB = 1024 * 1024
+_IMAGE = re.compile(IMAGE_PATTERN)
+# The last uid is the kernel's "no such user".
+_MAX_UID = 2**32 - 2
+
+
+def _default_workspaces(validated: dict[str, Any]) -> Path:
+    """Where workspaces are shown when nothing says otherwise."""
+    named = os.environ.get("SESSION_WORKSPACES_DIR")
+    return Path(named) if named else Path(validated["state_dir"]) / "session-workspaces"
+
+
+class AnchorSettings(BaseModel):
+    """Where heads of chains are anchored: a file, a URL, or both."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    file: Path | None = None
+    url: str | None = None
+    interval: float = Field(default=300, ge=1, le=86_400, allow_inf_nan=False)
+    key_file: Path | None = None
+
+    @field_validator("file", "key_file")
+    @classmethod
+    def _absolute(cls, value: Path | None) -> Path | None:
+        return None if value is None else Path(os.path.abspath(value))
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, value: str | None) -> str | None:
+        if value is not None:
+            check_url(value)
+        return value
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.file is None and self.url is None:
+            raise ValueError("needs a file or a url")
+        return self
+
+
+class Settings(BaseSettings):
+    """Every setting: `PADDOCK_*` variables before the TOML file of `PADDOCK_CONFIG_FILE`.
+
+    Paths are absolute, durations in seconds, sizes in bytes. Fields of the file that
+    are not listed here are refused.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=_PREFIX,
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        validate_default=True,
+    )
+
+    listen: str = Field(
+        default="127.0.0.1:8700",
+        description="Where the API listens, as `host:port`; an IPv6 host in brackets.",
+    )
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Further host names that requests may be sent to, comma-separated, such as "
+        "that of a reverse proxy. The address of `PADDOCK_LISTEN` is always allowed.",
+    )
+    state_dir: Path = Field(
+        default=Path("data"),
+        description="The state directory: database, keys, workspaces, the sandboxes' sockets.",
+    )
+    workspaces_dir: Path = Field(
+        default_factory=_default_workspaces,
+        description="Where workspaces are visible under their ids. Unset: "
+        "`SESSION_WORKSPACES_DIR`, else `session-workspaces` in the state directory.",
+    )
+
+    workspace_quota: Literal["auto", "image", "project", "none"] = Field(
+        default="auto",
+        description="What holds new workspaces to their size: `image`, a file system of their own "
+        "in a file; `project`, quotas of the host's file system; `none`. `auto`: the first of "
+        "them that works on this host.",
+    )
+    workspace_retention: int | None = Field(
+        default=None,
+        ge=1,
+        le=3_153_600_000,
+        description="A workspace is purged so long after the end of its last session. "
+        "Unset: it is kept until somebody purges it.",
+    )
+
+    archive_dir: Path | None = Field(
+        default=None,
+        description="Where chains of sessions that ended are archived. Unset: `archive` in the "
+        "state directory.",
+    )
+    audit_retention: int | None = Field(
+        default=None,
+        ge=60,
+        le=3_153_600_000,
+        description="So long after the end of a session its audit chain is archived, with its "
+        "approvals and the evidence of its terminals. Unset: when somebody says so.",
+    )
+
+    anchor: AnchorSettings | None = Field(
+        default=None,
+        description="Where the heads of audit chains are kept besides the ledger, signed: `file`, "
+        "to which they are appended, or `url`, to which they are posted; each `interval` seconds; "
+        "`key_file`, an Ed25519 key in PEM. Unset: nowhere.",
+    )
+
+    image: str = Field(
+        default="paddock/sandbox:latest", description="The sandbox image of a session by default."
+    )
+    images: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="Further images that clients may name, comma-separated."
+    )
+
+    levels_dir: Path | None = Field(
+        default=None,
+        description="Each `NAME.toml` of this directory is a level; it replaces the packaged one "
+        "of that name.",
+    )
+    tools_dir: Path | None = Field(
+        default=None,
+        description="Tool manifests, `*.clad.toml`; they replace shipped ones of the same name.",
+    )
+    scope_file: Path | None = Field(
+        default=None,
+        description="What tools may be pointed at: addresses, networks, domains. Unset: nothing.",
+    )
+    cedar_dir: Path | None = Field(
+        default=None,
+        description="Cedar policies, `*.cedar`, for what is sent to tools. Unset: they are not "
+        "asked; set, what no policy permits is denied.",
+    )
+    approval_webhook_url: str | None = Field(
+        default=None,
+        description="Where to POST that something waits for an approval, as `https://host/path`.",
+    )
+    approval_webhook_secret: SecretStr | None = Field(
+        default=None,
+        description="With which those messages are signed, at least 16 visible ASCII characters.",
+    )
+    keys_file: Path | None = Field(
+        default=None, description="The keys file. Unset: `keys.toml` in the state directory."
+    )
+    admin_key: SecretStr | None = Field(
+        default=None,
+        description="The admin key, at least 16 visible ASCII characters. Unset: one is made at "
+        "the first start and kept in `admin.key` in the state directory.",
+    )
+
+    max_active: int = Field(default=32, ge=1, le=10_000, description="Sandboxes at once.")
+    max_creating: int = Field(
+        default=8,
+        ge=1,
+        le=64,
+        description="Sandboxes that are started at once; more wait for their turn.",
+    )
+    key_max_creating: int = Field(default=4, ge=1, le=64, description="The same for one key.")
+    session_max_streams: int = Field(
+        default=64,
+        ge=1,
+        le=10_000,
+        description="What clients may have open of one session at once: followed events and "
+        "output, downloads and uploads.",
+    )
+    key_max_streams: int = Field(
+        default=256,
+        ge=1,
+        le=100_000,
+        description="The same with one key, and as many with the handles of its sessions.",
+    )
+    # What one key may use, unless its entry in the keys file says otherwise.
+    key_max_sessions: int | None = Field(
+        default=None, ge=0, description="Live sessions of one key. Unset: no quota."
+    )
+    key_max_cpus: float | None = Field(
+        default=None,
+        ge=0,
+        allow_inf_nan=False,
+        description="Cores of a key's live sessions together. Unset: no quota.",
+    )
+    key_max_memory_bytes: int | None = Field(
+        default=None,
+        ge=0,
+        description="Memory of a key's live sessions together. Unset: no quota.",
+    )
+    key_max_workspaces: int | None = Field(
+        default=None,
+        ge=0,
+        description="Workspaces of one key, kept ones included. Unset: no quota.",
+    )
+    key_max_workspace_bytes: int | None = Field(
+        default=None,
+        ge=0,
+        description="Sizes of a key's workspaces together, kept ones included. Unset: no quota.",
+    )
+    key_max_audit_bytes: int | None = Field(
+        default=None,
+        ge=0,
+        description="What a key's sessions may have in the audit ledger together, ended ones "
+        "included until they are archived. Unset: no quota.",
+    )
+    key_requests_per_second: float = Field(
+        default=1000, gt=0, allow_inf_nan=False, description="Requests of one key."
+    )
+    key_handle_requests_per_second: float = Field(
+        default=200,
+        gt=0,
+        allow_inf_nan=False,
+        description="Requests with one session's handle. All handles of a key together may make "
+        "as many requests as the key.",
+    )
+    key_burst_seconds: float = Field(
+        default=2,
+        gt=0,
+        le=3600,
+        allow_inf_nan=False,
+        description="A key or handle that was quiet may make the requests of so many seconds at "
+        "once.",
+    )
+    min_free_memory_bytes: int = Field(
+        default=512 * _MIB,
+        ge=0,
+        description="With less memory available on the host no sandbox is started.",
+    )
+    min_free_disk_bytes: int = Field(
+        default=1024 * _MIB,
+        ge=0,
+        description="With less space on the state directory's disk nothing new is done: no "
+        "sandbox, command, terminal or file operation. With a quarter of it commands are ended.",
+    )
+    # Clear of the ranges that distributions give to users and to subordinate uids.
+    uid_base: int = Field(
+        default=1_900_000_000,
+        ge=1000,
+        le=_MAX_UID,
+        description="The first uid that workspaces get; each has one of its own.",
+    )
+    uid_count: int = Field(default=65_536, ge=1, description="How many uids there are for them.")
+
+    docker_host: str | None = Field(
+        default=None,
+        description="The engine, as `unix:///path` or `tcp://host:port`. Unset: as the Docker "
+        "command finds it.",
+    )
+    runtime: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
+        description="The engine's runtime for sandboxes. Unset: its default. Levels that it can't "
+        "enforce are refused.",
+    )
+    resolvers: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        max_length=MOST_RESOLVERS,
+        description="Name servers of sandboxes with a network, IPv4 addresses, comma-separated; "
+        "port 53 of theirs is open to sandboxes, also on the host. Unset: those that the engine's "
+        "host uses.",
+    )
+    mounts: Annotated[dict[str, OperatorMount], NoDecode] = Field(
+        default={},
+        description="Directories of the host that levels and sessions may name, by name: "
+        '`{"source", "target", "read_only"}`.',
+    )
+    engine_timeout: float = Field(
+        default=30, gt=0, le=600, allow_inf_nan=False, description="For one call of the engine."
+    )
+    engine_threads: int = Field(default=8, ge=1, le=64, description="Calls of the engine at once.")
+
+    hello_timeout: float = Field(
+        default=20,
+        gt=0,
+        le=600,
+        allow_inf_nan=False,
+        description="For a new sandbox's agent to report.",
+    )
+    terminated_ttl: int = Field(
+        default=300, ge=0, description="How long a session that has ended can be looked at."
+    )
+    idle_timeout: int = Field(
+        default=1800,
+        ge=1,
+        description="How long a session may be idle before it is ended, where it says nothing.",
+    )
+    idle_timeout_max: int = Field(
+        default=86_400, ge=1, description="The most that a session may say."
+    )
+    wall_timeout: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_WALL_SECONDS,
+        description="How long a session may exist, idle or not, where it says nothing. Unset: "
+        "`PADDOCK_WALL_TIMEOUT_MAX`.",
+    )
+    wall_timeout_max: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_WALL_SECONDS,
+        description="The most that a session may say. Unset: no limit.",
+    )
+
+    log_format: Literal["json", "console"] | None = Field(
+        default=None, description="How log lines look. Unset: `console` on a terminal, else `json`."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least that is logged."
+    )
+
+    log_file: Path | None = Field(
+        default=None,
+        description="Where log lines go instead of standard output. At 16 MiB the file is put "
+        "aside as `FILE.1`; three of those are kept.",
+    )
+
+    @property
+    def key_limits(self) -> KeyLimits:
+        """What a key may use when its entry says nothing."""
+        return KeyLimits(
+            self.key_max_sessions,
+            self.key_max_cpus,
+            self.key_max_memory_bytes,
+            self.key_max_workspaces,
+            self.key_max_workspace_bytes,
+            self.key_requests_per_second,
+            self.key_handle_requests_per_second,
+            self.key_max_audit_bytes,
+        )
+
+    @property
+    def keys_path(self) -> Path:
+        """The keys file: where nothing names another, `keys.toml` in the state directory."""
+        return self.keys_file or self.state_dir / "keys.toml"
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port to listen on."""
+        return split_address(self.listen)
+
+    @property
+    def own_dirs(self) -> tuple[Path, ...]:
+        """What no sandbox may be given."""
+        return self.state_dir, self.workspaces_dir, self.archive_path
+
+    @property
+    def archive_path(self) -> Path:
+        """Where archives are: where nothing names another place, in the state directory."""
+        return self.archive_dir or self.state_dir / "archive"
+
+    @field_validator("listen")
+    @classmethod
+    def _check_listen(cls, value: str) -> str:
+        split_address(value)
+        host_name(value)
+        return value
+
+    @field_validator(
+        "state_dir",
+        "workspaces_dir",
+        "archive_dir",
+        "levels_dir",
+        "keys_file",
+        "tools_dir",
+        "scope_file",
+        "cedar_dir",
+        "log_file",
+    )
+    @classmethod
+    def _absolute(cls, value: Path | None) -> Path | None:
+        return None if value is None else Path(os.path.abspath(value))
+
+    @field_validator("log_format", "log_level", "workspace_quota", mode="before")
+    @classmethod
+    def _lower(cls, value: Any) -> Any:
+        return value.lower() if isinstance(value, str) else value
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _check_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            try:
+                host_name(f"{name}:0")
+            except ValueError:
+                raise ValueError(
+                    f"{name!r} must be a host name without a port, an IPv6 address in brackets"
+                ) from None
+        return value
+
+    @field_validator("resolvers")
+    @classmethod
+    def _check_resolvers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(map(check_resolver, value)))
+
+    @field_validator("images", "allowed_hosts", "resolvers", mode="before")
+    @classmethod
+    def _split_list(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return tuple(name.strip() for name in value.split(",") if name.strip())
+        return value
+
+    @field_validator("image", "images")
+    @classmethod
+    def _check_images(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for name in (value,) if isinstance(value, str) else value:
+            if not _IMAGE.fullmatch(name):
+                raise ValueError(f"{name!r} is not an image name")
+        return value
+
+    @field_validator("approval_webhook_url")
+    @classmethod
+    def _check_webhook(cls, value: str | None) -> str | None:
+        if value is not None:
+            check_url(value)
+        return value
+
+    @field_validator("approval_webhook_secret")
+    @classmethod
+    def _check_webhook_secret(cls, value: SecretStr | None, info: ValidationInfo) -> Any:
+        if value is not None:
+            check_secret(value.get_secret_value())
+        elif info.data.get("approval_webhook_url") is not None:
+            raise ValueError("must be set with approval_webhook_url: messages are signed")
+        return value
+
+    @field_validator("admin_key")
+    @classmethod
+    def _check_admin_key(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            check_secret(value.get_secret_value())
+        return value
+
+    @field_validator("uid_count")
+    @classmethod
+    def _check_uids(cls, value: int, info: ValidationInfo) -> int:
+        if info.data.get("uid_base", 0) + value - 1 > _MAX_UID:
+            raise ValueError(f"the last uid would be over {_MAX_UID}")
+        return value
+
+    @field_validator("idle_timeout_max")
+    @classmethod
+    def _check_idle(cls, value: int, info: ValidationInfo) -> int:
+        if value < info.data.get("idle_timeout", 0):
+            raise ValueError("may not be below idle_timeout")
+        return value
+
+    @field_validator("wall_timeout_max")
+    @classmethod
+    def _check_wall(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and value < (info.data.get("wall_timeout") or 0):
+            raise ValueError("may not be below wall_timeout")
+        return value
+
+    @field_validator("docker_host")
+    @classmethod
+    def _check_docker_host(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"(unix|tcp|https?)://\S+", value):
+            raise ValueError("must look like unix:///path or tcp://host:port")
+        return value
+
+    @field_validator("mounts", mode="before")
+    @classmethod
+    def _parse_mounts(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"must be JSON: {error}") from None
+
+    @field_validator("mounts")
+    @classmethod
+    def _check_mounts(
+        cls, value: dict[str, OperatorMount], info: ValidationInfo
+    ) -> dict[str, OperatorMount]:
+        data = info.data
+        names = ("state_dir", "workspaces_dir", "archive_dir")
+        own = [data[name] for name in names if data.get(name) is not None]
+        check_list(value, own, data.get("docker_host"))
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then the environment, then the file."""
+        return init_settings, env_settings, InitSettingsSource(settings_cls, _read_file())
+
+
+def load_settings() -> Settings:
+    """The settings of this process. Raises: ConfigError."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        # Not chained: what was refused may be a secret.
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise ConfigError(_describe(first["loc"], first["type"], first["msg"])) from None
+
+
+def ensure_state_dir(path: Path) -> None:
+    """Makes the state directory, readable by its owner only, where it is missing."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{_PREFIX}STATE_DIR: {path}: {error.strerror}") from None
+
+
+def _read_file() -> dict[str, Any]:
+    path = os.environ.get(CONFIG_FILE_VARIABLE)
+    return read_toml(Path(path)) if path else {}
+
+
+def _describe(location: tuple[int | str, ...], kind: str, message: str) -> str:
+    name = ".".join(str(part) for part in location)
+    variable = f"{_PREFIX}{location[0]}".upper()
+    path = os.environ.get(CONFIG_FILE_VARIABLE)
+    in_environment = any(key.upper() == variable and os.environ[key] for key in os.environ)
+    where = f"{path}: {name}" if path and not in_environment else variable
+    if len(location) > 1 and where == variable:
+        where = f"{where}: {'.'.join(map(str, location[1:]))}"
+    if kind == "extra_forbidden":
+        return f"{where}: no such setting"
+    return f"{where}: {message.removeprefix('Value error, ')}"

@@ -1,0 +1,34 @@
+"""The form of single settings: addresses, images, URLs, secrets. Pure."""
+
+import re
+
+MIN_SECRET_LENGTH = 16
+IMAGE_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}"
+_URL = re.compile(r"https?://[^\s/@?#]+(/[!-~]*)?")
+_SECRET = re.compile(r"[\x21-\x7e]+")
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """`host:port`, an IPv6 host in brackets, as a pair. Raises: ValueError."""
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError("an IPv6 host needs brackets, as in [::1]:8700")
+    if not colon or not host or not (port.isascii() and port.isdigit()):
+        raise ValueError("must be host:port, as in 127.0.0.1:8700")
+    if int(port) > 65535:
+        raise ValueError("the port must be between 0 and 65535")
+    return host, int(port)
+
+
+def check_secret(secret: str) -> None:
+    """Raises: ValueError when a key is too short, or could not travel in a header."""
+    if len(secret) < MIN_SECRET_LENGTH or not _SECRET.fullmatch(secret):
+        raise ValueError(f"must be at least {MIN_SECRET_LENGTH} visible ASCII characters")
+
+
+def check_url(url: str) -> None:
+    """Raises: ValueError where it is no URL to post to, or carries a user."""
+    if not _URL.fullmatch(url):
+        raise ValueError("must look like https://host/path, without a user")

@@ -1,0 +1,1 @@
+"""The connection to the agent of a sandbox: socket, frames, messages."""

@@ -1,0 +1,287 @@
+"""The control plane's end of one sandbox's control socket.
+
+The control plane listens in the sandbox's run directory, the agent dials. What arrives
+belongs to the session by the socket it arrives on, and is checked before it is believed:
+the agent shares a kernel with hostile commands.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import (
+    AuditUnavailableError,
+    PaddockError,
+    SandboxUnavailableError,
+    TooLargeError,
+)
+from orchestrator.link.connection import Connection
+from orchestrator.link.fair_share import FairShare
+from orchestrator.link.listener import Listener
+from orchestrator.link.messages import AgentEvent, Hello, domain_error, parse_hello
+from orchestrator.observe.metered import Metered
+from orchestrator.task_scope import TaskScope
+from sandbox_agent.protocol import (
+    PROTOCOL_VERSION,
+    FrameError,
+    Message,
+    failure,
+    result,
+)
+
+log = logging.getLogger(__name__)
+
+# An agent whose connection broke dials again within a second; a request waits this long for it.
+_RECONNECT_SECONDS = 5.0
+_REQUEST_SECONDS = 40.0
+# More than an agent of ours has unacknowledged at any time, so that its answers never wait behind
+# events; beyond either nothing more is read from it.
+_MOST_RECORDING = 2048
+_MOST_RECORDING_BYTES = 16 * 1024 * 1024
+# Of those, so many are in the ledger's queue, which is everybody's.
+_MOST_IN_LEDGER = 128
+_MOST_CONNECTIONS = 8
+# Ours never breaks the protocol. Whatever does is recorded so often, and then not heard again.
+_MOST_VIOLATIONS = 16
+_LONGEST_REASON = 500
+
+
+class AgentLink:
+    """Listens for one sandbox's agent and talks to it.
+
+    `committed` gives the last committed event number of a boot id; `on_event` makes an
+    event durable, in order; `on_hello` is told of every connection that was accepted;
+    `on_violation` puts on record that the agent broke the protocol, and how. Links that are
+    given the same `share` divide the event loop's time between them.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        committed: Callable[[str], Awaitable[int]],
+        on_event: Callable[[AgentEvent], Coroutine[Any, Any, None]],
+        on_hello: Callable[[Hello], None],
+        on_violation: Callable[[str], Awaitable[None]],
+        share: FairShare,
+    ) -> None:
+        self._listener = Listener(run_dir, lambda: Connection(self))
+        self._committed = committed
+        self._on_event = on_event
+        self._on_hello = on_hello
+        self._on_violation = on_violation
+        self._share = share
+        self._violations = 0
+        self._current: Connection | None = None
+        self._open: dict[Connection, None] = {}
+        self._connected = asyncio.Event()
+        self._refusal: str | None = None
+        # What the agent said last when it connected.
+        self.hello: Hello | None = None
+        self._greeting = TaskScope("the hello of a sandbox agent")
+        self._recording = TaskScope("the record of an agent's event")
+        self._recording_bytes = 0
+        self._in_ledger = asyncio.Semaphore(_MOST_IN_LEDGER)
+        self._reporting = TaskScope("the record of a broken protocol")
+
+    async def listen(self) -> None:
+        """Opens the socket, replacing one that an earlier control plane left. Raises: OSError."""
+        self._listener.open()
+
+    @property
+    def connected(self) -> bool:
+        """Whether an agent is connected and was accepted."""
+        return self._connected.is_set() and self._refusal is None
+
+    async def wait_connected(self, timeout: float) -> None:
+        """Waits for an agent's hello.
+
+        Raises: SandboxUnavailableError when none came in time, or it spoke another protocol.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await self._connected.wait()
+        except TimeoutError:
+            detail = self._refusal or "the sandbox agent did not connect in time"
+            raise SandboxUnavailableError(detail) from None
+        if self._refusal is not None:
+            raise SandboxUnavailableError(self._refusal)
+
+    async def request(
+        self, method: str, params: Message, timeout: float = _REQUEST_SECONDS
+    ) -> Message:
+        """Asks the agent. Raises: SandboxUnavailableError, or the error that the agent named."""
+        if not self.connected:
+            await self.wait_connected(_RECONNECT_SECONDS)
+        connection = self._current
+        if connection is None:
+            raise SandboxUnavailableError("the sandbox agent is not connected")
+        try:
+            async with asyncio.timeout(timeout):
+                answer = await connection.request(method, params)
+        except TimeoutError:
+            detail = f"the sandbox agent did not answer {method} within {timeout:g} s"
+            raise SandboxUnavailableError(detail) from None
+        except FrameError as error:
+            raise TooLargeError(str(error)) from None
+        if "error" in answer:
+            raise domain_error(answer["error"])
+        value = answer.get("result")
+        if not isinstance(value, dict):
+            raise SandboxUnavailableError(f"the sandbox agent answered {method} with garbage")
+        return value
+
+    async def settled(self) -> None:
+        """Waits until every event received so far is durable.
+
+        An agent sends an operation's event before its answer, so whoever has the answer
+        and then this, has the operation on record. Raises: AuditUnavailableError.
+        """
+        # Whoever waits may be cancelled: that ends no recording, which others wait for too.
+        if not all(await self._recording.results()):
+            raise AuditUnavailableError("an audit event could not be recorded")
+
+    async def close(self) -> None:
+        """Stops listening, drops the connection, and finishes what is being recorded."""
+        self._hang_up("the sandbox has ended")
+        await self._listener.close()
+        await self._greeting.close()
+        await self._recording.drain()
+        await self._reporting.drain()
+        self._share.forget(self)
+
+    def _hang_up(self, reason: str) -> None:
+        """From here on nobody is listened to; `reason` is what requests are told."""
+        self._listener.stop()
+        # Whoever waits for the agent need not wait any longer.
+        self._refusal = reason
+        self._connected.set()
+        for connection in list(self._open):
+            connection.drop(reason)
+
+    # Called by connections
+
+    def opened(self, connection: Connection) -> None:
+        """A connection was made; of too many, the oldest that is not in use goes."""
+        self._open[connection] = None
+        if len(self._open) > _MOST_CONNECTIONS:
+            oldest = next(known for known in self._open if known is not self._current)
+            oldest.drop("too many connections")
+
+    def spend(self, seconds: float) -> float:
+        """So much of the loop's time was used; returns how long the agent has to wait."""
+        return self._share.spend(self, seconds)
+
+    def violated(self, connection: Connection, reason: str) -> None:
+        """Drops an agent that broke the protocol, and puts it on record."""
+        connection.drop(reason)
+        self._listener.delay()
+        self._violations += 1
+        if self._violations > _MOST_VIOLATIONS:
+            return
+        self._reporting.spawn(self._report(reason[:_LONGEST_REASON]))
+        if self._violations == _MOST_VIOLATIONS:
+            self._hang_up("the sandbox agent broke the protocol too often")
+
+    def failed(self, connection: Connection) -> None:
+        """Drops an agent for what went wrong here: what it said is not acknowledged."""
+        connection.drop("an internal error")
+        self._listener.delay()
+
+    async def _report(self, reason: str) -> None:
+        try:
+            await self._on_violation(reason)
+        except PaddockError as error:
+            log.warning("a sandbox agent broke the protocol, unrecorded: %s", error.detail)
+        except Exception:
+            log.exception("a sandbox agent broke the protocol, unrecorded")
+
+    def start_greeting(self, connection: Connection, message: Message) -> None:
+        """Checks and answers a hello."""
+        self._greeting.spawn(self._greet(connection, message))
+
+    def start_recording(self, connection: Connection, event: AgentEvent, size: int) -> None:
+        """Makes an event of so many bytes durable; they are handed on in the order of the calls."""
+        task = self._recording.begin(self._record(connection, event))
+        self._recording_bytes += size
+        task.add_done_callback(lambda _: self._recorded(size))
+        if self._full:
+            connection.pause()
+
+    def _recorded(self, size: int) -> None:
+        self._recording_bytes -= size
+        if self._current is not None and not self._full:
+            self._current.resume()
+
+    @property
+    def _full(self) -> bool:
+        many = len(self._recording) >= _MOST_RECORDING
+        return many or self._recording_bytes >= _MOST_RECORDING_BYTES
+
+    async def _greet(self, connection: Connection, message: Message) -> None:
+        try:
+            await Metered(self._answer_hello(connection, message), self.spend)
+        except Exception:
+            log.exception("the hello of a sandbox agent was not handled")
+            self.failed(connection)
+
+    async def _answer_hello(self, connection: Connection, message: Message) -> None:
+        request_id = message.get("id")
+        params = message.get("params")
+        version = params.get("protocol") if isinstance(params, dict) else None
+        if version != PROTOCOL_VERSION:
+            self._refuse(connection, request_id, version)
+            return
+        try:
+            hello = parse_hello(params)
+            committed = await self._committed(hello.boot_id)
+        except ValueError as error:
+            self.violated(connection, f"bad hello: {error}")
+            return
+        except AuditUnavailableError as error:
+            connection.drop(f"hello not answered: {error.detail}")
+            return
+        if connection.closing:
+            return
+        previous, self._current = self._current, connection
+        if previous is not None and previous is not connection:
+            previous.drop("replaced by a new connection")
+        connection.accept(hello.boot_id, committed)
+        self._refusal, self.hello = None, hello
+        connection.send(result(request_id, {"committed_seq": committed}))
+        self._connected.set()
+        self._on_hello(hello)
+
+    def _refuse(self, connection: Connection, request_id: Any, version: Any) -> None:
+        self._refusal = (
+            f"the image's sandbox agent speaks protocol {version!r}, this control plane speaks "
+            f"{PROTOCOL_VERSION}: rebuild the image with `make run` or `python -m images build`"
+        )
+        connection.send(failure(request_id, "conflict", self._refusal))
+        connection.drop("protocol mismatch", flush=True)
+        self._connected.set()
+
+    async def _record(self, connection: Connection, event: AgentEvent) -> bool:
+        """Makes an event durable, then acknowledges it; on failure the agent sends it again."""
+        try:
+            async with self._in_ledger:
+                # To look at what an agent reports may take a while, which its sandbox pays for.
+                await Metered(self._on_event(event), self.spend)
+        except PaddockError as error:
+            connection.drop(f"event {event.seq} not recorded: {error.detail}")
+            return False
+        except Exception:
+            log.exception("event %d of a sandbox agent was not handled", event.seq)
+            self.failed(connection)
+            return False
+        connection.acknowledge(event.seq)
+        return True
+
+    def lost(self, connection: Connection) -> None:
+        """A connection has ended."""
+        self._open.pop(connection, None)
+        if self._current is connection:
+            self._current = None
+            if self._refusal is None:
+                self._connected.clear()

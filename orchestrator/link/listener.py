@@ -1,0 +1,79 @@
+"""The control socket of one sandbox: listens for its agent, no faster than one ever dials."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from orchestrator.link.fair_share import Pace
+from orchestrator.task_scope import TaskScope
+from sandbox_agent.protocol import SOCKET_NAME
+
+log = logging.getLogger(__name__)
+
+# An agent dials once, and again when its connection is lost: a few times at once, then so often.
+_DIAL_SECONDS = 0.25
+_DIALS_AT_ONCE = 16
+_BROKEN_LISTENER_DIALS = 4
+_BACKLOG = 8
+
+
+class Listener:
+    """Makes a protocol with `connect` for each connection."""
+
+    def __init__(self, run_dir: Path, connect: Callable[[], asyncio.Protocol]) -> None:
+        self._run_dir = run_dir
+        self._connect = connect
+        self._dials = Pace(_DIAL_SECONDS, _DIALS_AT_ONCE)
+        self._accepting = TaskScope("the socket of a sandbox agent")
+
+    def open(self) -> None:
+        """Opens the socket, replacing one that an earlier control plane left. Raises: OSError."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        directory = os.open(self._run_dir, os.O_PATH | os.O_DIRECTORY)
+        try:
+            # By descriptor, because a socket's path may have only 107 bytes.
+            path = f"/proc/self/fd/{directory}/{SOCKET_NAME}"
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            listener.bind(path)
+            os.chmod(path, 0o600)
+            listener.listen(_BACKLOG)
+            listener.setblocking(False)
+        except BaseException:
+            listener.close()
+            raise
+        finally:
+            os.close(directory)
+        self._accepting.spawn(self._accept(listener))
+
+    def delay(self) -> None:
+        """The agent is at fault: it is listened to later."""
+        self._dials.count()
+
+    def stop(self) -> None:
+        """Takes up no more connections."""
+        self._accepting.cancel()
+
+    async def close(self) -> None:
+        """Stops, and returns when the socket is closed."""
+        await self._accepting.close()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with listener:
+            while True:
+                await asyncio.sleep(self._dials.wait())
+                try:
+                    dialled, _ = await loop.sock_accept(listener)
+                    self._dials.count()
+                    await loop.connect_accepted_socket(self._connect, dialled)
+                except OSError as error:  # as when no descriptors are left
+                    log.warning("a sandbox agent can't be answered: %s", error)
+                    self._dials.count(_BROKEN_LISTENER_DIALS)
+                except Exception:
+                    log.exception("a sandbox agent can't be answered")
+                    self._dials.count(_BROKEN_LISTENER_DIALS)

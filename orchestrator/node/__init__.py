@@ -1,0 +1,1 @@
+"""The host: what it offers, its processes, and how they are killed."""

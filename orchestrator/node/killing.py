@@ -1,0 +1,145 @@
+"""Kills what runs in a container without its engine: by its control group, or its first process.
+
+Both are looked up while the engine answers, and known from then on. It blocks: in a thread.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.node.processes import THIS_HOST, HostPaths, find_groups, group_paths
+
+# Where hierarchies of control groups are mounted that are not at the root: with version 1, and
+# with both versions at once.
+_UNIFIED = "unified"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstProcess:
+    """The first process of a container: all others end with it.
+
+    `started` is in clock ticks since the boot: no other process has the same pid and that.
+    `groups` are the directories of its control groups, of which any has all its processes.
+    """
+
+    pid: int
+    started: int
+    groups: tuple[Path, ...]
+
+
+def first_process(container_id: str, pid: int, host: HostPaths = THIS_HOST) -> FirstProcess | None:
+    """What there is to know of it; None where it has ended, or is not shown here.
+
+    Its control group is where the kernel has it, wherever engine and operator have put it.
+    """
+    try:
+        started = _started(pid, host)
+        paths = group_paths((host.proc / str(pid) / "cgroup").read_text())
+        if _started(pid, host) != started:
+            return None
+    except (OSError, ValueError):
+        return None
+    return FirstProcess(pid, started, tuple(_directories(container_id, paths, host)))
+
+
+def kill_all(
+    container_id: str,
+    first: FirstProcess | None,
+    host: HostPaths = THIS_HOST,
+    *,
+    spare_first: bool = False,
+) -> int:
+    """Kills every process of a container; of how many that is known. Raises: OSError.
+
+    The container's first process is one of them, and all others end with it: none can be made
+    meanwhile that stays. `spare_first`: only the others. No process is killed that is not in a
+    control group of the container, or its first process.
+    """
+    killed = 0
+    for directory in _known_groups(container_id, first, host):
+        pids = list(_members(directory))
+        for pid in filter(None, pids):  # 0: of a namespace that is not shown here
+            if not (spare_first and _is_first(pid, first, host)):
+                killed += _kill_member(pid, container_id, host)
+        if pids:
+            break
+    if first is not None and not spare_first:
+        killed += _kill_first(first, host)
+    return killed
+
+
+def _known_groups(container_id: str, first: FirstProcess | None, host: HostPaths) -> Iterator[Path]:
+    if first is not None:
+        yield from first.groups
+    usual = find_groups(container_id, None, host)
+    if usual is not None:
+        yield usual.pids
+
+
+def _directories(container_id: str, paths: dict[str, str], host: HostPaths) -> Iterator[Path]:
+    """Directories of the control groups that are named after the container, one a hierarchy."""
+    for controller, path in paths.items():
+        parts = path.strip("/").split("/")
+        named = next((n for n, part in enumerate(parts) if container_id in part), None)
+        if named is None:
+            continue
+        mounts = (controller.removeprefix("name="),) if controller else ("", _UNIFIED)
+        for mount in mounts:
+            directory = host.cgroup.joinpath(mount, *parts[: named + 1])
+            if (directory / "cgroup.procs").exists():
+                yield directory
+
+
+def _members(directory: Path) -> Iterator[int]:
+    """The processes of a control group, and of those below it."""
+    for file in (directory / "cgroup.procs", *directory.glob("*/**/cgroup.procs")):
+        with suppress(FileNotFoundError):
+            yield from map(int, file.read_text().split())
+
+
+def _kill_member(pid: int, container_id: str, host: HostPaths) -> bool:
+    """Kills it where it is, still, in a control group of the container."""
+    with suppress(ProcessLookupError, FileNotFoundError):
+        descriptor = os.pidfd_open(pid)
+        try:
+            # Of the process that the descriptor is of, or it has ended.
+            if container_id in (host.proc / str(pid) / "cgroup").read_text():
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                return True
+        finally:
+            os.close(descriptor)
+    return False
+
+
+def _kill_first(first: FirstProcess, host: HostPaths) -> bool:
+    with suppress(ProcessLookupError, FileNotFoundError):
+        descriptor = os.pidfd_open(first.pid)
+        try:
+            if _started(first.pid, host) == first.started:
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                return True
+        finally:
+            os.close(descriptor)
+    return False
+
+
+def _started(pid: int, host: HostPaths) -> int:
+    """When a process was started. Raises: OSError, ValueError."""
+    stat = (host.proc / str(pid) / "stat").read_bytes()
+    return int(stat[stat.rindex(b")") + 2 :].split()[19])
+
+
+def _is_first(pid: int, first: FirstProcess | None, host: HostPaths) -> bool:
+    """Whether it is process 1 where it runs; of one that has ended nobody can tell."""
+    if first is not None and first.pid == pid:
+        return True
+    try:
+        status = (host.proc / str(pid) / "status").read_text(errors="replace")
+    except OSError:
+        return False
+    return any(
+        line.startswith("NSpid:") and line.split()[-1] == "1" for line in status.splitlines()
+    )

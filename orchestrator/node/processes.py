@@ -1,0 +1,290 @@
+"""What a sandbox's processes are and use, read from the host: a hung agent is seen as well.
+
+The sandbox's control group says which processes it has. Processes write their own argv, so
+it is bounded and never taken for anything but text.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+# The least time that a percentage is of: the kernel counts a process's time in ticks.
+LEAST_SECONDS = 0.1
+_MOST_ARGV_BYTES = 2048
+# Beyond it the sum is right, the list is not whole.
+_MOST_PROCESSES = 1024
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_STATES = {
+    "R": "running",
+    "S": "sleeping",
+    "D": "waiting",  # for a device; it can't be interrupted
+    "T": "stopped",
+    "t": "traced",
+    "Z": "zombie",
+    "I": "idle",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process. `pid` is as the sandbox sees it, `host_pid` as the host does.
+
+    `cpu_percent` is of one core, since an earlier look; `memory_bytes` is resident.
+    `argv` is cut after 2 KiB, and empty for a zombie.
+    """
+
+    pid: int
+    host_pid: int
+    name: str
+    argv: list[str]
+    state: str
+    cpu_seconds: float
+    cpu_percent: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the sandbox uses as a whole; `cpu_seconds` since it was started."""
+
+    cpu_seconds: float
+    cpu_percent: float
+    memory_bytes: int
+    pids: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A sandbox's processes, by pid, and their use of the host.
+
+    `frozen`: whether the engine has them stand still; None where that is not seen.
+    """
+
+    processes: list[Process]
+    usage: Usage
+    frozen: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """CPU seconds of a sandbox `at` a time, which is in seconds since the boot.
+
+    `used` is by host pid and start of the process, in seconds since the boot, too.
+    """
+
+    at: float
+    total: float
+    used: dict[tuple[int, float], float]
+
+    @property
+    def began(self) -> float:
+        """When its first process was started."""
+        return min((started for _, started in self.used), default=self.at)
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The last two looks that are not too close: one of them is old enough to compare with."""
+
+    last: Times | None = None
+    before: Times | None = None
+
+    def base(self, at: float) -> Times | None:
+        """What a look at that time is compared with; None: with the beginning."""
+        if self.last is not None and at - self.last.at < LEAST_SECONDS:
+            return self.before
+        return self.last
+
+    def followed_by(self, times: Times) -> "Earlier":
+        """The looks to compare with from now on."""
+        if self.last is not None and times.at - self.last.at < LEAST_SECONDS:
+            return self
+        return Earlier(times, self.last)
+
+
+@dataclass(frozen=True, slots=True)
+class HostPaths:
+    """Where the kernel shows processes and control groups; another root for tests."""
+
+    proc: Path = Path("/proc")
+    cgroup: Path = Path("/sys/fs/cgroup")
+
+
+THIS_HOST = HostPaths()
+
+
+def measure(
+    container_id: str, pid: int | None, earlier: Earlier, host: HostPaths = THIS_HOST
+) -> tuple[Measured, Earlier] | None:
+    """What there is now, and the looks to give the next time; None: it can't be seen.
+
+    Blocks: call it in a thread. `pid` is that of the container's first process, where it
+    is known.
+    """
+    groups = find_groups(container_id, pid, host)
+    if groups is None:
+        return None
+    try:
+        measured, times = _look(groups, host)
+        found = compared(measured, times, earlier.base(times.at))
+    except (OSError, ValueError):
+        return None  # it ended meanwhile
+    return found, earlier.followed_by(times)
+
+
+def compared(measured: Measured, times: Times, base: Times | None) -> Measured:
+    """With the percentages of the time since the earlier look; of all its time without one."""
+
+    def percent(used: float, since: float) -> float:
+        return round(max(0.0, used) / max(times.at - since, LEAST_SECONDS) * 100, 1)
+
+    began, total, known = (base.at, base.total, base.used) if base else (times.began, 0.0, {})
+    processes = []
+    for process, (key, used) in zip(measured.processes, times.used.items(), strict=True):
+        # One that is new has used all of its time since its start.
+        share = percent(used - known.get(key, 0.0), began if key in known else max(began, key[1]))
+        processes.append(replace(process, cpu_percent=share))
+    usage = replace(measured.usage, cpu_percent=percent(times.total - total, began))
+    return replace(measured, processes=processes, usage=usage)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The directories of a sandbox's control group; all the same one with version 2."""
+
+    version: int
+    cpu: Path
+    memory: Path
+    pids: Path
+    freezer: Path
+
+
+def find_groups(container_id: str, pid: int | None, host: HostPaths) -> Groups | None:
+    """The control group of a container: where its first process is, or where engines put it."""
+    version = 2 if (host.cgroup / "cgroup.controllers").exists() else 1
+    for paths in _candidates(container_id, pid, host):
+        if version == 2:
+            directory = host.cgroup / paths.get("", "").lstrip("/")
+            groups = Groups(2, directory, directory, directory, directory)
+        else:
+            groups = Groups(
+                1, *(host.cgroup / c / paths.get(c, "").lstrip("/") for c in _CONTROLLERS)
+            )
+        named = container_id in groups.pids.name
+        if named and all((d / "cgroup.procs").exists() for d in (groups.cpu, groups.pids)):
+            return groups
+    return None
+
+
+_CONTROLLERS = ("cpuacct", "memory", "pids", "freezer")
+
+
+def _candidates(container_id: str, pid: int | None, host: HostPaths) -> Iterator[dict[str, str]]:
+    if pid:
+        # It may have ended, or be in a namespace that is not shown here.
+        with suppress(OSError):
+            yield group_paths((host.proc / str(pid) / "cgroup").read_text())
+    for path in (f"/docker/{container_id}", f"/system.slice/docker-{container_id}.scope"):
+        yield dict.fromkeys(("", *_CONTROLLERS), path)
+
+
+def group_paths(text: str) -> dict[str, str]:
+    """A process's control groups by controller, from its `cgroup` file; version 2's is ''.
+
+    Paths that lead out of this process's own view are left out.
+    """
+    paths = {}
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if ".." not in path.split("/"):
+            paths.update(dict.fromkeys(controllers.split(","), path))
+    return paths
+
+
+def _look(groups: Groups, host: HostPaths) -> tuple[Measured, Times]:
+    # The kernel may name one twice.
+    pids = {int(line) for line in (groups.pids / "cgroup.procs").read_text().split()}
+    looks = (_process(host.proc / str(pid)) for pid in sorted(pids)[:_MOST_PROCESSES] if pid)
+    found = sorted((look for look in looks if look is not None), key=lambda look: look[0].pid)
+    usage = _usage(groups, len(pids))
+    measured = Measured([process for process, _ in found], usage, _frozen(groups))
+    used = {(process.host_pid, started): process.cpu_seconds for process, started in found}
+    return measured, Times(time.clock_gettime(time.CLOCK_BOOTTIME), usage.cpu_seconds, used)
+
+
+def _frozen(groups: Groups) -> bool | None:
+    try:
+        if groups.version == 2:
+            return _keyed(groups.freezer / "cgroup.events")["frozen"] == 1
+        return (groups.freezer / "freezer.state").read_text().strip() != "THAWED"
+    except (OSError, KeyError):
+        return None
+
+
+def _usage(groups: Groups, processes: int) -> Usage:
+    if groups.version == 2:
+        used = _keyed(groups.cpu / "cpu.stat")["usage_usec"] / 1e6
+        memory, cache, pids = "memory.current", "inactive_file", "pids.current"
+    else:
+        used = int((groups.cpu / "cpuacct.usage").read_text()) / 1e9
+        memory, cache, pids = "memory.usage_in_bytes", "total_inactive_file", "pids.current"
+    # Pages that the kernel drops as soon as somebody needs them are not the sandbox's use.
+    held = int((groups.memory / memory).read_text())
+    held -= _keyed(groups.memory / "memory.stat").get(cache, 0)
+    try:
+        count = int((groups.pids / pids).read_text())
+    except FileNotFoundError:
+        count = processes
+    return Usage(round(used, 6), 0.0, max(0, held), count)
+
+
+def _keyed(path: Path) -> dict[str, int]:
+    lines = (line.split() for line in path.read_text().splitlines())
+    return {name: int(value) for name, value in lines}
+
+
+def _process(directory: Path) -> tuple[Process, float] | None:
+    """The process of a /proc directory and its start, or None when it has ended."""
+    try:
+        stat = (directory / "stat").read_bytes()
+        status = (directory / "status").read_bytes()
+        with open(directory / "cmdline", "rb") as file:
+            command = file.read(_MOST_ARGV_BYTES)
+    except OSError:
+        return None
+    return parse_process(int(directory.name), stat, status, command)
+
+
+def parse_process(
+    host_pid: int, stat: bytes, status: bytes, command: bytes
+) -> tuple[Process, float]:
+    """A process from its `stat`, `status` and `cmdline`, and its start in seconds since the boot.
+
+    Its name may hold anything.
+    """
+    name = stat[stat.index(b"(") + 1 : stat.rindex(b")")]
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    pid = host_pid
+    for line in status.splitlines():
+        if line.startswith(b"NSpid:"):
+            pid = int(line.split()[-1])
+    argv = command.removesuffix(b"\0").split(b"\0") if command else []
+    process = Process(
+        pid=pid,
+        host_pid=host_pid,
+        name=_text(name),
+        argv=[_text(word) for word in argv],
+        state=_STATES.get(fields[0].decode("ascii", "replace"), "ended"),
+        cpu_seconds=(int(fields[11]) + int(fields[12])) / _TICKS,
+        cpu_percent=0.0,
+        memory_bytes=max(0, int(fields[21])) * _PAGE_BYTES,
+    )
+    return process, int(fields[19]) / _TICKS
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")

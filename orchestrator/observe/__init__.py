@@ -1,0 +1,1 @@
+"""Metrics, gauges and the context of log lines."""

@@ -1,0 +1,267 @@
+"""What is measured while it happens, and the text that Prometheus reads."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from platform import python_version
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from orchestrator.access.limits import LIMIT_NAMES
+from orchestrator.errors import PaddockError
+from orchestrator.sessions.budget import Kind
+from orchestrator.tasks import TaskName
+from paddock.contract import remedies
+from paddock.contract.words import LEVEL_NAMES
+
+# Every Prometheus reads this version; names and labels are plain.
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OTHER = "other"
+ENGINE_OPERATIONS = (
+    *("info", "image", "create", "inspect", "list", "pause", "resume", "remove", "logs"),
+    *("kernel", "ensure_open_network", "close_names", "remove_open_network"),
+    *("hold_device", "hold_link", "try_link"),
+)
+_REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5, 30)
+_START_BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5, 15)
+_COMMAND_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 20, 120, 600, 3600)
+_ENGINE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 30)
+
+
+class Metrics:
+    """One instance's metrics, in a registry of their own.
+
+    Every label has a fixed set of values, but for the levels, which the operator names: what a
+    client or a sandbox says is never one, nor is the id of a session.
+    """
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        build = Gauge("paddock_build_info", "Always 1.", ["version", "python"], registry=registry)
+        build.labels(_version(), python_version()).set(1)
+        self._requests = Counter(
+            "paddock_http_requests",
+            "Requests answered; status 499: the client left before.",
+            ["method", "route", "status"],
+            registry=registry,
+        )
+        self._request_seconds = Histogram(
+            "paddock_http_request_seconds",
+            "Time to answer a request, streams excepted.",
+            ["method", "route"],
+            buckets=_REQUEST_BUCKETS,
+            registry=registry,
+        )
+        self._not_http = Counter(
+            "paddock_http_malformed",
+            "Connections closed because what they sent is not HTTP.",
+            registry=registry,
+        )
+        rate_limited = Counter(
+            "paddock_rate_limited",
+            "Requests refused because an API key used as much as it may, by limit.",
+            ["limit"],
+            registry=registry,
+        )
+        self._rate_limited = {name: rate_limited.labels(name) for name in LIMIT_NAMES}
+        create = Histogram(
+            "paddock_session_create_seconds",
+            "Time to create a session, once its turn has come.",
+            ["level"],
+            buckets=_ENGINE_BUCKETS,
+            registry=registry,
+        )
+        self._create = _ByLevel(create)
+        self._create_failures = Counter(
+            "paddock_session_create_failures",
+            "Sessions that could not be created, by error code.",
+            ["code"],
+            registry=registry,
+        )
+        start = Histogram(
+            "paddock_command_start_seconds",
+            "Time to decide, record and start a command.",
+            ["level"],
+            buckets=_START_BUCKETS,
+            registry=registry,
+        )
+        self._start = _ByLevel(start)
+        duration = Histogram(
+            "paddock_command_seconds",
+            "Time that a command ran.",
+            ["level"],
+            buckets=_COMMAND_BUCKETS,
+            registry=registry,
+        )
+        self._duration = _ByLevel(duration)
+        denials = Counter(
+            "paddock_denials",
+            "Refusals by policy on record, by rule.",
+            ["rule"],
+            registry=registry,
+        )
+        self._denials = {
+            rule: denials.labels(rule) for rule in (*remedies.COMMANDS, *remedies.KEYS, OTHER)
+        }
+        budgets = Counter(
+            "paddock_budgets_exceeded",
+            "Sessions that used up a budget, by its kind.",
+            ["kind"],
+            registry=registry,
+        )
+        self._budgets = {kind: budgets.labels(kind) for kind in Kind}
+        self._reconnects = Counter(
+            "paddock_agent_reconnects",
+            "Sandbox agents that connected again.",
+            registry=registry,
+        )
+        self._violations = Counter(
+            "paddock_agent_violations",
+            "Connections of sandbox agents that were dropped for breaking the protocol.",
+            registry=registry,
+        )
+        restarts = Counter(
+            "paddock_task_restarts",
+            "Background tasks that failed and were started again, by task.",
+            ["task"],
+            registry=registry,
+        )
+        self._restarts = {name: restarts.labels(name) for name in TaskName}
+        engine_seconds = Histogram(
+            "paddock_engine_call_seconds",
+            "Time of a call of the container engine, failed ones included.",
+            ["operation"],
+            buckets=_ENGINE_BUCKETS,
+            registry=registry,
+        )
+        engine_failures = Counter(
+            "paddock_engine_call_failures",
+            "Calls of the container engine that failed.",
+            ["operation"],
+            registry=registry,
+        )
+        self._engine = {
+            name: (engine_seconds.labels(name), engine_failures.labels(name))
+            for name in ENGINE_OPERATIONS
+        }
+        # Labels are looked up once for each combination, which is slow.
+        self._known_requests: dict[tuple[str, str, int], Counter] = {}
+        self._known_routes: dict[tuple[str, str], Histogram] = {}
+
+    def add(self, collector: Collector) -> None:
+        """A further collector, which is asked whenever the metrics are read."""
+        self._registry.register(collector)
+
+    def render(self) -> bytes:
+        """Everything, in Prometheus' text format."""
+        return generate_latest(_Lean(self._registry))
+
+    def request(self, method: str, route: str, status: int, seconds: float | None) -> None:
+        """A request was answered; `seconds` is None for streams. The caller bounds the route."""
+        key = method, route, status
+        counter = self._known_requests.get(key)
+        if counter is None:
+            counter = self._known_requests[key] = self._requests.labels(*map(str, key))
+        counter.inc()
+        if seconds is not None:
+            histogram = self._known_routes.get((method, route))
+            if histogram is None:
+                histogram = self._request_seconds.labels(method, route)
+                self._known_routes[method, route] = histogram
+            histogram.observe(seconds)
+
+    def not_http(self) -> None:
+        """A client sent what is not HTTP."""
+        self._not_http.inc()
+
+    def rate_limited(self, limit: str) -> None:
+        """A request was refused by that limit."""
+        self._rate_limited[limit].inc()
+
+    @contextmanager
+    def creation(self) -> Iterator[Callable[[str], None]]:
+        """Measures the creation of a session; it gives what is to be told its level at the end."""
+        started = time.perf_counter()
+        try:
+            yield lambda level: self._create[level].observe(time.perf_counter() - started)
+        except Exception as error:
+            code = error.code if isinstance(error, PaddockError) else PaddockError.code
+            self._create_failures.labels(code).inc()
+            raise
+
+    def command_started(self, level: str, seconds: float) -> None:
+        """A command runs; it took so long until it did."""
+        self._start[level].observe(seconds)
+
+    def command_ended(self, level: str, seconds: float) -> None:
+        """A command's end is on record; it ran so long."""
+        self._duration[level].observe(seconds)
+
+    def denied(self, rule: str | None) -> None:
+        """A denial is on record. Sandboxes report some, so the rule may be anything."""
+        self._denials.get(rule or OTHER, self._denials[OTHER]).inc()
+
+    def budget_exceeded(self, kind: Kind) -> None:
+        """It is on record that a session used up its budget of that kind."""
+        self._budgets[kind].inc()
+
+    def agent_reconnected(self) -> None:
+        """The agent of a running sandbox has connected again."""
+        self._reconnects.inc()
+
+    def agent_violation(self) -> None:
+        """A sandbox agent broke the protocol."""
+        self._violations.inc()
+
+    def task_restarted(self, name: TaskName) -> None:
+        """A task in the background failed, and is started again."""
+        self._restarts[name].inc()
+
+    @contextmanager
+    def engine_call(self, operation: str) -> Iterator[None]:
+        """Measures a call of the engine; the operation is the name of its method."""
+        seconds, failures = self._engine[operation]
+        started = time.perf_counter()
+        try:
+            yield
+        except Exception:
+            failures.inc()
+            raise
+        finally:
+            seconds.observe(time.perf_counter() - started)
+
+
+class _ByLevel(dict[str, Histogram]):
+    """A histogram's series: those of the packaged levels at once, others with their first use."""
+
+    def __init__(self, histogram: Histogram) -> None:
+        super().__init__({name: histogram.labels(name) for name in LEVEL_NAMES})
+        self._histogram = histogram
+
+    def __missing__(self, level: str) -> Histogram:
+        self[level] = self._histogram.labels(level)
+        return self[level]
+
+
+class _Lean(Collector):
+    """A registry without the times at which its series began: nobody reads them."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._registry.collect():
+            metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
+            yield metric
+
+
+def _version() -> str:
+    try:
+        return version("paddock")
+    except PackageNotFoundError:  # run from its sources
+        return "unknown"

@@ -1,0 +1,1 @@
+"""Sandboxes: container, directory and agent link, made and released together."""

@@ -1,0 +1,165 @@
+"""The directory of one sandbox on the host: control socket, mount points, files of /etc."""
+
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple, Self
+
+from orchestrator.engine.resolvers import resolv_conf
+from orchestrator.workspace import mounts
+
+# What a run directory may hold: nothing else is ever removed from it.
+RUN_FILES = ("control.sock", "boot.json")
+
+
+class Shared(NamedTuple):
+    """A directory of the host that the sandbox is given, at a real path."""
+
+    source: str
+    read_only: bool
+
+
+NOTHING_SHARED: Mapping[str, Shared] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxDirectory:
+    """Paths below `<state>/sandboxes/<16 hex>`; the name is also the sandbox's."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """16 hex digits: short, as a socket's path may have 107 bytes."""
+        return self.path.name
+
+    @property
+    def run(self) -> Path:
+        """For root only; read-only at /run/paddock in the sandbox."""
+        return self.path / "run"
+
+    @property
+    def socket(self) -> Path:
+        """Where the control plane listens and the agent dials."""
+        return self.run / "control.sock"
+
+    @property
+    def boot(self) -> Path:
+        """The agent's boot configuration."""
+        return self.run / "boot.json"
+
+    @property
+    def workspace(self) -> Path:
+        """Where the workspace's data is mounted with the session's flags."""
+        return self.path / "workspace"
+
+    @property
+    def mounts(self) -> Path:
+        """Where the operator's mounts are with flags of their own, by name."""
+        return self.path / "mounts"
+
+    @property
+    def passwd(self) -> Path:
+        """Names the session's uid; read-only at /etc/passwd in the sandbox."""
+        return self.path / "passwd"
+
+    @property
+    def group(self) -> Path:
+        """Names the session's gid; read-only at /etc/group in the sandbox."""
+        return self.path / "group"
+
+    @property
+    def resolv_conf(self) -> Path:
+        """Names its name servers; read-only at /etc/resolv.conf in the sandbox."""
+        return self.path / "resolv.conf"
+
+    @classmethod
+    def create(
+        cls,
+        state_dir: Path,
+        data: Path,
+        *,
+        uid: int,
+        home: str,
+        noexec: bool,
+        boot: str = "",
+        resolvers: tuple[str, ...] = (),
+        shared: Mapping[str, Shared] = NOTHING_SHARED,
+    ) -> Self:
+        """Makes it and mounts `data`, and what is shared, in it; nothing is left if that fails.
+
+        `boot` is the agent's boot configuration.
+
+        Raises: MountError, OSError.
+        """
+        parent = state_dir / "sandboxes"
+        parent.mkdir(mode=0o700, exist_ok=True)
+        directory = cls(parent / secrets.token_hex(8))
+        directory.path.mkdir(mode=0o700)
+        try:
+            directory.run.mkdir(mode=0o700)
+            directory.workspace.mkdir(mode=0o700)
+            directory.boot.write_text(boot, encoding="utf-8")
+            _write(directory.passwd, passwd_text(uid, home))
+            _write(directory.group, group_text(uid))
+            _write(directory.resolv_conf, resolv_conf(resolvers))
+            mounts.bind(str(data), str(directory.workspace), noexec=noexec)
+            directory.mounts.mkdir(mode=0o700)
+            for name, (source, read_only) in shared.items():
+                point = directory.mounts / name
+                point.mkdir(mode=0o700)
+                mounts.bind(source, str(point), noexec=True, read_only=read_only)
+        except BaseException:
+            directory.release()
+            raise
+        return directory
+
+    def release(self) -> None:
+        """Unmounts and removes it; it may be called again.
+
+        Nothing is deleted recursively, so that files of a workspace that is still
+        mounted can't be. Raises: MountError; OSError when something unknown is in it.
+        """
+        mounts.unmount(str(self.workspace))
+        points = sorted(self.mounts.iterdir()) if self.mounts.exists() else []
+        for point in points:
+            mounts.unmount(str(point))
+        files = (self.passwd, self.group, self.resolv_conf)
+        for file in (*(self.run / name for name in RUN_FILES), *files):
+            file.unlink(missing_ok=True)
+        for directory in (*points, self.mounts, self.run, self.workspace, self.path):
+            with suppress(FileNotFoundError):
+                directory.rmdir()
+
+
+def left_over(state_dir: Path) -> list[SandboxDirectory]:
+    """Every sandbox directory that exists, whoever made it."""
+    try:
+        return sorted(
+            (SandboxDirectory(path) for path in (state_dir / "sandboxes").iterdir()),
+            key=lambda directory: directory.name,
+        )
+    except FileNotFoundError:
+        return []
+
+
+def passwd_text(uid: int, home: str) -> str:
+    """Accounts of root, nobody and the session."""
+    return (
+        "root:x:0:0:root:/root:/usr/sbin/nologin\n"
+        "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+        f"sandbox:x:{uid}:{uid}::{home}:/usr/sbin/nologin\n"
+    )
+
+
+def group_text(gid: int) -> str:
+    """Groups of root, nobody and the session."""
+    return f"root:x:0:\nnogroup:x:65534:\nsandbox:x:{gid}:\n"
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="ascii")
+    path.chmod(0o644)  # whatever the umask: commands read it

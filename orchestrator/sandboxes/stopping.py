@@ -1,0 +1,104 @@
+"""Stops what runs in a sandbox at once, whatever its agent, the database or the disk do."""
+
+import asyncio
+import logging
+from functools import partial
+
+from orchestrator.engine.base import Engine
+from orchestrator.errors import PaddockError, SandboxUnavailableError
+from orchestrator.node.killing import kill_all
+from orchestrator.sandboxes.sandbox import Sandbox
+from orchestrator.task_scope import TaskScope
+from orchestrator.threads import Threads
+
+log = logging.getLogger(__name__)
+
+# An engine that takes longer to freeze a sandbox is not waited for.
+_FREEZE_SECONDS = 5.0
+_KILL_SECONDS = 5.0
+# At once; more than hang in the kernel together where it works at all.
+_MOST_KILLS = 16
+
+
+class Stopper:
+    """Freezes sandboxes; what the engine can't freeze is killed by its control group."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._tasks = TaskScope("the freezing of a sandbox")
+        self._threads = Threads("processes that are killed", _MOST_KILLS)
+
+    async def freeze(self, sandbox: Sandbox) -> bool:
+        """Whether the sandbox stands still and can be thawed; nothing of it runs otherwise.
+
+        It is frozen once, whoever asks again.
+        """
+        if sandbox.freezing is None:
+            sandbox.freezing = self._tasks.begin(self._freeze(sandbox))
+        return await asyncio.shield(sandbox.freezing)
+
+    async def let_go(self, sandbox: Sandbox) -> None:
+        """What `freeze` has stand still goes on after all, as far as it can be thawed."""
+        if sandbox.freezing is not None and await sandbox.freezing:
+            await self.thaw(sandbox)
+        sandbox.freezing = None
+
+    async def hold(self, sandbox: Sandbox) -> None:
+        """Has the sandbox stand still for a while, as `freeze` does for good.
+
+        Raises: SandboxUnavailableError where it can't be thawed: nothing of it runs.
+        """
+        if not await self._freeze(sandbox):
+            raise SandboxUnavailableError("the sandbox can't be frozen, so what ran was killed")
+
+    async def thaw(self, sandbox: Sandbox) -> bool:
+        """Whether its agent can go on; what runs is then to be ended by it."""
+        try:
+            async with asyncio.timeout(_FREEZE_SECONDS):
+                await self._engine.resume(sandbox.container_id)
+        except (PaddockError, TimeoutError) as error:
+            log.warning("sandbox %s can't be thawed, so it is killed: %s", sandbox.name, error)
+            await self._kill(sandbox)
+            return False
+        return True
+
+    async def _freeze(self, sandbox: Sandbox) -> bool:
+        try:
+            await self._freeze_rest(sandbox)
+        except (PaddockError, TimeoutError) as error:
+            log.warning("sandbox %s can't be frozen, so it is killed: %s", sandbox.name, error)
+        except Exception:
+            # Whatever it is: an end must not fail by it, now or when it is tried again.
+            log.exception("sandbox %s can't be frozen, so it is killed", sandbox.name)
+        else:
+            return True
+        await self._kill(sandbox)
+        return False
+
+    async def _freeze_rest(self, sandbox: Sandbox) -> None:
+        """What starts and ends too fast to be frozen is killed, and its agent frozen then.
+
+        Raises: PaddockError, TimeoutError.
+        """
+        async with asyncio.timeout(_FREEZE_SECONDS):
+            try:
+                await self._engine.pause(sandbox.container_id)
+            except PaddockError as error:
+                log.warning("sandbox %s can't be frozen as it is: %s", sandbox.name, error.detail)
+                await self._kill(sandbox, spare_first=True)
+                await self._engine.pause(sandbox.container_id)
+
+    async def _kill(self, sandbox: Sandbox, *, spare_first: bool = False) -> None:
+        kill = partial(kill_all, sandbox.container_id, sandbox.first, spare_first=spare_first)
+        try:
+            killed = await self._threads.call(kill, _KILL_SECONDS)
+        except (OSError, RuntimeError, TimeoutError) as error:
+            log.error("the processes of sandbox %s can't be killed: %s", sandbox.name, error)
+            return
+        if not killed:
+            known = "is not known" if sandbox.first is None else "has ended"
+            log.error(
+                "no process of sandbox %s was found to be killed: it has no control group that is "
+                "seen here, and its first process %s",
+                *(sandbox.name, known),
+            )

@@ -1,0 +1,318 @@
+"""Sessions as they are stored. Each function runs inside a transaction of the caller's."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+
+from orchestrator.audit.stop_records import RecordedBeforeError
+from orchestrator.policy.levels import Level, SessionLimits, restore_level
+from orchestrator.sessions.budget import Budget, Kind
+from orchestrator.sessions.lifecycle import LIVE, Termination
+from orchestrator.sessions.session import Session
+from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets
+from orchestrator.workspace.quota import Quota
+from orchestrator.workspace.slots import Workspace
+from paddock.contract.words import Rationale, Status
+
+
+def insert(connection: sqlite3.Connection, session: Session) -> None:
+    """Writes a session that is being created; its creator has not been told yet."""
+    connection.execute(
+        "INSERT INTO sessions (key, id, owner, status, permission_level, level, image, labels,"
+        " env, limits, idle_timeout, wall_timeout, budget, mounts, role, tools,"
+        " handle_sha256, secret_names, seal_key, incarnation, acknowledged, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
+        (
+            session.key,
+            session.id,
+            session.owner,
+            session.status,
+            session.level.name,
+            json.dumps(session.level.public()),
+            session.image,
+            json.dumps(session.labels),
+            json.dumps(session.env),
+            json.dumps(session.requested_limits),
+            session.idle_timeout,
+            session.wall_timeout,
+            json.dumps(session.budget.stored()),
+            json.dumps(session.mounts),
+            session.role,
+            None if session.tools is None else json.dumps(session.tools),
+            session.handle_sha256,
+            json.dumps(session.secrets.stored.names),
+            session.secrets.stored.key,
+            session.incarnation,
+            session.created_at,
+        ),
+    )
+    connection.execute(
+        "INSERT INTO incarnations (id, latest) VALUES (?, ?)"
+        " ON CONFLICT (id) DO UPDATE SET latest = excluded.latest",
+        (session.id, session.incarnation),
+    )
+
+
+def updating(session: Session, **columns: object) -> Callable[[sqlite3.Connection], None]:
+    """An effect that sets columns of the session's row."""
+    assignments = ", ".join(f"{name} = ?" for name in columns)
+    statement = f"UPDATE sessions SET {assignments} WHERE key = ?"  # noqa: S608 - names are ours
+
+    def apply(connection: sqlite3.Connection) -> None:
+        connection.execute(statement, (*columns.values(), session.key))
+
+    return apply
+
+
+def with_level(session: Session, level: Level) -> Callable[[sqlite3.Connection], None]:
+    """An effect that pins the session to that level."""
+    return updating(session, permission_level=level.name, level=json.dumps(level.public()))
+
+
+def with_end(
+    session: Session, status: Status, termination: Termination
+) -> Callable[[sqlite3.Connection], None]:
+    """An effect that ends the session; its handle and the values of its variables are forgotten.
+
+    It raises RecordedBeforeError where the session has ended.
+    """
+    end = updating(
+        session,
+        status=status,
+        handle_sha256=None,
+        env="{}",
+        seal_key=b"",
+        terminated_at=termination.terminated_at,
+        termination=json.dumps(asdict(termination)),
+    )
+
+    def apply(connection: sqlite3.Connection) -> None:
+        (before,) = connection.execute(
+            "SELECT status FROM sessions WHERE key = ?", (session.key,)
+        ).fetchone()
+        if before not in LIVE:
+            raise RecordedBeforeError
+        end(connection)
+
+    return apply
+
+
+def counting(session_key: str, size: int) -> Callable[[sqlite3.Connection], None]:
+    """An effect that counts what is kept of the session besides its events."""
+
+    def apply(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "UPDATE sessions SET audit_bytes = audit_bytes + ? WHERE key = ?", (size, session_key)
+        )
+
+    return apply
+
+
+def with_budget(session: Session) -> Callable[[sqlite3.Connection], None]:
+    """An effect that stores what the session has used so far."""
+    return updating(session, budget=json.dumps(session.budget.stored()))
+
+
+def forgetting(session_key: str) -> Callable[[sqlite3.Connection], None]:
+    """An effect that ends a session whose creator was never told of it.
+
+    What stays is whose chain it is: the record can be found by its incarnation, and archived.
+    """
+
+    def apply(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "UPDATE sessions SET status = ?, terminated_at = ?, handle_sha256 = NULL, env = '{}',"
+            " seal_key = x'' WHERE key = ?",
+            (Status.ABORTED, _format(datetime.now(UTC)), session_key),
+        )
+
+    return apply
+
+
+_COLUMNS = (
+    "sessions.key, sessions.id, sessions.owner, status, level, image, labels, env, limits,"
+    " idle_timeout, wall_timeout, budget, audit_bytes, mounts, role, tools, handle_sha256,"
+    " acknowledged,"
+    " secret_names, seal_key, incarnation,"
+    " sessions.created_at,"
+    " termination, sandbox,"
+    " coalesce(uid, 0) AS uid, coalesce(slot, '') AS slot,"
+    " coalesce(workspaces.created_at, '') AS workspace_created,"
+    " coalesce(workspaces.quota, 'none') AS workspace_quota,"
+    " (SELECT time FROM events WHERE session_key = sessions.key ORDER BY seq DESC LIMIT 1)"
+    " AS last_event"
+)
+
+
+class SessionRow:
+    """A stored session: `session`, the sandbox it had, and whether its creator knows of it."""
+
+    def __init__(
+        self,
+        row: sqlite3.Row,
+        root_dir: Callable[[str], str],
+        limits: Callable[[Level, dict[str, int | float]], SessionLimits],
+    ) -> None:
+        level = restore_level(json.loads(row["level"]))
+        requested = json.loads(row["limits"])
+        workspace = Workspace(
+            row["id"],
+            row["owner"],
+            row["uid"],
+            row["slot"],
+            row["workspace_created"],
+            Quota(row["workspace_quota"]),
+        )
+        self.sandbox: str | None = row["sandbox"]
+        self.acknowledged = bool(row["acknowledged"])
+        self.session = Session(
+            key=row["key"],
+            id=row["id"],
+            owner=row["owner"],
+            status=Status(row["status"]),
+            level=level,
+            image=row["image"],
+            labels=json.loads(row["labels"]),
+            env=json.loads(row["env"]),
+            requested_limits=requested,
+            limits=limits(level, requested),
+            idle_timeout=row["idle_timeout"],
+            wall_timeout=row["wall_timeout"],
+            budget=_budget(row, level),
+            handle_sha256=row["handle_sha256"] or "",
+            workspace=workspace,
+            root_dir=root_dir(row["id"]),
+            created_at=row["created_at"],
+            last_activity_at=row["last_event"] or row["created_at"],
+            incarnation=row["incarnation"],
+            mounts=tuple(json.loads(row["mounts"])),
+            role=row["role"],
+            tools=None if row["tools"] is None else tuple(json.loads(row["tools"])),
+            secrets=SessionSecrets(
+                StoredSecrets(tuple(json.loads(row["secret_names"])), row["seal_key"])
+            ),
+            termination=_termination(row["termination"]),
+        )
+
+
+def _termination(text: str | None) -> Termination | None:
+    if text is None:
+        return None
+    values = json.loads(text)
+    return Termination(**{**values, "rationale_code": Rationale(values["rationale_code"])})
+
+
+def load(connection: sqlite3.Connection, ended_after: str) -> Iterable[sqlite3.Row]:
+    """Rows of live sessions, and of those that ended after that time, oldest end first.
+
+    Of those that ended without their creator knowing of them there are none.
+    """
+    # A copy of the connection's row factory would outlive this read: cursors have their own.
+    cursor = connection.cursor()
+    cursor.row_factory = sqlite3.Row
+    return cursor.execute(
+        f"SELECT {_COLUMNS} FROM sessions LEFT JOIN workspaces ON workspaces.id = sessions.id"  # noqa: S608
+        " WHERE status IN ('active', 'paused') OR (terminated_at > ? AND acknowledged = 1)"
+        " ORDER BY terminated_at",
+        (ended_after,),
+    ).fetchall()
+
+
+def open_terminals(connection: sqlite3.Connection, session_key: str) -> set[str]:
+    """Ids of the session's terminals that no end is on record of."""
+    rows = connection.execute(
+        "SELECT id FROM terminals WHERE session_key = ? AND ended_at IS NULL", (session_key,)
+    )
+    return {str(terminal_id) for (terminal_id,) in rows}
+
+
+def _budget(row: sqlite3.Row, level: Level) -> Budget:
+    """What is stored of it; what was recorded is counted by the ledger."""
+    started_at = datetime.fromisoformat(row["created_at"])
+    budget = Budget.restored(started_at, json.loads(row["budget"]))
+    budget.limits.setdefault(Kind.AUDIT_BYTES, level.audit_bytes)
+    budget.reach(Kind.AUDIT_BYTES, row["audit_bytes"])
+    return budget
+
+
+def ended_after(ttl_seconds: int) -> str:
+    """The time before which ended sessions are not shown any more."""
+    return _format(datetime.now(UTC) - timedelta(seconds=ttl_seconds))
+
+
+def next_incarnation(connection: sqlite3.Connection, session_id: str) -> int:
+    """The number of the next session of that id."""
+    row = connection.execute(
+        "SELECT latest FROM incarnations WHERE id = ?", (session_id,)
+    ).fetchone()
+    return 1 if row is None else int(row[0]) + 1
+
+
+def find_key(
+    connection: sqlite3.Connection,
+    session_id: str,
+    owner: str | None,
+    incarnation: int | None = None,
+) -> str | None:
+    """The key of a session of that id (and owner), the latest without a number.
+
+    Its audit outlives its record. One that nobody was told of is found by its number only.
+    """
+    row = connection.execute(
+        "SELECT key FROM sessions WHERE id = :id AND id = :id COLLATE BINARY"
+        " AND (:owner IS NULL OR owner = :owner)"
+        " AND (incarnation = :number OR :number IS NULL AND acknowledged = 1)"
+        " ORDER BY incarnation DESC LIMIT 1",
+        {"id": session_id, "owner": owner, "number": incarnation},
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+@dataclass(frozen=True, slots=True)
+class EndedPage:
+    """Which of the sessions that ended are wanted, newest first; filters that are None are off.
+
+    `before` is the (created_at, key) of the last one that was seen.
+    """
+
+    owner: str | None
+    status: str | None
+    label: tuple[str, str] | None
+    before: tuple[str, str] | None
+    limit: int
+
+
+def load_ended(connection: sqlite3.Connection, wanted: EndedPage) -> list[sqlite3.Row]:
+    """Rows of sessions that ended and that somebody was told of, however long ago."""
+    conditions = ["status NOT IN ('active', 'paused')", "acknowledged = 1"]
+    values: list[object] = []
+    for condition, value in (
+        ("sessions.owner = ?", wanted.owner),
+        ("status = ?", wanted.status),
+    ):
+        if value is not None:
+            conditions.append(condition)
+            values.append(value)
+    if wanted.label is not None:
+        conditions.append(
+            "EXISTS (SELECT 1 FROM json_each(labels) AS label"
+            " WHERE label.key = ? AND label.value = ?)"
+        )
+        values += wanted.label
+    if wanted.before is not None:
+        conditions.append("(sessions.created_at, sessions.key) < (?, ?)")
+        values += wanted.before
+    cursor = connection.cursor()
+    cursor.row_factory = sqlite3.Row
+    return cursor.execute(
+        f"SELECT {_COLUMNS} FROM sessions LEFT JOIN workspaces ON workspaces.id = sessions.id"  # noqa: S608
+        f" WHERE {' AND '.join(conditions)}"
+        " ORDER BY sessions.created_at DESC, sessions.key DESC LIMIT ?",
+        (*values, wanted.limit),
+    ).fetchall()
+
+
+def _format(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,108 @@
+"""Who is next: everybody who asks has turns with the others, however much of it they ask for."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+# What nobody asked for: what the control plane does by itself.
+SYSTEM = ("",)
+_ASKER: ContextVar[tuple[str, ...]] = ContextVar("asker", default=SYSTEM)
+
+
+@contextmanager
+def asking(*who: str) -> Iterator[None]:
+    """What is looked up in this context is for `who`: a key's name, and whoever of that key's."""
+    token = _ASKER.set(who)
+    try:
+        yield
+    finally:
+        _ASKER.reset(token)
+
+
+def asker() -> tuple[str, ...]:
+    """For whom something is looked up in this context."""
+    return _ASKER.get()
+
+
+class RoundRobin(Generic[T]):
+    """Items by who they are for, as a path of names: at each step of it, names take turns.
+
+    So do keys, and the handles of one key among each other. Items of one path keep their order.
+    """
+
+    def __init__(self) -> None:
+        # Both in the order of their turns.
+        self._members: dict[str, RoundRobin[T]] = {}
+        self._items: dict[T, None] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self._members or self._items)
+
+    def add(self, who: Sequence[str], item: T) -> None:
+        """Adds an item, which must be hashable, and in it once only."""
+        if who:
+            self._members.setdefault(who[0], RoundRobin()).add(who[1:], item)
+        else:
+            self._items[item] = None
+
+    def remove(self, who: Sequence[str], item: T) -> None:
+        """Takes an item back, if it is still there."""
+        if not who:
+            self._items.pop(item, None)
+        elif who[0] in self._members:
+            self._members[who[0]].remove(who[1:], item)
+            if not self._members[who[0]]:
+                del self._members[who[0]]
+
+    def take(self) -> T | None:
+        """Removes and returns the item whose turn it is; None: there is none."""
+        if self._items:
+            item = next(iter(self._items))
+            del self._items[item]
+            return item
+        for name, member in self._members.items():
+            del self._members[name]
+            taken = member.take()
+            if member:  # behind the others
+                self._members[name] = member
+            return taken
+        return None
+
+
+class Queue:
+    """Lets one thing be done at a time."""
+
+    def __init__(self) -> None:
+        self._waiting = RoundRobin[asyncio.Future[None]]()
+        self._busy = False
+
+    @asynccontextmanager
+    async def turn(self, who: Sequence[str]) -> AsyncIterator[None]:
+        """Waits for the turn of `who`, and has it until the block ends."""
+        if self._busy:
+            given: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.add(who, given)
+            try:
+                await given
+            except asyncio.CancelledError:
+                self._waiting.remove(who, given)
+                if not given.cancelled():  # it has come in the same moment
+                    self._advance()
+                raise
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._advance()
+
+    def _advance(self) -> None:
+        while (given := self._waiting.take()) is not None:
+            if not given.done():  # else it is cancelled, and not aware of it yet
+                given.set_result(None)
+                return
+        self._busy = False

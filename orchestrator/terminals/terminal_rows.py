@@ -1,0 +1,63 @@
+"""Terminals in the database: rows that commit with the audit events that they belong to."""
+
+import json
+import sqlite3
+from typing import Any, NamedTuple
+
+from orchestrator.audit.writer import Effect
+
+Record = dict[str, Any]
+
+
+class TerminalRow(NamedTuple):
+    """A stored terminal."""
+
+    id: str
+    session_key: str
+    record: Record
+
+
+def opening(terminal_id: str, session_key: str, opened_at: str, record: Record) -> Effect:
+    """Stores a terminal that is about to be opened."""
+
+    def effect(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "INSERT INTO terminals (id, session_key, opened_at, record) VALUES (?, ?, ?, ?)",
+            (terminal_id, session_key, opened_at, json.dumps(record)),
+        )
+
+    return effect
+
+
+def ending(terminal_id: str, ended_at: str, record: Record) -> Effect:
+    """Stores how a terminal has ended."""
+
+    def effect(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "UPDATE terminals SET ended_at = ?, record = ? WHERE id = ?",
+            (ended_at, json.dumps(record), terminal_id),
+        )
+
+    return effect
+
+
+def of_session(connection: sqlite3.Connection, session_key: str) -> list[TerminalRow]:
+    """A session's terminals, oldest first."""
+    return _rows(connection, "session_key = ? ORDER BY opened_at, id", session_key)
+
+
+def one(connection: sqlite3.Connection, session_key: str, terminal_id: str) -> TerminalRow | None:
+    """A terminal of a session."""
+    rows = _rows(connection, "session_key = ? AND id = ?", session_key, terminal_id)
+    return rows[0] if rows else None
+
+
+def not_ended(connection: sqlite3.Connection) -> list[TerminalRow]:
+    """Terminals that no end is on record of."""
+    return _rows(connection, "ended_at IS NULL ORDER BY id")
+
+
+def _rows(connection: sqlite3.Connection, condition: str, *values: str) -> list[TerminalRow]:
+    query = f"SELECT id, session_key, record FROM terminals WHERE {condition}"  # noqa: S608
+    found = connection.execute(query, values)
+    return [TerminalRow(row[0], row[1], json.loads(row[2])) for row in found]

@@ -1,4 +1,4 @@
-"""Events on their way to the ledger: numbered, and kept until they are durable there."""
+"""Numbers audit events and keeps each one until the ledger has it durably."""
 
 import hashlib
 import time
@@ -10,20 +10,20 @@ from sandbox_agent import excerpts
 from sandbox_agent.protocol import Message, notification
 from sandbox_agent.repeats import Repeats
 
-# New work is refused beyond this; the ends of what runs already always fit on top.
+# Above this number, new work is refused. The end events of running work are always accepted.
 _MOST_EVENTS = 1024
-# Like events that are recorded one by one: in a second, and at once.
+# Identical events that are recorded individually: per second, and in one burst.
 _RATE, _BURST = 50, 200
-# The members that have words of commands, paths, and what went wrong with them.
+# The members that contain command words, paths and error texts.
 _TELLING = ("args", "result", "error")
 
 
 class EventBuffer:
     """The agent's outgoing audit events, in order.
 
-    `send` transmits one message and drops it while there is no connection; after a
-    reconnect `replay` sends what the control plane has not committed. `cut` takes secrets out
-    of what is told; what is long is told by its beginning, size and digest.
+    `send` transmits one message, and drops it while there is no connection. After a reconnect,
+    `replay` sends the events that the control plane has not committed. `cut` removes secrets from
+    what is recorded. A long value is recorded as its beginning, size and digest.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class EventBuffer:
         self._pending: deque[tuple[int, Message]] = deque()
         self._on_empty: list[Callable[[], None]] = []
         self._on_acknowledged: list[Callable[[], None]] = []
-        # The number up to which every event is durable.
+        # Every event up to this number is durable.
         self.acknowledged = 0
 
     @property
@@ -57,19 +57,19 @@ class EventBuffer:
         return len(self._pending)
 
     def emit(self, operation: str, once: Message | None = None, **fields: object) -> int:
-        """Records that `operation` happened; returns the event's number.
+        """Records that `operation` happened and returns the event's number.
 
-        `once` are members that are not repeated on another connection.
+        `once` holds members that are sent only once: a replay does not include them.
         """
         self.tell_repeats()
         return self._emit(operation, self._told(fields), once)
 
     def emit_often(self, operation: str, **fields: object) -> int | None:
-        """The same for what programs may do again and again: above a rate repeats are counted.
+        """Records an operation that programs can repeat; above a rate, repeats are only counted.
 
-        Returns None where it was not recorded by itself: `tell_repeats` is to be called soon.
+        Returns None if the event was only counted. The caller must then call `tell_repeats` soon.
         """
-        # What is kept of it is bounded, as what is told is.
+        # Shorten it first, so that what is kept for counting is bounded too.
         event = operation, self._told(fields)
         like = hashlib.sha256(repr(event).encode("utf-8", "backslashreplace")).hexdigest()
         told = self._repeats.take(like, event, time.monotonic())
@@ -78,14 +78,14 @@ class EventBuffer:
         return self._emit(*event) if told else None
 
     def tell_repeats(self) -> None:
-        """Records how often it happened again: one event for each, `args.repeats` times."""
+        """Records one event for each counted operation, with `args.repeats` as the count."""
         for (operation, fields), count in self._repeats.drain():
             args = fields["args"]
             if isinstance(args, dict):
                 self._emit(operation, {**fields, "args": {**args, "repeats": count}})
 
     def _told(self, fields: dict[str, object]) -> dict[str, object]:
-        """The fields as they are told: without secrets, what is long by its beginning."""
+        """The fields without secrets, with long values shortened."""
         short = {name: _short(self._cut(fields[name])) for name in _TELLING if name in fields}
         return {**fields, **short}
 
@@ -103,7 +103,7 @@ class EventBuffer:
         return self._seq
 
     def acknowledge(self, seq: int) -> None:
-        """Forgets events up to and including `seq`: they are durable."""
+        """Forgets the events up to and including `seq`, which are durable."""
         while self._pending and self._pending[0][0] <= seq:
             self.acknowledged, _ = self._pending.popleft()
         waiting, self._on_acknowledged = self._on_acknowledged, []
@@ -115,20 +115,20 @@ class EventBuffer:
                 callback()
 
     def replay(self, committed: int) -> None:
-        """Sends again what came after `committed`."""
+        """Sends the events after `committed` again."""
         self.acknowledge(committed)
         for _, message in self._pending:
             self._send(message)
 
     def when_empty(self, callback: Callable[[], None]) -> None:
-        """Calls back once everything is durable: at once where it is already."""
+        """Calls back once every event is durable, at once if that is already so."""
         if self._pending:
             self._on_empty.append(callback)
         else:
             callback()
 
     def when_acknowledged(self, callback: Callable[[], None]) -> None:
-        """Calls back once, with the next word of what is durable."""
+        """Calls back once, at the next acknowledgement."""
         self._on_acknowledged.append(callback)
 
 

@@ -1,6 +1,6 @@
-"""What every command may read besides the workspace and what its programs are made of."""
+"""The paths that every command may read besides the workspace and its programs' own files."""
 
-# What programs read of any system, and nothing that one could want to keep from them.
+# Programs on any system read these, and they contain nothing confidential.
 BASELINE = (
     "/etc/group",
     "/etc/host.conf",
@@ -18,5 +18,5 @@ BASELINE = (
     "/usr/share/ca-certificates",
     "/usr/share/zoneinfo",
 )
-# These may be written to as well: nothing is kept there.
+# These are writable as well: they keep nothing.
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")

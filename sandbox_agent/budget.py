@@ -1,6 +1,6 @@
-"""What a session's commands and terminals use of its budget: counted here, to hold at any time.
+"""Counts what a session's commands and terminals use of its budget.
 
-The control plane may be down or slow; the sandbox stops by itself.
+The agent counts, so that the limit holds even while the control plane is down or slow.
 """
 
 import os
@@ -10,23 +10,23 @@ from typing import Protocol
 from sandbox_agent.loop import Loop, Timer
 from sandbox_agent.protocol import CPU_BUDGET, OUTPUT_BUDGET, Boot
 
-# The sandbox's own control group, as the engine shows it inside: version 2, then version 1.
+# The sandbox's own control group as seen from inside: version 2, then version 1.
 _FILES = ("/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpuacct/cpuacct.usage")
-# A budget may be overrun by what is used in this time; without it, the last microseconds of
-# a budget would be looked at without end.
+# A budget may be exceeded by the CPU time used in this period. Without it, the timer for the last
+# microseconds of a budget would fire endlessly.
 _SLACK_SECONDS = 0.05
 
 
 class BudgetError(Exception):
-    """The session has a budget that this sandbox can't hold it to."""
+    """This sandbox can't enforce the session's budget."""
 
 
 class Printing(Protocol):
-    """The output of a command or terminal, as far as it is counted."""
+    """The output of a command or terminal, as far as counting needs it."""
 
     @property
     def total(self) -> int:
-        """Bytes so far, kept or not."""
+        """Bytes printed so far, kept or not."""
 
 
 class CpuClock:
@@ -42,7 +42,7 @@ class CpuClock:
             return
 
     def read(self) -> int | None:
-        """CPU time since the sandbox was made; None where the kernel does not show it."""
+        """CPU time since the sandbox started; None if the kernel does not report it."""
         if self._fd is None:
             return None
         words = os.pread(self._fd, 4096, 0).split()
@@ -54,7 +54,7 @@ class CpuClock:
 class Budget:
     """The agent's part of a session's budget.
 
-    `on_exceeded` is called once, with kind, limit and consumption. Raises: BudgetError.
+    `on_exceeded` is called once, with the kind, the limit and the consumption. Raises: BudgetError.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Budget:
         self._output_limit = boot.output_budget_bytes
         at_start = clock.read()
         if at_start is None and self._cpu_limit is not None:
-            raise BudgetError("the CPU time of this sandbox can't be measured, so not be limited")
+            raise BudgetError("the CPU time of this sandbox can't be measured or limited")
         self._cpu_offset = boot.cpu_used_us - (at_start or 0)
         self._ended_bytes = boot.output_used_bytes
         self._running: list[Printing] = []
@@ -77,37 +77,37 @@ class Budget:
 
     @property
     def cpu_us(self) -> int:
-        """CPU time of the session, the agent's own included."""
+        """CPU time of the session in microseconds, including the agent's own."""
         return (self._clock.read() or 0) + self._cpu_offset
 
     @property
     def output_bytes(self) -> int:
-        """What all commands and terminals printed, kept or not."""
+        """Bytes that all commands and terminals printed, kept or not."""
         return self._ended_bytes + sum(output.total for output in self._running)
 
     def totals(self) -> dict[str, int]:
-        """What the control plane is told."""
+        """The totals that the control plane receives."""
         return {"session_cpu_us": self.cpu_us, "session_output_bytes": self.output_bytes}
 
     def admit(self) -> bool:
-        """Whether there is something left for more work; if not, the budget is exceeded."""
+        """Whether the budget allows more work; if not, reports it as exceeded."""
         if not self._check_cpu() and self._output_limit is not None:
             self._compare(OUTPUT_BUDGET, self._output_limit, self.output_bytes)
         return not self.exceeded
 
     def begin(self, output: Printing) -> None:
-        """A command or terminal runs, and prints to this."""
+        """Starts counting the output of a command or terminal."""
         self._running.append(output)
         if self._timer is None and self._cpu_limit is not None:
             self._watch_cpu()
 
     def printed(self) -> None:
-        """Something was printed. All of the limit may be printed, and no more."""
+        """Checks the output limit: the limit itself may be reached, but not exceeded."""
         if self._output_limit is not None and self.output_bytes > self._output_limit:
             self._compare(OUTPUT_BUDGET, self._output_limit, self.output_bytes)
 
     def end(self, output: Printing) -> None:
-        """What printed to this has ended."""
+        """Counts the final output of a command or terminal that has ended."""
         self._running.remove(output)
         self._ended_bytes += output.total
         if not self._running and self._timer is not None:
@@ -115,7 +115,7 @@ class Budget:
             self._timer = None
 
     def _watch_cpu(self) -> None:
-        """Looks again at the earliest moment at which nothing can be left."""
+        """Checks again at the earliest time at which the CPU budget can be used up."""
         self._timer = None
         if not self._check_cpu() and self._cpu_limit is not None:
             left = (self._cpu_limit - self.cpu_us) / 1_000_000 / self._cpus

@@ -1,6 +1,7 @@
-"""`which` and `neofetch`, answered by the agent: as programs they are scripts for a shell.
+"""Answers `which` and `neofetch` in the agent, because the real programs are shell scripts.
 
-Only where commands are listed; elsewhere the programs of the image run, if it has them.
+This applies only to levels that list their commands. At other levels the image's programs run, if
+it has them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -12,7 +13,7 @@ NAMES = frozenset({"which", "neofetch"})
 
 
 class Facts(NamedTuple):
-    """What the answers are made of. `cpus` in cores; `paths` from a command's name to its file."""
+    """The facts that the answers use. `cpus` is in cores; `paths` maps command names to files."""
 
     level: str
     os: str
@@ -23,7 +24,7 @@ class Facts(NamedTuple):
 
 
 class BuiltinResult(NamedTuple):
-    """What a command would have left: its exit code and output."""
+    """The exit code and output that the command would have produced."""
 
     exit_code: int
     stdout: bytes

@@ -1,7 +1,7 @@
-"""Decides, from its words alone, whether a command may run: allowlist, options, paths.
+"""Decides from a command's words alone whether it may run: allowlist, options and paths.
 
-Nothing here looks at a file, so a symbolic link is not seen through: the mounts and the kernel's
-rules are the boundary, these rules say early and clearly what would not work or not be allowed.
+Nothing here reads the file system, so symbolic links are not followed. The mounts and the kernel's
+rules are the boundary; these rules only explain a refusal early and clearly.
 """
 
 import posixpath
@@ -29,7 +29,7 @@ WORKSPACE = "/workspace"
 
 
 class Decision(NamedTuple):
-    """Whether something may be done; `rule` is a stable id, `message` one sentence."""
+    """Whether an action is allowed; `rule` is a stable id, `message` is one sentence."""
 
     allow: bool
     rule: str
@@ -37,11 +37,11 @@ class Decision(NamedTuple):
 
 
 class CommandError(ValueError):
-    """The command is malformed: nothing was decided about it."""
+    """The command is malformed, so no decision was made."""
 
 
 class DeniedError(Exception):
-    """The command was refused while it was read; `rule` names the rule."""
+    """The command was refused during parsing; `rule` names the rule."""
 
     def __init__(self, rule: str, message: str) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ class DeniedError(Exception):
         self.message = message
 
 
-# These act on a symbolic link itself, not on what it leads to.
+# These act on a symbolic link itself, not on its target.
 _LEAVES_LINKS = frozenset({"find", "mv", "rm", "stat"})
 _OURS = {"cp": ["--remove-destination"], "curl": ["-q"]}
 _ALLOWED = Decision(True, "allowed", "allowed")
@@ -58,19 +58,19 @@ _OPERATOR = re.compile(r"[;&|><`$()\x00\n\r]")
 _TOKEN = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']+)+""")
 _SPACE = re.compile(r"\s*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# However often `/`, `.` and `..` begin an absolute path, it is still at the root.
+# An absolute path that begins with any number of `/`, `.` and `..` is still at the root.
 _ROOT = re.compile(r"/(?:\.{0,2}/)*")
 
 
 def parse_command(text: str) -> list[str]:
-    """Splits a command string into its words. No shell reads it, so nothing is expanded.
+    """Splits a command string into words. No shell is involved, so nothing is expanded.
 
-    A word may have quoted parts with spaces; only one leading and one trailing quote are
-    removed from it.
+    A word may contain quoted parts with spaces. Only one leading and one trailing quote are removed
+    from each word.
 
     Raises:
-        DeniedError: It has an operator of a shell or a line break, quoted or not.
-        CommandError: It is empty, a quote is not closed, or it is not valid Unicode.
+        DeniedError: The text has a shell operator or a line break, quoted or not.
+        CommandError: The text is empty, has an unclosed quote, or is not valid Unicode.
     """
     operator = _OPERATOR.search(text)
     if operator is not None:
@@ -117,14 +117,15 @@ def decide(
     level: str | None = None,
     guard_writes: bool = True,
 ) -> Decision:
-    """Decides whether `argv` may run in `cwd` (absolute).
+    """Decides whether `argv` may run in `cwd`, an absolute path.
 
-    With `commands`, only these names run, only with options known to be safe, and only on paths
-    in the workspace; a command that has no option table is taken as it is. With None, any
-    command runs, but with `guard_writes` those known to write may only write in the workspace.
+    If `commands` is a collection, only these names may run, with options known to be safe and on
+    paths in the workspace. A command without an option table is accepted as it is. If `commands` is
+    None, any command may run; with `guard_writes`, commands that are known to write may write only
+    in the workspace.
 
     Raises:
-        CommandError: It is empty, or cp or mv lacks its source or destination.
+        CommandError: The command is empty, or cp or mv lacks a source or destination.
     """
     if not argv or not argv[0]:
         raise CommandError("command is empty")
@@ -198,7 +199,7 @@ def _is_system_path(name: str) -> bool:
 
 
 def _paths(name: str, table: Table, parsed: Parsed) -> tuple[list[str], list[str]]:
-    """The paths that are read and those that are written. Raises: CommandError."""
+    """The paths that the command reads and those that it writes. Raises: CommandError."""
     words = parsed.operands
     if table.operands == READ:
         return words, []
@@ -233,22 +234,22 @@ def _first_outside(paths: list[str], workspace: str, cwd: str) -> str | None:
 
 
 def _stays_inside(path: str, workspace: str, cwd: str) -> bool:
-    """Whether `path` is in the workspace, and does not get there through another directory.
+    """Whether `path` is in the workspace and reaches it without leaving it first.
 
-    What lies outside may be a link, so that `..` after it leads elsewhere than the text says.
+    A directory outside may be a link, and then a `..` after it leads elsewhere than the text says.
     """
     return _inside(resolve(path, cwd), workspace) and _inside(_literal(path, cwd), workspace)
 
 
 def _literal(path: str, cwd: str) -> str:
-    """The absolute form of `path` with its `..` and slashes left for the kernel to see."""
+    """The absolute form of `path`, with `..` and repeated slashes left for the kernel."""
     return _ROOT.sub("/", posixpath.join(cwd, path), count=1)
 
 
 def resolve(path: str, cwd: str) -> str:
-    """The absolute form of `path` seen from `cwd`, by its text alone: no link is followed."""
+    """The absolute form of `path` relative to `cwd`, from the text alone: no link is followed."""
     absolute = posixpath.normpath(posixpath.join(cwd, path))
-    # POSIX leaves the meaning of exactly two leading slashes open; on Linux they are one.
+    # POSIX leaves the meaning of exactly two leading slashes open. On Linux they mean one.
     return absolute[1:] if absolute.startswith("//") else absolute
 
 
@@ -258,11 +259,11 @@ def paths_to_resolve(
     workspace: str = WORKSPACE,
     cwd: str = WORKSPACE,
 ) -> list[tuple[str, bool]]:
-    """The paths of an allowed command that must also lie in the workspace once links are followed.
+    """The paths of an allowed command that must stay in the workspace once links are followed.
 
-    Each is relative to the workspace, exactly as it will be resolved, with whether the
-    command follows a link in its last component. Where any command is allowed, only
-    paths that are written count. Raises: CommandError.
+    Each path is relative to the workspace, exactly as it will be resolved, and comes with whether
+    the command follows a link in its last component. Where any command is allowed, only written
+    paths are returned. Raises: CommandError.
     """
     name = argv[0]
     if commands is None:
@@ -288,10 +289,10 @@ def paths_to_resolve(
 
 
 def path_intents(argv: Sequence[str]) -> tuple[list[str], list[str]] | None:
-    """The paths that a command would read and write, as they are spelled.
+    """The paths that a command would read and write, spelled as in the command.
 
-    None for a command of which it is not known. Nothing is decided by it: what an option that
-    is not known names, is missed. Raises: CommandError.
+    Returns None for commands without an option table. The result is for information only, as it
+    misses paths in unknown options. Raises: CommandError.
     """
     name = posixpath.basename(argv[0]) if _is_system_path(argv[0]) else argv[0]
     table = VALUES.get(name) or SAFE.get(name)
@@ -312,10 +313,10 @@ def _inside(path: str, workspace: str) -> bool:
 
 
 def normalize_cwd(cwd: str, workspace: str = WORKSPACE, *, anywhere: bool = False) -> str:
-    """The absolute form of a working directory, given absolute or relative to the workspace.
+    """The absolute form of a working directory given absolute or relative to the workspace.
 
     Raises:
-        CommandError: It has a NUL; or leaves the workspace, unless it may be `anywhere`.
+        CommandError: The path has a NUL, or leaves the workspace without `anywhere`.
     """
     if "\0" in cwd:
         raise CommandError("cwd has a NUL character")
@@ -328,7 +329,7 @@ def normalize_cwd(cwd: str, workspace: str = WORKSPACE, *, anywhere: bool = Fals
 def allowed_variable(name: str, patterns: Collection[str] | None) -> bool:
     """Whether a caller may set the environment variable `name`.
 
-    `patterns` are names, or prefixes that end in `*`; None permits any well-formed name.
+    `patterns` lists names, or prefixes that end in `*`. None allows any well-formed name.
     """
     if _VARIABLE.fullmatch(name) is None:
         return False
@@ -338,10 +339,10 @@ def allowed_variable(name: str, patterns: Collection[str] | None) -> bool:
 
 
 def allowed_secret(name: str, patterns: Collection[str] | None) -> bool:
-    """Whether a secret may be given to commands under that name.
+    """Whether a command may receive a secret under that name.
 
-    Where variables are listed, no other may be one that a program acts on: those that begin
-    with `SECRET_` mean nothing to any.
+    Where variables are listed, a secret's other name must not be one that programs act on. No
+    program gives a meaning to names that begin with `SECRET_`.
     """
     return allowed_variable(name, patterns) or (
         name.startswith(INERT_PREFIX) and allowed_variable(name, None)
@@ -351,7 +352,7 @@ def allowed_secret(name: str, patterns: Collection[str] | None) -> bool:
 def refused_variable(
     env: Collection[str], secrets: Collection[str], patterns: Collection[str] | None, level: str
 ) -> str | None:
-    """Why a command may not have those variables, and secrets, at that level; None: it may."""
+    """Why a command may not have these variables and secrets at this level; None if it may."""
     for name in env:
         if not allowed_variable(name, patterns):
             return f"environment variable not allowed at level {level}: {name}"
@@ -365,10 +366,10 @@ def refused_variable(
 
 
 def prepare(argv: Sequence[str], commands: Collection[str] | None) -> list[str]:
-    """The argv to execute: where commands are listed, some get an option of ours.
+    """The argv to execute: where commands are listed, some commands get an extra option.
 
-    curl reads no configuration file. cp removes a file that it replaces, as it would else
-    write through a link that lies in the destination under the name of a source.
+    curl reads no configuration file. cp removes a file before it replaces it: otherwise it could
+    write through a link in the destination that has the same name as a source.
     """
     ours = _OURS.get(argv[0], []) if commands is not None else []
     return [argv[0], *ours, *argv[1:]]
@@ -379,6 +380,6 @@ def _deny(rule: str, message: str) -> Decision:
 
 
 def _shown(text: str) -> str:
-    """`text` made fit for a message: short and printable."""
+    """A short, printable form of `text` for a message."""
     short = text if len(text) <= 80 else f"{text[:77]}..."
     return short if short.isprintable() else repr(short)[1:-1]

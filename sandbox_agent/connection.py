@@ -1,4 +1,4 @@
-"""The agent's connection to the control plane: dial, redial, frames in and out."""
+"""The agent's connection to the control plane: dials, redials, and exchanges frames."""
 
 import contextlib
 import os
@@ -10,17 +10,18 @@ from sandbox_agent.protocol import FrameDecoder, FrameError, Message, encode
 
 _FIRST_DELAY = 0.01
 _LONGEST_DELAY = 1.0
-# What can wait goes out with what can't, or after this.
+# Deferred messages go out with the next urgent message, or after this time.
 _SOON_SECONDS = 0.002
-# A control plane that does not read is cut off here; it gets what it missed on the next dial.
+# A control plane that stops reading is disconnected at this size. It gets what it missed after the
+# next dial.
 _MOST_UNSENT_BYTES = 32 * 1024 * 1024
 
 
 class Connection:
-    """Keeps one connection up for as long as the agent lives.
+    """Keeps one connection open for the agent's lifetime.
 
-    `on_open` is called after every successful dial, `on_message` for every frame (it raises
-    FrameError for what makes no sense, which ends the connection), `on_close` when the
+    `on_open` is called after every successful dial. `on_message` is called for every frame; it
+    raises FrameError for an invalid one, which ends the connection. `on_close` is called when the
     connection is lost.
     """
 
@@ -45,9 +46,9 @@ class Connection:
         self._delay = _FIRST_DELAY
 
     def dial(self) -> None:
-        """Connects, now or after growing delays of at most a second."""
+        """Connects now, or later with growing delays of at most one second."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.setblocking(False)  # a control plane that accepts nothing is not waited for
+        connection.setblocking(False)  # do not wait for a control plane that does not accept
         try:
             connection.connect(self._path)
         except OSError:
@@ -66,21 +67,21 @@ class Connection:
         self._delay = min(self._delay * 2, _LONGEST_DELAY)
 
     def accepted(self) -> None:
-        """The control plane has said hello: the next loss is dialled again at once."""
+        """The control plane has answered hello: redial at once after the next loss."""
         self._delay = _FIRST_DELAY
 
     def send(self, message: Message) -> None:
-        """Sends one message, or drops it while there is no connection."""
+        """Sends one message, or drops it if there is no connection."""
         if self._add(message):
             self._flush()
 
     def send_soon(self, message: Message) -> None:
-        """Sends one message with the next one, or a little later: it is worth no wake-up."""
+        """Sends one message together with the next one, or a little later."""
         if self._add(message) and self._soon is None:
             self._soon = self._loop.after(_SOON_SECONDS, self._flush)
 
     def _add(self, message: Message) -> bool:
-        """Whether it is to be sent now: there is a connection, and somebody who reads."""
+        """Buffers a message; returns whether to send it now."""
         if self._socket is None:
             return False
         self._unsent += encode(message)
@@ -131,7 +132,7 @@ class Connection:
             return
         for message in messages:
             if self._socket is not connection:
-                return  # a message before this one has ended it
+                return  # an earlier message has ended it
             try:
                 self._on_message(message)
             except FrameError as error:

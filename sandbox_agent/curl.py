@@ -1,12 +1,12 @@
-"""What is particular to curl: its URLs, and the values that name files."""
+"""The checks specific to curl: its URLs, and the options whose values name files."""
 
 import re
 
 from sandbox_agent.options import Parsed
 
-# A host that curl takes for HTTP without being told: no scheme, no user, no glob.
+# A host without scheme, user or glob, which curl fetches over HTTP by default.
 _BARE_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(:[0-9]+)?([/?#].*)?", re.DOTALL)
-# curl guesses another protocol from these first labels of a bare host.
+# curl guesses a different protocol if a bare host begins with one of these labels.
 _GUESSED = ("ftp.", "dict.", "ldap.", "imap.", "smtp.", "pop3.")
 # The options whose value is a file or directory that curl writes.
 _WRITES = (
@@ -28,7 +28,7 @@ _WRITES = (
 
 
 def refusal(parsed: Parsed) -> tuple[str, str, str] | None:
-    """The rule, the reason and the word refused, if a URL or a value is not allowed."""
+    """The rule, the reason and the refused word if a URL or a value is not allowed."""
     for url in [*parsed.operands, *parsed.values("url")]:
         if not _is_web(url):
             return "url-not-allowed", "curl URL must begin with http:// or https://", url
@@ -46,5 +46,5 @@ def _is_web(url: str) -> bool:
 
 
 def written(parsed: Parsed) -> list[str]:
-    """The paths it writes; `-` is standard output, and the null device keeps nothing."""
+    """The paths that curl writes; `-` is standard output, and the null device keeps nothing."""
     return [path for path in parsed.values(*_WRITES) if path not in {"", "-", "/dev/null"}]

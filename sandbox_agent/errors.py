@@ -1,8 +1,8 @@
-"""A refusal or failure that travels back to the control plane."""
+"""A refusal or failure that the agent reports to the control plane."""
 
 
 class AgentError(Exception):
-    """`code` is one of the API's error codes, `rule` the policy rule that refused, if one did."""
+    """`code` is one of the API's error codes; `rule` is the policy rule that refused, if any."""
 
     def __init__(self, code: str, message: str, rule: str | None = None) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
-"""Long texts as they are recorded: their beginning, with the size and digest of the whole. Pure.
+"""Shortens long values for the record: the beginning, plus the size and digest of the whole. Pure.
 
-Control plane and agent use it alike, after secrets were cut out: a digest of them could be
-guessed.
+The control plane and the agent both use this, always after secrets were removed: a digest that
+covers a secret would allow guesses to be checked.
 """
 
 import hashlib
@@ -9,21 +9,21 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-# Bytes of UTF-8 that are kept of one text, and of all words of a list.
+# UTF-8 bytes that are kept of one text, and of all words of a list together.
 LONGEST_TEXT = 1024
 LONGEST_WORDS = 4096
 MOST_WORDS = 64
-# Anything else, as JSON.
+# For any other value, in its JSON form.
 _LONGEST_VALUE = 4096
-# Room for what says how much was cut.
+# Room for the note that says how much was cut.
 _MARKER_BYTES = 40
 
 
 def excerpts(members: Mapping[str, Any]) -> dict[str, Any]:
-    """The members, those that are too long cut.
+    """The members, with the values that are too long shortened.
 
-    A text `name` that was cut comes with `name_bytes` and `name_sha256`, of the whole in UTF-8.
-    So does a list of words, with `name_words` as well; the whole then is its words with a NUL
+    A shortened text `name` comes with `name_bytes` and `name_sha256`, which describe the whole text
+    in UTF-8. A shortened list of words has `name_words` as well; its whole is the words with a NUL
     after each. Any other value that is too long becomes the beginning of its JSON text.
     """
     cut: dict[str, Any] = {}
@@ -33,7 +33,7 @@ def excerpts(members: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def text(value: str, most: int = LONGEST_TEXT) -> str:
-    """The text itself, or its beginning and how much was cut, in at most `most` bytes."""
+    """The text, or its beginning and a note of how much was cut, in at most `most` bytes."""
     if len(value) <= most and value.isascii():
         return value
     data = _encoded(value)
@@ -76,7 +76,7 @@ def _value(name: str, value: Any) -> dict[str, Any]:
     try:
         whole = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
-        return {name: value}  # no JSON value: whoever records it says so
+        return {name: value}  # not a JSON value: the caller that records it reports the error
     data = _encoded(whole)
     if len(data) <= _LONGEST_VALUE:
         return {name: value}

@@ -1,4 +1,4 @@
-"""Records every program that commands execute in turn, before it starts."""
+"""Records every program that commands execute, before it starts."""
 
 import errno
 import os
@@ -13,46 +13,46 @@ from sandbox_agent.loop import READ, Loop, Timer
 from sandbox_agent.protocol import MOST_UNACKNOWLEDGED_EXECS, MOST_UNACKNOWLEDGED_REPEATS
 from sandbox_agent.second_look import Expected, SecondLooks
 
-# Seen by a command as the failure of its own call; the rule is the parser's for a first word.
+# The command sees its own call fail; the rule is the one that the parser uses for a first word.
 _RULE = "exec-allowlist"
-# What was counted is told after so long, or with whatever else is recorded before.
+# Counted repeats are reported after this time, or earlier with the next recorded event.
 _REPEATS_SECONDS = 1.0
 
 
 class Source:
-    """Where calls come from: one guard, and the command that it has now.
+    """The source of calls: one guard and its current command.
 
-    `executable` lists the programs, and directories of programs, that the kernel lets it
-    execute; None: any.
+    `executable` lists the programs, and directories of programs, that the kernel lets the guard
+    execute. None means any.
     """
 
     def __init__(self, executable: frozenset[str] | None) -> None:
         self.executable = executable
         self.command_id: str | None = None
-        # Which programs its processes run.
+        # The programs that its processes run.
         self.images = Images()
         # Numbers of the command's events that may not be durable yet.
         self._unacknowledged: deque[int] = deque()
-        # How much was counted and not told yet, and the event that told what was before.
+        # The count that is not reported yet, and the last event that was reported individually.
         self._repeats = 0
         self._repeats_told = 0
 
     def begin(self, command_id: str) -> None:
-        """The guard has its next command."""
+        """Starts recording for the guard's next command."""
         self.command_id = command_id
         self.images = Images()
         self._unacknowledged.clear()
         self._repeats = self._repeats_told = 0
 
     def executed(self, event: int | None) -> None:
-        """The command has executed something, of which that event tells; None: it was counted."""
+        """Counts one execution; `event` is the number of its event, None if it was only counted."""
         if event is None:
             self._repeats += 1
         else:
             self._unacknowledged.append(event)
 
     def may_execute(self, events: EventBuffer) -> bool:
-        """Whether few enough of its events are not durable yet."""
+        """Whether the number of events that are not durable yet is low enough."""
         while self._unacknowledged and self._unacknowledged[0] <= events.acknowledged:
             self._unacknowledged.popleft()
         if self._repeats >= MOST_UNACKNOWLEDGED_REPEATS // 2:
@@ -64,7 +64,7 @@ class Source:
 
 
 class ExecRecorder:
-    """Answers the listeners of all guards, one call after another."""
+    """Answers the listeners of all guards, one call at a time."""
 
     def __init__(self, loop: Loop, events: EventBuffer, uid: int) -> None:
         self._loop = loop
@@ -81,14 +81,14 @@ class ExecRecorder:
         self._loop.watch(listener, READ, lambda _events: self._serve(listener))
 
     def forget(self, listener: int) -> None:
-        """Closes the listener: whatever still waits there is refused by the kernel."""
+        """Closes the listener; the kernel then refuses the calls that still wait."""
         del self._served[listener]
         self._waiting.discard(listener)
         self._loop.unwatch(listener)
         os.close(listener)
 
     def _wait(self, listener: int) -> None:
-        """Unrecorded, next to nothing is executed: callers wait until events are durable."""
+        """Stops serving until events are durable: almost nothing may run unrecorded."""
         self._loop.unwatch(listener)
         if not self._waiting:
             self._events.when_acknowledged(self._resume)
@@ -112,8 +112,8 @@ class ExecRecorder:
         except OSError as error:
             notify.refuse(listener, notice, error.errno or errno.EFAULT)
             return
-        except Exception as error:  # noqa: BLE001 - a call that can't be looked at is that call's end
-            print(f"execve not looked at: {type(error).__name__}", file=sys.stderr, flush=True)
+        except Exception as error:  # noqa: BLE001 - a call that can't be inspected fails
+            print(f"execve call not inspected: {type(error).__name__}", file=sys.stderr, flush=True)
             notify.refuse(listener, notice, errno.EFAULT)
             return
         source.executed(self._record(execution, source))
@@ -121,12 +121,12 @@ class ExecRecorder:
         self._look_again(execution, source)
 
     def _record(self, execution: notify.Execution, source: Source) -> int | None:
-        """The number of the event that tells of it; None where it was counted only."""
+        """Records the execution; returns the event's number, None if it was only counted."""
         path, real_path, running = execution.path, execution.program.path, execution.running
         refused = real_path != UNKNOWN and not _permits(source.executable, real_path)
         problems = [f"the kernel refuses to execute {path}"] if refused else []
         if not source.images.agree(execution.process, running):
-            problems.append(f"its caller runs {running.path}, and not what is on record for it")
+            problems.append(f"its caller runs {running.path}, not the program on record")
         source.images.record(execution.process, running, execution.program)
         told = self._events.emit_often(
             "command.exec",
@@ -172,7 +172,7 @@ class ExecRecorder:
                 "argv": [],
             },
             result=None,
-            error=f"it runs {running.path}, and not what is on record for it",
+            error=f"it runs {running.path}, not the program on record",
             duration_ms=0,
         )
 

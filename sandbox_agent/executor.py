@@ -1,4 +1,4 @@
-"""The commands of one sandbox: started, fed, signalled and ended."""
+"""Starts, feeds, signals and ends the commands of one sandbox."""
 
 import os
 from typing import Any
@@ -21,7 +21,7 @@ from sandbox_agent.work import Work
 
 
 class Executor:
-    """Starts, feeds, signals and ends commands."""
+    """The commands of one sandbox."""
 
     def __init__(
         self,
@@ -42,18 +42,18 @@ class Executor:
         self._facts = _facts(boot)
         self._programs: dict[str, str] = {}
         self._running: dict[str, Command] = {}
-        # As much as all that may run at once can have printed.
+        # Enough for the output of as many commands as may run at once.
         self.outputs = Outputs(loop, boot.max_running * boot.output_bytes)
         self._room = Room(boot.memory_bytes)
 
     @property
     def running(self) -> list[str]:
-        """Ids of the commands that run."""
+        """Ids of the running commands."""
         return list(self._running)
 
     def execute(self, params: Message, reply: Reply) -> None:
-        """Starts a command; answers when it has started. Raises: AgentError."""
-        # First of all: what is refused is told without them, too.
+        """Starts a command and answers when it has started. Raises: AgentError."""
+        # This comes first, because secrets must be cut from the record of a refusal too.
         secrets = self._secrets.give(params.get("secrets", {}))
         command_id, argv = given.text(params, "command_id"), given.texts(params, "argv")
         self._work.check(command_id)
@@ -69,13 +69,13 @@ class Executor:
         reply({})
 
     def restore(self, params: Message, reply: Reply) -> None:
-        """Takes over stored output of an earlier sandbox. Raises: AgentError."""
+        """Restores stored output of an earlier sandbox. Raises: AgentError."""
         command_id, total = given.text(params, "command_id"), given.number(params, "total")
         chunks = given.chunks(params, "chunks")
         reply({"stored": self.outputs.restore(command_id, chunks, total, self._room)})
 
     def _decide(self, argv: list[str], cwd: str) -> str:
-        """The string rules once more, on this side; returns the absolute directory."""
+        """Repeats the control plane's string rules in the agent; returns the absolute directory."""
         directory = commands.normalize_cwd(cwd, anywhere=self._allowed is None)
         decision = commands.decide(
             argv,
@@ -89,7 +89,7 @@ class Executor:
         return directory
 
     def _environment(self, requested: dict[str, str], secrets: dict[str, str]) -> dict[str, str]:
-        """The command's variables; `secrets` are its own, besides the session's."""
+        """The command's variables; `secrets` are its own, in addition to the session's."""
         patterns = self._boot.environment
         message = commands.refused_variable(requested, secrets, patterns, self._boot.level)
         if message is not None:
@@ -104,7 +104,7 @@ class Executor:
         return {**base, **self._secrets.variables(patterns), **requested, **secrets}
 
     def _program(self, name: str, env: dict[str, str]) -> str:
-        """The file behind a bare name, looked up once: the image can't change under us."""
+        """The file behind a bare name, looked up once because the image can't change."""
         if "/" in name or env["PATH"] != PATH:
             return name
         if name not in self._programs:
@@ -157,7 +157,9 @@ class Executor:
             error = f"{message}: {denied} is a symbolic link that leads out of it or nowhere"
             self._emit_exit(command.id, result, output, "path-outside-workspace", error)
         else:
-            lost = "its guard failed, so all of it was killed" if command.tree.lost else None
+            lost = (
+                "its guard failed, so the whole command was killed" if command.tree.lost else None
+            )
             self._emit_exit(command.id, result, output, None, lost)
         self.outputs.end(command.id, unread=not command.background and output is None)
         self._work.end(command)
@@ -207,7 +209,7 @@ class Executor:
         )
 
     def forget_callers(self) -> None:
-        """The connection was lost: nobody waits for an answer any more."""
+        """Drops the waiting callers after the connection was lost."""
         self.outputs.forget_callers()
         for command in self._running.values():
             command.forget_caller()
@@ -222,20 +224,20 @@ class Executor:
         return command
 
     def stdin(self, params: Message, reply: Reply) -> None:
-        """Feeds a command's standard input; answers when there was room for it."""
+        """Feeds a command's standard input and answers when there was room for the data."""
         data, close = given.data(params, "data"), given.flag(params, "close")
         command = self._running_command(params)
         command.feed(data, close, lambda error: reply({} if error is None else error))
 
     def signal(self, params: Message, reply: Reply) -> None:
-        """Signals a command's process group. Raises: AgentError busy where too many wait."""
+        """Signals a command's process group. Raises: AgentError busy if too many signals wait."""
         number = given.number(params, "signal", 1, given.LAST_SIGNAL)
         if not self._running_command(params).send_signal(number):
-            raise AgentError("busy", "earlier signals to this command wait: try again")
+            raise AgentError("busy", "earlier signals to this command are still pending: try again")
         reply({})
 
     def cancel(self, params: Message, reply: Reply) -> None:
-        """Ends a command with its whole tree; one that has ended already is no error."""
+        """Ends a command and its whole tree; a command that has already ended is no error."""
         command = self._running.get(given.text(params, "command_id"))
         reason = given.text(params, "reason")
         if command is not None:
@@ -260,7 +262,7 @@ def _request(params: Message, plan: Plan) -> Request:
 
 
 def _relative(path: str) -> str:
-    """A normalised path relative to the workspace; others as they are."""
+    """The normalised path relative to the workspace; a path outside stays absolute."""
     if path != WORKSPACE_DIR and not path.startswith(WORKSPACE_DIR + "/"):
         return path
     return path.removeprefix(WORKSPACE_DIR).strip("/") or "."

@@ -1,4 +1,4 @@
-"""A command's standard input: what it has not read yet is held here, up to a limit."""
+"""A command's standard input: holds unread data up to a limit."""
 
 import os
 from collections.abc import Callable
@@ -7,9 +7,9 @@ from typing import NamedTuple
 from sandbox_agent.errors import AgentError
 from sandbox_agent.loop import WRITE, Loop, Timer
 
-# What the command has not read; further input waits until it has.
+# Bytes that the command has not read; further input waits until there is room.
 MOST_BYTES = 1024 * 1024
-# So long one who feeds is kept waiting, below what the control plane waits for an answer.
+# How long a caller waits for room, less than the control plane's own time-out.
 PATIENCE_SECONDS = 20.0
 _WRITE_BYTES = 65536
 
@@ -17,7 +17,7 @@ Done = Callable[[AgentError | None], None]
 
 
 class _Waiting(NamedTuple):
-    """Input that there is no room for yet, and who is told when there is."""
+    """Input that waits for room, and the callback for when there is."""
 
     data: bytes
     close: bool
@@ -26,7 +26,7 @@ class _Waiting(NamedTuple):
 
 
 class Feed:
-    """The writing end of a command's standard input, which it closes at the end of the input."""
+    """The write end of a command's standard input; closes it at the end of the input."""
 
     def __init__(self, loop: Loop, fd: int, data: bytes, *, stays_open: bool) -> None:
         self._loop = loop
@@ -38,15 +38,15 @@ class Feed:
         self._write()
 
     def write(self, data: bytes, close: bool, done: Done) -> None:
-        """Takes more input, when there is room for it; `close` says that it is the last.
+        """Queues more input as soon as there is room; `close` marks it as the last.
 
-        `done` is told then, or why it was not taken: `conflict` when the input is closed, `busy`
-        when the command has not read what came before for `PATIENCE_SECONDS`.
+        `done` is then called without an error, or with the reason for a refusal: `conflict` if the
+        input is closed, `busy` if the command has not read earlier input for `PATIENCE_SECONDS`.
         """
         if self._fd is None or self._closing:
             done(_closed())
         elif self._waiting is not None:
-            done(AgentError("busy", "earlier input to this command waits: try again"))
+            done(AgentError("busy", "earlier input to this command is still pending: try again"))
         elif len(self._held) + len(data) > MOST_BYTES and self._held:
             timer = self._loop.after(PATIENCE_SECONDS, self._give_up)
             self._waiting = _Waiting(data, close, done, timer)
@@ -55,13 +55,13 @@ class Feed:
             done(None)
 
     def forget_caller(self) -> None:
-        """Nobody waits any more: what waited is not taken."""
+        """Drops the waiting input, because its caller is gone."""
         if self._waiting is not None:
             self._waiting.timer.cancel()
             self._waiting = None
 
     def close(self) -> None:
-        """Ends the input; what was not read is dropped."""
+        """Closes the input and drops what was not read."""
         if self._fd is not None:
             self._loop.unwatch(self._fd)
             os.close(self._fd)

@@ -1,4 +1,4 @@
-"""The agent's side of a file worker: a process of its own that has become the session's user."""
+"""The agent's side of a file worker, a separate process that runs as the session's user."""
 
 import json
 import os
@@ -13,17 +13,17 @@ from sandbox_agent.file_worker import HEADER
 from sandbox_agent.loop import READ, WRITE, Loop, Timer
 from sandbox_agent.protocol import CHUNK_BYTES, MAX_FRAME_BYTES
 
-# A helper that has not answered by then is killed, and the request fails.
+# A helper that has not answered within this time is killed, and the request fails.
 ANSWER_SECONDS = 30.0
-# What is looked at of an answer here; the rest is for the control plane to check.
+# The members that are checked here; the control plane checks the rest.
 _FORMS = {"error": dict, "entries": list, "size": int, "bytes": int}
 _Answer = Callable[[dict[str, Any], bytes], None]
 
 
 class FileHelper:
-    """The agent's side of one file worker; one request at a time.
+    """The agent's side of one file worker, which handles one request at a time.
 
-    Raises: OSError from the constructor where no process can be made.
+    Raises: OSError from the constructor if no process can be created.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class FileHelper:
         return self._answer is not None
 
     def ask(self, request: Any, answer: _Answer) -> None:
-        """Sends a JSON request; `answer` gets (the answer's members, b"") or ({}, bytes)."""
+        """Sends a JSON request; `answer` receives (the answer's members, b"") or ({}, bytes)."""
         self._send(b"J", json.dumps(request).encode(), answer)
 
     def push(self, data: bytes, answer: _Answer) -> None:
-        """Sends bytes for the file being written."""
+        """Sends bytes for the file that is being written."""
         self._send(b"D", data, answer)
 
     def _send(self, kind: bytes, payload: bytes, answer: _Answer) -> None:
@@ -114,9 +114,9 @@ class FileHelper:
                 self._take(kind, payload)
 
     def _take(self, kind: bytes, payload: bytes) -> None:
-        """An answer of the process, which shares its user with commands: it may be anything."""
+        """Handles an answer, which may be anything: commands run as the same user."""
         if self._answer is None:
-            self._kill()  # it was not asked
+            self._kill()  # nothing was asked
             return
         if kind == b"D":
             self._deliver({}, payload)
@@ -136,7 +136,7 @@ class FileHelper:
             answer(said, data)
 
     def _ended(self) -> None:
-        """The process is gone, or as good as: a request under way fails."""
+        """Fails the current request, because the process is gone or closing."""
         if self._socket is None:
             return
         self._loop.unwatch(self._socket.fileno())
@@ -148,7 +148,7 @@ class FileHelper:
         self._on_end(self)
 
     def close(self) -> None:
-        """Lets the process end; it takes back what was not committed."""
+        """Lets the process end; it rolls back what was not committed."""
         self._ended()
 
     def _kill(self) -> None:
@@ -157,7 +157,7 @@ class FileHelper:
 
 
 def parse_answer(payload: bytes) -> dict[str, Any]:
-    """The members of a worker's JSON answer. Raises: ValueError where it is no such answer."""
+    """The members of a worker's JSON answer. Raises: ValueError if it is malformed."""
     try:
         said = json.loads(payload)
     except RecursionError:
@@ -166,5 +166,5 @@ def parse_answer(payload: bytes) -> dict[str, Any]:
         raise ValueError("not an object")
     for name, form in _FORMS.items():
         if not isinstance(said.get(name, form()), form):
-            raise ValueError(f"{name} is not what a worker says")
+            raise ValueError(f"{name} has the wrong type")
     return said

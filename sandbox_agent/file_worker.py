@@ -1,6 +1,7 @@
-"""The process that carries out file operations, having become the session's user.
+"""Runs file operations in a separate process as the session's user.
 
-Agent and worker talk over a stream socket in frames: one byte of kind, four of length.
+The agent and the worker talk over a stream socket in frames: one byte of kind, four of length.
+
     J  JSON: a request, an answer, or {"error": {code, message, rule}}
     D  bytes of a file
 """
@@ -24,7 +25,7 @@ _File = files.Reader | files.Writer | files.Appender
 
 
 def run(agent: socket.socket, uid: int, workspace: str, anywhere: bool) -> None:
-    """The worker's whole life; never returns."""
+    """Runs the worker; never returns."""
     try:
         os.closerange(3, agent.fileno())
         os.closerange(agent.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
@@ -33,9 +34,9 @@ def run(agent: socket.socket, uid: int, workspace: str, anywhere: bool) -> None:
         privileges.drop_to(uid)
         _Worker(agent, Places(workspace, anywhere=anywhere)).serve()
     except ConnectionError:
-        pass  # the agent does not want the answer any more
-    except BaseException as error:  # noqa: BLE001 - a forked child must never fall back into the agent's loop
-        # Not the error itself: it may have a path, and a secret in it.
+        pass  # the agent no longer wants the answer
+    except BaseException as error:  # noqa: BLE001 - a child must never reach its parent's loop
+        # The error itself is not printed: it may contain a path, and a path may contain a secret.
         number = getattr(error, "errno", None)
         print(f"file worker failed: {type(error).__name__} {number}", file=sys.stderr, flush=True)
     finally:
@@ -142,7 +143,7 @@ class _Worker:
 
 
 def _shown(place: Place, entry: Entry) -> dict[str, Any]:
-    """An entry whose path is relative to the workspace, or absolute."""
+    """An entry with its path relative to the workspace, or absolute."""
     members = entry._asdict()
     if place.image:
         members["path"] = "/" + ("" if entry.path == "." else entry.path.lstrip("/"))

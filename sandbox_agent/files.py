@@ -1,9 +1,8 @@
 """File operations beneath a directory, by file descriptor, as the session's user.
 
-Everything here runs in a helper process that has become the session's user: it may
-hang or die without the agent noticing more than a failed request. The kernel resolves
-each path beneath the directory's descriptor, so neither `..`, nor a symbolic link, nor
-a race leads out of it.
+Everything here runs in a helper process that has become the session's user. If it hangs or dies,
+only the current request fails. The kernel resolves each path beneath the directory's descriptor, so
+no `..`, symbolic link or race leads out of it.
 """
 
 import contextlib
@@ -18,23 +17,23 @@ from sandbox_agent.errors import AgentError
 from sandbox_agent.places import Place, open_in
 from sandbox_agent.protocol import CHUNK_BYTES, MAX_FRAME_BYTES, Entry
 
-# Of one answer: most of a frame, and what an entry takes besides its path.
+# Bytes of one answer: most of a frame; and what an entry takes in addition to its path.
 _MOST_LISTED_BYTES = MAX_FRAME_BYTES * 3 // 4
 _ENTRY_BYTES = 100
 _TYPES = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
 
 
 def open_regular(workspace: Place, path: str, flags: int) -> int:
-    """Opens a regular file; FIFOs, sockets and devices are refused without waiting for them.
+    """Opens a regular file. FIFOs, sockets and devices are refused without blocking on them.
 
-    Raises: AgentError conflict where it is something else; OSError.
+    Raises: AgentError conflict if it is not a regular file; OSError.
     """
     fd = open_in(workspace, path, flags | os.O_NONBLOCK | os.O_NOCTTY, _mode(flags))
     return _checked_regular(fd, path)
 
 
 def _open_unlinked(workspace: Place, path: str) -> int:
-    """Opens a regular file for reading. Raises: AgentError where a link leads to it; OSError."""
+    """Opens a regular file for reading. Raises: AgentError if a link leads to it; OSError."""
     try:
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
         fd = open_beneath(workspace.directory, path, flags, links=False)
@@ -64,7 +63,7 @@ def _mode(flags: int) -> int:
 
 
 def split(path: str) -> tuple[str, str]:
-    """The directory that holds `path`, and the name in it. Raises: AgentError."""
+    """The parent directory of `path` and the name in it. Raises: AgentError."""
     parent, _, name = path.rstrip("/").rpartition("/")
     if name in ("", ".", ".."):
         raise AgentError(
@@ -74,13 +73,13 @@ def split(path: str) -> tuple[str, str]:
 
 
 def open_parent(workspace: Place, path: str) -> tuple[int, str]:
-    """The directory that holds `path`, opened, and the name in it. Raises: AgentError, OSError."""
+    """Opens the parent of `path`; returns it and the name in it. Raises: AgentError, OSError."""
     parent, name = split(path)
     return open_in(workspace, parent, os.O_PATH | os.O_DIRECTORY), name
 
 
 class Reader:
-    """A file being read in chunks. Without `links`, no symbolic link leads to it."""
+    """A file that is read in chunks. Without `links`, a path through a symbolic link is refused."""
 
     def __init__(self, workspace: Place, path: str, *, links: bool = True) -> None:
         if links:
@@ -92,16 +91,16 @@ class Reader:
         self.permissions = stat.S_IMODE(status.st_mode) & 0o777
 
     def pull(self, limit: int) -> bytes:
-        """The next bytes; none at the end."""
+        """The next bytes; empty at the end of the file."""
         return os.read(self._fd, limit)
 
 
 class _Upload:
-    """Bytes that are to become content. They go into an unnamed file of the directory.
+    """New content that is collected in an unnamed file of the directory until it is committed.
 
-    With `parents`, directories that are missing above it are made at the commit, and the bytes
-    are in the one above those until then. When this process ends without a commit, the kernel
-    forgets them: nothing has changed.
+    With `parents`, the commit creates missing parent directories; until then the unnamed file is in
+    the lowest directory that exists. If this process ends without a commit, the kernel frees the
+    unnamed file and nothing has changed.
     """
 
     def __init__(self, workspace: Place, path: str, *, parents: bool) -> None:
@@ -134,7 +133,7 @@ class _Upload:
 
 
 class Writer(_Upload):
-    """A new content for a file, which appears whole at `commit` or not at all."""
+    """New content for a file; it appears as a whole at `commit`, or not at all."""
 
     def __init__(
         self,
@@ -149,7 +148,7 @@ class Writer(_Upload):
         os.fchmod(self._fd, mode if permissions is None else permissions & 0o777)
 
     def _current_mode(self) -> int:
-        """That of the file that will be replaced. Raises: AgentError, OSError where it may not."""
+        """The mode of the file to replace. Raises: AgentError; OSError if the mode protects it."""
         directory, name = open_parent(self._workspace, self._path)
         try:
             current = _replaceable(directory, name)
@@ -162,12 +161,12 @@ class Writer(_Upload):
             os.close(directory)
 
     def commit(self) -> None:
-        """Gives the content its name, in one step."""
+        """Puts the content in place in one step."""
         self._make_parents()
         directory, name = open_parent(self._workspace, self._path)
         temporary = f".paddock-{os.urandom(8).hex()}"
         try:
-            # /proc/self/fd is the way to name an O_TMPFILE without a capability.
+            # /proc/self/fd is the only way to name an O_TMPFILE without a capability.
             os.link(f"/proc/self/fd/{self._fd}", temporary, dst_dir_fd=directory)
             try:
                 os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
@@ -179,10 +178,10 @@ class Writer(_Upload):
 
 
 def _replaceable(directory: int, name: str) -> int | None:
-    """The mode of what a new file or link would take the place of, None where nothing is.
+    """The mode of the file that a new file or link would replace; None if there is none.
 
-    Raises: OSError for a file that its mode protects from being written. Its directory would
-    permit to replace it, but whoever protects a file means it.
+    Raises: OSError if the file's mode forbids writing. The directory's mode would allow replacing
+    the file, but a read-only mode states the owner's intent.
     """
     try:
         mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
@@ -194,7 +193,7 @@ def _replaceable(directory: int, name: str) -> int | None:
 
 
 class Appender(_Upload):
-    """Bytes for the end of a file, which is made where it is missing; added at `commit`."""
+    """Bytes for the end of a file, added at `commit`; a missing file is created."""
 
     def __init__(self, workspace: Place, path: str, *, parents: bool = False) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -202,7 +201,7 @@ class Appender(_Upload):
         super().__init__(workspace, path, parents=parents)
 
     def commit(self) -> None:
-        """Adds the bytes; takes them back when there is no room for all."""
+        """Appends the bytes, or removes them again if there is no room for all."""
         self._make_parents()
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         target = open_regular(self._workspace, self._path, flags)
@@ -222,16 +221,18 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def stat_entry(workspace: Place, path: str) -> Entry:
-    """What `path` is; a symbolic link is described, not followed. Raises: OSError."""
+    """Describes `path`; a symbolic link is described, not followed. Raises: OSError."""
     fd = open_in(workspace, path, os.O_PATH | os.O_NOFOLLOW)
     return _entry(path, os.fstat(fd), "", fd)
 
 
 def list_entries(workspace: Place, path: str, depth: int, limit: int) -> tuple[list[Entry], bool]:
-    """What a directory holds, `depth` levels down, sorted; and whether `limit`, or room, cut it.
+    """Lists a directory, `depth` levels deep and sorted; also returns whether the list was cut.
 
-    Directories are walked level by level, each opened anew beneath the workspace.
-    Raises: OSError where `path` is not a directory that can be read.
+    The list is cut at `limit` entries or at the size of an answer. Directories are walked level by
+    level, and each one is opened anew beneath the workspace.
+
+    Raises: OSError if `path` is not a readable directory.
     """
     entries: list[Entry] = []
     level = [path]
@@ -241,7 +242,7 @@ def list_entries(workspace: Place, path: str, depth: int, limit: int) -> tuple[l
             try:
                 found = sorted(_scan(workspace, directory), key=lambda entry: entry.path)
             except (OSError, AgentError):
-                # Only what was asked for must be readable; the rest is listed by name.
+                # Only the requested directory must be readable; others are listed by name.
                 if current_depth == 0:
                     raise
                 continue
@@ -255,7 +256,7 @@ def list_entries(workspace: Place, path: str, depth: int, limit: int) -> tuple[l
 
 
 def _sorted(entries: list[Entry], cut: bool) -> tuple[list[Entry], bool]:
-    """As many as fit into one answer: long names, and odd ones, take more room."""
+    """As many entries as fit into one answer; long or escaped names take more room."""
     found = sorted(_printable(entry) for entry in entries)
     size = 0
     for index, entry in enumerate(found):
@@ -280,7 +281,7 @@ def _scan(workspace: Place, directory: str) -> Iterator[Entry]:
 
 
 def _entry(path: str, status: os.stat_result, name: str, directory: int) -> Entry:
-    """An entry; `name` is where it is in the directory, empty where that is the link itself."""
+    """Builds an entry; `name` is empty if `directory` is the link itself."""
     kind = _TYPES.get(stat.S_IFMT(status.st_mode), "other")
     mode = stat.S_IMODE(status.st_mode)
     target = _link_target(name, directory) if kind == "symlink" else None
@@ -288,7 +289,7 @@ def _entry(path: str, status: os.stat_result, name: str, directory: int) -> Entr
 
 
 def _link_target(name: str, directory: int) -> str | None:
-    """None where it is not UTF-8, or something else is there by now."""
+    """The link's target; None if it is not UTF-8, or if the link has been replaced since."""
     try:
         return os.fsencode(os.readlink(name, dir_fd=directory)).decode()
     except (OSError, UnicodeDecodeError):
@@ -296,12 +297,12 @@ def _link_target(name: str, directory: int) -> str | None:
 
 
 def _printable(entry: Entry) -> Entry:
-    """Bytes that are not UTF-8 can't travel in JSON; they are shown backslash-escaped."""
+    """The entry with bytes that are not UTF-8 backslash-escaped, because JSON can't carry them."""
     return entry._replace(path=os.fsencode(entry.path).decode(errors="backslashreplace"))
 
 
 def make_directory(workspace: Place, path: str) -> None:
-    """Makes a directory and those above it; one that is there already is fine. Raises: OSError."""
+    """Creates a directory and its parents; an existing one is no error. Raises: OSError."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     for count in range(1, len(parts) + 1):
         directory, name = open_parent(workspace, "/".join(parts[:count]))
@@ -324,7 +325,7 @@ def delete(workspace: Place, path: str) -> None:
 
 
 def move(source: tuple[Place, str], destination: tuple[Place, str]) -> None:
-    """Renames; an existing file at the destination is replaced, unless its mode protects it.
+    """Renames a file; an existing destination is replaced unless its mode protects it.
 
     Raises: AgentError, OSError.
     """
@@ -341,7 +342,7 @@ def move(source: tuple[Place, str], destination: tuple[Place, str]) -> None:
 
 
 def make_link(workspace: Place, path: str, target: str) -> None:
-    """Makes a symbolic link; a link or file that is there is replaced, unless its mode protects it.
+    """Creates a symbolic link; replaces an existing file or link unless its mode protects it.
 
     Raises: OSError.
     """
@@ -357,7 +358,7 @@ def make_link(workspace: Place, path: str, target: str) -> None:
 
 
 def refusal(error: OSError, path: str) -> AgentError:
-    """What an operating system error means to the caller."""
+    """Translates an operating system error for the caller."""
     number = error.errno or errno.EIO
     if number in (errno.EXDEV, errno.ELOOP):
         return AgentError(

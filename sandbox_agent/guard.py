@@ -1,8 +1,8 @@
-"""The guard: a small process that owns one command and everything the command starts.
+"""The guard: a small process that owns one command and everything that the command starts.
 
-It runs as root without CAP_KILL in a Landlock domain of its own, so that one command
-can't signal, trace or read another. It is the reaper of its tree: when `waitpid` says
-that no child is left, nothing of the command is, and the guard is free for the next.
+It runs as root without CAP_KILL in its own Landlock domain, so that one command can't signal, trace
+or read another. It reaps its whole tree: when `waitpid` reports no children, nothing of the command
+is left, and the guard is free for the next command.
 """
 
 import contextlib
@@ -23,12 +23,12 @@ from sandbox_agent.guard_process import Pipes, Plan, Setup, run
 from sandbox_agent.loop import Loop
 from sandbox_agent.protocol import Boot
 
-# Guards that wait for a command; each takes about a MiB.
+# Idle guards that are kept; each takes about 1 MiB.
 _KEPT = 2
 
 
 class Guard:
-    """The agent's side of one guard. Raises: OSError where no process can be made."""
+    """The agent's side of one guard. Raises: OSError if no process can be created."""
 
     def __init__(self, setup: Setup, recorder: ExecRecorder) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -43,7 +43,7 @@ class Guard:
         theirs.close()
         ours.setblocking(False)
         self.socket = ours
-        # Whose its commands' processes are, and how many there may be of them.
+        # The uid of its commands' processes, and how many processes that uid may have.
         self.uid, self.processes = setup.uid, setup.processes
         self._on_end: Callable[[], None] | None = None
         self._ended = False
@@ -53,10 +53,10 @@ class Guard:
         self._listener: int | None = None
 
     def start(self, command_id: str, plan: Plan, pipes: Pipes) -> None:
-        """Hands it its next command. Raises: OSError when the guard is gone."""
+        """Gives the guard its next command. Raises: OSError if the guard is gone."""
         self._number += 1
         self._source.begin(command_id)
-        # A document of its own, because a plan may be larger than one message.
+        # The plan goes into a memory file, because it may be larger than one message.
         document = os.memfd_create("plan", os.MFD_CLOEXEC)
         try:
             os.write(document, marshal.dumps(tuple(plan)))
@@ -66,9 +66,9 @@ class Guard:
             os.close(document)
 
     def order(self, kind: bytes) -> bool:
-        """Gives an order for the present command; False when too many wait already.
+        """Sends an order for the current command; returns False if too many orders wait already.
 
-        A command that has ended needs none.
+        A command that has ended needs no order.
         """
         if self.closed:
             return True
@@ -80,12 +80,12 @@ class Guard:
         return True
 
     def receive(self) -> bytes:
-        """Its next report; empty when it is gone. Raises: BlockingIOError when there is none."""
+        """The next report; empty if the guard is gone. Raises: BlockingIOError if there is none."""
         while True:
             try:
                 most = guard_messages.MOST_BYTES
                 report, descriptors, _, _ = socket.recv_fds(self.socket, most, 1)
-            except ConnectionResetError:  # it died with orders unread
+            except ConnectionResetError:  # it died with unread orders
                 return b""
             if report != guard_messages.LISTENER or len(descriptors) != 1:
                 return report
@@ -95,13 +95,13 @@ class Guard:
 
     @property
     def closed(self) -> bool:
-        """Whether it was let go of: it is for no further command."""
+        """Whether the guard was released; it takes no further command."""
         return self.socket.fileno() < 0
 
     def kill(self, on_end: Callable[[], None]) -> None:
-        """Ends it, whatever it does, and calls back; its command's processes are nobody's then.
+        """Kills the guard and calls back; the command's processes then have no owner.
 
-        Nothing can be executed any more by what is left of the command, where that is reported.
+        Where executions are reported, what is left of the command can't execute anything any more.
         """
         self.close()
         if self._ended:
@@ -111,14 +111,14 @@ class Guard:
             os.kill(self.pid, signal.SIGKILL)
 
     def ended(self) -> None:
-        """Its process has ended, and its number may be another's from now on."""
+        """Marks the process as ended: its pid may belong to another process from now on."""
         self._ended = True
         on_end, self._on_end = self._on_end, None
         if on_end is not None:
             on_end()
 
     def close(self) -> None:
-        """Lets go of it: without a command it ends, a running one it kills."""
+        """Releases the guard: an idle guard ends, a busy one kills its command."""
         self.socket.close()
         if self._listener is not None:
             self._recorder.forget(self._listener)
@@ -126,7 +126,7 @@ class Guard:
 
 
 class Guards:
-    """Lends guards to commands, and keeps a few ready: making one costs more than a command."""
+    """Lends guards to commands, and keeps a few idle ones, as creating one takes long."""
 
     def __init__(self, loop: Loop, boot: Boot, abi: int, events: EventBuffer) -> None:
         self._loop = loop
@@ -137,19 +137,19 @@ class Guards:
         self._idle: list[Guard] = []
 
     def confine(self) -> None:
-        """Builds what every guard enters; there are no guards before.
+        """Builds the confinement that every guard enters. There are no guards before this call.
 
-        Raises: ConfinementError where commands can't be confined.
+        Raises: ConfinementError if commands can't be confined.
         """
         self._profile = profile.build(self._boot, self._abi)
 
     def prepare(self) -> None:
-        """Makes the first guard before it is asked for, if there is room for it."""
+        """Creates the first guard in advance, if there is room for it."""
         with contextlib.suppress(OSError):
             self._idle.append(self.take())
 
     def take(self) -> Guard:
-        """A guard for one command. Raises: OSError where no process can be made."""
+        """A guard for one command. Raises: OSError if no process can be created."""
         if self._idle:
             return self._idle.pop()
         if self._profile is None:
@@ -157,9 +157,9 @@ class Guards:
         return self._make(self._profile)
 
     def take_for(self, tool: Tool) -> Guard:
-        """A guard for a tool, which may do what it needs besides what commands may.
+        """A guard for a tool, with the tool's own permissions added to those of commands.
 
-        It is not for anything else: close it afterwards. Raises: ConfinementError, OSError.
+        Use it only for that tool and close it afterwards. Raises: ConfinementError, OSError.
         """
         own = profile.build(self._boot, self._abi, tool)
         try:
@@ -169,7 +169,7 @@ class Guards:
                 os.close(own.ruleset)
 
     def give_back(self, guard: Guard) -> None:
-        """Its command has ended."""
+        """Takes back a guard whose command has ended."""
         if len(self._idle) < _KEPT and not guard.closed:
             self._idle.append(guard)
         else:

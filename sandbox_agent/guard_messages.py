@@ -1,25 +1,26 @@
-"""What an agent and a guard say to each other. Pure.
+"""The messages between the agent and a guard. Pure.
 
-They talk over a SOCK_SEQPACKET pair. No message has words of a command in it, so that each is
-short whatever the command is; `N` numbers the guard's commands.
+They use a SOCK_SEQPACKET pair. No message contains words of a command, so each one is short
+whatever the command is. `N` numbers the guard's commands.
+
     agent → guard   pN         the plan, with descriptors: the three pipes and the document
                     s<number> N  signal the command's process group
                     t N        TERM to the whole tree
                     k N        KILL the whole tree, and report
-    guard → agent   L          with a descriptor: where the kernel reports what it executes
-                    X<step> <errno>  the command could not be started: at which step, and why
-                    D<index>   it was not started: that operand leads out of the workspace
+    guard → agent   L          with a descriptor on which the kernel reports executions
+                    X<step> <errno>  the command could not be started: the step and the reason
+                    D<index>   not started: the operand at that index leads out of the workspace
                     E<numbers> the first process ended: wait status, CPU time in microseconds,
-                               peak memory in bytes, 1 if others of its tree are left, and 1 if
-                               it failed while the workspace or /tmp was full
-                    G<number>  nothing is left now; that many processes outlived the first
+                               peak memory in bytes, 1 if other processes of its tree are left,
+                               and 1 if it failed while the workspace or /tmp was full
+                    G<number>  nothing is left; that many processes outlived the first
 """
 
 import enum
 import re
 from typing import NamedTuple
 
-# The longest message by far is shorter than this.
+# Every message is shorter than this.
 MOST_BYTES = 256
 LISTENER = b"L"
 TERM, KILL = b"t", b"k"
@@ -30,7 +31,7 @@ _REPORT = re.compile(rb"([XDEG])([0-9]{1,18}(?: [0-9]{1,18}){0,4})")
 
 
 class Step(enum.IntEnum):
-    """What was being done when a command could not be started."""
+    """The step at which a command could not be started."""
 
     START = 0
     PATHS = 1
@@ -39,7 +40,7 @@ class Step(enum.IntEnum):
 
 
 class Order(NamedTuple):
-    """What to do with the command `number`; `signal` is None but for one to its group."""
+    """An order for the command `number`; `signal` is None unless the order signals its group."""
 
     kind: bytes
     signal: int | None
@@ -54,15 +55,15 @@ class Failed(NamedTuple):
 
 
 class Denied(NamedTuple):
-    """It was not started: the operand of that index leads out of the workspace."""
+    """The command was not started: the operand at that index leads out of the workspace."""
 
     operand: int
 
 
 class Ended(NamedTuple):
-    """How the first process ended, what it used, and whether others are left.
+    """How the first process ended, what it used, and whether other processes are left.
 
-    `full`: it failed, and there is no room in the workspace or in /tmp.
+    `full`: it failed, and the workspace or /tmp has no room.
     """
 
     status: int
@@ -73,7 +74,7 @@ class Ended(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """Nothing is left; that many processes outlived the first."""
+    """Nothing is left; that many processes outlived the first one."""
 
     outlived: int
 
@@ -82,12 +83,12 @@ Report = Failed | Denied | Ended | Gone
 
 
 def plan(number: int) -> bytes:
-    """The message that a plan's descriptors travel with."""
+    """The message that carries a plan's descriptors."""
     return b"%s%d" % (_PLAN, number)
 
 
 def plan_number(message: bytes) -> int:
-    """The number of the command whose plan this is. Raises: ValueError."""
+    """The command number in a plan message. Raises: ValueError."""
     if message[:1] != _PLAN or not message[1:].isdigit():
         raise ValueError("not a plan")
     return int(message[1:])
@@ -99,12 +100,12 @@ def signal_order(signal: int) -> bytes:
 
 
 def order(kind: bytes, number: int) -> bytes:
-    """An order for the command of that number."""
+    """An order for the command with that number."""
     return b"%s %d" % (kind, number)
 
 
 def parse_order(message: bytes) -> Order | None:
-    """The order; None where the message is none."""
+    """Parses an order; None if the message is not one."""
     found = _ORDER.fullmatch(message)
     if found is None:
         return None
@@ -113,13 +114,13 @@ def parse_order(message: bytes) -> Order | None:
 
 
 def report(said: Report) -> bytes:
-    """The message that says it."""
+    """Encodes a report."""
     kind = {Failed: b"X", Denied: b"D", Ended: b"E", Gone: b"G"}[type(said)]
     return kind + b" ".join(b"%d" % value for value in said)
 
 
 def parse_report(message: bytes) -> Report:
-    """What a guard said. Raises: ValueError where it is nothing that guards say."""
+    """Parses a guard's report. Raises: ValueError if it is malformed."""
     found = _REPORT.fullmatch(message)
     if found is None:
         raise ValueError("not a report")

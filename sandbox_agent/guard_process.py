@@ -1,4 +1,4 @@
-"""The guard's own process: sets itself up, waits for its command, and sees it to its end."""
+"""The guard's own process: sets itself up, waits for commands, and runs each one to its end."""
 
 import contextlib
 import errno
@@ -19,13 +19,13 @@ from sandbox_agent.guard_messages import Denied, Ended, Failed, Gone, Order, Rep
 
 _NOT_FOUND = 127
 _FAILED = 70
-_TEMPORARY = "/tmp"  # noqa: S108 - the sandbox's own
+_TEMPORARY = "/tmp"  # noqa: S108 - private to the sandbox
 
 
 class Setup(NamedTuple):
-    """What every guard of this sandbox needs to know before its command.
+    """The settings that every guard of this sandbox needs before its command.
 
-    `processes` is the most that the session's uid may have.
+    `processes` is the maximum number of processes of the session's uid.
     """
 
     uid: int
@@ -34,12 +34,12 @@ class Setup(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """One command, decided and ready to run.
+    """One allowed command, ready to run.
 
-    `program` is the file to execute; a bare name is looked up along the PATH of `env`.
-    `cwd` is relative to the workspace. `inside` lists (path, follow) operands, relative
-    to the workspace, that must resolve inside it. With `terminal` its standard streams are
-    a terminal, which becomes its controlling one.
+    `program` is the file to execute; a bare name is looked up along the PATH of `env`. `cwd` is
+    relative to the workspace. `inside` lists (path, follow) operands, relative to the workspace,
+    that must resolve inside it. With `terminal`, the standard streams are a terminal, which becomes
+    the controlling terminal.
     """
 
     program: str
@@ -52,7 +52,7 @@ class Plan(NamedTuple):
 
 
 class Pipes(NamedTuple):
-    """The command's ends of its standard streams."""
+    """The command's ends of its three standard streams."""
 
     stdin: int
     stdout: int
@@ -60,21 +60,21 @@ class Pipes(NamedTuple):
 
 
 def run(setup: Setup, agent: socket.socket) -> None:
-    """The guard's whole life; never returns."""
+    """Runs the guard; never returns."""
     profile = setup.profile
     try:
         keep = {agent.fileno()} if profile.ruleset is None else {agent.fileno(), profile.ruleset}
         _close_others(keep)
         syscalls.become_subreaper()
         preference = privileges.OomPreference()
-        # Inherited by the command, which then has nothing to do when somebody waits for it.
+        # The command inherits these, so nothing is left to do at the time a caller waits for it.
         privileges.default_signals()
         privileges.limit_resources(setup.processes)
         _confine(profile, agent)
         _Guard(agent, setup, preference).run()
         os._exit(0)
-    except BaseException as error:  # noqa: BLE001 - a forked child must never fall back into the agent's loop
-        # Not the error itself: it may have words of a command, and secrets in them.
+    except BaseException as error:  # noqa: BLE001 - a child must never reach its parent's loop
+        # The error itself is not printed: it may contain words of a command, and so secrets.
         number = getattr(error, "errno", None)
         print(f"guard failed: {type(error).__name__} {number}", file=sys.stderr, flush=True)
     finally:
@@ -82,10 +82,11 @@ def run(setup: Setup, agent: socket.socket) -> None:
 
 
 def _confine(profile: Profile, agent: socket.socket) -> None:
-    """Enters what will hold the commands: a guard does nothing that they may not do too.
+    """Enters the confinement of its commands: a guard can do nothing that they can't.
 
-    Only its uid sets it apart. Without scopes it has to look for its tree in /proc, and so
-    leaves the ruleset to each command. The filter comes last: it would be in the way.
+    Only its uid differs. Without Landlock scopes the guard must search /proc for its tree, so it
+    leaves the ruleset to each command. The filter is installed last, because it would block the
+    earlier steps.
     """
     syscalls.gain_no_privileges()
     if profile.ruleset is not None and profile.scoped:
@@ -100,7 +101,7 @@ def _confine(profile: Profile, agent: socket.socket) -> None:
 
 
 def _close_others(keep: set[int]) -> None:
-    """Closes the agent's other descriptors: commands' pipes must not stay open here."""
+    """Closes the agent's other descriptors: the pipes of other commands must not stay open here."""
     low = 3
     for fd in sorted(keep):
         os.closerange(low, fd)
@@ -109,15 +110,15 @@ def _close_others(keep: set[int]) -> None:
 
 
 def _receive_plan(agent: socket.socket) -> tuple[int, Plan, Pipes] | None:
-    """The next command's number, plan and pipes; None when this guard is not needed any more."""
+    """The next command's number, plan and pipes; None when the guard is no longer needed."""
     while True:
         message, descriptors, _, _ = socket.recv_fds(agent, guard_messages.MOST_BYTES, 4)
         if not message:
             return None
         if descriptors:
-            break  # without them it is an order that came too late for its command
+            break  # without descriptors it is a late order for an earlier command
     for descriptor in descriptors:
-        os.set_inheritable(descriptor, False)  # `recv_fds` hands no flags on to the kernel
+        os.set_inheritable(descriptor, False)  # `recv_fds` passes no flags on to the kernel
     *pipes, document = descriptors
     plan = Plan(*marshal.loads(os.pread(document, os.fstat(document).st_size, 0)))  # noqa: S302
     os.close(document)
@@ -145,7 +146,7 @@ class _Guard:
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
 
     def run(self) -> None:
-        """Starts commands, one after another, each when nothing of the one before is left."""
+        """Runs commands in turn; the next one starts when nothing of the previous one is left."""
         while True:
             received = _receive_plan(self._agent)
             if received is None:
@@ -155,16 +156,17 @@ class _Guard:
             self._first_ended = self._left_behind = False
             self._outlived = 0
             started = self._fork(plan, pipes)
-            # Only the command may hold its pipes: their end of file is the end of its output.
+            # Only the command may hold its pipes, because their end of file is the end of its
+            # output.
             for fd in pipes:
                 os.close(fd)
             if started:
                 self._attend()
 
     def _fork(self, plan: Plan, pipes: Pipes) -> bool:
-        """Starts the command; False, and reported, when the sandbox has no room for it."""
+        """Starts the command; reports and returns False if the sandbox has no room for it."""
         try:
-            with self._preference.to_be_killed():  # inherited: the command can't set it itself
+            with self._preference.to_be_killed():  # inherited: the command can't set it
                 self._first = os.fork()
                 if self._first == 0:
                     _become_command(plan, pipes, self._uid, self._profile, self._agent)
@@ -175,7 +177,7 @@ class _Guard:
         return True
 
     def _attend(self) -> None:
-        """Stays until nothing of the command is left."""
+        """Waits until nothing of the command is left."""
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
         poll.register(self._agent, select.POLLIN)
@@ -184,19 +186,19 @@ class _Guard:
                 if fd == self._wake:
                     os.read(self._wake, 4096)
                     if not self._reap(counting=False):
-                        if self._left_behind:  # the agent waits for their end
+                        if self._left_behind:  # the agent waits for these processes to end
                             self._send(Gone(0))
                         return
                 elif not self._obey(self._agent.recv(guard_messages.MOST_BYTES)):
                     return
 
     def _obey(self, message: bytes) -> bool:
-        """Carries out one order; False when it was the last. Without one, the agent is gone."""
+        """Carries out one order; returns False for the last one, and if the agent is gone."""
         order = guard_messages.parse_order(message)
         if not message:
             order = Order(guard_messages.KILL, None, self._number)
         if order is None or order.number != self._number:
-            return True  # it is none, or was for an earlier command
+            return True  # not an order, or one for an earlier command
         if order.signal is not None:
             self._signal_group(order.signal)
         elif order.kind == guard_messages.TERM:
@@ -208,7 +210,7 @@ class _Guard:
         return True
 
     def _reap(self, counting: bool) -> bool:
-        """Reaps what has ended; False when no child is left at all."""
+        """Reaps ended processes; returns False if no child is left."""
         first: tuple[int, Any] | None = None
         left = True
         while left:
@@ -229,13 +231,13 @@ class _Guard:
         return left
 
     def _kill_tree(self) -> None:
-        """Kills until nothing is left. Only its own tree is in reach of its domain."""
+        """Kills until nothing is left. Its Landlock domain limits its reach to its own tree."""
         while self._reap(counting=True):
             self._signal_tree(signal.SIGKILL)
             self._wait_one()
 
     def _wait_one(self) -> None:
-        """Waits for one child to end, and leaves it to `_reap`."""
+        """Waits for one child to end and leaves it for `_reap`."""
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
         except ChildProcessError:
@@ -247,9 +249,9 @@ class _Guard:
             privileges.signal_as(self._uid, -self._first, number)
 
     def _signal_first(self, number: int) -> None:
-        """The first process, as long as it is still the guard's user: what it is about to leave.
+        """Signals the first process while it still runs as the guard's user.
 
-        Afterwards it is in reach of the session's user only, so one of the two always is right.
+        After that, only the session's user can signal it, so one of the two signals reaches it.
         """
         with contextlib.suppress(OSError):
             os.kill(self._first, number)
@@ -270,7 +272,7 @@ class _Guard:
         self._send(Ended(status, cpu_us, usage.ru_maxrss * 1024, left, full))
 
     def _send(self, report: Report) -> None:
-        # Without its agent, nobody is left who could want to know.
+        # Without the agent, nobody needs the report.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._agent.send(guard_messages.report(report))
 
@@ -278,7 +280,7 @@ class _Guard:
 def _become_command(
     plan: Plan, pipes: Pipes, uid: int, profile: Profile, agent: socket.socket
 ) -> NoReturn:
-    """The command's process up to its exec. Whatever happens, it is never a second guard."""
+    """Runs in the command's process up to its exec. It must never become a second guard."""
     try:
         agent.send(guard_messages.report(_tried(plan, pipes, uid, profile)))
     finally:
@@ -286,9 +288,9 @@ def _become_command(
 
 
 def _tried(plan: Plan, pipes: Pipes, uid: int, profile: Profile) -> Failed | Denied:
-    """Becomes the command, or says why it could not. The order of the steps matters.
+    """Becomes the command, or returns the reason for a failure. The order of the steps matters.
 
-    Whoever calls waits for this, so all that can be done before is done by `run`.
+    The caller waits for this, so `run` does in advance whatever it can.
     """
     step = Step.START
     try:
@@ -311,12 +313,12 @@ def _tried(plan: Plan, pipes: Pipes, uid: int, profile: Profile) -> Failed | Den
         _execute(plan, profile)
     except OSError as error:
         return Failed(step, error.errno or errno.EINVAL)
-    except Exception:  # noqa: BLE001 - words that are none, as with a NUL, and memory that is used up
+    except Exception:  # noqa: BLE001 - invalid words, as with a NUL, and lack of memory
         return Failed(step, errno.EINVAL)
 
 
 def _enter(workspace: int, directory: str) -> None:
-    """Enters a directory of the workspace, which no link leads out of, or an absolute one."""
+    """Enters a directory of the workspace without following links out of it, or an absolute one."""
     if directory.startswith("/"):
         os.chdir(directory)
     else:
@@ -324,7 +326,7 @@ def _enter(workspace: int, directory: str) -> None:
 
 
 def _execute(plan: Plan, profile: Profile) -> NoReturn:
-    """Becomes the plan's program, looked up along the PATH as a shell does. Raises: OSError."""
+    """Executes the plan's program, looked up along the PATH as a shell does. Raises: OSError."""
     if "/" in plan.program:
         candidates = [plan.program]
     else:
@@ -336,12 +338,12 @@ def _execute(plan: Plan, profile: Profile) -> NoReturn:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except PermissionError as error:
-            refused = error  # unless a later one is found
+            refused = error  # unless a later candidate exists
     raise refused
 
 
 def _first_escaping(workspace: int, operands: list[tuple[str, bool]]) -> int | None:
-    """The first operand that a symbolic link leads out of the workspace, or to nothing yet."""
+    """The index of the first operand that leads out of the workspace or to a missing target."""
     for index, (path, follow) in enumerate(operands):
         try:
             os.close(beneath.open_path(workspace, path, follow))
@@ -354,9 +356,9 @@ def _first_escaping(workspace: int, operands: list[tuple[str, bool]]) -> int | N
 
 
 def _dangles(workspace: int, path: str) -> bool:
-    """Whether a link on the way to `path` has no target: the command could make one, and go on.
+    """Whether a link on the way to `path` has no target: the command could create it and go on.
 
-    The target may be `new/../..`, which leads out as soon as there is a directory `new`.
+    The target may be `new/../..`, which leads out once a directory `new` exists.
     """
     while path:
         try:

@@ -1,7 +1,7 @@
-"""Which programs the processes of one command run by the record, to compare with what they do.
+"""Compares the programs that a command's processes run with those on record.
 
-What a call of execve is to execute can change between the agent's look and the kernel's: at the
-next call of the same process it is seen.
+The file that a call of execve executes can change between the agent's check and the kernel's. The
+next call of the same process reveals the difference.
 """
 
 from collections import OrderedDict
@@ -13,27 +13,27 @@ _MOST_IMAGES = 4096
 
 
 class Images:
-    """What is known of one command's processes. Pure."""
+    """What is known about one command's processes. Pure."""
 
     def __init__(self) -> None:
-        # What each may run since its last call; None: anything, as far as it is known.
+        # What each process may run since its last call; None means anything, as far as known.
         self._expected: OrderedDict[Process, frozenset[Identity] | None] = OrderedDict()
-        # What any of them may: a process that was forked runs what its parent did.
+        # What any process may run: a forked process runs the program of its parent.
         self._seen: set[Identity] = set()
         self._complete = True
 
     def agree(self, process: Process, running: Program) -> bool:
-        """Whether the process runs what is on record for it, as far as anybody can tell."""
+        """Whether the process runs what is on record for it, as far as can be known."""
         if running.images is None:
             return True
         if process in self._expected:
             expected = self._expected[process]
             return expected is None or running.images <= expected
-        # Before the first call nothing but the command's own program can run.
+        # Before the first call, only the command's own program can run.
         return not self._seen or not self._complete or running.images <= self._seen
 
     def record(self, process: Process, running: Program, next_one: Program) -> None:
-        """The process, which runs the one program, is about to execute the next, or fails to."""
+        """Records that the process, which runs `running`, is about to try to execute `next_one`."""
         either = None
         if running.images is not None and next_one.images is not None:
             either = running.images | next_one.images

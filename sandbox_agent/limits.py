@@ -1,29 +1,29 @@
-"""Which limit of the sandbox struck while a command ran: memory, processes, or room on a disk.
+"""Which sandbox limit a command hit: memory, processes, or disk space.
 
-The kernel counts for the whole sandbox, so what struck one command is told of all that failed
-meanwhile. That a limit struck is told of those that failed only: others could do without.
+The kernel counts for the whole sandbox. A limit that one command hit is therefore reported for
+every command that failed in the same period, and never for commands that succeeded.
 """
 
 import os
 from typing import NamedTuple
 
-# The reasons that a command's result has for it.
+# The reasons as they stand in a command's result.
 OOM, PIDS, DISK = "oom", "pids", "disk"
 
-# Each as control groups of version 2 tell it, and of version 1.
+# Each counter's file in control groups version 2, then version 1.
 _MEMORY = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 _REFUSED = ("/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events")
 _PEAK = ("/sys/fs/cgroup/pids.peak", "/sys/fs/cgroup/pids/pids.peak")
 _CURRENT = ("/sys/fs/cgroup/pids.current", "/sys/fs/cgroup/pids/pids.current")
-# A disk with less room than this, for any file at all, is full.
+# A disk with less free space than this counts as full.
 _FULL_BYTES = 64 * 1024
 
 
 class Counters(NamedTuple):
-    """What the kernel has counted since the sandbox began; 0 for what it does not tell.
+    """What the kernel has counted since the sandbox started; 0 for what it does not report.
 
-    Processes that were killed for memory, times that one more was refused, and the most that
-    there were at once.
+    Processes killed for lack of memory, refused process creations, and the peak number of
+    processes.
     """
 
     killed: int
@@ -32,23 +32,23 @@ class Counters(NamedTuple):
 
 
 def counters() -> Counters:
-    """As they are now."""
+    """Reads the current counters."""
     return Counters(
         member(_read(_MEMORY), b"oom_kill"), member(_read(_REFUSED), b"max"), number(_read(_PEAK))
     )
 
 
 def running() -> int:
-    """How many processes and threads there are in the sandbox; 0 where the kernel does not tell."""
+    """The number of processes and threads in the sandbox; 0 if the kernel does not report it."""
     return number(_read(_CURRENT))
 
 
 def struck(before: Counters, after: Counters, now: int, most: int, *, full: bool) -> str | None:
-    """The limit that struck between the two; None: none, as far as the kernel tells.
+    """The limit that was hit between the two readings; None if the kernel reports none. Pure.
 
-    `now` processes and threads run, one less than a moment ago. There may be `most` of them,
-    which the kernel does not count refusals for: it shows in how many there were. `full`: a
-    disk was. Pure.
+    `now` is the current number of processes and threads, after one has just ended. `most` is their
+    limit per uid, whose refusals the kernel does not count, so the peak number shows them. `full`:
+    a disk was full.
     """
     if after.killed > before.killed:
         return OOM
@@ -59,7 +59,7 @@ def struck(before: Counters, after: Counters, now: int, most: int, *, full: bool
 
 
 def is_full(*directories: str) -> bool:
-    """Whether one of their file systems has no more room, or takes no more files."""
+    """Whether a file system of these directories is out of space or of inodes."""
     return any(map(_is_full, directories))
 
 
@@ -69,12 +69,12 @@ def _is_full(directory: str) -> bool:
     except OSError:
         return False
     no_bytes = found.f_bavail * found.f_frsize < _FULL_BYTES
-    # Some file systems have no fixed number of files, and tell of none at all.
+    # Some file systems have no fixed number of inodes and report 0.
     return no_bytes or (found.f_files > 0 and found.f_favail == 0)
 
 
 def member(text: bytes, name: bytes) -> int:
-    """A counter in lines of `name number`; 0 where there is none. Pure."""
+    """A counter in lines of the form `name number`; 0 if missing. Pure."""
     for line in text.splitlines():
         found, _, value = line.partition(b" ")
         if found == name:
@@ -83,7 +83,7 @@ def member(text: bytes, name: bytes) -> int:
 
 
 def number(text: bytes) -> int:
-    """The number that a file has; 0 where it has none. Pure."""
+    """The number in a file's text; 0 if there is none. Pure."""
     digits = text.strip()
     return int(digits) if digits.isdigit() else 0
 

@@ -9,16 +9,16 @@ from collections.abc import Callable, Collection
 
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
-# The kernel's timers take no more than 24 days.
+# Kernel timers accept at most 24 days.
 _LONGEST_SECONDS = 86_400.0
 
 
-# Cancelled timers are left where they are until they are so many, and most of all.
+# Cancelled timers are removed once there are this many and they are the majority.
 _MOST_CANCELLED = 64
 
 
 class Timer:
-    """A callback that is due; `cancel` makes it a no-op, as it is once it was called."""
+    """A scheduled callback; `cancel` does nothing after it has run."""
 
     def __init__(
         self, due: float, callback: Callable[[], None], on_cancel: Callable[[], None]
@@ -29,7 +29,7 @@ class Timer:
 
     @property
     def pending(self) -> bool:
-        """Whether it will call back."""
+        """Whether the callback is still to run."""
         return self._callback is not None
 
     def cancel(self) -> None:
@@ -39,7 +39,7 @@ class Timer:
             self._on_cancel()
 
     def expire(self) -> None:
-        """Calls back, unless it was cancelled."""
+        """Runs the callback unless it was cancelled."""
         callback, self._callback = self._callback, None
         if callback is not None:
             callback()
@@ -54,7 +54,7 @@ class Loop:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._timers: list[Timer] = []
-        # How many of them were cancelled.
+        # The number of cancelled timers among them.
         self._cancelled = 0
         self._children: dict[int, Callable[[], None]] = {}
         self._stopped = False
@@ -68,23 +68,23 @@ class Loop:
             self._selector.register(fd, events, callback)
 
     def unwatch(self, fd: int) -> None:
-        """Forgets `fd`; to be called before it is closed."""
+        """Stops watching `fd`; call this before closing it."""
         if fd in self._selector.get_map():
             self._selector.unregister(fd)
 
     def after(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Calls back once, that much later."""
+        """Calls back once after `seconds`."""
         timer = Timer(time.monotonic() + seconds, callback, self._on_cancel)
         heapq.heappush(self._timers, timer)
         return timer
 
     def on_exit(self, pid: int, callback: Callable[[], None]) -> None:
-        """Calls back when the child has ended and was reaped."""
+        """Calls back when the child has ended and has been reaped."""
         self._children[pid] = callback
 
     @property
     def children(self) -> Collection[int]:
-        """The children that are waited for."""
+        """Pids of the children with a callback."""
         return self._children.keys()
 
     def stop(self) -> None:
@@ -98,7 +98,7 @@ class Loop:
         self.watch(self._wake_read, READ, self._on_wake)
         while not self._stopped:
             for key, events in self._selector.select(self._timeout()):
-                # An earlier callback of this round may have dropped the descriptor.
+                # An earlier callback of this round may have removed the descriptor.
                 current = self._selector.get_map().get(key.fd)
                 if current is not None and current.data is key.data:
                     key.data(events)
@@ -122,7 +122,7 @@ class Loop:
         return timer
 
     def _on_cancel(self) -> None:
-        """However many are set and cancelled again, those that are left are most of all."""
+        """Removes cancelled timers, so that they never become the majority."""
         self._cancelled += 1
         if self._cancelled > max(_MOST_CANCELLED, len(self._timers) // 2):
             self._timers = [timer for timer in self._timers if timer.pending]

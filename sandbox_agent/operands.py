@@ -1,6 +1,6 @@
-"""Operands and dates that a command is refused at a level that lists its commands.
+"""Checks operands and dates at levels that list their commands.
 
-Whether a path is in the workspace is asked elsewhere: these are refused wherever they lie.
+Other code checks that paths are in the workspace; the operands here are refused anywhere.
 """
 
 from collections.abc import Sequence
@@ -11,10 +11,14 @@ from sandbox_agent.options import COPY, DATES, FORMAT, MOVE, NONE, URL, Parsed, 
 
 
 def refusal(name: str, table: Table, parsed: Parsed) -> tuple[str, str, str] | None:
-    """The rule, the reason and the word refused; None when nothing is."""
+    """The rule, the reason and the refused word; None if everything is allowed."""
     date = _zoned_date(parsed.values(*DATES.get(name, ())))
     if date is not None:
-        return "option-not-allowed", f"{name} takes no time zone in a date: it is a file", date
+        return (
+            "option-not-allowed",
+            f"{name} takes no time zone in a date, as it names a file",
+            date,
+        )
     if table.operands == URL:
         return curl.refusal(parsed)
     found: str | None = None
@@ -23,13 +27,13 @@ def refusal(name: str, table: Table, parsed: Parsed) -> tuple[str, str, str] | N
         text = f"{name} takes no operand at this level; run a command by its own name"
         found = next(iter(parsed.operands), None)
     elif table.operands == FORMAT:
-        text = f"{name} only shows the time, its operand must begin with +"
+        text = f"{name} only shows the time; its operand must begin with +"
         found = next((word for word in parsed.operands if not word.startswith("+")), None)
     elif name == "mkdir":
         text = f"{name} takes no .. after a name"
         found = next((path for path in parsed.operands if _climbs(path)), None)
     elif table.operands in {COPY, MOVE}:
-        text = f"{name} could put an earlier source in the way of this one, {name} them one by one"
+        text = f"an earlier source may get in the way of this one; {name} them one at a time"
         found = _in_the_way(parsed.operands[:-1])
     if found is None:
         return None
@@ -43,15 +47,15 @@ def _zoned_date(dates: Sequence[str]) -> str | None:
 def _climbs(path: str) -> bool:
     """Whether `..` comes after a name.
 
-    A directory of that name might be made by the command itself, when links have been checked.
+    The command itself might create a directory of that name after links were checked.
     """
     return any(part == ".." and before != ".." for before, part in pairwise(_parts(path)))
 
 
 def _in_the_way(sources: Sequence[str]) -> str | None:
-    """The first source that passes through a name which an earlier one brings along.
+    """The first source whose path contains a name that an earlier source brings along.
 
-    What is brought may be a link that was not there when links were checked.
+    The earlier source may bring a link that did not exist when links were checked.
     """
     brought: set[str] = set()
     for source in sources:

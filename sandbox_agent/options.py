@@ -1,10 +1,9 @@
-"""The options of the listed commands that are known to be safe, and how a command line is read.
+"""The safe options of the listed commands, and the parser for their command lines.
 
-Safe means: the option runs no other program, and names no file to read or write besides the
-operands. What is not in a table is refused, so is every abbreviation of a long option. The tables
-describe GNU coreutils 9, findutils 4.9, grep 3.8 and curl 7.88, which read an option in the
-same way as `parse_options` does: a value that is misread as an operand, or the other way round,
-would be a hole.
+A safe option runs no other program and names no file besides the operands. Options that are not in
+a table are refused, and so is every abbreviation of a long option. The tables describe GNU
+coreutils 9, findutils 4.9, grep 3.8 and curl 7.88. `parse_options` must read an option exactly as
+these programs do: a value that is misread as an operand, or the reverse, would be a hole.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,19 +14,19 @@ READ = "read"  # files that it reads
 SEARCH = "search"  # a pattern, unless an option gave one, then files that it reads
 WRITE = "write"  # files that it makes, changes or removes
 COPY = "copy"  # sources, then a destination
-MOVE = "move"  # the same, where the sources are changed as well
+MOVE = "move"  # as COPY, but the sources change as well
 URL = "url"
 FORMAT = "format"  # only `+FORMAT`
-NONE = "none"  # there must be none
-ANY = "any"  # no path, no program: whatever they are
+NONE = "none"  # no operands are allowed
+ANY = "any"  # neither paths nor programs
 
 
 class Table(NamedTuple):
-    """The options of one command, as getopt would want them.
+    """The options of one command, in the notation of getopt.
 
-    `short` has `x` for a flag, `x:` for an option with a value, `x::` for one whose value is
-    optional and attached. `long` has the same as words: `name`, `name=`, `name=?`. `number`
-    says that `-5` counts lines.
+    `short` has `x` for a flag, `x:` for an option with a value, and `x::` for an option whose value
+    is optional and attached. `long` has the same as words: `name`, `name=`, `name=?`. `number`
+    means that `-5` counts lines.
     """
 
     operands: str
@@ -37,22 +36,22 @@ class Table(NamedTuple):
 
 
 class Parsed(NamedTuple):
-    """A command line read by a table; `refused` is the first option that is not in it."""
+    """A parsed command line; `refused` is the first option that is not in the table."""
 
     options: list[tuple[str, str]]
     operands: list[str]
     refused: str | None = None
 
     def values(self, *names: str) -> list[str]:
-        """The values given to the options of these names, in order."""
+        """The values of the options with these names, in order."""
         return [value for name, value in self.options if name in names]
 
 
 def parse_options(args: Sequence[str], table: Table, lenient: bool = False) -> Parsed:
     """Reads `args` (without the command's name) as GNU getopt does.
 
-    Options may stand after operands and be clustered (`-rn5`); `--` ends them. Where `lenient`,
-    an unknown option is a flag and a long one may be abbreviated, so nothing is refused.
+    Options may follow operands and may be clustered (`-rn5`); `--` ends them. If `lenient`, an
+    unknown option is a flag and a long option may be abbreviated, so nothing is refused.
     """
     parsed = Parsed([], [])
     rest = iter(args)
@@ -122,8 +121,8 @@ def parse_find(args: Sequence[str]) -> Parsed:
     return parsed
 
 
-# Left out of find: what runs (-exec, -ok), deletes, writes (-fprint, -fls), reads names from a
-# file (-files0-from) or follows symbolic links (-L, -H, -follow, -xtype).
+# These options of find are left out: those that run a program (-exec, -ok), delete, write (-fprint,
+# -fls), read names from a file (-files0-from) or follow symbolic links (-L, -H, -follow, -xtype).
 _FIND_PLAIN = (
     "( ) ! , -P -a -and -not -o -or -d -daystart -depth -empty -executable -false --help -help "
     "-ignore_readdir_race -ls -mount -nogroup -noignore_readdir_race -noleaf -nouser -nowarn "
@@ -138,11 +137,10 @@ _FIND_FILE = "-anewer -cnewer -newer -samefile"
 
 _INFO = " help version"
 
-# find has a language of its own: parse_find. echo is not here: nothing that it is given can
-# do more than be printed.
+# find has its own language: see parse_find. echo is absent because it can only print its arguments.
 SAFE: Mapping[str, Table] = {
     "pwd": Table(ANY, "LP", "logical physical" + _INFO),
-    # Not -H, -L: they follow symbolic links.
+    # -H and -L are left out: they follow symbolic links.
     "ls": Table(
         READ,
         "1aAbBcCdDfFgGhI:iklmnNopqQrRsStT:uUvw:xX",
@@ -161,7 +159,7 @@ SAFE: Mapping[str, Table] = {
     "head": Table(
         READ, "c:n:qvz", "bytes= lines= quiet silent verbose zero-terminated" + _INFO, number=True
     ),
-    # Not --pid: it probes other processes.
+    # --pid is left out: it probes other processes.
     "tail": Table(
         READ,
         "c:fFn:qs:vz",
@@ -169,7 +167,7 @@ SAFE: Mapping[str, Table] = {
         "zero-terminated" + _INFO,
         number=True,
     ),
-    # Not -f, --exclude-from: they name files. Not -R: it follows symbolic links.
+    # -f and --exclude-from are left out: they name files. So is -R: it follows symbolic links.
     "grep": Table(
         SEARCH,
         "0123456789A:B:C:EFGHILPTUVZabcd:e:hilm:noqrsvwxyz",
@@ -181,16 +179,17 @@ SAFE: Mapping[str, Table] = {
         "only-matching perl-regexp quiet recursive regexp= silent text with-filename word-regexp"
         + _INFO,
     ),
-    # Not --files0-from: it reads names from a file.
+    # --files0-from is left out: it reads names from a file.
     "wc": Table(READ, "clLmw", "bytes chars lines max-line-length words" + _INFO),
-    # Not -L: it follows symbolic links.
+    # -L is left out: it follows symbolic links.
     "stat": Table(READ, "c:ft", "cached= file-system format= printf= terse" + _INFO),
     "mkdir": Table(WRITE, "m:pv", "mode= parents verbose" + _INFO),
-    # Not -r: it names a file.
+    # -r is left out: it names a file.
     "touch": Table(WRITE, "acd:fhmt:", "date= no-create no-dereference time=" + _INFO),
-    # Not -t: it names the destination. Not -l, -s: they make links. Not -H, -L: they follow
-    # them. Not --parents: with `..` in a source it leaves the destination. No back-ups. Not
-    # --attributes-only: cp is told to remove what it replaces, and would leave an empty file.
+    # Left out: -t, as it names the destination; -l and -s, as they make links; -H and -L, as they
+    # follow links; --parents, as a `..` in a source then leaves the destination; the back-up
+    # options; and --attributes-only, as cp gets an option to remove what it replaces and would
+    # leave an empty file.
     "cp": Table(
         COPY,
         "adfinpPrRTuvx",
@@ -209,9 +208,9 @@ SAFE: Mapping[str, Table] = {
         "dfiIrRv",
         "dir force interactive=? one-file-system preserve-root=? recursive verbose" + _INFO,
     ),
-    # Values that begin with @ are refused elsewhere: curl would read a file. Not -o, -O, -D, -c
-    # and others that write, not -d, -F, -T, -K, -b, -E, -n, -z that may read, nor what
-    # chooses another way to the server (-x, --resolve, --proto, --unix-socket).
+    # Values that begin with @ are refused elsewhere, because curl would read a file. Left out: -o,
+    # -O, -D, -c and other options that write; -d, -F, -T, -K, -b, -E, -n and -z, which may read;
+    # and options that choose another way to the server (-x, --resolve, --proto, --unix-socket).
     "curl": Table(
         URL,
         "#046A:e:fgGH:iIkLm:Nqr:sSu:vVw:X:",
@@ -229,13 +228,13 @@ SAFE: Mapping[str, Table] = {
         "operating-system processor" + _INFO,
     ),
     "whoami": Table(ANY, "", _INFO),
-    # Not -f, -r: they name files. Not -s: it sets the clock.
+    # -f and -r are left out: they name files. So is -s: it sets the clock.
     "date": Table(
         FORMAT,
         "d:I::Ru",
         "date= debug iso-8601=? resolution rfc-3339= rfc-email universal utc" + _INFO,
     ),
-    # Not -S, -C: they are there to run a command.
+    # -S and -C are left out: they serve to run a command.
     "env": Table(NONE, "0iu:", "ignore-environment null unset=" + _INFO),
     "which": Table(ANY, "a", ""),
     "neofetch": Table(NONE, "", "stdout"),
@@ -249,9 +248,9 @@ DATES: Mapping[str, tuple[str, ...]] = {
     "touch": ("d", "date"),
 }
 
-# At a level where any command and option may run, only what says where a guarded command writes
-# is of interest: every option that takes a value, so that values are not taken for operands.
-# head, netrc, … are flags that would else be read as an abbreviation of a longer name.
+# At levels that allow any command and option, only the place where a guarded command writes
+# matters. These tables list every option that takes a value, so that values are not read as
+# operands. head, netrc, … are flags that would otherwise be read as abbreviations of a longer name.
 VALUES: Mapping[str, Table] = {
     "mkdir": Table(WRITE, "m:", "mode="),
     "touch": Table(WRITE, "d:r:t:", "date= reference= time="),

@@ -1,4 +1,4 @@
-"""What a command printed: bounded, in order, readable from any offset."""
+"""A command's output: bounded, in order, and readable from any offset."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 STDOUT = "stdout"
 STDERR = "stderr"
 
-# Each chunk is charged this on top of its bytes, so that a command which alternates
-# between its streams byte by byte cannot make the agent hold many times the limit.
+# Each chunk costs this in addition to its bytes. Otherwise a command that alternates between its
+# streams byte by byte could make the agent hold many times the limit.
 _CHUNK_COST = 128
 _LARGEST_CHUNK = 64 * 1024
 
@@ -28,7 +28,7 @@ class Chunk(NamedTuple):
 
 
 class _Kept:
-    """Chunks in the order they were read; their cost is what they take of a limit."""
+    """Chunks in the order they were read; each one's cost counts toward a limit."""
 
     def __init__(self, limit: int) -> None:
         self.chunks: deque[Chunk] = deque()
@@ -38,11 +38,11 @@ class _Kept:
 
     @property
     def room(self) -> int:
-        """Bytes that may still be added, as one more chunk at worst."""
+        """Bytes that may still be added, assuming one more chunk."""
         return max(0, self._limit - self._cost - _CHUNK_COST)
 
     def add(self, stream: str, offset: int, data: bytes) -> None:
-        """Adds them, whether there is room or not."""
+        """Adds the bytes, whether there is room or not."""
         if not data:
             return
         last = self.chunks[-1] if self.chunks else None
@@ -56,11 +56,11 @@ class _Kept:
 
     @property
     def over(self) -> bool:
-        """Whether there is more than may be kept."""
+        """Whether the limit is exceeded."""
         return self._cost > self._limit
 
     def shrink(self) -> None:
-        """Drops the oldest bytes, until the others are within the limit."""
+        """Drops the oldest bytes until the limit is met."""
         while self.over:
             stream, offset, data = self.chunks.popleft()
             cut = min(self._cost - self._limit, len(data))
@@ -75,9 +75,10 @@ class _Kept:
 class Output:
     """Both streams of one command in the order they were read.
 
-    At most `limit` bytes are kept: the first and the last of them, half each, or with `keep_tail`
-    (background commands, whose latest lines matter) only the last ones. All are counted. Of
-    more than that, all from the beginning is put into `stored`, as far as it takes it.
+    At most `limit` bytes are kept: the first and the last half of the limit, or with `keep_tail`
+    (background commands, whose latest lines matter) only the last bytes. All bytes are counted.
+    Output that exceeds the limit also goes to `stored` from its first byte on, as far as `stored`
+    has room.
     """
 
     def __init__(self, limit: int, keep_tail: bool, stored: "StoredOutput | None" = None) -> None:
@@ -91,13 +92,13 @@ class Output:
 
     @classmethod
     def restored(cls, stored: "StoredOutput", total: int) -> "Output":
-        """Output of `total` bytes of which nothing is here but what will be stored."""
+        """Output of `total` bytes whose content is only what `restore` will store."""
         output = cls(0, keep_tail=True, stored=stored)
         output.total = total
         return output
 
     def restore(self, chunks: Iterable[Chunk]) -> int:
-        """Stores more of it; returns how many bytes are."""
+        """Stores more chunks; returns the number of stored bytes."""
         for chunk in chunks:
             if self._stored is not None:
                 self._stored.add(chunk.stream, chunk.data)
@@ -105,17 +106,17 @@ class Output:
 
     @property
     def kept(self) -> int:
-        """How many bytes are kept."""
+        """Bytes that are kept."""
         return self._head.size + self._tail.size
 
     @property
     def cut(self) -> int:
-        """How many bytes were dropped."""
+        """Bytes that were dropped."""
         return self.total - self.kept
 
     @property
     def stored(self) -> int:
-        """How many bytes are stored, from the beginning on; none of output that is not long."""
+        """Bytes that are stored, counted from the first; 0 unless the output exceeded the limit."""
         return 0 if self._stored is None else self._stored.size
 
     def add(self, stream: str, data: bytes) -> None:
@@ -136,20 +137,21 @@ class Output:
             self._tail.shrink()
 
     def _store(self) -> None:
-        """It is about to lose its first byte: until now all of it is here."""
+        """Starts storing just before the first byte is dropped, while everything is still here."""
         self._long = True
         if self._stored is not None:
             for chunk in chain(self._head.chunks, self._tail.chunks):
                 self._stored.add(chunk.stream, chunk.data)
 
     def forget(self) -> None:
-        """Nothing is kept any more but what is stored."""
+        """Drops everything but the stored bytes."""
         self._head, self._tail = _Kept(0), _Kept(0)
 
     def read(self, after: int, limit: int, whole: bool = False) -> tuple[list[Chunk], int]:
-        """Kept chunks from offset `after` on, and the offset to go on at.
+        """Kept chunks from offset `after` on, and the offset at which to continue.
 
-        `whole`: those that are stored, too. At most `limit` bytes and MOST_CHUNKS chunks.
+        With `whole`, stored chunks are included. Returns at most `limit` bytes and MOST_CHUNKS
+        chunks.
         """
         chunks: list[Chunk] = []
         if whole and self._stored is not None and after < self._stored.size:

@@ -1,4 +1,4 @@
-"""What the commands of one sandbox print: read while they run, and for a while after."""
+"""The output of one sandbox's commands, readable while they run and for a while after."""
 
 import base64
 import functools
@@ -15,24 +15,26 @@ from sandbox_agent.stored_output import Room, StoredOutput
 
 Reply = Callable[[Message | AgentError], None]
 
-# The output of ended commands that stays readable, for clients that lost their connection.
+# Limits of the output that stays readable after a command ended, for clients that lost their
+# connection.
 _KEPT_COMMANDS = 8
 _KEPT_BYTES = 8 * 1024 * 1024
-# A foreground command's output stays, whatever else ends, until its caller has read it;
-# of callers that never do, only so many are waited for.
+# A foreground command's output stays until its caller has read it, whatever else ends. Callers that
+# never read it are waited for within these limits.
 _UNREAD_SECONDS = 30.0
 _UNREAD_COMMANDS = 256
-# So many callers wait at once, of all commands; one that has gone away waits on for its time.
+# The most callers that may wait at once, over all commands. A caller that has gone away still
+# counts until its time is up.
 _MOST_WAITING = 1024
 
 
 def encoded(chunks: Iterable[Chunk]) -> list[list[str | int]]:
-    """As output travels."""
+    """The chunks in their form on the wire."""
     return [[stream, offset, base64.b64encode(data).decode()] for stream, offset, data in chunks]
 
 
 def told(output: Output) -> list[list[str | int]] | None:
-    """All that is kept of it; None where that is too much for an event."""
+    """All kept output; None if it is too large for an event."""
     if output.kept > MOST_TOLD_BYTES:
         return None
     chunks, _ = output.read(0, MOST_TOLD_BYTES)
@@ -40,11 +42,11 @@ def told(output: Output) -> list[list[str | int]] | None:
 
 
 class _Waiting(NamedTuple):
-    """A caller who waits for output beyond `after`."""
+    """A caller that waits for output beyond `after`."""
 
     after: int
     limit: int
-    # It is not whom the output is kept for.
+    # Not the caller that the output is kept for.
     looks: bool
     whole: bool
     reply: Reply
@@ -52,47 +54,48 @@ class _Waiting(NamedTuple):
 
 
 class Outputs:
-    """Outputs by command id; `unread_bytes` bounds what is kept for callers to come."""
+    """Outputs by command id; `unread_bytes` limits what is kept for callers still to come."""
 
     def __init__(self, loop: Loop, unread_bytes: int) -> None:
         self._loop = loop
         self._unread_bytes = unread_bytes
         self._running: dict[str, Output] = {}
         self._ended: OrderedDict[str, Output] = OrderedDict()
-        # Ended commands of which only what is stored is left.
+        # Ended commands whose stored output is all that is left.
         self._stored: dict[str, Output] = {}
-        # Until when those wait for their caller.
+        # Timers of the outputs that wait for their caller.
         self._unread: dict[str, Timer] = {}
         self._waiting: dict[str, list[_Waiting]] = {}
 
     @property
     def ended(self) -> list[str]:
-        """Ids of ended commands whose output, or its beginning, is still here."""
+        """Ids of ended commands whose output, or the beginning of it, is still here."""
         return [*self._stored, *self._ended]
 
     def add(self, command_id: str, output: Output) -> None:
-        """A command that runs from now on."""
+        """Adds a running command."""
         self._running[command_id] = output
 
     def restore(self, command_id: str, chunks: list[Chunk], total: int, room: Room) -> int:
-        """More of what an ended command printed in an earlier sandbox, of `total` bytes.
+        """Stores more output of a command that ended in an earlier sandbox, `total` bytes in all.
 
-        Returns how many bytes are stored of it. Raises: AgentError for a command of this one.
+        Returns the number of stored bytes. Raises: AgentError if the command belongs to this
+        sandbox.
         """
         if command_id in self._running or command_id in self._ended:
-            raise AgentError("conflict", f"command {command_id} is of this sandbox")
+            raise AgentError("conflict", f"command {command_id} belongs to this sandbox")
         output = self._stored.get(command_id)
         if output is None:
             output = self._stored[command_id] = Output.restored(StoredOutput(room), total)
         return output.restore(chunks)
 
     def progress(self, command_id: str) -> None:
-        """It has printed something: whoever waits gets it."""
+        """Answers the waiting callers, as the command has printed something."""
         if command_id in self._waiting:
             self._answer(command_id)
 
     def end(self, command_id: str, unread: bool) -> None:
-        """It has ended; `unread` when somebody will come for what it printed."""
+        """Marks the command as ended; `unread` if a caller will come for its output."""
         output = self._ended[command_id] = self._running.pop(command_id)
         if unread and output.kept:
             expire = functools.partial(self._on_read, command_id)
@@ -101,9 +104,9 @@ class Outputs:
         self.progress(command_id)
 
     def read(self, params: Message, reply: Reply) -> None:
-        """Answers with what was printed from `after` on; waits for some when there is none yet.
+        """Answers with the output from `after` on; waits until there is some.
 
-        Raises: AgentError not_found when it is no longer kept, busy when too many wait.
+        Raises: AgentError not_found if it is no longer kept, busy if too many callers wait.
         """
         command_id, after = given.text(params, "command_id"), given.number(params, "after")
         limit, looks = min(given.number(params, "limit", 1), CHUNK_BYTES), bool(params.get("looks"))
@@ -114,7 +117,7 @@ class Outputs:
             reply(self._page(command_id, after, limit, looks, whole))
             return
         if sum(map(len, self._waiting.values())) >= _MOST_WAITING:
-            raise AgentError("busy", "too many wait for output already: try again")
+            raise AgentError("busy", "too many callers wait for output: try again")
         expire = functools.partial(self._answer, command_id)
         timer = self._loop.after(wait_ms / 1000, expire)
         waiting = _Waiting(after, limit, looks, whole, reply, timer)
@@ -142,7 +145,7 @@ class Outputs:
                 waiting.reply(error)
 
     def forget_callers(self) -> None:
-        """The connection was lost: nobody waits, or comes, for output any more."""
+        """Drops all waiting and expected callers after the connection was lost."""
         for waiting in self._waiting.values():
             for caller in waiting:
                 caller.timer.cancel()
@@ -158,7 +161,7 @@ class Outputs:
             self._evict()
 
     def _evict(self) -> None:
-        """Drops the oldest outputs; those that a caller still has to read are counted apart."""
+        """Drops the oldest outputs; those with a caller still to come have limits of their own."""
         read = [command_id for command_id in self._ended if command_id not in self._unread]
         self._drop(read, _KEPT_COMMANDS, _KEPT_BYTES)
         unread = [command_id for command_id in self._ended if command_id in self._unread]

@@ -1,17 +1,17 @@
-"""Which paths outside of the workspace file operations may act on, by their text. Pure."""
+"""Which paths outside the workspace file operations may use, by their text alone. Pure."""
 
-TMP = "/tmp"  # noqa: S108 - the sandbox's own
-# Views of the kernel and devices are no files of anybody.
+TMP = "/tmp"  # noqa: S108 - private to the sandbox
+# Views of the kernel and devices are not files of the image.
 _NO_FILES = ("/proc", "/sys", "/dev", "/run")
 
 
 def is_file_of_image(path: str) -> bool:
-    """Whether an absolute path is one that file operations may read."""
+    """Whether file operations may read an absolute path."""
     return not any(path == each or path.startswith(each + "/") for each in _NO_FILES)
 
 
 def outside(path: str, *, writes: bool) -> bool:
-    """Whether operations may act on an absolute path outside of the workspace, by its text."""
+    """Whether file operations may use an absolute path outside the workspace, by its text."""
     if writes:
         return path.startswith(TMP + "/")
     return is_file_of_image(path)

@@ -1,6 +1,6 @@
-"""The parameters of requests, checked for form before anything is done for them. Pure.
+"""Checks the form of request parameters before anything else happens. Pure.
 
-Everything here raises AgentError `validation_error`, which names the member.
+Every function here raises AgentError `validation_error`, which names the member.
 """
 
 import base64
@@ -10,7 +10,7 @@ from sandbox_agent.errors import AgentError
 from sandbox_agent.output import STDERR, STDOUT, Chunk
 from sandbox_agent.protocol import Message
 
-# More milliseconds than any limit of time has: 34 years.
+# Larger than any time limit, in milliseconds: 34 years.
 MOST_MS = 2**40
 LAST_SIGNAL = 64
 _MOST = 2**53
@@ -41,7 +41,7 @@ def mapping(params: Message, name: str) -> dict[str, str]:
 
 
 def number(params: Message, name: str, least: int = 0, most: int = _MOST) -> int:
-    """An integer between the two."""
+    """An integer from `least` to `most`."""
     value = params.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise _wrong(name, f"an integer from {least} to {most}")
@@ -57,7 +57,7 @@ def flag(params: Message, name: str) -> bool:
 
 
 def data(params: Message, name: str) -> bytes:
-    """Bytes, which travel as base64."""
+    """Bytes, encoded as base64."""
     try:
         return base64.b64decode(text(params, name), validate=True)
     except ValueError:
@@ -65,13 +65,13 @@ def data(params: Message, name: str) -> bytes:
 
 
 def contents(params: Message, name: str) -> dict[str, bytes]:
-    """An object whose members are bytes; empty where it is missing."""
+    """An object whose members are bytes; empty if it is missing."""
     encoded = mapping({name: params.get(name, {})}, name)
     return {member: data(encoded, member) for member in encoded}
 
 
 def group(params: Message, name: str) -> dict[str, Any]:
-    """An object with parameters of its own."""
+    """An object that holds further parameters."""
     value = params.get(name)
     if not isinstance(value, dict):
         raise _wrong(name, "an object")
@@ -83,7 +83,7 @@ def _wrong(name: str, expected: str) -> AgentError:
 
 
 def chunks(params: Message, name: str) -> list[Chunk]:
-    """Output, as [stream, data]; where it begins is not told."""
+    """Output as [stream, data]; the offsets are not transmitted."""
     items, found = params.get(name), []
     for item in items if isinstance(items, list) else [None]:
         if not isinstance(item, list) or len(item) != 2 or item[0] not in (STDOUT, STDERR):

@@ -1,7 +1,7 @@
-"""Where file operations act: the workspace, and what else a level leaves to its commands.
+"""Where file operations act: the workspace, and whatever else the level leaves to its commands.
 
-At levels that allow any command the files of the image can be read, and /tmp can be written to,
-as commands can there. Views of the kernel and devices are no files of anybody.
+Levels that allow any command can read the files of the image and write to /tmp, as commands can
+there. Views of the kernel and devices are not files of the image.
 """
 
 import os
@@ -16,9 +16,9 @@ RULE = "path-outside-workspace"
 
 
 class Place(NamedTuple):
-    """A directory that paths are resolved beneath.
+    """A directory beneath which paths are resolved.
 
-    `image`: it is the root of the image, in which links may lead anywhere.
+    `image`: it is the root of the image, whose links may lead anywhere in it.
     """
 
     directory: int
@@ -26,18 +26,18 @@ class Place(NamedTuple):
 
 
 def open_in(place: Place, path: str, flags: int, mode: int = 0) -> int:
-    """Opens a path there. Raises: OSError; AgentError for what is no file of the image."""
+    """Opens a path in a place. Raises: OSError; AgentError if it is not a file of the image."""
     if not place.image:
         return open_beneath(place.directory, path, flags, mode)
     fd = open_in_root(place.directory, path, flags)
     if not is_file_of_image(os.readlink(f"/proc/self/fd/{fd}")):
         os.close(fd)
-        raise AgentError("permission_denied", f"is no file of the image: /{path}", RULE)
+        raise AgentError("permission_denied", f"not a file of the image: /{path}", RULE)
     return fd
 
 
 class Places:
-    """The places of one file worker; `anywhere` where its level allows any command."""
+    """The places of one file worker; `anywhere` if its level allows any command."""
 
     def __init__(self, workspace: str, *, anywhere: bool) -> None:
         """Raises: OSError."""
@@ -48,7 +48,7 @@ class Places:
         self._image = Place(os.open("/", flags), image=True) if anywhere else None
 
     def find(self, path: str, *, writes: bool) -> tuple[Place, str]:
-        """The place of a path, and the path there: relative ones are of the workspace.
+        """The place of a path and the path within it; a relative path is in the workspace.
 
         Raises: AgentError.
         """

@@ -13,13 +13,13 @@ from sandbox_agent.loop import READ, Loop
 from sandbox_agent.output import STDERR, STDOUT, Output
 from sandbox_agent.tree import Tree
 
-# What a command left in its pipes, or leftovers still write, is read for at most this long.
+# The pipes are read for at most this long after the command's end, for leftover data and processes.
 DRAIN_SECONDS = 0.1
 _READ_BYTES = 65536
 
 
 class Request(NamedTuple):
-    """What the control plane asked to run."""
+    """The command that the control plane asked for."""
 
     command_id: str
     plan: Plan
@@ -31,11 +31,11 @@ class Request(NamedTuple):
 
 
 class Command:
-    """A command from its start to the moment when nothing of it is left.
+    """A command from its start until nothing of it is left.
 
-    The guard is its own until it has ended. `on_end` is called once, with the command,
-    when its result is complete; `on_progress` whenever there is new output. Raises: OSError
-    from the constructor where the command can't be started; the guard is then let go of.
+    It owns its guard until it has ended. `on_end` is called once, with the command, when its result
+    is complete; `on_progress` is called whenever there is new output. Raises: OSError from the
+    constructor if the command can't be started; the guard is then released.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Command:
     ) -> None:
         self.id = request.command_id
         self.background = request.background
-        # Whether its output is to be told with its end.
+        # Whether the exit event carries the output.
         self.collect = request.collect
         self.output = output
         self.ended = False
@@ -104,7 +104,7 @@ class Command:
         self._read(fd, rounds=4)
 
     def _read(self, fd: int, rounds: int) -> None:
-        """Reads what is there, a few rounds at a time: other commands want their turn too."""
+        """Reads available data, a few rounds at a time to give other commands their turn."""
         grown = False
         for _ in range(rounds):
             try:
@@ -119,7 +119,8 @@ class Command:
         if grown:
             self._on_progress(self)
         if not self._streams and self.tree.first_ended:
-            # The first process has ended and nobody can write any more: no need to wait.
+            # The first process has ended and no one can write any more, so there is nothing to wait
+            # for.
             self.tree.kill()
 
     def _close_stream(self, fd: int) -> None:
@@ -128,14 +129,14 @@ class Command:
         del self._streams[fd]
 
     def feed(self, data: bytes, close: bool, done: Done) -> None:
-        """More for its standard input, as `Feed.write` takes it."""
+        """Feeds standard input, as `Feed.write` does."""
         if self._feed is None:
             done(AgentError("conflict", "the command has no standard input"))
         else:
             self._feed.write(data, close, done)
 
     def forget_caller(self) -> None:
-        """Nobody waits for what was fed any more, and its output is asked for."""
+        """Drops the caller of `feed`; from now on the output must be requested."""
         self.collect = False
         if self._feed is not None:
             self._feed.forget_caller()
@@ -147,22 +148,22 @@ class Command:
         return self.tree.signal(number)
 
     def cancel(self, reason: str) -> None:
-        """Ends the whole tree: TERM, then KILL."""
+        """Ends the whole tree with TERM, then KILL."""
         self.tree.cancel(reason)
 
     def kill(self, reason: str) -> None:
-        """KILL to the whole tree at once, also when only its output is still being read."""
+        """Kills the whole tree at once, even while only its remaining output is read."""
         self.tree.kill(reason)
 
     def _on_left(self) -> None:
-        """The first process has ended, others may still write for a moment."""
+        """Gives the remaining processes a moment to write after the first one has ended."""
         if self._streams:
             self.tree.after(DRAIN_SECONDS, self.tree.kill)
         else:
             self.tree.kill()
 
     def _finish(self) -> None:
-        """Nothing of the command is left: what its pipes still hold is all there will be."""
+        """Ends the command: no process is left, but its pipes still hold its last output."""
         for fd in list(self._streams):
             while fd in self._streams:
                 before = self.output.total
@@ -177,7 +178,7 @@ class Command:
         self._on_end(self)
 
     def result(self) -> dict[str, Any]:
-        """What the command came to; complete once it has ended."""
+        """The command's result; complete once it has ended."""
         return {
             **self.tree.result(),
             "timed_out": self.tree.reason == "timeout",

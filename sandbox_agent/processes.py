@@ -1,11 +1,11 @@
-"""Who descends from whom, as /proc tells it."""
+"""Descendants of a process according to /proc."""
 
 import os
 from collections.abc import Collection
 
 
 def below(root: int, but: Collection[int] = ()) -> list[int]:
-    """Every process below `root`, from /proc; not those in `but`, nor what is below them."""
+    """All descendants of `root` except those in `but` and their descendants."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():

@@ -1,4 +1,4 @@
-"""Where commands are looked for: a fixed path, outside of the workspace."""
+"""Looks up commands along a fixed path outside the workspace."""
 
 import os
 
@@ -6,7 +6,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def find_program(name: str) -> str | None:
-    """The first executable file of that name along the PATH; an absolute path is its own."""
+    """The first executable file of that name along the PATH; an absolute path stands for itself."""
     if name.startswith("/"):
         return name if os.access(name, os.X_OK) else None
     for directory in PATH.split(":"):

@@ -1,44 +1,45 @@
-"""The wire between the control plane and a sandbox agent.
+"""The protocol between the control plane and a sandbox agent.
 
-JSON-RPC 2.0 in frames: a 4-byte big-endian length, then that many bytes of
-UTF-8 JSON. The control plane listens on a UNIX socket in the sandbox's run
-directory, the agent dials. Bytes travel as base64.
+JSON-RPC 2.0 in frames: a 4-byte big-endian length, then that many bytes of UTF-8 JSON. The control
+plane listens on a UNIX socket in the sandbox's run directory, and the agent dials it. Bytes are
+encoded as base64.
 
 Host → agent, requests
     exec      {command_id, argv, cwd, env, secrets, stdin, stdin_open, timeout_ms, background,
               collect} → {}
               answered when the command has started; it ends with a `command.exit` event.
-              `collect`: which has the output, too, where that is short
+              `collect`: that event includes the output if it is short
     output    {command_id, after, limit, wait_ms, looks, whole} → {chunks: [[stream, offset, data]],
-              next, ended}  `looks`: somebody else than the command's caller, for whom it is kept;
-              `whole`: also what is stored of long output
+              next, ended}  `looks`: the reader is not the command's caller, for whom output is
+              kept; `whole`: include the stored part of long output
     output.restore {command_id, total, chunks: [[stream, data]]} → {stored}
-              more of what a command of an earlier sandbox printed, of `total` bytes in all
-    stdin     {command_id, data, close} → {}         answered when there is room for it
+              more output of a command of an earlier sandbox, `total` bytes in all
+    stdin     {command_id, data, close} → {}         answered when there was room for it
     signal    {command_id, signal} → {}
     cancel    {command_id, reason} → {}              TERM, then KILL after 2 s
     pty.open  {terminal_id, argv, env, needs: {execute, read, write, writable_code, ptrace}, rows,
                cols, terminator, sanitize, commands, max_line_bytes, lifetime_ms, idle_ms} → {}
-              a program with a terminal of its own, confined as commands are but for what it
-              needs; it ends with a `pty.exit` event. `commands`: the names that lines are sent
-              under; null: anything
-    pty.send  {terminal_id, command, text, files: {path: data}} → {mark}  one line, checked and
-              terminated; `mark`: how many bytes the program had said before. `files`: copies that
-              are there, and that nothing in the sandbox can change, until the next line or the end
+              starts a program on its own terminal, confined as commands are except for what it
+              `needs`; it ends with a `pty.exit` event. `commands`: the names under which lines are
+              sent; null: any text may be sent
+    pty.send  {terminal_id, command, text, files: {path: data}} → {mark}  sends one line, checked
+              and terminated; `mark`: how many bytes the program had printed before. `files`:
+              copies that exist until the next line or the end, and that nothing in the sandbox can
+              change
     pty.read  {terminal_id, after, limit, wait_ms} → {data, next, waits, line_bytes, ended: null |
-              {exit_code, signal, reason}}  lossless: what is before `after` was received; when so
-              much is held that the terminal is not read, the program waits. `waits`: nothing is
-              left to read and the program waits for input; `line_bytes`: how long a line may be
+              {exit_code, signal, reason}}  lossless: bytes before `after` count as received. When
+              too many bytes are held, the terminal is not read and the program waits. `waits`:
+              nothing is left to read and the program waits for input; `line_bytes`: the longest
+              line that may be sent
     pty.signal {terminal_id, signal} → {}
     pty.close {terminal_id, reason} → {}             HUP and TERM, then KILL after 2 s
     file.open {op: read|write|append, path, permissions, parents, links} → {stream, size,
               permissions, links}
-              `permissions`: the nine bits that a written file gets; null: as the file that is
-              there, else 0644; in the answer, those of a file that is read. `parents`:
-              directories that are missing are made at the end. `links` false: what a link leads to
-              is not read, and the answer says so, too. Paths of files are relative to
-              the workspace; absolute ones are outside of it, which only levels that allow any
-              command have
+              `permissions`: the nine permission bits of a written file; null: those of the existing
+              file, or else 0644; in the answer, those of a file that is read. `parents`: the
+              commit creates missing directories. `links` false: a path through a symbolic link is
+              not read; the answer repeats the value. Paths are relative to the workspace; absolute
+              paths lie outside it and are only for levels that allow any command
     file.pull {stream, limit} → {data, eof}
     file.push {stream, data} → {}
     file.close {stream, commit} → {bytes}
@@ -47,30 +48,26 @@ Host → agent, requests
     file.mkdir {path} → {}    file.delete {path} → {}    file.move {source, destination} → {}
     file.symlink {path, target} → {}
     secrets   {variables: {NAME: [value, seal]}, given: [[value, seal]]} → {}
-              replaces what the session's commands get as variables, and what else was ever given
-              to one: all of it is cut out of events and errors
+              replaces the secrets that commands get as variables, and those that were ever given
+              to a single command; all of them are cut out of events and errors
     stats     {} → {running, terminals, finished, buffered_events, uptime_ms}
     shutdown  {reason, at_once} → {}    ends every command and terminal (with `at_once` by KILL
-                                        alone), waits for the acknowledgement of their events
-
+                                        alone), and waits until their events are acknowledged
 Host → agent, notifications
     ack       {seq}            every event up to and including seq is durable
-
 Agent → host
     hello (request)  {protocol, boot_id, running, finished, terminals, landlock_abi, seccomp,
                       session_cpu_us, session_output_bytes, secrets} → {committed_seq}
     event (notification)  {boot_id, seq, operation, time, decision, rule, command_id, args, result,
                            error, duration_ms, output}
 
-`secrets` of hello are those that the agent holds, in the form of the request; those of exec are
-{NAME: [value, seal]}. A seal is the control plane's, and means nothing to the agent.
-
-`output`, of a `command.exit`: [[stream, offset, data]], all that is kept. It is sent once: in an
-event that is repeated it is missing, and asked for as it is of longer output.
-
-`session_cpu_us` and `session_output_bytes`, also in the results of `command.exit` and `pty.exit`,
-are what the whole session has used so far, earlier sandboxes included. `budget.exceeded` has the
-args {kind, limit, consumed}, and comes before the ends of what it stopped.
+`secrets` in hello are the secrets that the agent holds, in the form of the `secrets` request. In
+exec they are {NAME: [value, seal]}. Only the control plane uses seals; the agent stores them.
+`output` in a `command.exit` is [[stream, offset, data]], all that is kept. It is sent only once: a
+replayed event omits it, and the control plane then requests it like longer output. `session_cpu_us`
+and `session_output_bytes`, also in the results of `command.exit` and `pty.exit`, are the totals of
+the session so far, earlier sandboxes included. `budget.exceeded` has the args {kind, limit,
+consumed}, and precedes the end events of what it stopped.
 """
 
 import json
@@ -79,24 +76,24 @@ import struct
 from typing import Any, NamedTuple
 
 PROTOCOL_VERSION = 3
-# One frame never needs more: bulk data travels in chunks of CHUNK_BYTES.
+# No frame needs to be larger: bulk data is sent in chunks of CHUNK_BYTES.
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
-# Where copies of files are that a line of a terminal names: this, 16 hex digits, / and a name.
-KEPT_PREFIX = "/tmp/.kept-"  # noqa: S108 - the directories are the agent's own
-# Of output, in one answer: no message of very many values is read.
+# Copies of the files that a terminal's line names: this prefix, 16 hex digits, / and a name.
+KEPT_PREFIX = "/tmp/.kept-"  # noqa: S108 - the agent owns the directories
+# Of output, in one answer: messages with very many values are not read.
 MOST_CHUNKS = 4096
-# Of output that is told with a command's end.
+# Of output in a command's exit event.
 MOST_TOLD_BYTES = 64 * 1024
 MOST_TOLD_CHUNKS = 256
-# Commands of one sandbox whose long output is stored.
+# The number of commands per sandbox whose long output is stored.
 MOST_STORED = 64
 SOCKET_NAME = "control.sock"
 BOOT_NAME = "boot.json"
 RUN_DIR = "/run/paddock"
 WORKSPACE_DIR = "/workspace"
 
-# What an agent may report; the control plane refuses anything else from it.
+# The events that an agent may report; the control plane refuses any other.
 AGENT_OPERATIONS = frozenset(
     {
         "command.exec",
@@ -113,14 +110,14 @@ AGENT_OPERATIONS = frozenset(
     }
 )
 
-# The kinds of a session's budget that its agent watches: CPU time in microseconds, and bytes.
+# The budget kinds that the agent watches: CPU time in microseconds, and bytes.
 CPU_BUDGET = "cpu_seconds"
 OUTPUT_BUDGET = "output_bytes"
-# Why a command was ended, where the session's budget was used up.
+# The reason for ending a command when the session's budget is used up.
 BUDGET_REASON = "budget_exceeded"
 
-# So many programs of one command, or terminal, may run whose events are not acknowledged yet;
-# and so often what is on record already may run again, where repeats are counted.
+# Limits per command or terminal: how many executions may run ahead of the acknowledgement of their
+# events, and how many repeats of a recorded execution may, where repeats are counted.
 MOST_UNACKNOWLEDGED_EXECS = 8
 MOST_UNACKNOWLEDGED_REPEATS = 128
 
@@ -130,32 +127,33 @@ Message = dict[str, Any]
 
 
 class FrameError(ValueError):
-    """The peer sent bytes that are not a frame of this protocol."""
+    """The peer sent bytes that are not a valid frame."""
 
 
 class Confinement(NamedTuple):
-    """What the kernel holds commands to, besides the sandbox's own mounts and limits."""
+    """What the kernel enforces on commands besides the sandbox's own mounts and limits."""
 
-    # Landlock: only the commands' programs can be executed, and only what they need, the
-    # workspace and /tmp read. Without it the read-only root is the boundary.
+    # Landlock: commands can execute only their own programs, and read only what these need, the
+    # workspace and /tmp. Without it the read-only root is the boundary.
     paths: bool
-    # More of the image that may be read, and executed: absolute paths of files or directories.
+    # Further paths of the image that may be read and executed: absolute paths of files or
+    # directories.
     read: list[str]
     execute: list[str]
-    # Memory may be writable and executable at once, as just-in-time compilers want it.
+    # Memory may be writable and executable at once, as just-in-time compilers need.
     writable_code: bool
     # A command may trace its own children.
     ptrace: bool
-    # Every program that a command executes in turn becomes an audit event.
+    # Every program that a command executes is recorded as an audit event.
     record_execs: bool
 
 
 class Boot(NamedTuple):
-    """What the control plane tells an agent before it starts (`boot.json` in the run directory)."""
+    """The settings that the control plane gives an agent in `boot.json` in the run directory."""
 
     level: str
     uid: int
-    # None: any command (high). Otherwise the names that may run.
+    # The command names that may run; None: any command (high).
     commands: list[str] | None
     # Names, or prefixes ending in `*`, of variables that a caller may set; None: any.
     environment: list[str] | None
@@ -163,27 +161,27 @@ class Boot(NamedTuple):
     home: str
     cpus: float
     memory_bytes: int
-    # Most processes of the session's uid, below the container's pids limit.
+    # Maximum number of processes of the session's uid, below the container's pids limit.
     processes: int
     output_bytes: int
     max_running: int
-    # What the session used in earlier sandboxes, and its budget in all; None: unlimited.
+    # What the session used in earlier sandboxes, and its total budget; None: unlimited.
     cpu_used_us: int = 0
     cpu_budget_us: int | None = None
     output_used_bytes: int = 0
     output_budget_bytes: int | None = None
-    # Mounts that may be written to, besides the workspace.
+    # Writable mounts besides the workspace.
     writable: tuple[str, ...] = ()
-    # Where any command runs: words of those known to write are held to the workspace.
+    # Where any command may run: commands known to write are held to the workspace by their words.
     guard_writes: bool = True
 
 
 class Entry(NamedTuple):
     """One file as `file.list` and `file.stat` report it.
 
-    `path` is workspace-relative with bytes that are not UTF-8 backslash-escaped;
-    `type` is file, directory, symlink or other; `modified` is in seconds since the epoch.
-    `target` is a symbolic link's text, None for all else and where it is not UTF-8.
+    `path` is relative to the workspace, with bytes that are not UTF-8 backslash-escaped. `type` is
+    file, directory, symlink or other. `modified` is in seconds since the epoch. `target` is a
+    symbolic link's text, and None for other types and for text that is not UTF-8.
     """
 
     path: str
@@ -195,9 +193,9 @@ class Entry(NamedTuple):
 
 
 def encode(message: Message) -> bytes:
-    """One frame. Raises: FrameError when the message is over MAX_FRAME_BYTES."""
+    """Encodes one frame. Raises: FrameError if the message is over MAX_FRAME_BYTES."""
     text = json.dumps(message, separators=(",", ":"), ensure_ascii=False)
-    # Half a character can't be UTF-8; its backslash escape is the one that JSON has for it.
+    # A lone surrogate can't be UTF-8; its backslash escape is also its JSON escape.
     body = text.encode("utf-8", "backslashreplace")
     if len(body) > MAX_FRAME_BYTES:
         raise FrameError(f"frame of {len(body)} bytes is over {MAX_FRAME_BYTES}")
@@ -205,13 +203,13 @@ def encode(message: Message) -> bytes:
 
 
 class FrameDecoder:
-    """Turns a stream of bytes, however it is cut, into messages."""
+    """Turns a stream of bytes, split anywhere, into messages."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Message]:
-        """The messages completed by `data`. Raises: FrameError; the connection is then useless."""
+        """The messages completed by `data`. Raises: FrameError; the connection is then unusable."""
         self.add(data)
         messages: list[Message] = []
         while (body := self.take()) is not None:
@@ -219,13 +217,13 @@ class FrameDecoder:
         return messages
 
     def add(self, data: bytes) -> None:
-        """Keeps what has arrived, for `take`."""
+        """Keeps received bytes for `take`."""
         self._buffer += data
 
     def take(self, most: int = MAX_FRAME_BYTES) -> bytes | None:
-        """The next frame's body, once all of it is there.
+        """The next frame's body, or None until it is complete.
 
-        Raises: FrameError where it has over `most` bytes, as soon as that is known.
+        Raises: FrameError if it has more than `most` bytes, as soon as that is known.
         """
         if len(self._buffer) < _LENGTH.size:
             return None
@@ -241,7 +239,7 @@ class FrameDecoder:
 
 
 def parse(body: bytes) -> Message:
-    """The message of one frame: JSON, whose numbers are finite. Raises: FrameError."""
+    """Parses the message of one frame: JSON with finite numbers only. Raises: FrameError."""
     try:
         message = json.loads(body, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
@@ -254,27 +252,27 @@ def parse(body: bytes) -> Message:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text[:32]} is no number of JSON's")
+        raise ValueError(f"{text[:32]} is not a JSON number")
     return number
 
 
 def request(request_id: int, method: str, params: Message) -> Message:
-    """A request, to be answered with `result` or `failure` of the same id."""
+    """A request; its answer is a `result` or `failure` with the same id."""
     return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
 
 
 def notification(method: str, params: Message) -> Message:
-    """A message that is not answered."""
+    """A message without an answer."""
     return {"jsonrpc": "2.0", "method": method, "params": params}
 
 
 def result(request_id: Any, value: Message) -> Message:
-    """The answer to a request that succeeded."""
+    """The answer to a successful request."""
     return {"jsonrpc": "2.0", "id": request_id, "result": value}
 
 
 def failure(request_id: Any, code: str, message: str, rule: str | None = None) -> Message:
-    """The answer to a request that failed; `code` is one of the API's error codes."""
+    """The answer to a failed request; `code` is one of the API's error codes."""
     data = {"code": code, "rule": rule}
     return {
         "jsonrpc": "2.0",

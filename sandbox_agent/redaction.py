@@ -1,11 +1,11 @@
-"""Takes secrets out of what is recorded, in whatever usual encoding they stand there. Pure.
+"""Removes secrets from what is recorded, in all the usual encodings. Pure.
 
-Control plane and agent use it alike. A text is searched as it is, with its percent-encoding
-undone, and with its backslash escapes (JSON's and Python's) undone; in each of these for the
-values themselves, for their base64 in all three alignments and both alphabets, and for their
-hexadecimal digits, white space between the characters of both aside. Everything takes time in
-proportion to the text, whatever is in it; and what is done for each escape of it is done by the
-interpreter's own loops.
+The control plane and the agent both use this. A text is searched as it is, with its
+percent-encoding undone, and with its backslash escapes (JSON's and Python's) undone. Each form is
+searched for the values themselves, for their base64 in all three alignments and both alphabets, and
+for their hexadecimal digits; white space between the characters of base64 and hexadecimal is
+ignored. The time is proportional to the text's length, whatever it contains, and the work per
+escape is left to the interpreter's own loops.
 """
 
 import base64
@@ -16,12 +16,12 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 MARK = "[redacted]"
-# Shorter values would be found by chance. Longer ones are no keys, tokens or certificates.
+# Shorter values would match by chance. Longer ones are not keys, tokens or certificates.
 LEAST_BYTES = 8
 MOST_BYTES = 32 * 1024
 
 _MARK = MARK.encode()
-# Escapes, each as one group. In a text that ends within one, a shorter one may be found there.
+# Escapes, each as one group. A text that ends within an escape may match a shorter one there.
 _PERCENT = re.compile(rb"(%[0-9A-Fa-f]{2})")
 _BACKSLASH = re.compile(
     rb"(\\(?:u[dD][89abAB][0-9A-Fa-f]{2}\\u[dD][c-fC-F][0-9A-Fa-f]{2}"
@@ -29,9 +29,9 @@ _BACKSLASH = re.compile(
     re.DOTALL,
 )
 _LONGEST_ESCAPE = len(rb"\ud800\udc00")
-# No other thread runs while the interpreter splits so much of a text.
+# No other thread can run while the interpreter splits one block of this size.
 _BLOCK_BYTES = 64 * 1024
-# What begins up to here in a block ends in it.
+# An escape that begins before this offset of a block ends within the block.
 _SURE_BYTES = _BLOCK_BYTES - _LONGEST_ESCAPE
 _HIGH_BYTE = re.compile(rb"\\x[89a-fA-F]")
 _LETTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f"}
@@ -39,11 +39,11 @@ _SPACE = re.compile(rb"([ \t\r\n]+)")
 _SPACES = b" \t\r\n"
 _URL_SAFE = bytes.maketrans(b"-_", b"+/")
 _PLUS = bytes.maketrans(b"+", b" ")
-# What stands where a text was cut, besides its end; and between the texts of an object.
+# Marks of a cut, besides the end of a text; the last one separates the texts of an object.
 _CUTS = (b"...", "…".encode(), b"[", b"\0")
-# Beginnings of a value in one text that are looked at, whether they are the last of it.
+# Limit on the beginnings of a value that are examined in one text.
 _MOST_BEGINNINGS = 64
-# `\u0041` for one byte is the longest encoding; alignment and a line break come on top.
+# `\u0041` for one byte is the longest encoding; alignment and a line break add to it.
 _LONGEST_ENCODING = 6
 _SLACK = 64
 
@@ -51,10 +51,10 @@ Span = tuple[int, int]
 
 
 class Redactor:
-    """Cuts the values out of texts. Without values it leaves everything as it is."""
+    """Cuts values out of texts. Without values it changes nothing."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        """Values that are shorter than LEAST_BYTES are not looked for."""
+        """Values shorter than LEAST_BYTES are not searched for."""
         encoded = {value.encode() for value in values}
         found = sorted(value for value in encoded if len(value) >= LEAST_BYTES)
         self._plain = found
@@ -62,7 +62,7 @@ class Redactor:
         self._base64 = [_base64_inside(value, before) for value in found for before in range(3)]
         self._hex = [value.hex().encode() for value in found]
         longest = max(map(len, found), default=0)
-        # How many bytes an occurrence may take in a text, all encodings considered.
+        # The most bytes that an occurrence takes in a text, over all encodings.
         self.margin = longest * _LONGEST_ENCODING + _SLACK if found else 0
 
     def __bool__(self) -> bool:
@@ -70,18 +70,18 @@ class Redactor:
         return bool(self._plain)
 
     def text(self, text: str) -> str:
-        """The text without the values."""
+        """The text with the values cut out."""
         if not self._plain:
             return text
         data = text.encode("utf-8", "surrogatepass")
         cut = self.data(data)
         if cut is data:
             return text
-        # Values are whole characters, and so is what is left.
+        # Values are whole characters, so what is left is too.
         return cut.decode("utf-8", "surrogatepass")
 
     def data(self, data: bytes) -> bytes:
-        """The bytes without the values; the very same object where nothing was in them."""
+        """The bytes with the values cut out; the same object if there were none."""
         spans = self.spans(data)
         if not spans:
             return data
@@ -92,10 +92,13 @@ class Redactor:
         return b"".join((*pieces, data[position:]))
 
     def value(self, value: Any) -> Any:
-        """A JSON value without them, in names of members as well; the very same where none is."""
+        """A JSON value with the values cut out, names of members included.
+
+        Returns the same object if nothing was found.
+        """
         if not self._plain:
             return value
-        # Mostly there are none: that is known from one look at all of its texts.
+        # Most values contain none. One search over all texts together shows that.
         joined = "\0".join(_texts(value)).encode("utf-8", "surrogatepass")
         return self._cut(value) if self.spans(joined) else value
 
@@ -109,7 +112,7 @@ class Redactor:
         return value
 
     def spans(self, data: bytes) -> list[Span]:
-        """Where the values are, in order, none touching another."""
+        """The positions of the values, in order and not adjoining."""
         if not self._plain or len(data) < LEAST_BYTES:
             return []
         found: list[Span] = []
@@ -121,7 +124,7 @@ class Redactor:
         data, place = layer.data, None
         for text, needles in ((data, self._plain), (layer.spaced, self._spaced)):
             for needle in needles:
-                # Of most texts not even the beginning of a value is found.
+                # Most texts don't contain even the beginning of a value.
                 if needle[:LEAST_BYTES] in text:
                     yield from _occurrences(text, needle)
         compact = data.translate(_URL_SAFE, _SPACES)
@@ -145,46 +148,46 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 class Window(NamedTuple):
-    """A part of a stream that is to be searched: so many of its bytes can be released then."""
+    """A part of a stream to search; `released` bytes of it can be released afterwards."""
 
     redactor: Redactor
     data: bytes
     released: int
 
     def spans(self) -> list[Span]:
-        """Where the values are: the only call that takes long, in whatever thread."""
+        """The positions of the values. Only this call takes long, and it may run in any thread."""
         return self.redactor.spans(self.data)
 
 
 class RedactedStream:
-    """Cuts the values out of a stream, also where they are spread over several pieces.
+    """Cuts values out of a stream, including values spread over several pieces.
 
-    It holds back as much as an occurrence may take. `current` gives the redactor, which may
-    know further values later. Whoever adds to it asks for the window, searches it, and releases
-    it, one after the other.
+    It holds back as many bytes as an occurrence may take. `current` returns the redactor, which may
+    know more values later. The caller gets a window, searches it and releases it, one window at a
+    time.
     """
 
     def __init__(self, current: Callable[[], Redactor]) -> None:
         self._current = current
         self._held = bytearray()
-        # So many of the held bytes are part of an occurrence that was cut out already.
+        # The number of held bytes that belong to an occurrence already cut out.
         self._covered = 0
 
     def add(self, data: bytes) -> None:
-        """More of the stream."""
+        """Adds a piece of the stream."""
         self._held += data
 
     def window(self, *, last: bool = False) -> Window | None:
-        """What is to be searched now; `last`: all, and what follows is another stream."""
+        """The part to search now; with `last`, everything, and what follows is a new stream."""
         redactor = self._current()
         margin = 0 if last else redactor.margin
-        # Only now and then, so that each byte is looked at a few times at most.
+        # Wait for enough bytes, so that each byte is searched only a few times.
         if not self._held or len(self._held) < 2 * margin:
             return None
         return Window(redactor, bytes(self._held), len(self._held) - margin)
 
     def release(self, window: Window, spans: Iterable[Span]) -> bytes:
-        """What the window releases, given where the values are in it."""
+        """Releases the window's bytes without the values, given their positions."""
         count = window.released
         pieces: list[bytes | bytearray] = []
         position = self._covered
@@ -203,36 +206,36 @@ class RedactedStream:
 
 
 def _base64_inside(data: bytes, before: int) -> bytes:
-    """The characters that are the data's alone where so many other bytes stand before it."""
+    """The base64 characters that depend on `data` alone if `before` other bytes precede it."""
     first = (before * 8 + 5) // 6
     last = (before + len(data)) * 8 // 6
     return base64.b64encode(bytes(before) + data)[first:last]
 
 
 class _Layer:
-    """A text with something undone, and where each of its bytes was before."""
+    """A text with one encoding undone, and the original position of each of its bytes."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        # The same with spaces for plus signs, where these may stand for them.
+        # The same with spaces for plus signs, in a text that may be percent-encoded.
         self.spaced = b""
 
     def span(self, start: int, end: int) -> Span:
-        """The bytes that this part was before."""
+        """The original position of this part."""
         return start, end
 
 
 class _Replaced(_Layer):
-    """A text of which every other piece was replaced, the second one first."""
+    """A text in which every other piece was replaced, beginning with the second."""
 
     def __init__(self, before: list[bytes], after: list[bytes]) -> None:
         super().__init__(b"".join(after))
         self._lengths = list(map(len, before)), list(map(len, after))
-        # Where each piece begins and the last one ends, before and after: known when it is asked.
+        # The start of each piece and the end of the last, before and after; computed on demand.
         self._places: tuple[list[int], list[int]] | None = None
 
     def span(self, start: int, end: int) -> Span:
-        """The bytes that this part was before; a replaced one as a whole."""
+        """The original position of this part; a replaced piece counts as a whole."""
         return self._before(start)[0], self._before(end - 1)[1]
 
     def _before(self, position: int) -> Span:
@@ -240,7 +243,7 @@ class _Replaced(_Layer):
             before, after = self._lengths
             self._places = list(accumulate(before, initial=0)), list(accumulate(after, initial=0))
         first, then = self._places
-        # Of pieces that begin there the last one does: others are empty.
+        # If several pieces begin there, the last one applies: the others are empty.
         number = bisect_right(then, position) - 1
         if number % 2:
             return first[number], first[number + 1]
@@ -257,12 +260,12 @@ def _layers(data: bytes) -> Iterator[_Layer]:
     if b"\\" in data:
         yield _undone(data, _BACKSLASH, b"\\", _unescaped)
     if _HIGH_BYTE.search(data):
-        # Where bytes are escaped, `\xe9` stands for a byte; where a text is, for a character.
+        # In escaped bytes `\xe9` stands for a byte, in an escaped text for a character.
         yield _undone(data, _BACKSLASH, b"\\", _unescaped_characters)
 
 
 class _Known(dict[bytes, bytes]):
-    """What each escape stands for, worked out once."""
+    """Caches what each escape stands for."""
 
     def __init__(self, undo: Callable[[bytes], bytes]) -> None:
         super().__init__()
@@ -295,7 +298,7 @@ def _unescaped(escape: bytes) -> bytes:
 def _undone(
     data: bytes, pattern: re.Pattern[bytes], mark: bytes, undo: Callable[[bytes], bytes]
 ) -> _Layer:
-    """The data with the escapes that the pattern finds undone; each begins with the mark."""
+    """The data with all escapes of the pattern undone; each escape begins with `mark`."""
     before = _split(data, pattern, mark)
     after = before.copy()
     after[1::2] = map(_Known(undo).__getitem__, before[1::2])
@@ -303,14 +306,14 @@ def _undone(
 
 
 def _split(data: bytes, pattern: re.Pattern[bytes], mark: bytes) -> list[bytes]:
-    """What is between the escapes and the escapes, in turn; as of the whole, done in blocks."""
+    """The text between the escapes and the escapes, alternating; works in blocks."""
     pieces, position = [b""], 0
     while position < len(data):
         block = data[position : position + _BLOCK_BYTES]
         found = pattern.split(block)
         end = len(block)
         if position + end < len(data):
-            # What begins so near to the block's end may be another escape when all of it is seen.
+            # Near the block's end, an escape may turn out longer once all of it is visible.
             while len(found) > 1 and end - len(found[-1]) - len(found[-2]) > _SURE_BYTES:
                 end -= len(found.pop()) + len(found.pop())
             begun = block.find(mark, max(_SURE_BYTES, end - len(found[-1])), end)
@@ -324,15 +327,15 @@ def _split(data: bytes, pattern: re.Pattern[bytes], mark: bytes) -> list[bytes]:
 
 
 def _occurrences(data: bytes, needle: bytes) -> Iterator[Span]:
-    """Where the needle is, overlapping occurrences as one; also its beginning where it was cut."""
+    """The needle's positions, with overlapping ones merged, and its beginnings where it was cut."""
     size = len(needle)
     first = data.find(needle)
     while first >= 0:
         last = first
         following = data.find(needle, last + 1)
         while 0 <= following < last + size:
-            # It overlaps itself, and may do so again and again by the same step: then only the
-            # tail of each occurrence is new.
+            # The needle overlaps itself, possibly many times at the same step. Only the tail of
+            # each further occurrence then needs to be compared.
             step = following - last
             tail, end = needle[size - step :], following + size
             while data.startswith(tail, end):
@@ -345,7 +348,7 @@ def _occurrences(data: bytes, needle: bytes) -> Iterator[Span]:
 
 
 def _beginnings(data: bytes, needle: bytes) -> Iterator[Span]:
-    """Where the needle begins, and was cut: what is left of it is no less a secret."""
+    """The positions where the needle begins but was cut: what is left of it is still secret."""
     head = needle[:LEAST_BYTES]
     start = data.find(head)
     for _ in range(_MOST_BEGINNINGS):
@@ -358,7 +361,7 @@ def _beginnings(data: bytes, needle: bytes) -> Iterator[Span]:
 
 
 def _common(data: bytes, start: int, needle: bytes) -> int:
-    """How many bytes from there on are as the needle's."""
+    """The number of bytes from `start` on that match the needle."""
     least, most = LEAST_BYTES, min(len(needle), len(data) - start)
     while least < most:
         middle = (least + most + 1) // 2

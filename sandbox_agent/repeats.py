@@ -1,6 +1,6 @@
-"""Like events in quick succession: above a rate only their number is told. Pure: the time comes in.
+"""Limits identical events: above a rate only their number is reported. Pure: time is a parameter.
 
-Control plane and agent use it alike.
+The control plane and the agent both use this.
 """
 
 from collections import OrderedDict
@@ -8,15 +8,15 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-# Different events of which repeats are known as such.
+# The number of different events whose repeats are recognised.
 _MOST_KNOWN = 64
 
 
 class Repeats(Generic[T]):
-    """Decides which events are told one by one, and counts the others.
+    """Decides which events are reported individually, and counts the others.
 
-    As many as `burst` may be told at once, and `rate` in each second after that. Beyond, an event
-    like one that was told lately is counted; one like no other always is told.
+    Up to `burst` events may be reported at once, and `rate` more in each second after that. Above
+    that rate, an event that was reported recently is only counted; a new event is always reported.
     """
 
     def __init__(self, rate: float, burst: float) -> None:
@@ -24,11 +24,11 @@ class Repeats(Generic[T]):
         self._burst = burst
         self._left = burst
         self._at = 0.0
-        # How many of them were counted, and the last one; by what makes them alike.
+        # For each kind of event: the number counted, and the last one.
         self._known: OrderedDict[str, tuple[int, T]] = OrderedDict()
 
     def take(self, like: str, event: T, now: float) -> bool:
-        """Whether this event is to be told by itself; if not, it is counted. `now` in seconds."""
+        """Whether to report this event individually; if not, it is counted. `now` is in seconds."""
         self._left = min(self._burst, self._left + max(0.0, now - self._at) * self._rate)
         self._at = now
         if self._left >= 1:
@@ -40,17 +40,17 @@ class Repeats(Generic[T]):
         return True
 
     def counted(self) -> list[tuple[str, T, int]]:
-        """What was counted and not told: what makes them alike, the last one, and how many."""
+        """The counted events that are not reported yet: kind, last event and number."""
         return [(like, event, count) for like, (count, event) in self._known.items() if count]
 
     def told(self, like: str, number: int) -> None:
-        """So many of them are told; of what is told already nothing is left."""
+        """Marks `number` events of a kind as reported."""
         if like in self._known:
             count, event = self._known[like]
             self._known[like] = max(0, count - number), event
 
     def drain(self) -> list[tuple[T, int]]:
-        """What was counted since the last time: the last one of each, and how many."""
+        """Returns and clears the counted events: the last one of each kind and their number."""
         counted = self.counted()
         for like, _, count in counted:
             self.told(like, count)
@@ -60,7 +60,7 @@ class Repeats(Generic[T]):
 
     @property
     def crowded(self) -> bool:
-        """Whether so many were counted that they are to be told now."""
+        """Whether so many kinds were counted that they must be reported now."""
         return len(self._known) > 2 * _MOST_KNOWN
 
     def _remember(self, like: str, event: T) -> None:
@@ -68,7 +68,7 @@ class Repeats(Generic[T]):
         self._known[like] = count, event
         self._known.move_to_end(like)
         if len(self._known) > _MOST_KNOWN:
-            # What was counted is not forgotten before it is told.
+            # A counted event is not dropped before it is reported.
             for old, (counted, _) in self._known.items():
                 if not counted:
                     del self._known[old]

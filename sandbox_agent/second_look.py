@@ -1,8 +1,9 @@
-"""A second look at processes that were let execute something: is it what is on record?
+"""Checks a process again after it executed something: does it run what is on record?
 
-What a call of execve is to execute can change between the agent's look and the kernel's. What a
-process executes next shows it (see `images`); one that executes nothing more is looked at soon.
-One that has ended by then can't be: the kernel tells nothing of the program of a dead process.
+The file that a call of execve executes can change between the agent's check and the kernel's. The
+next execution of the process reveals that (see `images`). A process that executes nothing more is
+checked here after a short time. If it has ended by then, it can't be checked: the kernel reports
+nothing about the program of a dead process.
 """
 
 from collections import OrderedDict
@@ -12,14 +13,14 @@ from typing import NamedTuple
 from sandbox_agent.confine.caller import Identity, Process, Program
 from sandbox_agent.loop import Loop
 
-# When it is looked at; and again, as long as it runs the program of before: on a busy machine it
-# may wait for its turn.
+# The time to the first check, and to further ones while the process still runs its previous
+# program: on a busy machine it may not have had its turn.
 DELAYS_SECONDS = (0.005, 0.05, 0.5, 5.0)
 _MOST_WAITING = 256
 
 
 class Expected(NamedTuple):
-    """What a process may run by the record, after it ran `before`; and whose process it is."""
+    """What a process may run by the record, after it ran `before`."""
 
     command_id: str | None
     path: str
@@ -28,10 +29,10 @@ class Expected(NamedTuple):
 
 
 class SecondLooks:
-    """Looks at each process once it has had time to execute what it asked for.
+    """Checks each process once it has had time to execute its program.
 
-    `look` tells what a process runs now, None where it is gone; `differs` is told of one that
-    runs something else than is on record. The call itself is not held up.
+    `look` returns what a process runs now, None if it is gone. `differs` is called for a process
+    that runs something other than the record says. The call of execve itself is not delayed.
     """
 
     def __init__(
@@ -43,15 +44,15 @@ class SecondLooks:
         self._loop = loop
         self._look = look
         self._differs = differs
-        # By how many looks they had already.
+        # Indexed by the number of checks already made.
         self._waiting: list[OrderedDict[Process, Expected]] = [
             OrderedDict() for _ in DELAYS_SECONDS
         ]
-        # Whether a timer runs for them.
+        # Whether a timer is set for them.
         self._timers = [False for _ in DELAYS_SECONDS]
 
     def expect(self, process: Process, expected: Expected) -> None:
-        """The process goes on now; what it was to execute before does not count any more."""
+        """Schedules a check of the process, which replaces an earlier one."""
         for waiting in self._waiting:
             waiting.pop(process, None)
         self._wait(0, process, expected)
@@ -73,7 +74,7 @@ class SecondLooks:
             if running is None or running.images is None:
                 continue
             if running.images <= expected.before:
-                # It waits for its turn, or the call has failed.
+                # It still waits for its turn, or the call has failed.
                 if looks + 1 < len(DELAYS_SECONDS):
                     self._wait(looks + 1, process, expected)
             elif not running.images <= expected.after:

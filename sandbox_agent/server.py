@@ -1,4 +1,4 @@
-"""The sandbox agent: connection, dispatch, and the life of the sandbox."""
+"""The sandbox agent: its connection, its dispatch of requests, and the life of the sandbox."""
 
 import functools
 import gc
@@ -42,7 +42,7 @@ from sandbox_agent.work import Work
 
 _HELLO_ID = 0
 _OPEN_FILES = 4096
-# Answers that wait for the last events to become durable are given up after this.
+# At shutdown, the agent waits at most this long for its last events to become durable.
 _DRAIN_SECONDS = 10.0
 _EXIT_REFUSED = 3
 
@@ -58,7 +58,7 @@ class Agent:
         self._connection = Connection(
             self._loop, socket_path, self._say_hello, self._on_message, self._on_close
         )
-        # Before the control plane has answered hello, events only collect.
+        # Until the control plane has answered hello, events are only collected.
         self._greeted = False
         self.secrets = SessionSecrets()
         self._events = EventBuffer(self._boot_id, self._send_event, self.secrets.cut)
@@ -96,14 +96,15 @@ class Agent:
             self._methods[f"file.{name}"] = functools.partial(self._transfers.operate, name)
 
     def run(self) -> int:
-        """Serves until the control plane says shutdown or refuses this agent.
+        """Serves until the control plane sends shutdown or refuses this agent.
 
-        Raises: ConfinementError where commands can't be confined.
+        Raises: ConfinementError if commands can't be confined.
         """
         self._connection.dial()
-        # The control plane has its own work to do with the hello: this takes no time of anybody's.
+        # The control plane is busy with the hello meanwhile, so this adds no delay.
         self._guards.confine()
-        # What exists now lives for ever; leaving it out of collections keeps it shared with forks.
+        # Everything that exists now stays forever. Without collections, its memory stays shared
+        # with forks.
         gc.collect()
         gc.freeze()
         self._guards.prepare()
@@ -135,7 +136,7 @@ class Agent:
         self._transfers.close_all()
 
     def _on_message(self, message: Message) -> None:
-        """Raises: FrameError where it is nothing that a control plane says."""
+        """Raises: FrameError if the message is not valid from a control plane."""
         if message.get("method") == "ack":
             self._events.acknowledge(_number(message.get("params"), "seq"))
         elif "method" in message:
@@ -145,7 +146,7 @@ class Agent:
 
     def _on_greeting(self, message: Message) -> None:
         if self._greeted:
-            raise FrameError("the hello was answered before")
+            raise FrameError("the hello was already answered")
         error = message.get("error")
         if isinstance(error, dict):
             print(f"refused by the control plane: {error.get('message')!s:.1000}", flush=True)
@@ -161,8 +162,9 @@ class Agent:
         method, request_id = message["method"], _number(message, "id")
         params = message.get("params", {})
         if not isinstance(method, str) or not isinstance(params, dict):
-            raise FrameError("a request is not one of JSON-RPC 2.0")
-        # A command's start is news for few: most end before anybody could use it.
+            raise FrameError("not a JSON-RPC 2.0 request")
+        # A start may be reported a little later: most commands end before anyone could use the
+        # news.
         soon = method == "exec"
         send = self._connection.send_soon if soon else self._connection.send
         reply = functools.partial(self._reply, send, request_id)
@@ -176,8 +178,8 @@ class Agent:
             reply(error)
         except CommandError as error:
             reply(AgentError("validation_error", f"bad parameters: {error}"))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this request's alone
-            # Not the error itself: it may have words of a command, and secrets in them.
+        except Exception as error:  # noqa: BLE001 - any error fails this request only
+            # The error itself is not printed: it may contain words of a command, and so secrets.
             print(f"{method} failed: {type(error).__name__}", file=sys.stderr, flush=True)
             reply(AgentError("validation_error", f"bad parameters: {type(error).__name__}"))
 
@@ -212,7 +214,7 @@ class Agent:
     def _shut_down(self, params: Message, reply: Reply) -> None:
         def drained() -> None:
             reply({})
-            # The control plane removes the container; this only bounds a stray agent's life.
+            # The control plane removes the container. This timer only ends a stray agent.
             self._loop.after(_DRAIN_SECONDS, self._loop.stop)
 
         self._work.stop(
@@ -223,7 +225,7 @@ class Agent:
 
 
 def _number(members: object, name: str) -> int:
-    """Raises: FrameError where there is no number of that name."""
+    """Raises: FrameError if there is no number of that name."""
     value = members.get(name) if isinstance(members, dict) else None
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise FrameError(f"{name} is not a number")
@@ -231,7 +233,7 @@ def _number(members: object, name: str) -> int:
 
 
 def read_boot(path: str) -> Boot:
-    """The boot file. Raises: OSError, ValueError, TypeError where it is not one."""
+    """Reads the boot file. Raises: OSError; ValueError, TypeError if it is malformed."""
     with open(path, "rb") as file:
         members = json.load(file)
     return Boot(**{**members, "confinement": Confinement(*members["confinement"])})
@@ -240,7 +242,8 @@ def read_boot(path: str) -> Boot:
 def main() -> int:
     """Runs the agent in its sandbox; returns the exit code."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
-    # Secrets are in its memory: it leaves no core file, and none of a program that is told of it.
+    # The agent's memory holds secrets, so a crash must leave no core file and start no core
+    # handler.
     privileges.dump_no_core()
     syscalls.hide_memory()
     try:
@@ -265,8 +268,8 @@ def _report(
     error: BaseException,
     trace: TracebackType | None,
 ) -> None:
-    """Says what ended the agent, where `docker logs` shows it: without any secret."""
-    import traceback  # only now: it takes memory
+    """Prints the error that ended the agent, without secrets, for `docker logs`."""
+    import traceback  # imported late: it takes memory
 
     text = "".join(traceback.format_exception(kind, error, trace))
     print(secrets.cut(text), file=sys.stderr, flush=True)

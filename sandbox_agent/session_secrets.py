@@ -1,7 +1,7 @@
-"""The session's secrets in its sandbox: in memory only, given to commands, cut from what is said.
+"""The session's secrets in its sandbox: held in memory, given to commands, cut from reports.
 
-The control plane gives them, and gets them back after a restart. Each value has a seal, by which
-it knows its own values again.
+The control plane provides them, and gets them back after a restart. Each value has a seal, by which
+the control plane recognises its own values.
 """
 
 from collections.abc import Collection
@@ -14,23 +14,23 @@ from sandbox_agent.redaction import Redactor
 
 
 class SessionSecrets:
-    """Holds what the control plane gives. Raises: ValueError, TypeError for what is malformed."""
+    """Holds the session's secrets. Raises: ValueError, TypeError for malformed input."""
 
     def __init__(self) -> None:
         self._variables: dict[str, tuple[str, str]] = {}
-        # Those that single commands were given: their seals by value.
+        # Secrets that were given to single commands: seals by value.
         self._given: dict[str, str] = {}
         self._redactor = Redactor()
 
     def replace(self, params: Message) -> None:
-        """From now on these are the session's."""
+        """Replaces the session's secrets."""
         variables = _sealed(params["variables"])
         given = {str(value): str(seal) for value, seal in params["given"]}
         self._variables, self._given = variables, given
         self._rebuild()
 
     def give(self, secrets: Any) -> dict[str, str]:
-        """Those of one command as variables; they are cut out from now on, too."""
+        """The secrets of one command as variables; from now on they are cut out too."""
         sealed = _sealed(secrets)
         for value, seal in sealed.values():
             self._given[value] = seal
@@ -39,7 +39,7 @@ class SessionSecrets:
         return {name: value for name, (value, _) in sealed.items()}
 
     def variables(self, patterns: Collection[str] | None) -> dict[str, str]:
-        """Those of the session that its commands get, by the level's rules."""
+        """The session secrets that its commands get under the level's rules."""
         return {
             name: value
             for name, (value, _) in self._variables.items()
@@ -47,18 +47,18 @@ class SessionSecrets:
         }
 
     def message(self) -> Message:
-        """All of them, as `replace` takes them."""
+        """All secrets, in the form that `replace` takes."""
         return {
             "variables": {name: list(sealed) for name, sealed in self._variables.items()},
             "given": [list(sealed) for sealed in self._given.items()],
         }
 
     def cut(self, value: Any) -> Any:
-        """A JSON value without any of them."""
+        """A JSON value with all secrets cut out."""
         return self._redactor.value(value)
 
     def cut_error(self, error: AgentError) -> AgentError:
-        """The error without any of them."""
+        """The error with all secrets cut out."""
         return AgentError(error.code, self._redactor.text(error.message), error.rule)
 
     def _rebuild(self) -> None:

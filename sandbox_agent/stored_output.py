@@ -1,7 +1,7 @@
-"""All that a command with long output printed, in memory that has no name in any file system.
+"""Stores the entire output of a command in memory that has no name in any file system.
 
-A session's commands share the room for it. Nothing waits and nothing fails: where there is no
-more room, the rest is left out, and `size` says so.
+A session's commands share the room for it. Storing never waits and never fails: if there is no more
+room, the rest is left out, and `size` shows how much was stored.
 """
 
 import os
@@ -11,15 +11,15 @@ from bisect import bisect_right
 from sandbox_agent.output import STDERR, STDOUT, Chunk
 from sandbox_agent.protocol import MOST_STORED
 
-# Of a sandbox's memory, what all of its commands together and one of them may store.
+# Divisors: all commands share this part of the sandbox's memory, and one may use a part of that.
 _PART_OF_MEMORY = 16
 _PART_OF_ROOM = 4
-# Charged for each change from one stream to the other: a number is kept of it.
+# The cost of each change from one stream to the other, for which a number is kept.
 _CHANGE_COST = 16
 
 
 class Room:
-    """What may still be stored of a sandbox's output: bytes, and outputs."""
+    """The room for stored output that is left in a sandbox: bytes, and number of outputs."""
 
     def __init__(self, memory_bytes: int) -> None:
         self.left = memory_bytes // _PART_OF_MEMORY
@@ -27,7 +27,7 @@ class Room:
         self._outputs = MOST_STORED
 
     def open(self) -> int | None:
-        """A new file in memory, where there may be one more."""
+        """Creates a memory file; None if there is no room for another."""
         if not self._outputs or not self.left:
             return None
         try:
@@ -41,15 +41,15 @@ class Room:
 class StoredOutput:
     """Both streams of one command from the beginning, in the order they were read.
 
-    It stays as long as its sandbox, and goes along to the session's next. No process of the
-    session can reach it.
+    It exists as long as its sandbox, and moves to the session's next one. No process of the session
+    can reach it.
     """
 
     def __init__(self, room: Room) -> None:
         self._room = room
         self._left = room.most
         self._fd: int | None = None
-        # The offsets at which the stream changed; the streams take turns.
+        # The offsets at which the stream changed; the two streams alternate.
         self._changes = array("Q")
         self._first = self._last = ""
         self._full = False
@@ -57,7 +57,7 @@ class StoredOutput:
         self.size = 0
 
     def add(self, stream: str, data: bytes | bytearray) -> None:
-        """Adds what there is room for; once something was left out, all is."""
+        """Adds what there is room for; after the first omission, nothing more is added."""
         if not self.begun:
             self.begun = True
             self._fd = self._room.open()
@@ -78,7 +78,7 @@ class StoredOutput:
         self._room.left -= written + cost
 
     def read(self, after: int, limit: int, most: int) -> list[Chunk]:
-        """What is stored from offset `after` on: at most `limit` bytes and `most` chunks."""
+        """Stored output from offset `after` on: at most `limit` bytes and `most` chunks."""
         chunks: list[Chunk] = []
         while self._fd is not None and after < self.size and limit > 0 and len(chunks) < most:
             number = bisect_right(self._changes, after)
@@ -90,20 +90,20 @@ class StoredOutput:
         return chunks
 
     def close(self) -> None:
-        """Gives the memory back to the system, not to the room."""
+        """Returns the memory to the system; the room stays used."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
     def _stream(self, number: int) -> str:
-        """The one that was printed to between two changes."""
+        """The stream between two changes."""
         if number % 2 == 0:
             return self._first
         return STDOUT if self._first == STDERR else STDERR
 
 
 def _write(fd: int, data: bytes | bytearray) -> int:
-    """How much of it was written: all, where memory is not short."""
+    """Writes the data; returns how much was written, which is all of it unless memory is short."""
     try:
         return os.write(fd, data) if data else 0
     except OSError:

@@ -1,4 +1,4 @@
-"""Processes whose guard has ended before them: they are the agent's children then, and end, too."""
+"""Ends processes that have outlived their guard, and so have become children of the agent."""
 
 import os
 import signal
@@ -9,24 +9,24 @@ from sandbox_agent import processes
 from sandbox_agent.confine import privileges
 from sandbox_agent.loop import Loop
 
-# Looks at all processes in one go, as long as each finds further ones: some may fork.
+# Limit on the scans in one round, which go on while each finds new processes: some may fork.
 _MOST_LOOKS = 50
 _AGAIN_SECONDS = 0.01
-# What has not ended by then hangs in the kernel.
+# A process that has not ended by then is stuck in the kernel.
 PATIENCE_SECONDS = 10.0
 
 
 def end(loop: Loop, uid: int, on_gone: Callable[[], None]) -> None:
-    """Kills all processes that no living child of the agent answers for; then calls back.
+    """Kills all processes that belong to no living child of the agent, then calls back.
 
-    Raises: SystemExit, also later, where one can't be ended: better no sandbox than a loose
-    process.
+    Raises: SystemExit, possibly later, if a process can't be ended: no sandbox is better than a
+    loose process.
     """
     _Strays(loop, uid, on_gone).end()
 
 
 class _Strays:
-    """They are killed and waited for, again and again until there are none."""
+    """Kills and waits in rounds until no such process is left."""
 
     def __init__(self, loop: Loop, uid: int, on_gone: Callable[[], None]) -> None:
         self._loop = loop
@@ -35,10 +35,10 @@ class _Strays:
         self._until = time.monotonic() + PATIENCE_SECONDS
 
     def end(self) -> None:
-        """One round, and further ones later."""
+        """Runs one round and schedules the next."""
         self._kill()
-        # Numbers are given in turn, so that only one of two looks can miss a process that is
-        # made while it lasts.
+        # Pids are assigned in ascending order, so a process that is created during the scans can
+        # escape only one of two.
         if not self._find() and not self._find():
             self._on_gone()
         elif time.monotonic() > self._until:
@@ -53,7 +53,7 @@ class _Strays:
             if not found:
                 return
             for pid in found:
-                # One that has not become the session's user yet is root's.
+                # A process that has not become the session's user yet belongs to root.
                 privileges.signal_as(self._uid, pid, signal.SIGKILL)
             killed |= found
 

@@ -1,4 +1,4 @@
-"""File operations as the control plane asks for them: one worker process each."""
+"""Runs the control plane's file operations, each in its own worker process."""
 
 import base64
 from typing import Any
@@ -14,14 +14,14 @@ from sandbox_agent.protocol import CHUNK_BYTES, WORKSPACE_DIR, Boot, Message
 _MOST_HELPERS = 8
 _MOST_ENTRIES = 10_000
 _DEEPEST_LIST = 64
-# A stream that nobody reads or writes is closed, and an unfinished write taken back.
+# An idle stream is closed after this time, and an unfinished write is rolled back.
 _STREAM_IDLE_SECONDS = 60.0
 _OPERATIONS = {"read": "file.read", "write": "file.write", "append": "file.write"}
 _TEXTS = {"move": ("source", "destination"), "symlink": ("path", "target")}
 
 
 class _Stream:
-    """A file that is being read or written in chunks."""
+    """A file that is read or written in chunks."""
 
     def __init__(self, helper: FileHelper, path: str, mode: str) -> None:
         self.helper = helper
@@ -31,7 +31,7 @@ class _Stream:
 
 
 class Transfers:
-    """Runs file operations and records each of them before it is answered."""
+    """Runs file operations and records each one before answering it."""
 
     def __init__(self, loop: Loop, boot: Boot, events: EventBuffer) -> None:
         self._loop = loop
@@ -44,9 +44,11 @@ class Transfers:
 
     def _helper(self) -> FileHelper:
         if self._events.full:
-            raise AgentError("audit_unavailable", "audit events wait for the control plane")
+            raise AgentError("audit_unavailable", "audit events still wait for the control plane")
         if len(self._helpers) >= _MOST_HELPERS:
-            raise AgentError("busy", f"{_MOST_HELPERS} file operations run already: try again")
+            raise AgentError(
+                "busy", f"{_MOST_HELPERS} file operations are already running: try again"
+            )
         try:
             helper = FileHelper(
                 self._loop, self._uid, WORKSPACE_DIR, self._anywhere, self._on_helper_end
@@ -65,7 +67,7 @@ class Transfers:
     # Single operations
 
     def operate(self, method: str, params: Message, reply: Reply) -> None:
-        """What is asked, recorded and answered at once: all but streams. Raises: AgentError."""
+        """Runs any operation except streams, records it and answers. Raises: AgentError."""
         args: dict[str, Any] = {
             name: given.text(params, name) for name in _TEXTS.get(method, ("path",))
         }
@@ -155,7 +157,7 @@ class Transfers:
             stream.timer.cancel()
 
     def pull(self, params: Message, reply: Reply) -> None:
-        """The next bytes of a file that is read. Raises: AgentError."""
+        """Reads the next bytes of an open file. Raises: AgentError."""
         stream = self._stream(params)
         limit = min(given.number(params, "limit", 1), CHUNK_BYTES)
 
@@ -166,12 +168,12 @@ class Transfers:
         stream.helper.ask({"method": "pull", "limit": limit}, answered)
 
     def push(self, params: Message, reply: Reply) -> None:
-        """More bytes for a file that is written. Raises: AgentError."""
+        """Writes more bytes to an open file. Raises: AgentError."""
         data = given.data(params, "data")
         self._stream(params).helper.push(data, lambda answer, _: reply(_error_of(answer) or {}))
 
     def close(self, params: Message, reply: Reply) -> None:
-        """Ends a stream; with `commit` what was written takes effect. Raises: AgentError."""
+        """Closes a stream; `commit` puts what was written into effect. Raises: AgentError."""
         commit = given.flag(params, "commit")
         stream = self._stream(params)
         if not commit or stream.mode == "read":
@@ -190,13 +192,13 @@ class Transfers:
         stream.helper.ask({"method": "commit"}, answered)
 
     def close_all(self) -> None:
-        """The connection was lost: what was not committed is taken back."""
+        """Rolls back what was not committed, because the connection was lost."""
         for helper in list(self._helpers):
             helper.close()
 
 
 def _error_of(answer: Message) -> AgentError | None:
-    """The error in a worker's answer, if it is one."""
+    """The error in a worker's answer, if there is one."""
     if "error" not in answer:
         return None
     error = answer["error"]

@@ -1,4 +1,4 @@
-"""One tree of processes: started by a guard, ended as a whole, and accounted for."""
+"""One process tree: started by a guard, ended as a whole, and accounted for."""
 
 import errno
 import functools
@@ -15,23 +15,23 @@ from sandbox_agent.guard_messages import Denied, Ended, Failed, Gone, Report, St
 from sandbox_agent.guard_process import Pipes, Plan
 from sandbox_agent.loop import READ, Loop, Timer
 
-# Why a command was ended whose guard had failed.
+# The end reason of a command whose guard failed.
 LOST = "guard_failed"
-# A tree that was asked to end is killed after this long.
+# A tree that was cancelled is killed after this time.
 KILL_AFTER_SECONDS = 2.0
 _ORDER_AGAIN_SECONDS = 0.05
-# What is told of a word that can be as long as a message.
+# The part that is shown of a word that can be as long as a message.
 _SHOWN_CHARACTERS = 256
-# What it means that a process could not be made, or become the program.
+# The limit behind an error of fork or exec.
 _STRIKES = {errno.EAGAIN: limits.PIDS, errno.ENOMEM: limits.OOM}
 
 
 class Tree:
-    """What one guard owns, from its start to the moment when nothing of it is left.
+    """The processes that one guard owns, from the start until nothing is left.
 
-    `on_left` is called when the first process has ended and others are left, `on_gone` once,
-    when nothing is. Raises: OSError from the constructor where it can't be started; the guard
-    is then let go of.
+    `on_left` is called when the first process has ended and others are left, `on_gone` once, when
+    nothing is left. Raises: OSError from the constructor if the tree can't be started; the guard is
+    then released.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class Tree:
     ) -> None:
         self.guard = guard
         self.gone = False
-        # The operand that led out of the workspace, where one did.
+        # The operand that leads out of the workspace, if there is one.
         self.denied: str | None = None
-        # Why it could not be started, as a sentence.
+        # Why the command could not be started, as a sentence.
         self.failure: str | None = None
-        # Whether its guard has failed.
+        # Whether the guard has failed.
         self.lost = False
         self._failure_code = 0
         self._loop = loop
@@ -79,7 +79,7 @@ class Tree:
 
     @property
     def reason(self) -> str | None:
-        """Why it was cancelled, where it was."""
+        """Why the tree was cancelled, or None."""
         return self._reason
 
     def signal(self, number: int) -> bool:
@@ -87,9 +87,9 @@ class Tree:
         return self.guard.order(guard_messages.signal_order(number))
 
     def cancel(self, reason: str) -> bool:
-        """TERM to the whole tree, KILL to what is left after `KILL_AFTER_SECONDS`.
+        """Sends TERM to the whole tree, and KILL to what is left after `KILL_AFTER_SECONDS`.
 
-        False when it has ended, or was cancelled before.
+        Returns False if it has ended or was cancelled before.
         """
         if self._reason is not None or self.first_ended:
             return False
@@ -99,18 +99,18 @@ class Tree:
         return True
 
     def kill(self, reason: str | None = None) -> None:
-        """KILL to everything that is left; `reason` is why, unless it was cancelled before."""
+        """Kills everything that is left; `reason` applies unless the tree was cancelled before."""
         self._reason = self._reason or reason
         if not self.gone:
             self._order(guard_messages.KILL)
 
     def after(self, seconds: float, callback: Callable[[], None]) -> None:
-        """Calls back that much later, unless nothing is left by then."""
+        """Calls back after that time unless nothing is left by then."""
         self._timers = [timer for timer in self._timers if timer.pending]
         self._timers.append(self._loop.after(seconds, callback))
 
     def _order(self, order: bytes) -> None:
-        """Gives an order that must not be lost, even behind a flood of signals."""
+        """Sends an order that must not be lost, even behind a flood of signals."""
         if not self.guard.order(order):
             self.after(_ORDER_AGAIN_SECONDS, functools.partial(self._order, order))
 
@@ -143,13 +143,13 @@ class Tree:
                 self._finish()
 
     def _makes_sense(self, report: Report) -> bool:
-        """Whether a guard can say that now, of this plan."""
+        """Whether the guard can send that report now, for this plan."""
         if isinstance(report, Denied) and report.operand >= len(self._plan.inside):
             return False
         return isinstance(report, Gone) == self.first_ended
 
     def _lose(self) -> None:
-        """The guard has died, or is out of its mind: it ends, and all that it owned."""
+        """Handles a guard that died or misbehaves: ends it and all that it owned."""
         print(f"the guard of {self._id} has failed", file=sys.stderr, flush=True)
         self.lost = True
         self._reason = self._reason or LOST
@@ -166,7 +166,7 @@ class Tree:
             Step.PROGRAM: f"run {_shown(plan.argv[0])}",
         }[failed.step]
         self.failure = f"cannot {what}: {os.strerror(failed.errno)}"
-        # As shells have it.
+        # The exit codes that shells use.
         self._failure_code = 127 if failed.errno == errno.ENOENT else 126
         self._struck = _STRIKES.get(failed.errno)
 
@@ -187,12 +187,12 @@ class Tree:
             timer.cancel()
         if not self.lost:
             self._loop.unwatch(self.guard.socket.fileno())
-        # Its owner, whose output may be large, must not live on in a circle of references.
+        # Break the reference cycle, so that the owner and its large output are freed.
         on_gone, self._on_gone, self._on_left = self._on_gone, _nothing, _nothing
         on_gone()
 
     def result(self) -> dict[str, Any]:
-        """What it came to; complete once nothing is left."""
+        """The tree's result; complete once nothing is left."""
         ended = self._ended or Ended(signal.SIGKILL, 0, 0, left=False, full=False)
         exit_code, signal_name = _exit_status(ended.status)
         return {
@@ -207,7 +207,7 @@ class Tree:
 
 
 def _nothing() -> None:
-    """There is nobody to be told any more."""
+    """Does nothing."""
 
 
 def _shown(word: str) -> str:
@@ -219,7 +219,7 @@ def _cut(word: str) -> str:
 
 
 def _exit_status(status: int) -> tuple[int, str | None]:
-    """Exit code and signal name of a wait status; a signal counts as 128 + its number."""
+    """The exit code and signal name of a wait status; a signal gives 128 + its number."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         try:

@@ -1,4 +1,4 @@
-"""What runs in this sandbox, commands and terminals alike: whether more may, and its end."""
+"""All running work of the sandbox, commands and terminals alike: admission and end."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -10,28 +10,28 @@ from sandbox_agent.errors import AgentError
 from sandbox_agent.loop import Loop
 from sandbox_agent.protocol import BUDGET_REASON, Boot
 
-# Ids that were ever started here; a second piece of work under the same id is refused.
+# The number of started ids that are remembered; work under the same id is refused.
 _REMEMBERED_IDS = 65536
 
 
 class Running(Protocol):
-    """A command or terminal, as far as the sandbox as a whole is concerned."""
+    """A command or terminal, as far as the whole sandbox is concerned."""
 
     id: str
 
     @property
     def output(self) -> Printing:
-        """What it prints to."""
+        """Its output."""
 
     def cancel(self, reason: str) -> None:
-        """Ends it: TERM, then KILL."""
+        """Ends it with TERM, then KILL."""
 
     def kill(self, reason: str) -> None:
-        """Ends it by KILL alone."""
+        """Ends it with KILL alone."""
 
 
 class Work:
-    """All that runs, within the session's budget. Raises: BudgetError."""
+    """All running work, within the session's budget. Raises: BudgetError."""
 
     def __init__(self, loop: Loop, boot: Boot, events: EventBuffer) -> None:
         self._events = events
@@ -43,23 +43,23 @@ class Work:
         self._on_idle: Callable[[], None] | None = None
 
     def check(self, work_id: str) -> None:
-        """Raises: AgentError where this may not be started now."""
+        """Raises: AgentError if this work may not start now."""
         if self._stopping:
             raise AgentError("conflict", "the sandbox is shutting down")
         if self._events.full:
-            raise AgentError("audit_unavailable", "audit events wait for the control plane")
+            raise AgentError("audit_unavailable", "audit events still wait for the control plane")
         if work_id in self._seen:
             raise AgentError("conflict", f"{work_id} was started before")
         if len(self._running) >= self._most:
             raise AgentError(
                 "busy",
-                f"{self._most} commands and terminals run already: wait for one to end, or end one",
+                f"{self._most} commands and terminals are already running: end one, or wait",
             )
         if not self._budget.admit():
             raise AgentError("budget_exceeded", "the session's budget is used up")
 
     def remember(self, work_id: str) -> None:
-        """The id is used up."""
+        """Marks the id as used."""
         self._seen[work_id] = None
         if len(self._seen) > _REMEMBERED_IDS:
             self._seen.popitem(last=False)
@@ -70,26 +70,26 @@ class Work:
         self._budget.begin(running.output)
 
     def printed(self) -> None:
-        """Something that runs has printed more."""
+        """Counts new output of running work."""
         self._budget.printed()
 
     def end(self, running: Running) -> None:
-        """It has ended, and its event is on its way."""
+        """Removes work that has ended and whose event is on its way."""
         del self._running[running.id]
         self._budget.end(running.output)
         self._tell_idle()
 
     def add(self, output: Printing) -> None:
-        """This was printed by something that needed no process."""
+        """Counts output that was printed without a process."""
         self._budget.begin(output)
         self._budget.end(output)
 
     def totals(self) -> dict[str, int]:
-        """What the session has used so far, as the control plane is told."""
+        """The session's totals so far, as the control plane receives them."""
         return self._budget.totals()
 
     def stop(self, reason: str, at_once: bool, on_idle: Callable[[], None]) -> None:
-        """Takes no more, ends what runs (`at_once`: without TERM), calls back when nothing does."""
+        """Takes no more work, ends what runs (`at_once`: with KILL alone), then calls back."""
         self._stopping = True
         self._on_idle = on_idle
         for running in list(self._running.values()):
@@ -100,7 +100,7 @@ class Work:
         self._tell_idle()
 
     def _on_exceeded(self, kind: str, limit: int, consumed: int) -> None:
-        """Reports it, and stops everything at once."""
+        """Reports the exceeded budget and stops everything at once."""
         self._events.emit(
             "budget.exceeded",
             decision="deny",

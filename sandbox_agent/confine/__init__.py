@@ -1,1 +1,1 @@
-"""What the kernel is asked to enforce on a command."""
+"""The restrictions that the kernel enforces on a command."""

@@ -1,10 +1,10 @@
-"""System calls by name and number, for each architecture that sandboxes run on."""
+"""System call numbers by name for each supported architecture."""
 
 from typing import NamedTuple
 
 
 class Architecture(NamedTuple):
-    """An architecture's own numbers; at `x32` begin the calls of another ABI, if it has one."""
+    """An architecture's own numbers; the calls of another ABI, if it has one, begin at `x32`."""
 
     audit: int
     x32: int | None
@@ -12,7 +12,7 @@ class Architecture(NamedTuple):
     calls: dict[str, int]
 
 
-# These have one number on every architecture.
+# These have the same number on every architecture.
 _SHARED = {
     "pidfd_getfd": 438,
     "process_madvise": 440,

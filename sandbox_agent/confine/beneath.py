@@ -1,14 +1,14 @@
-"""Paths that stay in a directory, resolved one component at a time.
+"""Resolves paths that must stay in a directory, one component at a time.
 
-A guard can't use the system call that does this at once: it is under the command's own
-filter, which has none. Each component is opened in its parent, never followed.
+A guard can't use openat2, which does this in one call: it runs under the command's own filter,
+which denies that call. Each component is opened in its parent without following links.
 """
 
 import errno
 import os
 import stat
 
-# As many as the kernel follows.
+# The kernel's own limit.
 _MOST_LINKS = 40
 _FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -16,8 +16,8 @@ _FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 def open_path(directory: int, path: str, follow: bool = True) -> int:
     """Opens `path` relative to `directory` as an O_PATH descriptor.
 
-    Links are followed, the last component's only with `follow`. Raises: OSError, with
-    EXDEV where the path would leave the directory and ELOOP for too many links.
+    Links are followed, but the last component's only with `follow`. Raises: OSError, with EXDEV if
+    the path would leave the directory and ELOOP for too many links.
     """
     entered = [os.dup(directory)]
     rest = path.split("/")[::-1]

@@ -1,7 +1,8 @@
-"""What a path means to the process that gives it, and which program that process runs.
+"""Resolves a path as the process that passed it, and finds the program that a process runs.
 
-A path may lead through the caller's own directory, descriptors and /proc/self, so it is looked
-at as the caller would see it. Called with the file identity of the caller's user.
+A path may lead through the caller's own directory, descriptors and /proc/self, so it must be
+resolved as the caller would see it. The caller of these functions first takes on the file identity
+of that process's user.
 """
 
 import errno
@@ -11,13 +12,13 @@ from typing import NamedTuple
 
 from sandbox_agent.confine import syscalls
 
-# Of a path whose file can't be told for sure.
+# The path of a file that can't be determined.
 UNKNOWN = "unknown"
 _PROC_ROOT_INODE = 1
-# So many components are looked at one by one.
+# Limit on the components that are resolved one by one.
 _MOST_STEPS = 256
 _FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-# Of a script the kernel reads so much, and it follows so many that interpret each other.
+# How much of a script the kernel reads, and how many nested interpreters it follows.
 _FIRST_BYTES = 256
 _MOST_INTERPRETERS = 5
 
@@ -27,8 +28,8 @@ Identity = tuple[int, int]
 class Program(NamedTuple):
     """A file that is, or is about to be, executed.
 
-    `images` are the files that a process may run once it has executed this one: the file itself,
-    and for a script its interpreters; None where they can't be told.
+    `images` are the files that a process may run once it has executed this one: the file itself
+    and, for a script, its interpreters. None if they can't be determined.
     """
 
     path: str
@@ -36,7 +37,7 @@ class Program(NamedTuple):
 
 
 class Process(NamedTuple):
-    """A process, as long as it lives: its number, and its start in clock ticks after the boot's."""
+    """Identifies a live process: its pid, and its start in clock ticks after the boot."""
 
     id: int
     start: int
@@ -46,7 +47,7 @@ NOT_KNOWN = Program(UNKNOWN, None)
 
 
 def process(task: int) -> Process:
-    """The process of that thread. Raises: OSError where it is gone."""
+    """The process of a thread. Raises: OSError if it is gone."""
     threads, start = _stat(task)
     if threads == 1:
         return Process(task, start)
@@ -55,7 +56,7 @@ def process(task: int) -> Process:
 
 
 def running(task: int) -> Program:
-    """The program that a thread's process runs now."""
+    """The program that a thread's process currently runs."""
     try:
         found = os.open(b"/proc/%d/exe" % task, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -69,7 +70,7 @@ def running(task: int) -> Program:
 def program(task: int, path: bytes) -> Program:
     """The program that the thread would execute by that path.
 
-    Raises: OSError where there is no such file, as the kernel would tell it.
+    Raises: OSError if there is no such file, with the kernel's error number.
     """
     if not _same_root(task):
         return NOT_KNOWN
@@ -83,11 +84,11 @@ def program(task: int, path: bytes) -> Program:
 
 
 def _resolved(task: int, path: bytes) -> int | None:
-    """The file as an O_PATH descriptor; None where looking for it takes too long."""
+    """The file as an O_PATH descriptor; None if the path has too many components."""
     directory = os.open("/" if path[:1] == b"/" else b"/proc/%d/cwd" % task, _FLAGS ^ os.O_NOFOLLOW)
     try:
         try:
-            # What stays on one file system passes nothing that is different for each process.
+            # A path that stays on one mount does not depend on the process.
             return syscalls.open_on_mount(directory, path, os.O_PATH)
         except OSError as error:
             if error.errno not in (errno.EXDEV, errno.ELOOP, errno.EAGAIN):
@@ -98,7 +99,7 @@ def _resolved(task: int, path: bytes) -> int | None:
 
 
 def _walked(task: int, directory: int, path: bytes) -> int | None:
-    """Goes along the path as the caller would, component by component."""
+    """Resolves the path component by component, as the caller would."""
     at = os.dup(directory)
     rest = path.split(b"/")[::-1]
     steps = 0
@@ -120,7 +121,10 @@ def _walked(task: int, directory: int, path: bytes) -> int | None:
 
 
 def _entered(task: int, at: int, name: bytes) -> tuple[int, list[bytes]]:
-    """Where that name in a directory leads, and the components to go on by, the last one first."""
+    """Resolves one name in a directory; returns the file and the components still to resolve.
+
+    The components are in reverse order.
+    """
     found = os.open(name, _FLAGS, dir_fd=at)
     if not stat.S_ISLNK(os.fstat(found).st_mode):
         return found, []
@@ -128,7 +132,7 @@ def _entered(task: int, at: int, name: bytes) -> tuple[int, list[bytes]]:
         where = os.fstat(at)
         in_proc = where.st_dev == os.stat("/proc").st_dev
         if in_proc and where.st_ino != _PROC_ROOT_INODE:
-            # No text says where it leads: the kernel follows it.
+            # The link has no text that shows its target, so let the kernel follow it.
             return os.open(name, os.O_PATH | os.O_CLOEXEC, dir_fd=at), []
         target = _target(task, name if in_proc else b"", found)
     finally:
@@ -138,7 +142,7 @@ def _entered(task: int, at: int, name: bytes) -> tuple[int, list[bytes]]:
 
 
 def _target(task: int, name: bytes, link: int) -> bytes:
-    """Where a link leads; `name` is its name in the root of /proc, whose are the caller's."""
+    """The target of a link; `name` is set in /proc's root, where links depend on the caller."""
     if name == b"self":
         return b"%d" % _leader(task)
     if name == b"thread-self":
@@ -170,7 +174,7 @@ def _images(task: int, found: int, depth: int) -> frozenset[Identity] | None:
 
 
 def _interpreter(found: int) -> bytes | None:
-    """The interpreter that a file names; empty where it names none, None where it can't be read."""
+    """The interpreter of a script; empty if there is none, None if the file can't be read."""
     try:
         file = os.open(b"/proc/self/fd/%d" % found, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -188,7 +192,7 @@ def _interpreter(found: int) -> bytes | None:
 
 
 def _path(found: int) -> str:
-    """The path of an open file; unknown where it has none (any more)."""
+    """The path of an open file; UNKNOWN if it has none, or none any more."""
     path = os.readlink(b"/proc/self/fd/%d" % found)
     if path[:1] != b"/" or not os.fstat(found).st_nlink:
         return UNKNOWN
@@ -196,7 +200,7 @@ def _path(found: int) -> str:
 
 
 def _same_root(task: int) -> bool:
-    """Whether the caller's root is the agent's, as nothing can change it."""
+    """Whether the caller's root is the agent's, which nothing can change."""
     try:
         theirs = os.stat(b"/proc/%d/root" % task)
     except PermissionError:
@@ -209,13 +213,13 @@ def _identity(status: os.stat_result) -> Identity:
 
 
 def _stat(task: int) -> tuple[int, int]:
-    """How many threads its process has, and when the thread started. Raises: OSError."""
+    """The number of threads of its process, and the thread's start time. Raises: OSError."""
     fields = _read(b"/proc/%d/stat" % task).rpartition(b")")[2].split()
     return int(fields[17]), int(fields[19])
 
 
 def _leader(task: int) -> int:
-    """The number of the thread's process. Raises: OSError."""
+    """The pid of the thread's process. Raises: OSError."""
     status = _read(b"/proc/%d/status" % task)
     return int(status.partition(b"\nTgid:")[2].split(maxsplit=1)[0])
 

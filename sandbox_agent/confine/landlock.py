@@ -1,7 +1,7 @@
-"""Landlock: which files a command can read, write and execute, and whom it can signal.
+"""Landlock: which files a command can read, write and execute, and which processes it can signal.
 
-A ruleset is built once and entered by every guard. What it does not name is denied: the
-access rights that a kernel of a later version adds stay with the mounts and the uid.
+A ruleset is built once, and every guard enters it. What it does not name is denied. Access rights
+that later kernel versions add are not covered here; the mounts and the uid still apply to them.
 """
 
 import errno
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sandbox_agent.confine import syscalls
 
-# Scopes came with this version: abstract UNIX sockets and signals stay inside the domain.
+# Scopes exist since this version: they keep abstract UNIX sockets and signals inside the domain.
 SCOPES_ABI = 6
 _SCOPE_ABSTRACT_UNIX_SOCKET = 1
 _SCOPE_SIGNAL = 2
@@ -34,7 +34,7 @@ _TRUNCATE = 1 << 14
 _IOCTL_DEV = 1 << 15
 
 READ = READ_FILE | READ_DIR
-# Everything that can be done to a workspace's files, but for executing them and making devices.
+# All rights on a workspace's files, except execution and the creation of devices.
 CHANGE = (
     READ
     | WRITE_FILE
@@ -48,24 +48,24 @@ CHANGE = (
     | _REFER
     | _TRUNCATE
 )
-# What can be denied of changes alone, where everything may be read and executed.
+# The rights to deny if only changes are restricted, and everything may be read and executed.
 WRITES = (CHANGE & ~READ) | _MAKE_CHAR | _MAKE_BLOCK
-# What may be granted on a file that is no directory.
+# The rights that may be granted on a file that is not a directory.
 _ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE | _IOCTL_DEV
 _FIRST = (1 << 13) - 1
-# The version of the interface that brought each later right.
+# The interface version that added each later right.
 _SINCE = {2: _REFER, 3: _TRUNCATE, 5: _IOCTL_DEV}
 
 
 class Rule(NamedTuple):
-    """`access` to the file `path`, or to everything below that directory."""
+    """Grants `access` to the file `path`, or to everything below that directory."""
 
     path: str
     access: int
 
 
 def handled(abi: int) -> int:
-    """Every right that this version of the interface can deny."""
+    """All rights that this version of the interface can deny."""
     rights = _FIRST
     for since, right in _SINCE.items():
         if abi >= since:
@@ -74,10 +74,10 @@ def handled(abi: int) -> int:
 
 
 def ruleset(abi: int, rules: list[Rule], rights: int) -> int | None:
-    """A ruleset that denies those of the `rights` that no rule grants; with scopes, if there are.
+    """A ruleset that denies those `rights` that no rule grants, with scopes if the kernel has them.
 
-    Returns None where this kernel can forbid nothing of it. A path that is not there is left
-    out. Raises: OSError.
+    Returns None if this kernel can deny none of the rights. A path that does not exist is skipped.
+    Raises: OSError.
     """
     scoped = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if abi >= SCOPES_ABI else 0
     rights &= handled(abi) if abi else 0

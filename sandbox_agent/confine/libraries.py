@@ -1,4 +1,4 @@
-"""What a program needs in order to start: its loader or interpreter, and its shared libraries."""
+"""Finds what a program needs to start: its loader or interpreter, and its shared libraries."""
 
 import os
 import stat
@@ -16,12 +16,12 @@ _DT_RPATH = 15
 _DT_RUNPATH = 29
 _PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
 _DYNAMIC = struct.Struct("<qQ")
-# A chain of scripts that interpret scripts is followed no further; the kernel stops here too.
+# Longer chains of scripts that interpret scripts are not followed; the kernel stops here too.
 _MOST_INTERPRETERS = 4
 
 
 class Needs(NamedTuple):
-    """What an ELF file names: its loader, its libraries, and where else to look for them."""
+    """What an ELF file names: its loader, its libraries, and further directories to search."""
 
     loader: str | None
     libraries: list[str]
@@ -29,26 +29,26 @@ class Needs(NamedTuple):
 
 
 class Closure(NamedTuple):
-    """Real paths: `executed` are programs, interpreters and loaders; `read` libraries as well."""
+    """Real paths: `executed` has programs, interpreters and loaders; `read` also has libraries."""
 
     executed: set[str]
     read: set[str]
 
 
 class Libraries:
-    """Finds what programs need, as the image's loader would; each file is looked at once."""
+    """Finds what programs need, as the image's loader would; reads each file once."""
 
     def __init__(self) -> None:
         self._directories = _default_directories()
         self._closure = Closure(set(), set())
 
     def add(self, program: str) -> None:
-        """Adds a program (an existing absolute path) with all it needs. Raises: OSError."""
+        """Adds a program (an existing absolute path) and all that it needs. Raises: OSError."""
         self._add(os.path.realpath(program), executed=True, depth=0)
 
     @property
     def closure(self) -> Closure:
-        """Everything added so far, and what it needs."""
+        """All programs added so far and what they need."""
         return self._closure
 
     def _add(self, path: str, executed: bool, depth: int) -> None:
@@ -57,7 +57,7 @@ class Libraries:
         if path in self._closure.read:
             return
         self._closure.read.add(path)
-        # A tool's program may lie where commands write: nothing there is waited for.
+        # A tool's program may be in a place that commands write to, so the open must not block.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -91,9 +91,9 @@ class Libraries:
 
 
 def elf_needs(fd: int, origin: str) -> Needs:
-    """What the 64-bit little-endian ELF file open as `fd`, in the directory `origin`, names.
+    """What the 64-bit little-endian ELF file `fd`, in the directory `origin`, names.
 
-    A file that is cut short, or not what it seems, needs nothing.
+    A truncated or malformed file needs nothing.
     """
     try:
         return _elf_needs(fd, origin)
@@ -146,7 +146,7 @@ def _file_offset(segments: list[tuple[int, ...]], address: int) -> int:
 
 
 def _default_directories() -> list[str]:
-    """Where the loader looks, with the variants for newer processors; each real directory once."""
+    """The loader's directories, with variants for newer processors; each real directory once."""
     configured: list[str] = []
     for name in _names_in("/etc/ld.so.conf.d"):
         path = f"/etc/ld.so.conf.d/{name}"

@@ -1,7 +1,7 @@
-"""Calls of execve that the filter reports: who made one, and with which arguments.
+"""The calls of execve that the filter reports: the caller and the arguments.
 
-What is read here is read while the caller waits, but another thread of its program may
-change it before the kernel looks: it is a record, and never what a decision rests on.
+The data is read while the caller waits, but another thread of its program may change it before the
+kernel reads it. It is a record only: no decision may rest on it.
 """
 
 import errno
@@ -25,19 +25,19 @@ _CONTINUE = 1
 _NOTICE = struct.Struct("<QII iIQ 6Q")
 _RESPONSE = struct.Struct("<QqiI")
 _POINTER_BYTES = 8
-# What the kernel takes of one word, and what is read of all of them: a digest is of so much.
+# The kernel's limit for one word, and the limit here for all words, which the digest covers.
 _LONGEST_WORD = 128 * 1024
 _MOST_WORDS = 8192
 _MOST_BYTES = 256 * 1024
-# Most words are short: no more is read at first.
+# Most words are short, so this much is read at first.
 _SHORT_WORD = 256
 _LONGEST_PATH = 4096
-# Of an offset in a file, as which the kernel takes an address.
+# The kernel treats the address as a file offset, with this limit.
 _HIGHEST_ADDRESS = 2**63 - 1
 
 
 class Notice(NamedTuple):
-    """One call that waits for its answer; the addresses are in the caller's memory."""
+    """One call that waits for its answer; the addresses refer to the caller's memory."""
 
     id: int
     pid: int
@@ -46,10 +46,11 @@ class Notice(NamedTuple):
 
 
 class Execution(NamedTuple):
-    """What a process is about to execute: the path as it gave it, and the program behind that.
+    """What a process is about to execute: the path that it passed and the program behind it.
 
-    The path is empty, and the program not known, where its memory can't be read: it has asked
-    the kernel to hide it. `whole`: these are all of its words. `running` is what it runs now.
+    The path is empty and the program unknown if the process has asked the kernel to hide its
+    memory, so that it can't be read. `whole`: all words are included. `running` is the current
+    program.
     """
 
     path: str
@@ -61,7 +62,7 @@ class Execution(NamedTuple):
 
 
 def receive(listener: int) -> Notice | None:
-    """The next call that waits; None where its caller is gone. Raises: OSError."""
+    """The next waiting call; None if its caller is gone. Raises: OSError."""
     buffer = bytearray(_NOTICE.size)
     try:
         fcntl.ioctl(listener, _RECEIVE, buffer)
@@ -74,12 +75,12 @@ def receive(listener: int) -> Notice | None:
 
 
 def let_go_on(listener: int, notice: Notice) -> None:
-    """The call is carried out now, as far as the kernel permits it. Raises: OSError."""
+    """Lets the call proceed as far as the kernel permits it. Raises: OSError."""
     _answer(listener, _RESPONSE.pack(notice.id, 0, 0, _CONTINUE))
 
 
 def refuse(listener: int, notice: Notice, number: int) -> None:
-    """The call fails with that error number. Raises: OSError."""
+    """Makes the call fail with that error number. Raises: OSError."""
     _answer(listener, _RESPONSE.pack(notice.id, 0, -number, 0))
 
 
@@ -87,16 +88,16 @@ def _answer(listener: int, response: bytes) -> None:
     try:
         fcntl.ioctl(listener, _SEND, response)
     except OSError as error:
-        # Its caller was killed, or a signal has made it ask again.
+        # The caller was killed, or a signal interrupted the call, which it will repeat.
         if error.errno not in (errno.ENOENT, errno.EINPROGRESS):
             raise
 
 
 def describe(listener: int, notice: Notice, uid: int) -> Execution:
-    """What the call would execute, looked at as the session's user.
+    """What the call would execute, examined as the session's user.
 
-    Raises: OSError where there is no such file, or the caller is gone: then nothing may be
-    executed either, for a path that changes could lead somewhere a moment later.
+    Raises: OSError if there is no such file or the caller is gone. The call must then be refused,
+    as a path that changes could lead to a file a moment later.
     """
     with _as_user(uid):
         process, running = caller.process(notice.pid), caller.running(notice.pid)
@@ -110,17 +111,17 @@ def describe(listener: int, notice: Notice, uid: int) -> Execution:
         finally:
             os.close(memory)
         program = caller.program(notice.pid, path)
-        # The number may have gone to another process before, or while, it was looked at.
+        # The pid may have passed to another process before, or while, it was examined.
         fcntl.ioctl(listener, _ID_VALID, struct.pack("<Q", notice.id))
         return Execution(_shown(path), program, argv, whole, process, running)
 
 
 def look_again(process: Process, uid: int) -> Program | None:
-    """What the process runs now, looked at as the session's user; None where it is gone."""
+    """What the process runs now, examined as the session's user; None if it is gone."""
     with _as_user(uid):
         try:
             running = caller.running(process.id)
-            # Its number may have gone to another process by then.
+            # The pid may have passed to another process by then.
             return running if caller.process(process.id) == process else None
         except OSError:
             return None
@@ -136,7 +137,7 @@ def _as_user(uid: int) -> Iterator[None]:
 
 
 def _path(memory: int, at: int) -> bytes:
-    """Raises: OSError, as the kernel would for a path that is none."""
+    """Raises: OSError, the kernel's for an invalid path."""
     data = _read(memory, _LONGEST_PATH, at)
     path, end, _ = data.partition(b"\0")
     if not end:
@@ -147,7 +148,7 @@ def _path(memory: int, at: int) -> bytes:
 
 
 def _words(memory: int, at: int) -> tuple[list[str], bool]:
-    """The words of a vector, and whether these are all of them."""
+    """The words of a vector, and whether they are complete."""
     words: list[str] = []
     left = _MOST_BYTES
     for pointer in _pointers(memory, at):
@@ -164,7 +165,7 @@ def _words(memory: int, at: int) -> tuple[list[str], bool]:
 
 
 def _pointers(memory: int, at: int) -> Iterator[int]:
-    """Those of a vector, the last one 0 unless there are more than are looked at."""
+    """The pointers of a vector; the last one is 0 unless the limit was reached."""
     size = _POINTER_BYTES * MOST_WORDS
     for start in range(0, _POINTER_BYTES * _MOST_WORDS if at else 0, size):
         table = _read(memory, size, at + start)
@@ -179,12 +180,12 @@ def _text(memory: int, at: int, longest: int) -> bytes:
 
 
 def _read(memory: int, most: int, at: int) -> bytes:
-    """What is at that address, up to where nothing is. Raises: OSError where nothing is at all."""
+    """The bytes at that address, up to unmapped memory. Raises: OSError if it is unmapped."""
     if at > _HIGHEST_ADDRESS:
         raise _error(errno.EFAULT)
     try:
         return os.pread(memory, most, at)
-    except OSError:  # of a file it would be EIO
+    except OSError:  # a file would give EIO
         raise _error(errno.EFAULT) from None
 
 

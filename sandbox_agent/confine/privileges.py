@@ -1,4 +1,4 @@
-"""Giving up privileges, and lending the session's identity for one signal."""
+"""Drops privileges, and takes on the session's identity to send a signal."""
 
 import os
 import resource
@@ -6,35 +6,37 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# The kernel ends a command before the agent when the sandbox runs out of memory.
+# The kernel kills a command before the agent when the sandbox runs out of memory.
 OOM_SCORE_OF_COMMANDS = 1000
 _OPEN_FILES = 4096
 _OOM_SCORE = "/proc/self/oom_score_adj"
 
 
 def limit_resources(processes: int) -> None:
-    """Limits for one command's processes.
+    """Sets the limits for one command's processes.
 
     `processes` counts every process of the uid, which belongs to this session alone.
     """
     resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
     dump_no_core()
-    resource.setrlimit(resource.RLIMIT_MSGQUEUE, (0, 0))  # they would outlive their command
+    resource.setrlimit(
+        resource.RLIMIT_MSGQUEUE, (0, 0)
+    )  # message queues would outlive their command
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
 
 
 def dump_no_core() -> None:
-    """No crash of this process, or of one that it starts, leaves its memory anywhere.
+    """Ensures that no crash of this process, or of one that it starts, stores its memory.
 
-    With a limit of 0 the kernel writes no file, but still feeds a program of the host, where
-    `core_pattern` names one; 1 is too little for a file, and stands for "no program either".
+    With a limit of 0 the kernel writes no file, but still runs a program on the host if
+    `core_pattern` names one. A limit of 1 is too small for a file, and also stops the program.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
 
 
 def prefer_for_oom_kill() -> None:
-    """Makes this process the first to go when memory runs out."""
-    # A file object would cost a fresh child ten times as much as these calls.
+    """Makes this process the first one to be killed when memory runs out."""
+    # A file object would take a new child ten times as long as these calls.
     descriptor = os.open(_OOM_SCORE, os.O_WRONLY | os.O_CLOEXEC)
     os.write(descriptor, b"%d" % OOM_SCORE_OF_COMMANDS)
     os.close(descriptor)
@@ -43,7 +45,7 @@ def prefer_for_oom_kill() -> None:
 class OomPreference:
     """Lets a guard start processes that are killed before it when memory runs out.
 
-    The file is opened once, before the guard's own confinement closes /proc to it.
+    The file is opened once, before the guard's own confinement closes /proc.
     """
 
     def __init__(self) -> None:
@@ -52,7 +54,7 @@ class OomPreference:
 
     @contextmanager
     def to_be_killed(self) -> Iterator[None]:
-        """What is forked meanwhile is among the first to go."""
+        """Processes forked in this context are among the first to be killed."""
         os.pwrite(self._fd, b"%d" % OOM_SCORE_OF_COMMANDS, 0)
         try:
             yield
@@ -61,18 +63,18 @@ class OomPreference:
 
 
 def drop_to(uid: int) -> None:
-    """Becomes the session's user, for good."""
+    """Becomes the session's user permanently."""
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
 
 
 def signal_as(uid: int, pid: int, number: int) -> None:
-    """Signals a process of the session's uid; there is no CAP_KILL here.
+    """Signals a process of the session's uid, as there is no CAP_KILL here.
 
-    Only the effective uid is lent: with the real and saved uid still root, no process
-    of the session can signal this one meanwhile. A process that is gone, or that has not become
-    the session's yet, is no error.
+    Only the effective uid changes. The real and saved uid remain root, so no process of the session
+    can signal this one in the meantime. A process that is gone, or that has not become the
+    session's user yet, is no error.
     """
     os.seteuid(uid)
     try:
@@ -84,6 +86,6 @@ def signal_as(uid: int, pid: int, number: int) -> None:
 
 
 def default_signals() -> None:
-    """Undoes the interpreter's ignored signals, which would survive exec."""
+    """Resets the signals that the interpreter ignores, because ignored signals survive exec."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""What the kernel holds the commands of one sandbox to: built once, from the boot file."""
+"""What the kernel enforces on the commands of one sandbox; built once, from the boot file."""
 
 import os
 from typing import NamedTuple
@@ -11,14 +11,14 @@ from sandbox_agent.confine.libraries import Libraries
 from sandbox_agent.programs import find_program
 from sandbox_agent.protocol import WORKSPACE_DIR, Boot
 
-_CHANGED = (WORKSPACE_DIR, "/tmp")  # noqa: S108 - the sandbox's own
+_CHANGED = (WORKSPACE_DIR, "/tmp")  # noqa: S108 - private to the sandbox
 
 
 class Profile(NamedTuple):
-    """`ruleset` is Landlock's, and `code` the filter's; None where there is none.
+    """`ruleset` is Landlock's, and `code` is the filter's; None if there is none.
 
-    `executable` lists the programs, and directories of programs, that can be executed;
-    None: any. `cookie` marks what the guard itself executes; None: nothing is reported.
+    `executable` lists the programs, and directories of programs, that may be executed; None means
+    any. `cookie` marks what the guard itself executes; None means that nothing is reported.
     """
 
     machine: str
@@ -31,11 +31,11 @@ class Profile(NamedTuple):
 
 
 class Tool(NamedTuple):
-    """What one tool may do besides what its level's commands may.
+    """What one tool may do in addition to the commands of its level.
 
-    `programs` are names or absolute paths of what it executes, or of directories with such;
-    `read` and `write` absolute paths of files or directories. `ptrace`: it may trace what it
-    started.
+    `programs` are names or absolute paths of programs, or of directories of programs, that it
+    executes. `read` and `write` are absolute paths of files or directories. `ptrace`: it may trace
+    the processes that it started.
     """
 
     programs: list[str]
@@ -46,14 +46,14 @@ class Tool(NamedTuple):
 
 
 class ConfinementError(Exception):
-    """The kernel, or the runtime between it and us, can't hold commands to what the level says."""
+    """The kernel, or the runtime in front of it, can't enforce the level on commands."""
 
 
 NO_TOOL = Tool([], [], [], writable_code=False, ptrace=False)
 
 
 def build(boot: Boot, abi: int, tool: Tool = NO_TOOL) -> Profile:
-    """The profile of the sandbox's level, or that of a tool at it. Raises: ConfinementError."""
+    """The profile of the sandbox's level, or of a tool at that level. Raises: ConfinementError."""
     try:
         return _build(boot, abi, tool)
     except OSError as error:
@@ -75,7 +75,7 @@ def _build(boot: Boot, abi: int, tool: Tool) -> Profile:
     else:
         rules, rights = write_rules(boot, tool), landlock.WRITES
     if wanted.ptrace or tool.ptrace:
-        rules.append(Rule("/proc", WRITE_FILE))  # debuggers write to memory there
+        rules.append(Rule("/proc", WRITE_FILE))  # debuggers write to memory through it
     cookie = _cookie() if wanted.record_execs else None
     writable_code = wanted.writable_code or tool.writable_code
     wanted_filter = seccomp.Filter(
@@ -97,7 +97,7 @@ def _build(boot: Boot, abi: int, tool: Tool) -> Profile:
 
 
 def path_rules(boot: Boot, tool: Tool = NO_TOOL) -> tuple[list[Rule], frozenset[str]]:
-    """What may be done to which paths, and what of it is executable."""
+    """The rights for each path, and the paths that are executable."""
     libraries = Libraries()
     for name in (*(boot.commands or ()), *tool.programs):
         program = None if name in BUILTINS else find_program(name)
@@ -117,11 +117,11 @@ def path_rules(boot: Boot, tool: Tool = NO_TOOL) -> tuple[list[Rule], frozenset[
 
 
 def write_rules(boot: Boot, tool: Tool) -> list[Rule]:
-    """Where commands may write that may read and execute anything: not, say, below /proc."""
+    """Where commands may write if they may read and execute anything: not below /proc, for one."""
     return [Rule(path, CHANGE) for path in (*_CHANGED, "/dev", *boot.writable, *tool.write)]
 
 
 def _cookie() -> tuple[int, int]:
-    """Not to be guessed: whoever knows it executes unreported (but not what is not allowed)."""
+    """Unguessable: a command that knew it could execute allowed programs unreported."""
     data = os.urandom(8)
     return int.from_bytes(data[:4], "little"), int.from_bytes(data[4:], "little")

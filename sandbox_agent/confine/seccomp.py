@@ -1,9 +1,8 @@
 """The system calls that no command can make, as a filter program for the kernel.
 
-The engine's default profile denies many of them too; this filter does not depend on which
-profile, engine or runtime there is. It is a list of denials: what a program may compute is
-not restricted, only the ways around the other layers are. `mdwe`, Landlock, and the uid do
-the rest.
+The engine's default profile denies many of them too, but this filter does not depend on a profile,
+engine or runtime. It is a list of denials: it does not restrict what a program computes, only ways
+around the other layers. `mdwe`, Landlock and the uid do the rest.
 """
 
 import ctypes
@@ -43,8 +42,8 @@ _ARCHITECTURE_AT = 4
 _ARGUMENTS_AT = 16
 
 
-# Ways to run what no path names, to look into other processes, to change what is mounted or
-# who one is, and interfaces of the kernel that have had many flaws and serve no command.
+# Calls that run code without a path, look into other processes, or change mounts or identity, and
+# interfaces of the kernel that have had many flaws and that no command needs.
 _DENIED = (
     "memfd_secret",
     "io_uring_setup",
@@ -82,37 +81,37 @@ _DENIED = (
     "uselib",
     "file_setattr",
 )
-# Programs fall back to older calls, whose arguments a filter can see.
+# Without these, programs fall back to older calls whose arguments a filter can see.
 _ABSENT = ("openat2", "clone3", "execveat")
-# Memory that no path names: it could be executed, and outlives its command.
+# Memory without a path: it could be executed, and it outlives its command.
 _UNNAMED_MEMORY = ("memfd_create", "shmget", "semget", "msgget", "mq_open")
-# Of a thread by its number, which may be another command's; 0 is the caller.
+# They take a thread number, which may belong to another command; 0 is the caller.
 _SCHEDULING = ("sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler")
 _NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW… flag that `clone` takes
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
 _NETLINK_ROUTE = 0
-_STREAM, _DATAGRAM, _KINDS = 1, 2, 0xF  # the last without its flags
+_STREAM, _DATAGRAM, _KINDS = 1, 2, 0xF  # _KINDS masks out the flags
 _PROTOCOLS = (0, 1, 6, 17, 58)  # any, ICMP, TCP, UDP, ICMPv6; not MPTCP, SCTP, DCCP or raw
-# Input pushed into a terminal would be read by whoever reads from it next.
+# Input pushed into a terminal would reach the next program that reads from it.
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
-# A file's owner could give it to another project, and so to another quota.
+# The owner of a file could assign it to another project, and so to another quota.
 _FS_SETFLAGS, _FS_SETXATTR = 0x40086602, 0x401C5820
 _IOCTLS = (_TIOCSTI, _TIOCLINUX, _FS_SETFLAGS, _FS_SETXATTR)
 _PROT_EXEC, _MAP_SHARED = 4, 1
 _PRIO_USER, _IOPRIO_WHO_USER = 2, 3
-_PERSONALITIES = (0, 0xFFFFFFFF)  # the usual one, and the question which it is
+_PERSONALITIES = (0, 0xFFFFFFFF)  # the usual one, and the query for the current one
 
 Block = list[tuple[int, int, int, int]]
 
 
 class Filter(NamedTuple):
-    """What is filtered besides what always is.
+    """The optional parts of the filter.
 
-    With `cookie`, a call of execve is reported to the listener unless its unused fourth and
-    fifth arguments are these two 32-bit numbers: the guard's own, of what is known already.
-    With `interfaces`, the network's interfaces can be listed, as many programs do when they
-    start. Without `writable_code`, what is shared is not executable: the kernel looks at each
-    mapping of it alone, so that one can be executable while another is written.
+    With `cookie`, a call of execve is reported to the listener unless its unused fourth and fifth
+    arguments are these two 32-bit numbers. The guard passes them for what is already recorded. With
+    `interfaces`, the network interfaces can be listed, as many programs do when they start. Without
+    `writable_code`, shared memory is not executable: the kernel checks each mapping alone, so one
+    mapping could be executable while another is written.
     """
 
     unnamed_memory: bool
@@ -123,7 +122,7 @@ class Filter(NamedTuple):
 
 
 def available(machine: str) -> bool:
-    """Whether this kernel has filters, and reports calls to a listener."""
+    """Whether this kernel supports filters that report calls to a listener."""
     architecture = ARCHITECTURES.get(machine)
     if architecture is None:
         return False
@@ -134,7 +133,7 @@ def available(machine: str) -> bool:
 
 
 def program(machine: str, wanted: Filter) -> bytes:
-    """The filter, as instructions. Raises: KeyError for an architecture without numbers."""
+    """The filter as instructions. Raises: KeyError for an architecture without numbers."""
     architecture = ARCHITECTURES[machine]
     code: Block = [
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
@@ -153,7 +152,7 @@ def program(machine: str, wanted: Filter) -> bytes:
 
 
 def _blocks(wanted: Filter) -> list[tuple[str, Block]]:
-    """What is done at each call; every block ends in returns."""
+    """The checks for each call; every block ends in returns."""
     denied = list(_DENIED)
     if not wanted.unnamed_memory:
         denied += _UNNAMED_MEMORY
@@ -165,7 +164,7 @@ def _blocks(wanted: Filter) -> list[tuple[str, Block]]:
         ("clone", [_load(0), (_JUMP_ANY_BIT, 0, 1, _NEW_NAMESPACES), _return(_EPERM), _ALLOWED]),
         ("ioctl", _if_equal(1, _IOCTLS, _EPERM)),
         ("personality", _unless_equal(0, _PERSONALITIES, _EPERM)),
-        # Limits and priorities are one's own to set, not those of another command.
+        # A command may set its own limits and priorities, but not those of another command.
         ("prlimit64", _unless_equal(0, (0,), _EPERM)),
         ("setpriority", _unless_own(_PRIO_USER)),
         ("ioprio_set", _unless_own(_IOPRIO_WHO_USER)),
@@ -200,7 +199,7 @@ def _unless_equal(argument: int, values: tuple[int, ...], action: int) -> Block:
 
 
 def _unless_own(whole_user: int) -> Block:
-    """Of processes named by kind and number: nobody else's, nor all of the user's at once."""
+    """Refuses other targets than the caller: other processes, and the user as a whole."""
     return [
         _load(0),
         (_JUMP_EQUAL, 2, 0, whole_user),
@@ -212,14 +211,14 @@ def _unless_own(whole_user: int) -> Block:
 
 
 def _choice(argument: int, values: tuple[int, ...], equal: int, other: int) -> Block:
-    """The kernel takes 32 bits of each argument that is looked at here."""
+    """Compares 32 bits, which is all that the kernel uses of these arguments."""
     count = len(values)
     tests = [(_JUMP_EQUAL, count - i, 0, value) for i, value in enumerate(values)]
     return [_load(argument), *tests, _return(other), _return(equal)]
 
 
 _INTERNET: Block = [
-    # Of other kinds, the default protocol is none of those that are allowed.
+    # Other socket kinds have a default protocol that is not allowed.
     _load(1),
     (_AND, 0, 0, _KINDS),
     (_JUMP_EQUAL, 2, 0, _STREAM),
@@ -273,9 +272,9 @@ class _Program(ctypes.Structure):
 
 
 def install(machine: str, code: bytes, listen: bool) -> int | None:
-    """Puts this process, and all that it starts, under the filter, for good.
+    """Permanently installs the filter for this process and all that it starts.
 
-    Returns the listener's descriptor where `listen`. Raises: OSError.
+    Returns the listener's descriptor if `listen` is set. Raises: OSError.
     """
     filter_program = _Program(len(code) // _INSTRUCTION.size, code)
     flags = _NEW_LISTENER if listen else 0
@@ -291,7 +290,7 @@ def install(machine: str, code: bytes, listen: bool) -> int | None:
 def execute(
     machine: str, path: str, argv: list[str], env: dict[str, str], cookie: tuple[int, int] | None
 ) -> None:
-    """As `os.execve`, but not reported where this is the filter's cookie. Raises: OSError."""
+    """Like `os.execve`, but unreported if this is the filter's cookie. Raises: OSError."""
     if cookie is None:
         os.execve(path, argv, env)  # noqa: S606 - no shell is the point
     words = [os.fsencode(word) for word in argv]

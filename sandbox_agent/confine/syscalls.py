@@ -1,4 +1,4 @@
-"""System calls that the standard library does not have. x86_64 and aarch64 share the numbers."""
+"""System calls that the standard library lacks. x86_64 and aarch64 share these numbers."""
 
 import ctypes
 import os
@@ -17,8 +17,7 @@ _LANDLOCK_ADD_RULE = 445
 _LANDLOCK_RESTRICT_SELF = 446
 _LANDLOCK_RULE_PATH_BENEATH = 1
 
-# The path may not leave the directory it starts from, nor pass through /proc's magic links, nor
-# from one mount to another.
+# The path may not leave its starting directory, pass through /proc's magic links, or cross mounts.
 RESOLVE_BENEATH = 0x08
 RESOLVE_IN_ROOT = 0x10
 RESOLVE_NO_MAGICLINKS = 0x02
@@ -48,7 +47,7 @@ class _PathBeneathAttr(ctypes.Structure):
 
 
 def checked(value: int, path: str | None = None) -> int:
-    """The result of a system call made through ctypes. Raises: OSError where it failed."""
+    """The result of a system call made through ctypes. Raises: OSError if it failed."""
     if value < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), path)
@@ -56,53 +55,52 @@ def checked(value: int, path: str | None = None) -> int:
 
 
 def become_subreaper() -> None:
-    """Orphans below this process become its children. Raises: OSError."""
+    """Makes orphans below this process its children. Raises: OSError."""
     checked(_LIBC.prctl(_PRCTL_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
 def hide_memory() -> None:
-    """No process of another user can look into this one's memory, nor a core dump have it.
+    """Hides this process's memory from processes of other users and from core dumps.
 
-    A program that is executed is not hidden any more. Raises: OSError.
+    A program that it executes is not hidden any more. Raises: OSError.
     """
     checked(_LIBC.prctl(_PRCTL_SET_DUMPABLE, 0, 0, 0, 0))
 
 
 def gain_no_privileges() -> None:
-    """From now on no program gives more than its caller has. Raises: OSError."""
+    """Ensures that no program gains more privileges than its caller. Raises: OSError."""
     checked(_LIBC.prctl(_PRCTL_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
 def deny_writable_code() -> None:
-    """From now on no memory can be writable and executable, nor become executable; kept over exec.
+    """Ensures that memory is never writable and executable at once, and never becomes executable.
 
-    Raises: OSError, on kernels before 6.3 too.
+    This survives exec. Raises: OSError, also on kernels before 6.3.
     """
     checked(_LIBC.prctl(_PRCTL_SET_MDWE, _MDWE_REFUSE_EXEC_GAIN, 0, 0, 0))
 
 
 def can_deny_writable_code() -> bool:
-    """Whether this kernel has it."""
+    """Whether this kernel supports `deny_writable_code`."""
     return int(_LIBC.prctl(_PRCTL_GET_MDWE, 0, 0, 0, 0)) >= 0
 
 
 def open_beneath(
     directory: int, path: str, flags: int, mode: int = 0, *, links: bool = True
 ) -> int:
-    """Opens `path` relative to `directory`; symbolic links are followed only inside it.
+    """Opens `path` relative to `directory`; follows symbolic links only inside it.
 
-    Without `links` none is followed at all: ELOOP.
-    The kernel resolves the whole path in one call, so there is no race to win.
-    Raises: OSError, with EXDEV where the path would leave the directory.
+    Without `links`, no link is followed: ELOOP. The kernel resolves the whole path in one call, so
+    there is no race. Raises: OSError, with EXDEV if the path would leave the directory.
     """
     resolve = RESOLVE_BENEATH if links else RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS
     return _open(directory, path, flags, mode, resolve)
 
 
 def open_in_root(root: int, path: str, flags: int) -> int:
-    """Opens `path` as if `root` were the root directory, for absolute links and `..` as well.
+    """Opens `path` as if `root` were the root directory, also for absolute links and `..`.
 
-    Links of the kernel's own, in /proc, are not followed. Raises: OSError.
+    The kernel's own links in /proc are not followed. Raises: OSError.
     """
     return _open(root, path, flags, 0, RESOLVE_IN_ROOT)
 
@@ -112,15 +110,15 @@ def _open(directory: int, path: str, flags: int, mode: int, resolve: int) -> int
     raw = os.fsencode(path)
     while True:
         fd = _LIBC.syscall(_OPENAT2, directory, raw, ctypes.byref(how), ctypes.sizeof(how))
-        # EAGAIN: something was renamed while the kernel checked a `..`; nothing was decided.
+        # EAGAIN: a rename happened while the kernel checked a `..`; nothing was decided.
         if fd >= 0 or ctypes.get_errno() != 11:
             return checked(int(fd), path)
 
 
 def open_on_mount(directory: int, path: bytes, flags: int) -> int:
-    """Opens `path`, absolute or relative to `directory`, if it stays on the mount it begins on.
+    """Opens `path`, absolute or relative to `directory`, if it stays on the mount where it begins.
 
-    Raises: OSError, with EXDEV or ELOOP where it does not.
+    Raises: OSError, with EXDEV or ELOOP if it does not.
     """
     how = _OpenHow(flags | os.O_CLOEXEC, 0, RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS)
     fd = _LIBC.syscall(_OPENAT2, directory, path, ctypes.byref(how), ctypes.sizeof(how))
@@ -128,14 +126,14 @@ def open_on_mount(directory: int, path: bytes, flags: int) -> int:
 
 
 def landlock_abi() -> int:
-    """The kernel's Landlock version; 0 when it has none."""
+    """The kernel's Landlock version; 0 if it has none."""
     return max(0, int(_LIBC.syscall(_LANDLOCK_CREATE_RULESET, None, 0, 1)))
 
 
 def landlock_ruleset(handled: int, scoped: int) -> int:
-    """A ruleset, as a file descriptor, that denies `handled` and keeps `scoped` inside.
+    """Creates a ruleset that denies `handled` and keeps `scoped` inside the domain.
 
-    Raises: OSError.
+    Returns its file descriptor. Raises: OSError.
     """
     attr = _RulesetAttr(handled, 0, scoped)
     fd = _LIBC.syscall(_LANDLOCK_CREATE_RULESET, ctypes.byref(attr), ctypes.sizeof(attr), 0)
@@ -143,7 +141,7 @@ def landlock_ruleset(handled: int, scoped: int) -> int:
 
 
 def landlock_allow(ruleset: int, access: int, path_fd: int) -> None:
-    """Permits `access` at, and below, what `path_fd` is open on. Raises: OSError."""
+    """Permits `access` to what `path_fd` is open on and everything below it. Raises: OSError."""
     attr = _PathBeneathAttr(access, path_fd)
     checked(
         int(
@@ -155,11 +153,11 @@ def landlock_allow(ruleset: int, access: int, path_fd: int) -> None:
 
 
 def landlock_restrict(ruleset: int) -> None:
-    """Puts this process into a new domain of that ruleset. Raises: OSError."""
+    """Puts this process into a new domain with that ruleset. Raises: OSError."""
     checked(int(_LIBC.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0)))
 
 
 def borrow_file_identity(uid: int) -> None:
-    """This thread opens files as that user; with 0 as root again."""
+    """Makes this thread open files as that user; 0 returns to root."""
     _LIBC.setfsgid(uid)
     _LIBC.setfsuid(uid)

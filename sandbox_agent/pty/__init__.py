@@ -1,1 +1,1 @@
-"""Terminals: programs that are talked to, line by line, over a pseudo-terminal."""
+"""Terminals: programs that are controlled line by line over a pseudo-terminal."""

@@ -1,7 +1,7 @@
-"""The pseudo-terminal device itself. What is opened here stays in the agent, but for the slave.
+"""The pseudo-terminal device. All descriptors but the slave stay in the agent.
 
-The slave belongs to root, so no process of the session can open it by its path: a tool has
-its own terminal by inheritance only.
+The slave belongs to root, so no process of the session can open it by its path: a tool has its own
+terminal by inheritance only.
 """
 
 import fcntl
@@ -9,7 +9,7 @@ import os
 import struct
 import termios
 
-# With its end. The kernel cuts longer lines where it does the line editing.
+# Including the line's end. The kernel cuts longer lines while it does the line editing.
 MOST_COOKED_BYTES = 4095
 _LOCAL_FLAGS = 3
 _TIOCGSID = 0x5429
@@ -17,7 +17,7 @@ _PID = struct.Struct("=i")
 
 
 def open_pair(rows: int, columns: int) -> tuple[int, int]:
-    """Master and slave of a new terminal of that size. Raises: OSError."""
+    """Opens the master and slave of a new terminal of that size. Raises: OSError."""
     master, slave = os.openpty()
     size = struct.pack("HHHH", rows, columns, 0, 0)
     fcntl.ioctl(slave, termios.TIOCSWINSZ, size)
@@ -26,14 +26,14 @@ def open_pair(rows: int, columns: int) -> tuple[int, int]:
 
 
 def cooked(master: int) -> bool:
-    """Whether the kernel edits lines now, rather than the program."""
+    """Whether the kernel, rather than the program, currently does the line editing."""
     try:
         return bool(termios.tcgetattr(master)[_LOCAL_FLAGS] & termios.ICANON)
     except termios.error:
-        return True  # nobody has the other end open any more
+        return True  # no process has the other end open any more
 
 
 def session_leader(master: int) -> int:
-    """The process whose controlling terminal it is: the tool that was started. Raises: OSError."""
+    """The session leader of the terminal: the tool that was started. Raises: OSError."""
     found = fcntl.ioctl(master, _TIOCGSID, bytes(_PID.size))
     return int(_PID.unpack(found)[0])

@@ -1,9 +1,9 @@
-"""The environment of a terminal's program: the same every time, and nothing of the workspace's."""
+"""The environment of a terminal's program: always the same, independent of the workspace."""
 
 from sandbox_agent.programs import PATH
 
-# No pager waits for a key, no colour is switched on, no history is kept; and no start-up file
-# of the workspace can redefine what the program makes of its input.
+# These disable pagers, colours and history, and the workspace's start-up files, which could
+# otherwise change how the program interprets its input.
 _BASE = {
     "PATH": PATH,
     "HOME": "/nonexistent",
@@ -27,5 +27,5 @@ _BASE = {
 
 
 def environment(own: dict[str, str]) -> dict[str, str]:
-    """The base with a tool's own variables, which come first."""
+    """The base environment with a tool's own variables, which take precedence."""
     return {**_BASE, **own}

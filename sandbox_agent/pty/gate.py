@@ -1,16 +1,16 @@
-"""What may be written to a governed terminal, decided by the text alone. Pure.
+"""Decides from the text alone what may be written to a governed terminal. Pure.
 
-The control plane has decided already, with patterns and policies; this holds even if it erred.
+The control plane has already decided with patterns and policies; this check holds even if it erred.
 """
 
 from sandbox_agent.pty.sanitize import LINE_INJECTION, control_characters, injection
 
-# What a terminal may be told to refuse besides, and which characters that is.
+# Names of additional sanitizers, and the characters that each refuses.
 SANITIZERS = {"injection": LINE_INJECTION}
 
 
 class RefusedError(ValueError):
-    """The line may not be written; `rule` says why in one word."""
+    """The line may not be written; `rule` is the reason in one word."""
 
     def __init__(self, rule: str, message: str) -> None:
         super().__init__(message)
@@ -20,13 +20,13 @@ class RefusedError(ValueError):
 def check(
     command: str, text: str, declared: frozenset[str], sanitize: list[str], max_bytes: int
 ) -> bytes:
-    """The text as bytes, when `command` is declared and the text has nothing forbidden.
+    """The text as bytes, if `command` is declared and the text has no forbidden characters.
 
     Raises: RefusedError.
     """
     if command not in declared:
         raise RefusedError("unknown-tool", f"the tool has no command {command!r}")
-    # Not even a newline: the terminator is the only one that a line gets.
+    # A newline is refused too: a line gets only its terminator.
     if (reason := control_characters(text)) is not None:
         raise RefusedError("control-character", reason)
     for name in sanitize:

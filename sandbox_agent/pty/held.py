@@ -1,11 +1,11 @@
-"""What a terminal has said and nobody has taken yet: lossless, and bounded."""
+"""Output of a terminal that no one has read yet: lossless and bounded."""
 
-# Beyond this the terminal is not read, and whoever writes to it waits.
+# Above this size the terminal is not read, and a program that writes to it waits.
 HELD_BYTES = 256 * 1024
 
 
 class Held:
-    """Bytes from offset `start` to `end` of everything that was said."""
+    """The output from offset `start` to `end`."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -13,23 +13,23 @@ class Held:
 
     @property
     def total(self) -> int:
-        """How many bytes were said so far."""
+        """Bytes printed so far."""
         return self.start + len(self._data)
 
     @property
     def room(self) -> int:
-        """How many more may be held."""
+        """Bytes that may still be held."""
         return max(0, HELD_BYTES - len(self._data))
 
     def add(self, data: bytes) -> None:
-        """More was said."""
+        """Adds output."""
         self._data += data
 
     def take(self, after: int, limit: int) -> bytes:
-        """Bytes from `after` on; what is before was received, and is dropped.
+        """Returns bytes from `after` on; earlier bytes count as received and are dropped.
 
-        The same place can be asked for again, as after a lost answer. Raises: ValueError for
-        places that are not held.
+        The same offset can be requested again, as after a lost answer. Raises: ValueError for an
+        offset that is not held.
         """
         if not self.start <= after <= self.total:
             raise ValueError(f"after must be between {self.start} and {self.total}")

@@ -1,7 +1,7 @@
-"""Copies of files that a line names, out of reach of everything else in the session.
+"""Copies of the files that a line names, out of reach of everything else in the session.
 
-They are the agent's own, in directories of its own below /tmp: the session's user can read them,
-and neither change, replace nor remove them.
+The agent owns them, in its own directories below /tmp. The session's user can read them, but can't
+change, replace or remove them.
 """
 
 import os
@@ -11,18 +11,18 @@ from contextlib import suppress
 from sandbox_agent.errors import AgentError
 from sandbox_agent.protocol import KEPT_PREFIX
 
-# The directory's name is nobody's to guess, so that nobody can take it first.
+# The directory's name can't be guessed, so no one can create it first.
 _PATH = re.compile(re.escape(KEPT_PREFIX) + r"[0-9a-f]{16}/[0-9]{1,2}(?:\.[A-Za-z0-9]{1,8})?")
 _MOST_FILES = 16
 
 
 class KeptFiles:
-    """What was copied for one line of a terminal, until it is let go of."""
+    """The copies for one line of a terminal, until they are released."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
-        """Makes the copies, by path. Raises: AgentError, and then none is there."""
+        """Makes the copies, keyed by path. Raises: AgentError, and then none is left."""
         if len(files) > _MOST_FILES or not all(map(_PATH.fullmatch, files)):
-            raise AgentError("validation_error", "files must be a few that are named for copies")
+            raise AgentError("validation_error", "files has too many entries, or a wrong path")
         self._paths: list[str] = []
         self._directories: set[str] = set()
         try:
@@ -37,7 +37,7 @@ class KeptFiles:
         if directory not in self._directories:
             os.mkdir(directory, 0o700)
             self._directories.add(directory)
-            os.chmod(directory, 0o755)  # noqa: S103 - read by the session's user
+            os.chmod(directory, 0o755)  # noqa: S103 - the session's user reads it
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(path, flags, 0o444)
         self._paths.append(path)
@@ -49,7 +49,7 @@ class KeptFiles:
             os.close(fd)
 
     def release(self) -> None:
-        """Removes them; once more does nothing."""
+        """Removes the copies; a second call does nothing."""
         with suppress(OSError):
             for path in self._paths:
                 os.unlink(path)

@@ -1,4 +1,4 @@
-"""What the control plane asks of a new terminal, read strictly. Pure."""
+"""Parses the control plane's request for a new terminal, strictly. Pure."""
 
 from typing import NamedTuple
 
@@ -14,11 +14,10 @@ _LARGEST_SIDE = 65535
 
 
 class Request(NamedTuple):
-    """What the control plane asked to open.
+    """A request to open a terminal.
 
-    `tool` is what the program may do besides what commands may. `commands` are the names that
-    lines may be sent under; None: anything may be sent.
-    Limits are in milliseconds.
+    `tool` is what the program may do in addition to commands. `commands` are the names under which
+    lines may be sent; None means that any text may be sent. Limits are in milliseconds.
     """
 
     terminal_id: str
@@ -35,10 +34,10 @@ class Request(NamedTuple):
 
 
 def parse(params: Message) -> Request:
-    """Raises: AgentError where the parameters have not their form."""
+    """Parses the parameters. Raises: AgentError if they are malformed."""
     argv, sanitize = given.texts(params, "argv"), given.texts(params, "sanitize")
     if not argv or not set(sanitize) <= set(SANITIZERS):
-        message = "argv must not be empty, and sanitize has known names only"
+        message = "argv must not be empty, and sanitize must have known names only"
         raise AgentError("validation_error", message)
     plan = Plan(
         program=argv[0],

@@ -1,24 +1,24 @@
-"""Characters that no line may have, whatever its pattern says. Rejected, never stripped. Pure.
+"""Characters that no line may contain, whatever its pattern allows: rejected, never stripped. Pure.
 
-The control plane decides by it, and the agent again before it writes anything.
+The control plane decides by it, and the agent checks again before it writes anything.
 """
 
 import re
 import unicodedata
 
 MAX_TEXT = 8192  # characters of one input
-# Of a line that is sent: any 8,192 characters of up to three bytes.
+# For a line that is sent: any 8,192 characters of up to three bytes, and a margin.
 MAX_LINE_BYTES = 28 * 1024
-# What shells and their like take for syntax.
+# What shells and similar programs treat as syntax.
 INJECTION = frozenset(";|&$`(){}[]<>!\n\r")
-# Parentheses are harmless in a line without the others, and SQL can't do without.
+# Parentheses are harmless without the other characters, and SQL needs them.
 LINE_INJECTION = INJECTION - frozenset("()")
-# By Unicode category: control characters, which a terminal's line discipline obeys (^C, ^D, ^Z, ^U,
-# ESC, and 0x80 to 0x9f); format characters, as those that turn the direction; lone surrogates;
-# line and paragraph breaks.
+# By Unicode category: control characters, which a terminal's line discipline acts on (^C, ^D, ^Z,
+# ^U, ESC, and 0x80 to 0x9f); format characters, such as those that change the text direction; lone
+# surrogates; line and paragraph separators.
 _REFUSED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-# Characters that are not shown, so that a person would approve another text than the one that
-# is sent: Unicode's Default_Ignorable_Code_Point, with what is reserved for later ones.
+# Invisible characters, which would let a person approve a different text than the one that is sent:
+# Unicode's Default_Ignorable_Code_Point, including code points reserved for future ones.
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
@@ -27,7 +27,7 @@ _INVISIBLE = re.compile(
 
 
 def control_characters(text: str) -> str | None:
-    """Why a text may not go to a terminal at all; None where it may."""
+    """The reason why a text may not go to any terminal; None if it may."""
     if text.isascii() and text.isprintable():
         return None
     for position, char in enumerate(text):
@@ -39,7 +39,7 @@ def control_characters(text: str) -> str | None:
 
 
 def injection(text: str, refused: frozenset[str] = LINE_INJECTION) -> str | None:
-    """Why a text is not free of what shells take for syntax; None where it is."""
+    """The reason why a text contains shell syntax; None if it does not."""
     found = sorted(refused.intersection(text))
     if not found:
         return None

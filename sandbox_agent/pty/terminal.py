@@ -1,4 +1,4 @@
-"""One terminal as the agent sees it: its tree, its device, its limits and its end."""
+"""One terminal as the agent sees it: its tree, device, limits and end."""
 
 import base64
 import os
@@ -22,12 +22,12 @@ from sandbox_agent.pty.waiting import Program, Waiting
 from sandbox_agent.tree import Tree
 
 _READ_BYTES = 65536
-# At most so many reads before others have their turn.
+# Reads in one go before others get their turn.
 _ROUNDS = 16
 
 
 class _Reader(NamedTuple):
-    """A caller who waits for bytes beyond `after`."""
+    """A caller that waits for bytes beyond `after`."""
 
     after: int
     limit: int
@@ -38,8 +38,8 @@ class _Reader(NamedTuple):
 class Terminal:
     """A program and its terminal, until nothing of the program is left.
 
-    `on_progress` is called when more was said, `on_end` once, when nothing more will be.
-    Raises: OSError from the constructor where it can't be started; the guard is then let go of.
+    `on_progress` is called when there is new output, `on_end` once, when there can be no more.
+    Raises: OSError from the constructor if it can't be started; the guard is then released.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class Terminal:
         self.output = Held()
         self._input = bytearray()
         self._kept = KeptFiles({})
-        # Who waits at the prompt when the first line is sent: nobody but the tool, so that from
-        # then on no program that it starts is taken for it.
+        # The program that waits at the prompt when the first line is sent. It can only be the tool,
+        # so no program that the tool starts later is mistaken for it.
         self._program: Program | None = None
         self._reader_program: Program | None = None
         self._reader: _Reader | None = None
@@ -97,15 +97,15 @@ class Terminal:
     # Output
 
     def read(self, params: Message, reply: Reply) -> None:
-        """Answers with what was said from `after` on, once there is something or time is up.
+        """Answers with output from `after` on, once there is some or the time is up.
 
-        Raises: AgentError, also for a place that is not held any more, or not yet.
+        Raises: AgentError, also for an offset that is no longer held, or not yet.
         """
         after = given.number(params, "after")
         limit = min(given.number(params, "limit", 1), CHUNK_BYTES)
         wait = given.number(params, "wait_ms", 0, given.MOST_MS) / 1000
         self._used = time.monotonic()
-        self._answer()  # a caller of before is gone
+        self._answer()  # an earlier caller is gone
         self._check_held(after)
         self._fill()
         if self.output.total > after or self._ended is not None or not wait:
@@ -133,9 +133,9 @@ class Terminal:
         }
 
     def _waits(self) -> bool:
-        """Whether the program has taken every line, has said all, and waits for another.
+        """Whether the program has taken every line, has printed all, and waits for another line.
 
-        What it said before it began to wait can be read once it was seen to wait.
+        What it printed before it began to wait is readable by the time it is seen to wait.
         """
         if self._input or self._hung_up:
             return False
@@ -154,13 +154,13 @@ class Terminal:
             reader.reply(self._page(reader.after, reader.limit))
 
     def forget_reader(self) -> None:
-        """The connection was lost: nobody waits any more."""
+        """Drops the reader after the connection was lost."""
         if self._reader is not None:
             self._reader.timer.cancel()
             self._reader = None
 
     def _fill(self) -> bool:
-        """Reads what is there, up to what may be held; whether that was all."""
+        """Reads available output up to the limit; returns whether that was all."""
         if self._hung_up:
             return True
         for _ in range(_ROUNDS):
@@ -171,7 +171,7 @@ class Terminal:
                 data = os.read(self._master, min(room, _READ_BYTES))
             except BlockingIOError:
                 return True
-            except OSError:  # nobody has the other end open
+            except OSError:  # no process has the other end open
                 data = b""
             if not data:
                 self._hung_up = True
@@ -190,7 +190,7 @@ class Terminal:
         self._watch()
 
     def _watch(self) -> None:
-        """Waits for what can be gone on with."""
+        """Watches the device for the events that are possible now."""
         wanted = 0
         if not self._hung_up and not self.tree.gone:
             wanted = (READ if self.output.room else 0) | (WRITE if self._input else 0)
@@ -205,17 +205,18 @@ class Terminal:
     # Input
 
     def send(self, command: str, text: str, files: dict[str, bytes]) -> int:
-        """Writes one line; how many bytes had been said before it.
+        """Writes one line; returns how many bytes had been printed before it.
 
-        `files` are what it names, by path. Raises: AgentError, and then nothing was written.
+        `files` are the files that it names, by path. Raises: AgentError, and then nothing was
+        written.
         """
         line = self._line(command, text)
         if self._input:
-            raise AgentError("busy", "the tool has not taken the line before")
+            raise AgentError("busy", "the tool has not read the previous line")
         if not self._fill():
-            raise AgentError("busy", "what the tool says must be read first")
+            raise AgentError("busy", "read the tool's output first")
         kept = KeptFiles(files)
-        self._kept.release()  # nobody reads on: it has taken another line since
+        self._kept.release()  # the tool has read another line since then
         self._kept = kept
         self._used = time.monotonic()
         self._program = self._program or self._reader_program
@@ -237,10 +238,11 @@ class Terminal:
         return data + request.terminator
 
     def _line_bytes(self) -> int:
-        """How many bytes a line may have now, without what ends it."""
+        """The most bytes that a line may have now, without its terminator."""
         most = self._request.max_line_bytes
         if not self._hung_up and device.cooked(self._master):
-            # The kernel would cut a longer one, and the program take what is left for a line.
+            # The kernel would cut a longer line, and the program would read the rest as a separate
+            # line.
             most = min(most, device.MOST_COOKED_BYTES - len(self._request.terminator))
         return most
 
@@ -250,7 +252,7 @@ class Terminal:
                 del self._input[: os.write(self._master, self._input)]
         except BlockingIOError:
             return
-        except OSError:  # nobody reads it any more
+        except OSError:  # no process reads it any more
             self._input.clear()
 
     # Ending
@@ -260,12 +262,12 @@ class Terminal:
         return self.tree.signal(number)
 
     def cancel(self, reason: str) -> None:
-        """Ends the whole tree: TERM, then KILL; the program learns that its terminal goes."""
+        """Ends the whole tree with TERM, then KILL; HUP announces the loss of the terminal."""
         if self.tree.cancel(reason):
             self.tree.signal(signal.SIGHUP)
 
     def kill(self, reason: str) -> None:
-        """KILL to the whole tree at once."""
+        """Kills the whole tree at once."""
         self.tree.kill(reason)
 
     def _check_idle(self) -> None:
@@ -278,11 +280,11 @@ class Terminal:
             self.tree.after(left, self._check_idle)
 
     def _on_left(self) -> None:
-        """The program has ended; what it left behind has lost the terminal."""
+        """Ends the remaining processes after the program's end; they have lost the terminal."""
         self.tree.kill()
 
     def _on_gone(self) -> None:
-        self._watch()  # nothing more: the tree is gone
+        self._watch()  # the tree is gone, so no event is possible
         if not self._hung_up:
             self._drain()
         self._input.clear()
@@ -293,25 +295,25 @@ class Terminal:
         self._on_end(self)
 
     def _drain(self) -> None:
-        """Takes what the kernel still holds, which is little more than what may be held here."""
+        """Reads what the kernel still holds, even slightly above the limit."""
         try:
             while data := os.read(self._master, _READ_BYTES):
                 self.output.add(data)
                 self._on_progress()
-        except OSError:  # also: nothing is left, as far as anybody can tell
+        except OSError:  # also if nothing is left, which looks the same
             pass
         self._hung_up = True
 
     def result(self) -> dict[str, Any]:
-        """What the program came to; complete once it has ended."""
+        """The program's result; complete once it has ended."""
         return {**self.tree.result(), "output_bytes": self.output.total}
 
     def end(self, outcome: dict[str, Any]) -> None:
-        """Its end is on its way to the record: whoever reads may be told."""
+        """Stores the outcome and answers the reader; the exit event is on its way."""
         self._ended = outcome
         self._answer()
 
     @property
     def all_read(self) -> bool:
-        """Whether a caller has seen everything, the end included."""
+        """Whether a caller has read everything, including the end."""
         return self._ended is not None and self.output.start == self.output.total

@@ -1,4 +1,4 @@
-"""The terminals of one sandbox: opened, written to, read, ended."""
+"""Opens, feeds, reads and ends the terminals of one sandbox."""
 
 import functools
 from collections import OrderedDict
@@ -17,19 +17,19 @@ from sandbox_agent.pty.terminal import Terminal
 from sandbox_agent.pty.waiting import Waiting
 from sandbox_agent.work import Work
 
-# What ended terminals said last stays readable so long, and of so many of them.
+# How long the last output of ended terminals stays readable, and of how many of them.
 _KEPT_SECONDS = 30.0
 _KEPT_TERMINALS = 16
 
 
 class Terminals:
-    """Opens, feeds, reads and ends terminals."""
+    """The terminals of one sandbox."""
 
     def __init__(
         self, loop: Loop, boot: Boot, abi: int, events: EventBuffer, work: Work, guards: Guards
     ) -> None:
         self._loop = loop
-        # Without path rules nothing but scopes keeps other commands' hands off a tool.
+        # Without path rules, only scopes keep other commands from reaching a tool.
         self._exposed = not boot.confinement.paths and abi < SCOPES_ABI
         self._events = events
         self._work = work
@@ -40,11 +40,11 @@ class Terminals:
 
     @property
     def running(self) -> list[str]:
-        """Ids of the terminals whose program runs."""
+        """Ids of the terminals whose program still runs."""
         return list(self._running)
 
     def open(self, params: Message, reply: Reply) -> None:
-        """Starts a program on a terminal of its own. Raises: AgentError, ValueError."""
+        """Starts a program on its own terminal. Raises: AgentError, ValueError."""
         request = parse(params)
         if self._exposed:
             message = "terminals at this level need a kernel with Landlock scopes (Linux 6.12)"
@@ -71,7 +71,7 @@ class Terminals:
         reply({"mark": terminal.send(command, text, given.contents(params, "files"))})
 
     def read(self, params: Message, reply: Reply) -> None:
-        """Answers with what was said; waits for some when there is none. Raises: AgentError."""
+        """Answers with output; waits until there is some. Raises: AgentError."""
         terminal_id = given.text(params, "terminal_id")
         terminal = self._running.get(terminal_id) or self._ended.get(terminal_id)
         if terminal is None:
@@ -84,11 +84,13 @@ class Terminals:
         """Signals the program's process group. Raises: AgentError."""
         number = given.number(params, "signal", 1, given.LAST_SIGNAL)
         if not self._terminal(params).signal(number):
-            raise AgentError("busy", "earlier signals to this terminal wait: try again")
+            raise AgentError(
+                "busy", "earlier signals to this terminal are still pending: try again"
+            )
         reply({})
 
     def close(self, params: Message, reply: Reply) -> None:
-        """Ends a terminal with its whole tree; one that has ended already is no error."""
+        """Ends a terminal and its whole tree; a terminal that has already ended is no error."""
         terminal = self._running.get(given.text(params, "terminal_id"))
         reason = given.text(params, "reason")
         if terminal is not None:
@@ -96,7 +98,7 @@ class Terminals:
         reply({})
 
     def forget_callers(self) -> None:
-        """The connection was lost."""
+        """Drops all readers after the connection was lost."""
         for terminal in self._running.values():
             terminal.forget_reader()
 

@@ -1,8 +1,8 @@
-"""Whether a terminal's program waits for input, which is what tells its prompt from other text.
+"""Detects whether a terminal's program waits for input, which tells a prompt from other text.
 
-A program that prints what looks like its prompt, and computes or sleeps, does not. What counts
-is the call in which a thread of the terminal's foreground is blocked: one that reads from the
-terminal, or that waits until there is something to read.
+A program that prints a fake prompt and then computes or sleeps does not wait. What counts is the
+system call in which a thread of the terminal's foreground process is blocked: one that reads from
+the terminal, or that waits until there is input.
 """
 
 import os
@@ -16,13 +16,13 @@ from typing import NamedTuple
 from sandbox_agent.confine.syscalls import borrow_file_identity
 from sandbox_agent.pty import device
 
-# What is looked at in one go: a program can have many threads, and each wait for much.
+# Limits of one check: a program can have many threads, and each can wait for many descriptors.
 _MOST_THREADS = 256
 _MOST_FILES = 1024
 _POLLFD = struct.Struct("=ihh")
 _READABLE = 0x41  # POLLIN, POLLRDNORM; EPOLLIN and EPOLLRDNORM are the same
 _BITS = 8
-_WORDS = 9  # of a call: its number, six arguments, stack and instruction pointer
+_WORDS = 9  # in a call: its number, six arguments, stack and instruction pointers
 _FD_MASK = 0xFFFFFFFF
 _CONTROLLING_TERMINAL = os.makedev(5, 0)  # /dev/tty
 _PTRACE_SCOPE = "/proc/sys/kernel/yama/ptrace_scope"
@@ -30,12 +30,12 @@ _ADMIN_ONLY = 2
 
 
 class _Calls(NamedTuple):
-    """Numbers of system calls that may wait for a terminal's input, by what they are given."""
+    """System calls that may wait for a terminal's input, grouped by their arguments."""
 
     read: frozenset[int]  # a descriptor
     poll: frozenset[int]  # an array of descriptors and events, and its length
-    select: frozenset[int]  # the highest descriptor and one, and a set of them
-    epoll: frozenset[int]  # a descriptor that stands for others
+    select: frozenset[int]  # the highest descriptor plus one, and a set of descriptors
+    epoll: frozenset[int]  # an epoll descriptor
 
 
 _CALLS = {
@@ -61,15 +61,15 @@ class Program(NamedTuple):
     inode: int
 
 
-# Where the kernel does not tell who waits.
+# Used where the kernel does not reveal who waits.
 _UNKNOWN = Program(0, 0)
 
 
 class Waiting:
-    """Looks at programs of terminals as the session's user, whose they are.
+    """Inspects the programs of terminals as the session's user, which they run as.
 
-    A program that has made itself unreadable counts as one that does not wait. Where the kernel
-    does not tell of calls, one that is asleep counts as waiting.
+    A program that has made itself unreadable counts as not waiting. If the kernel does not reveal
+    system calls, a program that is asleep counts as waiting.
     """
 
     def __init__(self, uid: int) -> None:
@@ -77,11 +77,11 @@ class Waiting:
         self._calls = _CALLS.get(os.uname().machine) if _kernel_tells() else None
 
     def for_input(self, master: int, terminal: int, only: Program | None) -> Program | None:
-        """The program that waits for input in the foreground of a terminal; None: none does.
+        """The program that waits for input in a terminal's foreground; None if none does.
 
-        `terminal` is its device number. With `only`, no other program counts: one that the tool
-        has started can show the tool's prompt and read. While one is in the foreground in the
-        tool's place, none waits.
+        `terminal` is its device number. With `only`, no other program counts, because a program
+        that the tool has started can print the tool's prompt and read. While such a program is in
+        the foreground in the tool's place, none waits.
         """
         try:
             leader = device.session_leader(master)
@@ -122,14 +122,14 @@ def _program(pid: int) -> Program | None:
 
 
 def _inputs(calls: _Calls, leader: int) -> Iterator[tuple[int, int]]:
-    """What the threads of the leader's process group wait to read from: processes, descriptors."""
+    """The pids and descriptors that the threads of the leader's process group wait to read from."""
     threads = chain(_threads(leader), chain.from_iterable(map(_threads, _others(leader))))
     for pid, thread in islice(threads, _MOST_THREADS):
         try:
             for fd in _awaited(calls, pid, thread):
                 yield pid, fd
         except (OSError, ValueError, OverflowError):
-            continue  # it has ended, or what it gave the kernel makes no sense
+            continue  # it has ended, or passed invalid data to the kernel
 
 
 def _threads(pid: int) -> Iterator[tuple[int, str]]:
@@ -148,7 +148,7 @@ def _others(leader: int) -> Iterator[int]:
 
 
 def _stat(pid: int | str) -> list[bytes]:
-    """State, parent, process group and the rest; nothing of a process that has ended."""
+    """The state, parent, process group and so on; empty for a process that has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()
@@ -165,7 +165,7 @@ def _awaited(calls: _Calls, pid: int, thread: str) -> Iterator[int]:
     with open(f"/proc/{pid}/task/{thread}/syscall", "rb") as file:
         words = file.read().split()
     if len(words) < _WORDS:
-        return  # it is running, or waits outside of any call
+        return  # it is running, or waits outside any system call
     number, first, second = int(words[0]), int(words[1], 16), int(words[2], 16)
     if number in calls.read:
         yield first & _FD_MASK
@@ -195,7 +195,7 @@ def _of_epoll(pid: int, fd: int) -> Iterator[int]:
 
 
 def _memory(pid: int, at: int, size: int) -> bytes:
-    """Raises: OSError, OverflowError for an address that can't be one."""
+    """Raises: OSError; OverflowError for an impossible address."""
     memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.pread(memory, size, at)

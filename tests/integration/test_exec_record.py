@@ -172,7 +172,7 @@ async def test_what_runs_instead_of_what_is_on_record_is_told(new_box: BoxFactor
         argv, by = event["args"]["argv"], event["args"]["by"]
         if not argv:
             # On a busy machine a second look was quicker than the next program.
-            assert event["error"] == f"it runs {by}, and not what is on record for it"
+            assert event["error"] == f"it runs {by}, not the program on record"
             continue
         if argv[0] == "sh":
             recorded[argv[2].split()[-1]] = event["args"]["real_path"]
@@ -181,7 +181,7 @@ async def test_what_runs_instead_of_what_is_on_record_is_told(new_box: BoxFactor
         differs = by != recorded[argv[1]]
         differing += differs
         assert event["error"] == (
-            f"its caller runs {by}, and not what is on record for it" if differs else None
+            f"its caller runs {by}, not the program on record" if differs else None
         )
     print(f"{differing} of {followed} were exchanged")
     assert followed > 0

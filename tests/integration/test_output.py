@@ -275,7 +275,7 @@ async def test_what_a_level_change_cut_off_goes_along_too(new_box: BoxFactory) -
 async def test_an_agent_takes_no_output_for_a_command_of_its_own(high: Box) -> None:
     done = await high.run(argv=["echo", "x"])
     members = {"total": 3, "chunks": [["stdout", "eHh4"]]}
-    with pytest.raises(Exception, match="is of this sandbox"):
+    with pytest.raises(Exception, match="belongs to this sandbox"):
         await high.ask("output.restore", command_id=done.command.id, **members)
     for chunks in ("x", [1], [["stdin", "eHh4"]], [["stdout", "x"]], [["stdout"]]):
         with pytest.raises(Exception, match="chunks must be"):

@@ -1,6 +1,7 @@
 """Images on this machine's engine: which there are, and making them."""
 
 from dataclasses import asdict
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -33,7 +34,7 @@ def list_all(as_json: AsJson = False) -> None:
             image.image,
             "missing" if image.id is None else image.id.removeprefix("sha256:")[:12],
             None if image.size is None else size(image.size),
-            None if image.created is None else age(image.created),
+            None if image.created is None else age(datetime.fromisoformat(image.created)),
         )
         for image in found
     ]

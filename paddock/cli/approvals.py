@@ -64,7 +64,7 @@ async def list_all(
         (
             approval.id,
             approval.status,
-            age(approval.requested_at.isoformat()),
+            age(approval.requested_at),
             approval.session_id,
             approval.tool,
             approval.risk_tier,

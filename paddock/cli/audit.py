@@ -23,7 +23,7 @@ from paddock.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from paddock.client import Archived, Paddock
+    from paddock.client import Archive, Paddock
 
 app = group("The audit chain of a session: everything that was done or refused.")
 
@@ -309,5 +309,5 @@ _ARCHIVE_NAMES = ("session_id", "file", "bytes", "seq", "hash")
 _ARCHIVE_COLUMNS = ("session", "file", ">bytes", ">seq", "hash")
 
 
-def _archived_row(item: "Archived") -> tuple[str | int, ...]:
+def _archived_row(item: "Archive") -> tuple[str | int, ...]:
     return item.session_id, item.file, item.bytes, item.seq, item.hash

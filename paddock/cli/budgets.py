@@ -33,9 +33,10 @@ async def budget(paddock: "Paddock", session: SessionId, as_json: AsJson = False
     if as_json:
         print_json(found.raw)
         return
+    consumed, remaining = dict(found.consumed), dict(found.remaining)
     rows = [
-        (kind, _amount(limit), _amount(found.consumed[kind]), _amount(found.remaining[kind]))
-        for kind, limit in found.limits.items()
+        (kind, _amount(limit), _amount(consumed.get(kind)), _amount(remaining.get(kind)))
+        for kind, limit in found.limits
     ]
     print_table(("kind", ">limit", ">used", ">left"), rows, nothing="")
 

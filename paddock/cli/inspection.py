@@ -6,10 +6,10 @@ from paddock.cli.describe import outcome, summary, words
 from paddock.cli.terminal import age, print_fields, print_table, seconds, size
 
 if TYPE_CHECKING:
-    from paddock.client import SessionInfo
+    from paddock.client import InspectedSession
 
 
-def show(info: "SessionInfo") -> None:
+def show(info: "InspectedSession") -> None:
     """Prints a session: what it is, what it uses, what runs, what was refused."""
     print_fields(
         (
@@ -18,9 +18,9 @@ def show(info: "SessionInfo") -> None:
             ("activity", info.activity),
             ("level", info.permission_level),
             ("owner", info.owner),
-            ("created", f"{age(info.raw['created_at'])} ago"),
-            ("last used", f"{age(info.raw['last_activity_at'])} ago"),
-            ("ends when idle", info.raw["deadlines"]["idle_at"]),
+            ("created", f"{age(info.created_at)} ago"),
+            ("last used", f"{age(info.last_activity_at)} ago"),
+            ("ends when idle", info.deadlines.raw["idle_at"]),
             ("ends at", _ends(info)),
             ("ended", _ended(info)),
             ("labels", " ".join(f"{k}={v}" for k, v in info.labels.items()) or None),
@@ -38,7 +38,7 @@ def show(info: "SessionInfo") -> None:
                 command.status,
                 "-" if command.exit is None else seconds(command.exit.duration_ms / 1000),
                 "-" if command.exit is None else outcome(command.exit.raw),
-                words(list(command.argv)),
+                words(command.argv),
             )
             for command in info.commands
         ]
@@ -47,13 +47,13 @@ def show(info: "SessionInfo") -> None:
         )
     if info.denials:
         refused = [
-            (denial.seq, age(denial.raw["time"]), denial.rule, summary(denial.raw))
+            (denial.seq, age(denial.time), denial.rule, summary(denial.raw))
             for denial in info.denials
         ]
         print_table((">seq", ">age", "rule", "what"), refused, nothing="", title="Denials")
 
 
-def _show_use(info: "SessionInfo") -> None:
+def _show_use(info: "InspectedSession") -> None:
     used, limits = info.usage, info.limits
     rows = [
         (
@@ -81,7 +81,7 @@ def _show_use(info: "SessionInfo") -> None:
     print_table(("what", ">now", ">limit", "share"), rows, nothing="", title="Use")
 
 
-def _show_processes(info: "SessionInfo") -> None:
+def _show_processes(info: "InspectedSession") -> None:
     if not info.processes:
         return
     rows = [
@@ -91,7 +91,7 @@ def _show_processes(info: "SessionInfo") -> None:
             f"{process.cpu_percent:.0f} %",
             seconds(process.cpu_seconds),
             size(process.memory_bytes),
-            words(list(process.argv)) or process.name,
+            words(process.argv) or process.name,
         )
         for process in info.processes
     ]
@@ -99,7 +99,7 @@ def _show_processes(info: "SessionInfo") -> None:
     print_table(columns, rows, nothing="", title="Processes")
 
 
-def _sandbox(info: "SessionInfo") -> str | None:
+def _sandbox(info: "InspectedSession") -> str | None:
     sandbox = info.sandbox
     if sandbox is None:
         return None
@@ -108,21 +108,21 @@ def _sandbox(info: "SessionInfo") -> str | None:
     return ", ".join(part for part in parts if part)
 
 
-def _ended(info: "SessionInfo") -> str | None:
+def _ended(info: "InspectedSession") -> str | None:
     end = info.termination
     if end is None:
         return None
-    return f"{age(end.raw['terminated_at'])} ago: {end.rationale_code}"
+    return f"{age(end.terminated_at)} ago: {end.rationale_code}"
 
 
-def _ends(info: "SessionInfo") -> str | None:
+def _ends(info: "InspectedSession") -> str | None:
     """The earlier of the deadlines that use does not put off."""
-    moments = (info.raw["deadlines"].get(name) for name in ("wall_at", "budget_at"))
+    moments = (info.deadlines.raw[name] for name in ("wall_at", "budget_at"))
     return min((moment for moment in moments if moment), default=None)
 
 
-def _streams(info: "SessionInfo") -> str | None:
-    parts = [f"{count} {kind}" for kind, count in info.streams.items() if count]
+def _streams(info: "InspectedSession") -> str | None:
+    parts = [f"{count} {kind}" for kind, count in info.streams if count]
     return ", ".join(parts) or None
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from paddock.cli.terminal import note, print_foreign, print_json
 
 if TYPE_CHECKING:
-    from paddock.client import Exit, Output
+    from paddock.client import ExitData, StreamedOutput
 
 # Characters that are kept of the beginning and of the end of what is told as JSON.
 MOST_KEPT = 2 * 1024 * 1024
@@ -20,7 +20,7 @@ class Printed:
         self._raw = raw
         self._cut = 0
 
-    def add(self, piece: "Output") -> None:
+    def add(self, piece: "StreamedOutput") -> None:
         """The next piece."""
         if piece.cut:
             self._cut += piece.cut
@@ -28,7 +28,7 @@ class Printed:
         out = sys.stdout if piece.stream == "stdout" else sys.stderr
         print_foreign(piece.text, out, raw=self._raw)
 
-    def end(self, end: "Exit") -> None:
+    def end(self, end: "ExitData") -> None:
         """The command has ended."""
         sys.stdout.flush()
         sys.stderr.flush()
@@ -47,7 +47,7 @@ class Collected:
         self._first_left, self._last_size = most, 0
         self._cut = 0
 
-    def add(self, piece: "Output") -> None:
+    def add(self, piece: "StreamedOutput") -> None:
         """The next piece."""
         if piece.cut:  # one gap is enough: the end begins behind the last one
             self._cut += piece.cut + sum(_size(text) for _, text in self._last)
@@ -72,7 +72,7 @@ class Collected:
             if rest := text[len(dropped) :]:
                 self._last.appendleft((stream, rest))
 
-    def end(self, end: "Exit") -> None:
+    def end(self, end: "ExitData") -> None:
         """Prints the object."""
         members = {
             **end.raw,

@@ -165,7 +165,7 @@ async def explain(
         raise typer.Exit(Status.REFUSED)
 
 
-def _names(names: tuple[str, ...] | None) -> str:
+def _names(names: list[str] | None) -> str:
     return "any" if names is None else " ".join(names) or "none"
 
 

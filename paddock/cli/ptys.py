@@ -55,7 +55,7 @@ async def list_all(
             info.status,
             info.session_state,
             info.interaction_count,
-            age(info.raw["opened_at"]),
+            age(info.opened_at),
             info.reason,
         )
         for info in found

@@ -39,7 +39,7 @@ from paddock.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from paddock.client import Exit, Paddock, Session
+    from paddock.client import CommandResult, Exit, ExitData, Paddock, Session
 
 
 def add_to(app: typer.Typer) -> None:
@@ -156,10 +156,10 @@ async def ps(paddock: "Paddock", session: SessionId, as_json: AsJson = False) ->
         (
             command.command_id,
             command.status,
-            age(command.raw["started_at"] or None),
+            age(command.started_at or None),
             "-" if command.exit is None else seconds(command.exit.duration_ms / 1000),
             "-" if command.exit is None else outcome(command.exit.raw),
-            _words(command.argv),
+            words(command.argv),
         )
         for command in found
     ]
@@ -223,14 +223,14 @@ async def _attend(
         _tell_stored(session, result, stays)
         return ended(result, request["argv"][0])
     from paddock.cli.piped import fed
-    from paddock.client import Exit, Output, Start
+    from paddock.client import Exit, Output, StartData
 
     told = Collected(session.id) if shown is Shown.JSON else Printed(raw=shown is Shown.RAW)
     async with AsyncExitStack() as stack:
         stream = session.exec_stream(**request, stdin_open=stdin is not None, resume=False)
         # Without a connection nobody attends the command: it ends, as with Ctrl-C.
         async for event in await stack.enter_async_context(aclosing(stream)):
-            if isinstance(event, Start) and stdin is not None:
+            if isinstance(event, StartData) and stdin is not None:
                 await stack.enter_async_context(fed(session, event.command_id, stdin))
             elif isinstance(event, Output):
                 told.add(event)
@@ -242,7 +242,7 @@ async def _attend(
     raise Failure("the command's output ended before the command did", status=Status.UNREACHABLE)
 
 
-def _tell_stored(session: "Session", end: "Exit", stays: bool) -> None:
+def _tell_stored(session: "Session", end: "CommandResult | ExitData", stays: bool) -> None:
     if stays and end.stored_bytes:
         shows = f"`paddock output {session.id} {end.command_id}` shows"
         whole = "all" if end.stored_bytes >= end.output_bytes else f"the first {end.stored_bytes}"
@@ -270,7 +270,3 @@ def ended(end: "Exit", name: str) -> int:
     elif end.error:
         complain(f"{name}: {end.error}")
     return end.exit_code
-
-
-def _words(argv: tuple[str, ...]) -> str:
-    return words(list(argv))

@@ -57,8 +57,8 @@ async def list_all(
             info.activity,
             info.permission_level,
             info.owner,
-            age(info.raw["created_at"]),
-            age(info.raw["last_activity_at"]),
+            age(info.created_at),
+            age(info.last_activity_at),
         )
         for info in found
     ]
@@ -70,7 +70,7 @@ async def list_all(
 @remote
 async def show(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
     """Show a session: limits and use, processes, commands, denials."""
-    info = (await paddock.sessions.get(session)).info
+    info = await paddock.sessions.inspect(session)
     if as_json:
         print_json(info.raw)
     else:

@@ -178,11 +178,11 @@ def seconds(duration: float | None) -> str:
     return " ".join(f"{count}{unit}" for count, unit in parts if count)
 
 
-def age(time: str | None, now: datetime | None = None) -> str:
-    """How long ago an RFC 3339 time was, as in `5m`."""
+def age(time: datetime | None, now: datetime | None = None) -> str:
+    """How long ago it was, as in `5m`."""
     if time is None:
         return "-"
-    passed = ((now or datetime.now(UTC)) - datetime.fromisoformat(time)).total_seconds()
+    passed = ((now or datetime.now(UTC)) - time).total_seconds()
     for unit, name in _AGES:
         if passed >= unit:
             return f"{passed / unit:.0f}{name}"

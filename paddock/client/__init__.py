@@ -1,5 +1,7 @@
 """The Python client: `Paddock` for asyncio, `PaddockSync` without.
 
+It answers with the models of `paddock.contract`.
+
 ```python
 from paddock import Paddock
 
@@ -11,7 +13,6 @@ async with Paddock(url, key) as p:
 ```
 """
 
-from paddock.client.approvals import Approval
 from paddock.client.errors import (
     ApprovalPendingError,
     AuditUnavailableError,
@@ -42,53 +43,51 @@ from paddock.client.errors import (
 )
 from paddock.client.faces import Async, Sync
 from paddock.client.paddock import Paddock, PaddockSync
-from paddock.client.results import (
-    Archived,
-    ArchiveRun,
-    AuditEvent,
-    AuditStats,
+from paddock.client.results import ExecEvent, StreamedOutput, Transfer
+from paddock.client.session import Session
+from paddock.client.terminals import Terminal
+from paddock.contract.approvals import Approval
+from paddock.contract.audit import Archive, ArchiveRun, AuditEvent, AuditStats, AuditVerdict
+from paddock.contract.budget import Budget
+from paddock.contract.commands import (
+    AuditPosition,
     Command,
     CommandEvidence,
     CommandOutput,
-    Entry,
-    ExecEvent,
-    ExecResult,
+    CommandResult,
     Exit,
+    ExitData,
+    Output,
+    StartData,
+)
+from paddock.contract.files import FileEntry, FileList
+from paddock.contract.inspection import InspectedSession, SandboxProcess, SandboxUsage
+from paddock.contract.sessions import Session as SessionInfo
+from paddock.contract.sessions import SessionSettings, Termination
+from paddock.contract.system import (
     Explanation,
     Layer,
     Level,
     LevelConfinement,
     LevelRates,
     LevelRequirements,
-    Listing,
-    Output,
     Readiness,
-    Receipt,
-    Start,
-    Tool,
-    Transfer,
-    Verdict,
 )
-from paddock.client.session import Session
-from paddock.client.session_info import (
-    Budget,
-    Process,
-    SessionInfo,
-    SessionSettings,
-    Termination,
-    Usage,
-)
-from paddock.client.terminals import Interaction, Terminal, TerminalInfo
+from paddock.contract.terminals import Interaction
+from paddock.contract.terminals import Terminal as TerminalInfo
+from paddock.contract.tools import Tool
 
 __all__ = [
     "Approval",
     "ApprovalPendingError",
+    "Archive",
     "ArchiveRun",
-    "Archived",
     "Async",
     "AuditEvent",
+    "AuditPosition",
     "AuditStats",
     "AuditUnavailableError",
+    "AuditVerdict",
     "Budget",
     "BudgetExceededError",
     "BusyError",
@@ -96,14 +95,17 @@ __all__ = [
     "Command",
     "CommandEvidence",
     "CommandOutput",
+    "CommandResult",
     "ConflictError",
     "ConnectionLostError",
     "EngineUnavailableError",
-    "Entry",
     "ExecEvent",
-    "ExecResult",
     "Exit",
+    "ExitData",
     "Explanation",
+    "FileEntry",
+    "FileList",
+    "InspectedSession",
     "Interaction",
     "InternalServerError",
     "InvalidTransitionError",
@@ -113,7 +115,6 @@ __all__ = [
     "LevelRates",
     "LevelRequirements",
     "LimitError",
-    "Listing",
     "MisdirectedRequestError",
     "NoAnswerError",
     "NotFoundError",
@@ -125,16 +126,17 @@ __all__ = [
     "PaddockError",
     "PaddockSync",
     "PermissionDeniedError",
-    "Process",
     "RateLimitedError",
     "Readiness",
-    "Receipt",
+    "SandboxProcess",
     "SandboxUnavailableError",
+    "SandboxUsage",
     "Session",
     "SessionInfo",
     "SessionSettings",
     "SessionTerminatedError",
-    "Start",
+    "StartData",
+    "StreamedOutput",
     "Sync",
     "Terminal",
     "TerminalInfo",
@@ -144,7 +146,5 @@ __all__ = [
     "Transfer",
     "UnauthorizedError",
     "UnreachableError",
-    "Usage",
     "ValidationError",
-    "Verdict",
 ]

@@ -2,45 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from paddock.client.commands import items
 from paddock.client.errors import ConnectionLostError
 from paddock.client.faces import F, Face, method, stream
-from paddock.client.parsing import Result
+from paddock.client.parsing import read
 from paddock.client.retry import PASSING, Patience
 from paddock.client.transport import segment
+from paddock.contract.approvals import Approval
 
 _APPROVALS = "/api/approvals"
 _EVENTS = "/api/events"
 _PAGE = 500
-
-
-@dataclass(frozen=True, kw_only=True)
-class Approval(Result):
-    """One line of input that needs a person's word, which holds for exactly this `command`.
-
-    `status` is `pending`, `approved`, `denied`, or `expired` when its terminal has ended;
-    `incarnation` says which session of that id it is of.
-    """
-
-    id: str
-    session_id: str
-    owner: str
-    terminal_id: str
-    tool: str
-    command: str
-    risk_tier: str
-    status: str
-    requested_by: str
-    requested_at: datetime
-    decided_by: str | None
-    decided_at: datetime | None
-    reason: str | None
-    files: dict[str, str] = field(default_factory=dict)
-    incarnation: int | None = None
 
 
 class Approvals(Face[F]):
@@ -113,7 +87,7 @@ class Approvals(Face[F]):
         found: tuple[Approval, ...] = ()
         while True:
             page = await self._api.json("GET", _APPROVALS, params=params)
-            found += tuple(Approval.parse(item) for item in items(page))
+            found += tuple(read(Approval, item) for item in items(page))
             params["cursor"] = page.get("next")
             if params["cursor"] is None:
                 return found
@@ -121,4 +95,4 @@ class Approvals(Face[F]):
     async def _decide(self, id: str, decision: str, reason: str | None) -> Approval:
         body = {"decision": decision, "reason": reason}
         path = f"{_APPROVALS}/{segment(id)}"
-        return Approval.parse(await self._api.json("POST", path, body=body))
+        return read(Approval, await self._api.json("POST", path, body=body))

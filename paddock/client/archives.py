@@ -4,7 +4,8 @@ from collections.abc import AsyncGenerator
 
 from paddock.client.commands import items
 from paddock.client.faces import F, Face, method, stream
-from paddock.client.results import Archived, ArchiveRun
+from paddock.client.parsing import read
+from paddock.contract.audit import Archive, ArchiveRun
 
 _PATH = "/api/audit/archives"
 # Long chains are read, compressed and read back.
@@ -23,14 +24,14 @@ class Archives(Face[F]):
         answer = await self._api.json(
             "POST", _PATH, body={"older_than": older_than}, timeout=_SECONDS
         )
-        return ArchiveRun.parse(answer)
+        return read(ArchiveRun, answer)
 
     @stream
-    async def list(self) -> AsyncGenerator[Archived, None]:
+    async def list(self) -> AsyncGenerator[Archive, None]:
         """Everything that is archived, page by page."""
         after: str | None = ""
         while after is not None:
             page = await self._api.json("GET", _PATH, params={"after": after, "limit": 500})
             for archived in items(page):
-                yield Archived.parse(archived)
+                yield read(Archive, archived)
             after = page.get("next")

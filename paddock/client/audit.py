@@ -4,7 +4,8 @@ from collections.abc import AsyncGenerator
 
 from paddock.client.commands import items
 from paddock.client.faces import F, Face, Link, method, stream
-from paddock.client.results import AuditEvent, AuditStats, Verdict
+from paddock.client.parsing import read
+from paddock.contract.audit import AuditEvent, AuditStats, AuditVerdict
 
 _PAGE = 500
 _SILENCE_SECONDS = 60.0
@@ -43,14 +44,14 @@ class Audit(Face[F]):
         while position is not None:
             page = await self._api.json("GET", self._path, params={**params, "after": position})
             for event in items(page):
-                yield AuditEvent.parse(event)
+                yield read(AuditEvent, event)
             position = page.get("next")
 
     @method
     async def stats(self) -> AuditStats:
         """How many operations and decisions of each kind."""
-        return AuditStats.parse(
-            await self._api.json("GET", f"{self._path}/stats", params=self._which)
+        return read(
+            AuditStats, await self._api.json("GET", f"{self._path}/stats", params=self._which)
         )
 
     @stream
@@ -74,14 +75,14 @@ class Audit(Face[F]):
                     yield line.decode()
 
     @method
-    async def verify(self, *, seq: int | None = None, hash: str | None = None) -> Verdict:
+    async def verify(self, *, seq: int | None = None, hash: str | None = None) -> AuditVerdict:
         """Has the control plane recompute the chain.
 
-        With `seq` and `hash` (of a `Receipt` that was kept) it must have that event too:
+        With `seq` and `hash` (of a result's `audit` that was kept) it must have that event too:
         so it is found that the end was cut off.
         """
         params = {**self._which, "seq": seq, "hash": hash}
         answer = await self._api.json(
             "GET", f"{self._path}/verify", params=params, timeout=_VERIFY_SECONDS
         )
-        return Verdict.parse(answer)
+        return read(AuditVerdict, answer)

@@ -14,19 +14,20 @@ from paddock.client.errors import (
     api_error,
 )
 from paddock.client.faces import F, Face, Link, method, stream
-from paddock.client.results import (
-    Command,
-    CommandOutput,
-    ExecEvent,
-    ExecResult,
-    Exit,
-    Output,
-    Start,
-)
+from paddock.client.parsing import read
+from paddock.client.results import ExecEvent, StreamedOutput
 from paddock.client.retry import PASSING
 from paddock.client.sse import ServerEvent
 from paddock.client.streams import never, resumed
 from paddock.client.transport import Transport, segment
+from paddock.contract.commands import (
+    Command,
+    CommandOutput,
+    CommandResult,
+    ExitData,
+    PendingCommand,
+    StartData,
+)
 
 log = logging.getLogger(__name__)
 
@@ -69,13 +70,13 @@ def input_members(name: str, data: str | bytes | None) -> dict[str, str | None]:
     return {f"{name}_base64": base64.b64encode(data).decode("ascii")}
 
 
-async def run_to_end(api: Transport, path: str, body: dict[str, Any]) -> ExecResult:
+async def run_to_end(api: Transport, path: str, body: dict[str, Any]) -> CommandResult:
     """Runs a foreground command and waits for its result."""
     wait = body.get("timeout", _LONGEST_SECONDS) + body.get("wait", 0) + _GRACE_SECONDS
     answer = await api.json("POST", f"{path}/exec", body=body, timeout=wait)
     if "approval" in answer:
-        raise ApprovalPendingError(str(answer["approval"]["id"]))
-    return ExecResult.parse(answer)
+        raise ApprovalPendingError(read(PendingCommand, answer).approval.id)
+    return read(CommandResult, answer)
 
 
 async def run_streamed(
@@ -90,9 +91,9 @@ async def run_streamed(
             async with api.events("POST", f"{path}/exec", body=body) as events:
                 async for event in events:
                     told = _told(event, command_id)
-                    command_id = told.command_id if isinstance(told, Start) else command_id
+                    command_id = told.command_id if isinstance(told, StartData) else command_id
                     position = position if event.id is None else event.id
-                    ended = isinstance(told, Exit)
+                    ended = isinstance(told, ExitData)
                     yield told
         except PASSING:
             # Before its start is known, there is nothing to go on with.
@@ -103,8 +104,8 @@ async def run_streamed(
                 raise ConnectionLostError("the stream of the command ends too soon")
             async with aclosing(followed(api, path, command_id, position)) as rest:
                 async for told in rest:
-                    ended = isinstance(told, Exit)
-                    if not isinstance(told, Start):
+                    ended = isinstance(told, ExitData)
+                    if not isinstance(told, StartData):
                         yield told
     finally:
         if resume and command_id is not None and not ended:
@@ -114,17 +115,17 @@ async def run_streamed(
 async def followed(
     api: Transport, path: str, command_id: str, after: int
 ) -> AsyncGenerator[ExecEvent, None]:
-    """A running command's events from an offset of its output on, to its `Exit`."""
+    """A running command's events from an offset of its output on, to its `ExitData`."""
     url = f"{path}/processes/{segment(command_id)}"
     async with aclosing(resumed(api, url, after, never)) as events:
         begun = False
         async for event in events:
             told = _told(event, command_id)
-            if isinstance(told, Start) and begun:
+            if isinstance(told, StartData) and begun:
                 continue
             begun = True
             yield told
-            if isinstance(told, Exit):
+            if isinstance(told, ExitData):
                 return
 
 
@@ -140,11 +141,11 @@ async def _kill(api: Transport, path: str, command_id: str) -> None:
 def _told(event: ServerEvent, command_id: str | None) -> ExecEvent:
     """Raises: PaddockAPIError of an `error` event."""
     if event.name == "start":
-        return Start(command_id=str(event.data.get("command_id")))
+        return read(StartData, event.data)
     if event.name in ("stdout", "stderr"):
-        return Output.parse({"stream": event.name, **event.data})
+        return read(StreamedOutput, {"stream": event.name, **event.data})
     if event.name == "exit":
-        return Exit.parse({"command_id": command_id, **event.data})
+        return read(ExitData, {"command_id": command_id, **event.data})
     if event.name == "error":
         status = event.data.get("status")
         raise api_error(status if isinstance(status, int) else 500, event.data)
@@ -192,7 +193,7 @@ class Processes(Face[F]):
             timeout=timeout,
             background=True,
         )
-        return Command.parse(await self._api.json("POST", f"{self._session}/exec", body=body))
+        return read(Command, await self._api.json("POST", f"{self._session}/exec", body=body))
 
     @method
     async def get(self, command_id: str, *, after: int = 0) -> CommandOutput:
@@ -200,11 +201,11 @@ class Processes(Face[F]):
         view = await self._api.json(
             "GET", f"{self._path}/{segment(command_id)}", params={"after": after}
         )
-        return CommandOutput.parse(view)
+        return read(CommandOutput, view)
 
     @stream
     async def follow(self, command_id: str, *, after: int = 0) -> AsyncGenerator[ExecEvent, None]:
-        """What a command does, as it comes: `Start`, `Output` from byte `after` on, `Exit`.
+        """What a command does: `StartData`, `StreamedOutput` from byte `after` on, `ExitData`.
 
         Goes on over broken connections. The command does not mind when its reader leaves.
         """
@@ -213,11 +214,11 @@ class Processes(Face[F]):
                 yield event
 
     @method
-    async def wait(self, command_id: str) -> Exit:
+    async def wait(self, command_id: str) -> ExitData:
         """What a command came to, once it has ended; there is no limit but its own."""
         async with aclosing(followed(self._api, self._session, command_id, 0)) as events:
             async for event in events:
-                if isinstance(event, Exit):
+                if isinstance(event, ExitData):
                     return event
         raise NotPaddockError("the stream of the command has no end")
 
@@ -241,7 +242,7 @@ class Processes(Face[F]):
     async def list(self) -> tuple[Command, ...]:
         """Every command that runs, and the latest that have ended, oldest first."""
         answer = await self._api.json("GET", self._path)
-        return tuple(Command.parse(view) for view in items(answer))
+        return tuple(read(Command, view) for view in items(answer))
 
 
 def items(answer: Mapping[str, Any]) -> Sequence[dict[str, Any]]:

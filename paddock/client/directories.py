@@ -11,7 +11,8 @@ from typing import Any, BinaryIO, Protocol, TypeVar
 
 from paddock.client.errors import LimitError, NotFoundError
 from paddock.client.local import Directory, leads_inside, off_loop, walk
-from paddock.client.results import Entry, Listing, Transfer
+from paddock.client.results import Transfer
+from paddock.contract.files import FileEntry, FileList
 
 T = TypeVar("T")
 
@@ -38,7 +39,7 @@ class Remote(Protocol):
     async def mkdir(self, path: str) -> None:
         """Makes a directory and those above it."""
 
-    async def list(self, path: str, depth: int) -> Listing:
+    async def list(self, path: str, depth: int) -> FileList:
         """What a directory holds."""
 
 
@@ -85,7 +86,7 @@ async def download(remote: Remote, path: str, local: Path, max_bytes: int) -> Tr
     budget = _Budget(path, max_bytes)
     links: list[tuple[str, str]] = []
 
-    async def fetch(entry: Entry) -> int | None:
+    async def fetch(entry: FileEntry) -> int | None:
         name = _inside(base, entry.path)
         if name is not None and entry.target is not None and leads_inside(name, entry.target):
             links.append((name, entry.target))
@@ -113,7 +114,7 @@ async def download(remote: Remote, path: str, local: Path, max_bytes: int) -> Tr
 
 
 async def _fetch(
-    remote: Remote, entry: Entry, target: Directory, name: str, budget: "_Budget"
+    remote: Remote, entry: FileEntry, target: Directory, name: str, budget: "_Budget"
 ) -> int:
     size = 0
     async with aclosing(remote.pieces(entry.path)) as pieces:
@@ -125,13 +126,13 @@ async def _fetch(
     return size
 
 
-async def _walk_remote(remote: Remote, path: str) -> tuple[list[Entry], list[str]]:
+async def _walk_remote(remote: Remote, path: str) -> tuple[list[FileEntry], list[str]]:
     """All that a directory holds, and directories that can't be listed.
 
     One listing tells of some thousand entries: where there are more, each directory is
     listed on its own. Raises: LimitError.
     """
-    entries: list[Entry] = []
+    entries: list[FileEntry] = []
     skipped: list[str] = []
     waiting = [path]
     while waiting:
@@ -155,7 +156,7 @@ async def _walk_remote(remote: Remote, path: str) -> tuple[list[Entry], list[str
     return entries, skipped
 
 
-async def _list(remote: Remote, path: str) -> tuple[tuple[Entry, ...], int]:
+async def _list(remote: Remote, path: str) -> tuple[list[FileEntry], int]:
     """The entries of a directory, and how many levels of it they are."""
     for depth in (_DEPTH, 1):
         listing = await remote.list(path, depth)

@@ -5,16 +5,16 @@ import re
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from paddock.client import directories
 from paddock.client.errors import LimitError
 from paddock.client.faces import F, Face, Link, method, stream
-from paddock.client.parsing import Result
-from paddock.client.results import Listing, Transfer
+from paddock.client.parsing import read
+from paddock.client.results import Transfer
 from paddock.client.transport import Transport
+from paddock.contract.files import FileList, FileWritten
 
 _SILENCE_SECONDS = 60.0
 _TRANSFER_SECONDS = 3600.0
@@ -117,7 +117,7 @@ class Files(Face[F]):
         await self._api.json("DELETE", self._path, params={"path": path})
 
     @method
-    async def list(self, path: str = ".", *, depth: int = 1) -> Listing:
+    async def list(self, path: str = ".", *, depth: int = 1) -> FileList:
         """What a directory holds, 1 to 64 levels deep, links not followed."""
         return await listing(self._api, self._path, path, depth)
 
@@ -149,11 +149,6 @@ class Files(Face[F]):
         return await directories.download(remote, path, Path(local), max_bytes)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Written(Result):
-    bytes: int
-
-
 class _Remote:
     """The workspace's side of a directory's transfer."""
 
@@ -177,7 +172,7 @@ class _Remote:
         """Makes a directory and those above it."""
         await make_directory(self._api, self._url, path)
 
-    async def list(self, path: str, depth: int) -> Listing:
+    async def list(self, path: str, depth: int) -> FileList:
         """What a directory holds."""
         return await listing(self._api, self._url, path, depth)
 
@@ -248,7 +243,7 @@ async def put(
         timeout=_TRANSFER_SECONDS,
         data=content.encode() if isinstance(content, str) else content,
     )
-    return _Written.parse(answer).bytes
+    return read(FileWritten, answer).bytes
 
 
 async def make_directory(api: Transport, url: str, path: str) -> None:
@@ -261,7 +256,7 @@ async def make_link(api: Transport, url: str, path: str, target: str) -> None:
     await api.json("POST", f"{url}/symlink", body={"path": path, "target": target})
 
 
-async def listing(api: Transport, url: str, path: str, depth: int) -> Listing:
+async def listing(api: Transport, url: str, path: str, depth: int) -> FileList:
     """What a directory holds."""
     params = {"path": path, "depth": depth}
-    return Listing.parse(await api.json("GET", f"{url}/list", params=params))
+    return read(FileList, await api.json("GET", f"{url}/list", params=params))

@@ -11,12 +11,14 @@ from paddock.client.approvals import Approvals
 from paddock.client.archives import Archives
 from paddock.client.commands import items
 from paddock.client.faces import Async, F, Face, Link, LoopThread, Sync, method, stream
-from paddock.client.results import AuditEvent, Explanation, Level, Readiness
+from paddock.client.parsing import read
 from paddock.client.retry import RetryPolicy
 from paddock.client.session import EXPLAIN, explain_body
 from paddock.client.sessions import Sessions
 from paddock.client.streams import never, resumed
 from paddock.client.transport import Options, Pool, Transport
+from paddock.contract.audit import AuditEvent
+from paddock.contract.system import Explanation, Level, Readiness
 
 _PAGE = 500
 
@@ -28,7 +30,7 @@ class Policies(Face[F]):
     async def list(self) -> tuple[Level, ...]:
         """The levels, lowest first."""
         answer = await self._api.json("GET", "/api/policies")
-        return tuple(Level.parse(level) for level in items(answer))
+        return tuple(read(Level, level) for level in items(answer))
 
 
 class _Client(Face[F]):
@@ -47,7 +49,7 @@ class _Client(Face[F]):
     @method
     async def ready(self) -> Readiness:
         """Whether sessions can be created, and what each thing they need says."""
-        return Readiness.parse(await self._api.json("GET", "/readyz", statuses=(503,)))
+        return read(Readiness, await self._api.json("GET", "/readyz", statuses=(503,)))
 
     @method
     async def explain(
@@ -65,7 +67,7 @@ class _Client(Face[F]):
         One of `session` and `level`, and one of `command`, `argv` and `path` are given.
         """
         body = explain_body(command, argv, path, cwd, session=session, level=level)
-        return Explanation.parse(await self._api.json("POST", EXPLAIN, body=body))
+        return read(Explanation, await self._api.json("POST", EXPLAIN, body=body))
 
     @stream
     async def events(self, *, after: int | None = None) -> AsyncGenerator[AuditEvent, None]:
@@ -76,7 +78,7 @@ class _Client(Face[F]):
         """
         async with aclosing(resumed(self._api, "/api/events", after, never)) as events:
             async for event in events:
-                yield AuditEvent.parse(event.data)
+                yield read(AuditEvent, event.data)
 
     @stream
     async def search(
@@ -123,7 +125,7 @@ class _Client(Face[F]):
                 archived = page.get("archived")
                 on_archived(archived)
             for event in items(page):
-                yield AuditEvent.parse(event)
+                yield read(AuditEvent, event)
             params["cursor"] = page.get("next")
             if params["cursor"] is None:
                 return

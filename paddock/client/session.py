@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -11,19 +10,20 @@ from paddock.client.commands import Processes, exec_body, items, run_streamed, r
 from paddock.client.errors import NotFoundError, PaddockError, UnauthorizedError
 from paddock.client.faces import Async, F, Face, Link, Sync, method, stream
 from paddock.client.files import Files
-from paddock.client.parsing import Result
-from paddock.client.results import (
-    AuditEvent,
-    ExecEvent,
-    ExecResult,
-    Explanation,
-    Tool,
-)
-from paddock.client.session_info import Budget, SessionInfo
+from paddock.client.parsing import read
+from paddock.client.results import ExecEvent
 from paddock.client.settings import ENGINE_SECONDS, Settings
 from paddock.client.streams import resumed
 from paddock.client.terminals import Terminals
 from paddock.client.transport import segment
+from paddock.contract.audit import AuditEvent
+from paddock.contract.budget import Budget
+from paddock.contract.commands import CommandResult
+from paddock.contract.inspection import InspectedSession
+from paddock.contract.sessions import Handle
+from paddock.contract.sessions import Session as SessionInfo
+from paddock.contract.system import Explanation
+from paddock.contract.tools import Tool
 
 
 class Session(Face[F]):
@@ -70,7 +70,7 @@ class Session(Face[F]):
         stdin: str | bytes | None = None,
         timeout: int | None = None,
         permission_level: str | None = None,
-    ) -> ExecResult:
+    ) -> CommandResult:
         """Runs a command and waits for its end; its own failure is a result, no error.
 
         Args:
@@ -109,7 +109,7 @@ class Session(Face[F]):
         *,
         timeout: int | None = None,
         wait: float = 0,
-    ) -> ExecResult:
+    ) -> CommandResult:
         """Runs a oneshot tool of the operator with its arguments, and waits for its end.
 
         Args:
@@ -139,7 +139,7 @@ class Session(Face[F]):
         permission_level: str | None = None,
         resume: bool = True,
     ) -> AsyncGenerator[ExecEvent, None]:
-        """Runs a command and yields `Start`, `Output` as it comes, and `Exit`.
+        """Runs a command and yields `StartData`, `StreamedOutput` as it comes, and `ExitData`.
 
         With `resume`, the command outlives a broken connection, and the stream goes on where
         it was; leaving the stream early kills the command, and so does `timeout` (seconds,
@@ -147,7 +147,7 @@ class Session(Face[F]):
         command and raises ConnectionLostError; `timeout` None is the level's default.
 
         To leave early at a known moment: `async with contextlib.aclosing(s.exec_stream(…))`.
-        With `stdin_open` it is fed by `processes.stdin`, with the id that `Start` has. Other
+        With `stdin_open` it is fed by `processes.stdin`, with the id that `StartData` has. Other
         arguments and what it raises are as of `exec`.
         """
         body = exec_body(
@@ -179,7 +179,7 @@ class Session(Face[F]):
         async with aclosing(resumed(self._api, f"{self._path}/events", after, over)) as events:
             try:
                 async for event in events:
-                    told = AuditEvent.parse(event.data)
+                    told = read(AuditEvent, event.data)
                     terminated = terminated or told.operation == "session.terminated"
                     yield told
             except UnauthorizedError:
@@ -201,23 +201,23 @@ class Session(Face[F]):
         Exactly one of `command`, `argv` and `path` is given.
         """
         body = explain_body(command, argv, path, cwd, session=self.id)
-        return Explanation.parse(await self._api.json("POST", EXPLAIN, body=body))
+        return read(Explanation, await self._api.json("POST", EXPLAIN, body=body))
 
     @method
     async def tools(self) -> tuple[Tool, ...]:
         """Every command of every tool, and whether this session could be allowed to use it."""
         answer = await self._api.json("GET", f"{self._path}/tools")
-        return tuple(Tool.parse(tool) for tool in items(answer))
+        return tuple(read(Tool, tool) for tool in items(answer))
 
     @method
-    async def refresh(self) -> SessionInfo:
+    async def refresh(self) -> InspectedSession:
         """The session as it is now, with its processes, usage, streams and latest denials."""
-        return self._take(await self._api.json("GET", self._path))
+        return await self._inspect()
 
     @method
     async def budget(self) -> Budget:
         """What the session may use up, has used, and has left."""
-        return Budget.parse(await self._api.json("GET", f"{self._path}/budget"))
+        return read(Budget, await self._api.json("GET", f"{self._path}/budget"))
 
     @method
     async def pause(self) -> SessionInfo:
@@ -248,7 +248,7 @@ class Session(Face[F]):
     async def rotate_handle(self) -> str:
         """A new handle; the old one is void."""
         answer = await self._api.json("POST", f"{self._path}/handle", body={})
-        self.handle = _Handle.parse(answer).handle
+        self.handle = read(Handle, answer).handle
         return self.handle
 
     @method
@@ -272,12 +272,17 @@ class Session(Face[F]):
 
     async def _lives(self) -> bool:
         try:
-            return self._take(await self._api.json("GET", self._path)).live
+            return (await self._inspect()).live
         except NotFoundError:
             return False
 
+    async def _inspect(self) -> InspectedSession:
+        info = read(InspectedSession, await self._api.json("GET", self._path))
+        self.info = info
+        return info
+
     def _take(self, view: dict[str, Any]) -> SessionInfo:
-        self.info = SessionInfo.parse(view)
+        self.info = read(SessionInfo, view)
         return self.info
 
     async def _leave(self, failed: bool) -> None:
@@ -311,11 +316,6 @@ class Session(Face[F]):
     ) -> None:
         if self._link.thread is not None:
             self._link.thread.run(self._leave(error is not None))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Handle(Result):
-    handle: str
 
 
 EXPLAIN = "/api/policies/explain"

@@ -6,11 +6,13 @@ from typing import Any
 from paddock.client.audit import Audit
 from paddock.client.commands import items
 from paddock.client.faces import F, Face, method
+from paddock.client.parsing import read
 from paddock.client.session import Session, session_path
-from paddock.client.session_info import SessionInfo
 from paddock.client.settings import ENGINE_SECONDS
 from paddock.client.terminals import Terminals
 from paddock.client.transport import Transport
+from paddock.contract.inspection import InspectedSession
+from paddock.contract.sessions import Session as SessionInfo
 
 _SESSIONS = "/api/sessions"
 _PAGE = 1000
@@ -129,7 +131,12 @@ class Sessions(Face[F]):
     @method
     async def get(self, id: str) -> Session[F]:
         """A session that lives, or ended lately. Raises: NotFoundError."""
-        return self._session(await self._api.json("GET", session_path(id)))
+        return Session(self._link, await self._inspected(id))
+
+    @method
+    async def inspect(self, id: str) -> InspectedSession:
+        """What the session of that id is and what goes on in it, in one request."""
+        return await self._inspected(id)
 
     @method
     async def attach(self, id: str, handle: str) -> Session[F]:
@@ -138,7 +145,7 @@ class Sessions(Face[F]):
         Raises: UnauthorizedError where the handle is void.
         """
         api = Transport(self._api.pool, handle)
-        info = SessionInfo.parse(await api.json("GET", session_path(id)))
+        info = read(InspectedSession, await api.json("GET", session_path(id)))
         return Session(self._link._replace(transport=api), info, handle)
 
     @method
@@ -180,10 +187,13 @@ class Sessions(Face[F]):
         """Ends the session of that id as a failure, in one request."""
         return await self._change(id, "abort")
 
+    async def _inspected(self, id: str) -> InspectedSession:
+        return read(InspectedSession, await self._api.json("GET", session_path(id)))
+
     async def _change(self, id: str, action: str) -> SessionInfo:
         url = f"{session_path(id)}/{action}"
         answer = await self._api.json("POST", url, body={}, timeout=ENGINE_SECONDS)
-        return SessionInfo.parse(answer)
+        return read(SessionInfo, answer)
 
     def audit(self, id: str, *, incarnation: int | None = None) -> Audit[F]:
         """The audit chain of a session, which can be read when the session is long gone.
@@ -204,7 +214,7 @@ class Sessions(Face[F]):
     def _session(self, view: dict[str, Any]) -> Session[F]:
         handle = view.get("handle")
         # What is kept as `raw` may be shown and logged.
-        info = SessionInfo.parse({name: view[name] for name in view if name != "handle"})
+        info = read(SessionInfo, {name: view[name] for name in view if name != "handle"})
         return Session(self._link, info, handle if isinstance(handle, str) else None)
 
 

@@ -1,7 +1,8 @@
 """A session's settings."""
 
 from paddock.client.faces import F, Face, Link, method
-from paddock.client.session_info import SessionSettings
+from paddock.client.parsing import read
+from paddock.contract.sessions import SessionSettings
 
 # The container engine may be at work for so long.
 ENGINE_SECONDS = 120.0
@@ -17,7 +18,7 @@ class Settings(Face[F]):
     @method
     async def get(self) -> SessionSettings:
         """The settings as they are."""
-        return SessionSettings.parse(await self._api.json("GET", self._path))
+        return read(SessionSettings, await self._api.json("GET", self._path))
 
     @method
     async def set(self, *, permission_level: str) -> SessionSettings:
@@ -28,4 +29,4 @@ class Settings(Face[F]):
         """
         body = {"settings": {"permission_level": permission_level}}
         answer = await self._api.json("PUT", self._path, body=body, timeout=ENGINE_SECONDS)
-        return SessionSettings.parse(answer)
+        return read(SessionSettings, answer)

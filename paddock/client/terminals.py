@@ -1,105 +1,18 @@
 """Terminals: interactive tools of a session, sent one declared line at a time."""
 
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from paddock.client.approvals import Approval
 from paddock.client.commands import items
 from paddock.client.faces import F, Face, Link, method
-from paddock.client.parsing import Result
+from paddock.client.parsing import read
 from paddock.client.settings import ENGINE_SECONDS
 from paddock.client.transport import segment
+from paddock.contract.terminals import Interaction
+from paddock.contract.terminals import Terminal as TerminalInfo
 
 # A manifest may give its tool an hour for an answer.
 _ANSWER_SECONDS = 3660.0
 _SILENCE_SECONDS = 60.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evidence(Result):
-    """What is kept of a terminal that has ended; hashes are `sha256:` and 64 hex digits."""
-
-    raw_bytes: int
-    raw_hash: str
-    raw_truncated: bool
-    transcript_bytes: int
-    transcript_hash: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class TerminalInfo(Result):
-    """A terminal as it was when the API told of it.
-
-    `status` is `spawning`, `ready`, `busy`, `timed_out` or `terminated`; `reason` says why it
-    has ended; `evidence` is there from then on.
-    """
-
-    id: str
-    tool: str
-    manifest_sha256: str
-    startup_command: str
-    status: str
-    session_state: str | None
-    prompt: str | None
-    interaction_count: int
-    max_interactions: int
-    opened_at: datetime
-    ended_at: datetime | None
-    reason: str | None
-    exit_code: int | None
-    evidence: Evidence | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Results(Result):
-    """What a tool said to a line, without echo and prompt, and how it stands."""
-
-    prompt: str
-    output: str
-    session_state: str
-    interaction_count: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Interaction(Result):
-    """One line and what came of it.
-
-    Attributes:
-        status: `success`; `pending` while a person has not decided, and then nothing was sent;
-            `timeout` when the prompt did not come in time, with what was said until then;
-            `error` when the tool has ended, or said what its manifest does not allow.
-        exit_code: 0 for a success; the tool's where it has ended; else -1.
-        output_hash: of the raw bytes that came back; they are kept as evidence.
-        truncated: more was said than `results` has.
-        approval: where a person was asked.
-    """
-
-    status: str
-    tool: str
-    command: str
-    session_id: str
-    pty: str
-    scan_id: str
-    duration_ms: int
-    timestamp: datetime
-    exit_code: int
-    output_hash: str | None
-    output_bytes: int
-    truncated: bool
-    error: str | None
-    results: Results | None
-    approval: Approval | None
-
-    @property
-    def ok(self) -> bool:
-        """Whether the tool answered, and is back at its prompt."""
-        return self.status == "success"
-
-    @property
-    def output(self) -> str:
-        """What the tool said; empty where there is nothing."""
-        return "" if self.results is None else self.results.output
 
 
 class Terminal(Face[F]):
@@ -142,7 +55,7 @@ class Terminal(Face[F]):
         answer = await self._api.json(
             "POST", f"{self._path}/interactions", body=body, timeout=_ANSWER_SECONDS + wait
         )
-        return Interaction.parse(answer)
+        return read(Interaction, answer)
 
     @method
     async def transcript(self) -> str:
@@ -167,7 +80,7 @@ class Terminal(Face[F]):
         return self._take(await self._api.json("DELETE", self._path, timeout=ENGINE_SECONDS))
 
     def _take(self, view: dict[str, Any]) -> TerminalInfo:
-        self.info = TerminalInfo.parse(view)
+        self.info = read(TerminalInfo, view)
         return self.info
 
 
@@ -190,7 +103,7 @@ class Terminals(Face[F]):
         answer = await self._api.json(
             "POST", self._path, body={"tool": tool}, timeout=_ANSWER_SECONDS
         )
-        return Terminal(self._link, self._path, TerminalInfo.parse(answer))
+        return Terminal(self._link, self._path, read(TerminalInfo, answer))
 
     @method
     async def get(self, id: str) -> Terminal[F]:
@@ -206,4 +119,4 @@ class Terminals(Face[F]):
         return await self._api.json("GET", path, params={"incarnation": self._incarnation})
 
     def _terminal(self, view: dict[str, Any]) -> Terminal[F]:
-        return Terminal(self._link, self._path, TerminalInfo.parse(view), self._incarnation)
+        return Terminal(self._link, self._path, read(TerminalInfo, view), self._incarnation)

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from paddock.contract.base import Count, Model, Time, example
+from paddock.contract.base import WORDS, Count, Model, RiskTier, Time, example
 from paddock.contract.fields import PageSize, Whole
 from paddock.contract.requests import Body, SessionFilter
 
@@ -39,8 +39,8 @@ class Approval(Model):
     terminal_id: str = Field(description="Empty for the command of a oneshot tool.")
     tool: str = Field(description="As in `psql.drop_table`; `<tool>` of a oneshot tool.")
     command: str = Field(description="The line, whole; the words of a oneshot tool's command.")
-    risk_tier: Literal["info", "low", "medium", "high", "critical"]
-    status: Literal["pending", "approved", "denied", "expired"]
+    risk_tier: RiskTier
+    status: Annotated[Literal["pending", "approved", "denied", "expired"], WORDS]
     requested_by: str
     requested_at: Time
     decided_by: str | None

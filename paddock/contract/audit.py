@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from paddock.contract.base import Count, Model, Sha256, Time, example
+from paddock.contract.base import WORDS, Count, Model, Sha256, Time, example
 from paddock.contract.fields import Moment, PageSize, Positive, Whole
 from paddock.contract.requests import Body, IncarnationQuery, Query, SessionFilter
 
@@ -61,10 +61,10 @@ class AuditEvent(Model):
         "without it, and lack it in exports and streams.",
     )
     turn: Count | None
-    source: Literal["control-plane", "agent", "engine"]
+    source: Annotated[Literal["control-plane", "agent", "engine"], WORDS]
     actor: str = Field(description="A key's name, `handle:<session>`, `agent` or `system`.")
     operation: str
-    decision: Literal["allow", "deny", "pending"] | None
+    decision: Annotated[Literal["allow", "deny", "pending"], WORDS] | None
     rule: str | None = Field(description="The rule that refused.")
     permission_level: str | None
     workspace_root: str | None

@@ -1,21 +1,44 @@
 """What all response models have in common."""
 
 import json
-from typing import Annotated, Any, ClassVar
+from datetime import UTC, datetime
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
-from pydantic_core import PydanticSerializationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+)
+from pydantic_core import (
+    CoreSchema,
+    PydanticCustomError,
+    PydanticSerializationError,
+    core_schema,
+)
 
 from paddock.contract.words import LEVEL_PATTERN
+
+# The validation context of those who read answers, of a server that may be newer: they get
+# times as `datetime`s, and words that they do not know as they are. The server itself is held
+# to the words, and to text for times, which it has as text.
+READER = "reader"
 
 
 class Model(BaseModel):
     """A JSON object of a response: every member is always there, null where there is nothing."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     # Whether members may be left out, its own or those of models in it.
     SPARSE: ClassVar[bool] = False
+
+    @property
+    def raw(self) -> dict[str, Any]:
+        """The members that were told, as JSON has them; those of a newer server, too."""
+        return {name: _plain(value) for name, value in self if name in self.model_fields_set}
 
     def encode(self) -> bytes:
         """JSON on one line; members that were left out are not in it."""
@@ -23,7 +46,17 @@ class Model(BaseModel):
             return self.__pydantic_serializer__.to_json(self, exclude_unset=self.SPARSE)
         except PydanticSerializationError:
             # Names of files may have lone surrogates, which JSON can escape and UTF-8 can't have.
-            return json.dumps(self.model_dump(exclude_unset=True), separators=(",", ":")).encode()
+            return json.dumps(self.raw, separators=(",", ":")).encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Model):
+        return value.raw
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    return _text(value) if isinstance(value, datetime) else value
 
 
 def example(value: dict[str, Any]) -> ConfigDict:
@@ -38,12 +71,74 @@ def model_example(model: type[Model]) -> dict[str, Any]:
     return value
 
 
-# RFC 3339, UTC, microseconds.
-Time = Annotated[
-    str,
-    Field(pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}Z$"),
-    WithJsonSchema({"type": "string", "format": "date-time"}),
-]
+class _Moment:
+    """RFC 3339 in UTC with microseconds; a `datetime` for readers."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        serialized = core_schema.plain_serializer_function_ser_schema(
+            _text, return_schema=core_schema.str_schema(), when_used="json"
+        )
+        moment = core_schema.datetime_schema(
+            strict=True, tz_constraint="aware", serialization=serialized
+        )
+        known = core_schema.union_schema(
+            [core_schema.str_schema(pattern=_TIME, strict=True), moment],
+            mode="left_to_right",
+            custom_error_type="time",
+            custom_error_message="a time as RFC 3339 has it, in UTC with microseconds",
+        )
+        return core_schema.with_info_before_validator_function(_moment, known)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"type": "string", "format": "date-time"}
+
+
+def _moment(value: Any, info: ValidationInfo) -> Any:
+    if info.context is not READER or not isinstance(value, str):
+        return value
+    return datetime.fromisoformat(value)
+
+
+def _text(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+class _Words:
+    """One of some words; a newer server may have more of them."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        text = core_schema.str_schema(strict=True)
+        newer = core_schema.with_info_after_validator_function(_newer, text)
+        return core_schema.union_schema(
+            [handler(source), newer],
+            mode="left_to_right",
+            custom_error_type="word",
+            custom_error_message="one of the words that it may be",
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        # As a schema of its own, for which there may be a reference.
+        return handler(core_schema.chain_schema([schema["choices"][0]]))
+
+
+def _newer(word: str, info: ValidationInfo) -> str:
+    if info.context is not READER:
+        raise PydanticCustomError("word", "not a known word")
+    return word
+
+
+_TIME = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}Z$"
+Time = Annotated[datetime, _Moment()]
+WORDS = _Words()
+RiskTier = Annotated[Literal["info", "low", "medium", "high", "critical"], WORDS]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 LevelName = Annotated[str, Field(pattern=f"^{LEVEL_PATTERN}$")]
 Count = Annotated[int, Field(ge=0)]

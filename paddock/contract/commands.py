@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from paddock.contract.approvals import APPROVAL, Approval
-from paddock.contract.base import Count, Model, Sha256, Time, example
+from paddock.contract.base import WORDS, Count, Model, Sha256, Time, example
 from paddock.contract.fields import (
     MIB,
     Argv,
@@ -112,6 +112,11 @@ class Exit(Model):
     )
     audit: AuditPosition
 
+    @property
+    def ok(self) -> bool:
+        """Whether it ended by itself with 0."""
+        return self.exit_code == 0
+
 
 class CommandResult(Exit):
     """What a foreground command came to, and what it printed; invalid UTF-8 is replaced.
@@ -134,7 +139,7 @@ class Command(Model):
     command_id: str
     argv: list[str]
     background: bool
-    status: Literal["running", "exited", "lost"] = Field(
+    status: Annotated[Literal["running", "exited", "lost"], WORDS] = Field(
         description="`lost` when its end is not known."
     )
     started_at: Time | Literal[""] = Field(description="Empty until its start is on record.")

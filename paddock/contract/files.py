@@ -32,6 +32,11 @@ class FileEntry(Model):
         description="Where a symbolic link leads; null for all else, and where it is not UTF-8."
     )
 
+    @property
+    def permissions(self) -> int:
+        """The nine bits of `mode`."""
+        return int(self.mode, 8) & 0o777
+
 
 class FileList(Model):
     """What a directory holds; `truncated` where it is more than fits a reply."""

@@ -1,10 +1,10 @@
 """What goes on in a session, as an inspection shows it."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from paddock.contract.base import Count, Model, Time, example
+from paddock.contract.base import WORDS, Count, Model, Time, example
 from paddock.contract.sessions import EXAMPLE, Session
 
 _PROCESS = {
@@ -45,7 +45,10 @@ class SandboxProcess(Model):
     host_pid: int = Field(description="As the host sees it.")
     name: str
     argv: list[str] = Field(description="As the process shows it: cut after 2 KiB.")
-    state: Literal["running", "sleeping", "waiting", "stopped", "traced", "zombie", "idle", "ended"]
+    state: Annotated[
+        Literal["running", "sleeping", "waiting", "stopped", "traced", "zombie", "idle", "ended"],
+        WORDS,
+    ]
     cpu_seconds: float
     cpu_percent: float = Field(description="Of one core, since an inspection before, or the start.")
     memory_bytes: Count = Field(description="Resident.")

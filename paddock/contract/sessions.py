@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from paddock.contract.base import LevelName, Model, Time, example
+from paddock.contract.base import WORDS, LevelName, Model, Time, example
 from paddock.contract.budget import EXAMPLE as BUDGET
 from paddock.contract.budget import Budget, BudgetBody
 from paddock.contract.commands import Command
@@ -94,7 +94,7 @@ EXAMPLE: dict[str, Any] = {
 class Workspace(Model):
     """Where the session's files are on the host."""
 
-    mode: Literal["session"]
+    mode: Annotated[Literal["session"], WORDS]
     root_dir: str
 
 
@@ -138,8 +138,8 @@ class Deadlines(Model):
 class Termination(Model):
     """How the session ended."""
 
-    rationale_code: Annotated[Rationale, Strict(False)]
-    exit_classification: Literal["SUCCESS", "FAILURE"]
+    rationale_code: Annotated[Rationale, Strict(False), WORDS]
+    exit_classification: Annotated[Literal["SUCCESS", "FAILURE"], WORDS]
     exit_code: int | None
     terminated_at: Time
 
@@ -152,8 +152,8 @@ class Session(Model):
     id: str
     incarnation: int = Field(ge=1, description="Which session of that id.")
     owner: str = Field(description="The name of the key that created it.")
-    status: Annotated[Status, Strict(False)]
-    activity: Annotated[Activity, Strict(False)]
+    status: Annotated[Status, Strict(False), WORDS]
+    activity: Annotated[Activity, Strict(False), WORDS]
     permission_level: LevelName
     workspace: Workspace
     sandbox: Sandbox | None
@@ -170,6 +170,11 @@ class Session(Model):
     deadlines: Deadlines
     termination: Termination | None = Field(description="Null while it lives.")
     commands: list[Command] = Field(description="The commands that run.")
+
+    @property
+    def live(self) -> bool:
+        """Whether the session has not ended."""
+        return self.status in (Status.ACTIVE, Status.PAUSED)
 
 
 class CreatedSession(Session):

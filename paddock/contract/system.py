@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from paddock.contract.base import Count, LevelName, Model, Sha256, example
+from paddock.contract.base import WORDS, Count, LevelName, Model, RiskTier, Sha256, example
 from paddock.contract.fields import (
     Argv,
     CommandLine,
@@ -81,7 +81,7 @@ class Check(Model):
     """One thing that sessions need."""
 
     ok: bool = Field(description="Whether sessions can be created as far as this goes.")
-    status: Literal["ok", "warning", "failure"]
+    status: Annotated[Literal["ok", "warning", "failure"], WORDS]
     detail: str
     remedy: str | None = Field(description="How to mend it; null where it is ok.")
 
@@ -109,8 +109,13 @@ class Readiness(Model):
         }
     )
 
-    status: Literal["ready", "not ready"]
+    status: Annotated[Literal["ready", "not ready"], WORDS]
     checks: dict[str, Check]
+
+    @property
+    def ready(self) -> bool:
+        """Whether they can."""
+        return self.status == "ready"
 
 
 class LevelLimits(Model):
@@ -162,11 +167,11 @@ class Level(Model):
 
     name: LevelName
     rank: Count = Field(description="Their order: a lower level has a lower one.")
-    risk_tier: Literal["info", "low", "medium", "high", "critical"] = Field(
+    risk_tier: RiskTier = Field(
         description="The highest that a command of a terminal's tool may have."
     )
     commands: list[str] | None = Field(description="Those that may run; null: any.")
-    network: Literal["none", "open"]
+    network: Annotated[Literal["none", "open"], WORDS]
     limits: LevelLimits
     timeout_default: int = Field(description="Seconds.")
     timeout_max: int = Field(description="Seconds.")
@@ -197,7 +202,7 @@ class Levels(Model):
     next: None
 
 
-LayerName = Literal["parser", "mount", "landlock", "seccomp", "network"]
+LayerName = Annotated[Literal["parser", "mount", "landlock", "seccomp", "network"], WORDS]
 
 
 class Layer(Model):
@@ -245,7 +250,7 @@ class Explanation(Model):
     )
 
     allow: bool
-    verdict: Literal["allow", "deny"]
+    verdict: Annotated[Literal["allow", "deny"], WORDS]
     rule: str = Field(description="The rule that refuses; `allowed` where none does.")
     layer: LayerName = Field(
         description="What stops it first; `parser` also where nothing is known to."

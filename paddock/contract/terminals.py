@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from paddock.contract.approvals import Approval
-from paddock.contract.base import Count, Model, Time, example
+from paddock.contract.base import WORDS, Count, Model, Time, example
 from paddock.contract.fields import ToolName, Wait
 from paddock.contract.requests import Body
 from paddock.contract.words import MAX_LINE
@@ -86,8 +86,8 @@ class Terminal(Model):
     tool: str
     manifest_sha256: str = Field(description="Of the manifest that it was opened with.")
     startup_command: str
-    status: Literal["spawning", "ready", "busy", "timed_out", "terminated"] = Field(
-        description="`timed_out` while the answer to the last line is not complete."
+    status: Annotated[Literal["spawning", "ready", "busy", "timed_out", "terminated"], WORDS] = (
+        Field(description="`timed_out` while the answer to the last line is not complete.")
     )
     session_state: str | None = Field(description="What the prompt shows of the tool's state.")
     prompt: str | None = Field(description="The last prompt, without the space at its end.")
@@ -120,7 +120,7 @@ class Interaction(Model):
 
     model_config = example(INTERACTION)
 
-    status: Literal["success", "timeout", "error", "pending"] = Field(
+    status: Annotated[Literal["success", "timeout", "error", "pending"], WORDS] = Field(
         description="`timeout`: the prompt did not come in time, and `results` is what was said "
         "until then. `error`: the tool has ended, or what it said is not as its manifest says."
     )
@@ -140,6 +140,16 @@ class Interaction(Model):
     error: str | None
     results: Results | None
     approval: Approval | None = Field(description="Where a person was asked.")
+
+    @property
+    def ok(self) -> bool:
+        """Whether the tool answered, and is back at its prompt."""
+        return self.status == "success"
+
+    @property
+    def output(self) -> str:
+        """What the tool said; empty where there is nothing."""
+        return "" if self.results is None else self.results.output
 
 
 class Terminals(Model):

@@ -1,10 +1,10 @@
 """Tools: what an agent may send to interactive programs."""
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
-from paddock.contract.base import Model, Sha256, example
+from paddock.contract.base import Model, RiskTier, Sha256, example
 from paddock.contract.words import MAX_LINE
 
 _TOOL: dict[str, Any] = {
@@ -45,7 +45,7 @@ class Tool(Model):
     description: str
     pattern: str = Field(description="RE2; the whole line must match it. Empty for a oneshot tool.")
     input_schema: dict[str, Any] = Field(description="JSON Schema of what it takes.")
-    risk_tier: Literal["info", "low", "medium", "high", "critical"]
+    risk_tier: RiskTier
     human_approval: bool = Field(description="Each line waits for a person.")
     allowed: bool = Field(description="Whether this session could be allowed to use it.")
     rule: str | None = Field(description="The gate that no line could pass; null where allowed.")

@@ -68,7 +68,7 @@ def test_durations(duration: float | None, text: str) -> None:
     ],
 )
 def test_ages(time: str | None, text: str) -> None:
-    assert terminal.age(time, NOW) == text
+    assert terminal.age(datetime.fromisoformat(time) if time else None, NOW) == text
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from orchestrator.access.keys import Principal, Role
 from paddock import (
     Async,
     BudgetExceededError,
-    ExecResult,
-    Exit,
+    CommandResult,
+    ExitData,
+    InspectedSession,
     NotFoundError,
     Output,
     Paddock,
@@ -20,9 +21,9 @@ from paddock import (
     PaddockSync,
     PermissionDeniedError,
     Session,
-    SessionInfo,
     SessionTerminatedError,
-    Start,
+    StartData,
+    StreamedOutput,
     Sync,
     UnauthorizedError,
     ValidationError,
@@ -92,11 +93,11 @@ async def test_budgets(paddock: Paddock, api: Api) -> None:
     assert session.handle is not None
     agent = await paddock.sessions.attach(session.id, session.handle)
     events = session.exec_stream("sleep 100")
-    assert isinstance(await anext(events), Start)
+    assert isinstance(await anext(events), StartData)
     assert isinstance(await anext(events), Output)
     budget = await agent.budget()
-    assert (budget.limits["time"], budget.limits["cost"]) == (99.5, None)
-    assert (budget.consumed["commands"], budget.remaining["commands"]) == (1, 0)
+    assert (budget.limits.time, budget.limits.cost) == (99.5, None)
+    assert (budget.consumed.commands, budget.remaining.commands) == (1, 0)
     with pytest.raises(BudgetExceededError) as refusal:
         await agent.exec("true")
     assert refusal.value.status == 429
@@ -107,8 +108,7 @@ async def test_budgets(paddock: Paddock, api: Api) -> None:
         await session.files.read("a")
     assert (await session.refresh()).status == "budget-exceeded"
     again = await paddock.sessions.ensure("two", budget={"cpu_seconds": 1})
-    assert again.info.budget is not None
-    assert again.info.budget.limits["cpu_seconds"] == 1
+    assert again.info.budget.limits.cpu_seconds == 1
     with pytest.raises(ValidationError, match=r"budget\.sleep is not a known field"):
         await paddock.sessions.create(budget={"sleep": 1})
 
@@ -155,7 +155,7 @@ async def test_large_requests_are_sent_as_they_are(api: Api, session: Session) -
     ran = await api.agent.asked("exec")
     assert ran["argv"] == words
     assert len(base64.b64decode(ran["stdin"])) == 1024 * 1024
-    assert [type(e) async for e in session.exec_stream(argv=words)] == [Start, Exit]
+    assert [type(e) async for e in session.exec_stream(argv=words)] == [StartData, ExitData]
     await session.files.write("large", "é" * 1_000_000)
     assert api.agents.files["large"] == "é".encode() * 1_000_000
     with pytest.raises(ValidationError, match="surrogates"):
@@ -167,7 +167,7 @@ async def test_exec(api: Api, session: Session) -> None:
     result = await session.exec(
         argv=["make", "it"], cwd="src", env={"A": "1"}, stdin="in", timeout=5
     )
-    assert_type(result, ExecResult)
+    assert_type(result, CommandResult)
     assert (result.exit_code, result.ok) == (2, False)
     assert (result.stdout, result.stderr) == ("out \ufffd\n", "err\n")
     ran = await api.agent.asked("exec")
@@ -225,10 +225,10 @@ async def test_by_handle(paddock: Paddock, session: Session) -> None:
 async def test_background_commands(api: Api, session: Session) -> None:
     api.agents.plays["serve"] = Play("ready é".encode(), holds=True)
     command = await session.processes.start("serve", stdin_open=True)
-    assert (command.status, command.argv, command.exit) == ("running", ("serve",), None)
+    assert (command.status, command.argv, command.exit) == ("running", ["serve"], None)
     page = await session.processes.get(command.command_id)
     assert [piece.text for piece in page.output] == ["ready é"]
-    assert (await session.processes.get(command.command_id, after=page.next)).output == ()
+    assert (await session.processes.get(command.command_id, after=page.next)).output == []
     await session.processes.stdin(command.command_id, "hello")
     await session.processes.stdin(command.command_id, b" \xff")
     assert api.agent.stdin == {command.command_id: b"hello \xff"}
@@ -237,9 +237,9 @@ async def test_background_commands(api: Api, session: Session) -> None:
     assert (await waiting).exit_code == 130
     (listed,) = await session.processes.list()
     assert listed.exit is not None
-    assert listed.exit.command_id == command.command_id
+    assert listed.command_id == command.command_id
     followed = [event async for event in session.processes.follow(command.command_id, after=6)]
-    assert [type(event) for event in followed] == [Start, Output, Exit]
+    assert [type(event) for event in followed] == [StartData, StreamedOutput, ExitData]
     with pytest.raises(NotFoundError):
         await session.processes.get("0" * 16)
 
@@ -329,15 +329,15 @@ def _whole_session(url: str) -> None:
         assert_type(session, Session[Sync])
         with session:
             result = session.exec("make")
-            assert_type(result, ExecResult)
+            assert_type(result, CommandResult)
             assert (result.stdout, result.stderr) == ("a", "b")
             events = session.exec_stream("make")
-            assert_type(next(events), Start | Output | Exit)
-            assert [type(event) for event in events] == [Output, Output, Exit]
+            assert_type(next(events), StartData | StreamedOutput | ExitData)
+            assert [type(event) for event in events] == [StreamedOutput, StreamedOutput, ExitData]
             assert session.files.write("a/b", "text") == 4
             assert session.files.read("a/b") == b"text"
             assert session.audit.verify().ok
-            assert_type(session.refresh(), SessionInfo)
+            assert_type(session.refresh(), InspectedSession)
             with pytest.raises(NotFoundError):
                 session.files.read("nothing")
 
@@ -345,7 +345,7 @@ def _whole_session(url: str) -> None:
 def _leave_early(url: str) -> None:
     with PaddockSync(url, ADMIN_KEY) as paddock:
         session = paddock.sessions.create(permission_level="high")
-        events: Iterator[Start | Output | Exit] = session.exec_stream("build")
+        events: Iterator[StartData | StreamedOutput | ExitData] = session.exec_stream("build")
         for event in events:
             if isinstance(event, Output):
                 break

@@ -11,13 +11,14 @@ from paddock import (
     ConnectionLostError,
     ExecEvent,
     Exit,
+    ExitData,
     NoAnswerError,
     Output,
     Paddock,
     PaddockError,
     PermissionDeniedError,
     Session,
-    Start,
+    StartData,
     UnauthorizedError,
     UnreachableError,
 )
@@ -51,7 +52,7 @@ async def session(api: Api, paddock: Paddock) -> Session:
 async def started(events: AsyncIterator[ExecEvent]) -> str:
     """The id of a command whose first line of output has come."""
     first = await anext(events)
-    assert isinstance(first, Start)
+    assert isinstance(first, StartData)
     assert text(await anext(events)) == "one\n"
     return first.command_id
 
@@ -80,7 +81,7 @@ async def test_a_command_goes_on_over_cut_connections(
         cutter.cut()
         api.agent.end(command_id, 3)
         rest = [event async for event in events]
-    assert [type(event) for event in rest] == [Exit]
+    assert [type(event) for event in rest] == [ExitData]
     assert isinstance(rest[0], Exit)
     assert (rest[0].exit_code, rest[0].output_bytes) == (3, 4 + 5 * 5)
     assert cutter.accepted > 5

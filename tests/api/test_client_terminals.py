@@ -23,7 +23,7 @@ async def test_an_agent_uses_a_tool(api: Api) -> None:
     url = str(api.server.make_url("/"))
     async with Paddock(url, OPERATOR_KEY) as paddock:
         session = await paddock.sessions.create(tools=["fake"], role="writer")
-        assert (session.info.tools, session.info.role) == (("fake",), "writer")
+        assert (session.info.tools, session.info.role) == (["fake"], "writer")
         assert session.handle is not None
         agent = await paddock.sessions.attach(session.id, session.handle)
         terminal = await agent.terminals.open("fake")

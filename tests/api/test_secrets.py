@@ -552,11 +552,11 @@ async def test_values_of_a_creation_that_was_never_finished_go_with_it(
 async def test_the_client(api: Api) -> None:
     async with Paddock(str(api.server.make_url("/")), OPERATOR_KEY) as paddock:
         session = await paddock.sessions.create(permission_level="high", secrets=SECRETS)
-        assert session.info.secrets == ("SECRET_TOKEN",)
+        assert session.info.secrets == ["SECRET_TOKEN"]
         await session.exec(argv=["echo", ONCE], secrets={"ONCE": ONCE})
         await session.processes.start(argv=["echo", TOKEN], secrets={"MORE": "12345678 more"})
         same = await paddock.sessions.ensure(session.id, secrets={"NEW": "not given, it is there"})
-        assert same.info.secrets == ("SECRET_TOKEN",)
+        assert same.info.secrets == ["SECRET_TOKEN"]
         assert leaked(repr(vars(session)), TOKEN) == []
     assert leaked(json.dumps(await recorded(api, session.id)), TOKEN, ONCE) == []
 

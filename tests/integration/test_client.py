@@ -14,7 +14,7 @@ from paddock import (
     PaddockSync,
     PermissionDeniedError,
     Session,
-    Start,
+    StartData,
     ValidationError,
 )
 from paddock.audit.chain import verify_chain
@@ -97,7 +97,7 @@ async def test_a_stream_outlives_the_control_plane(server: Server, paddock: Padd
             elif isinstance(event, Exit):
                 assert event.exit_code == 3
             else:
-                assert isinstance(event, Start)
+                assert isinstance(event, StartData)
     await restarting
     assert seen == ["before\n", "after\n"]
 

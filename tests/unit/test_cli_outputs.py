@@ -7,8 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paddock import Output
+from paddock import StreamedOutput
 from paddock.cli.outputs import Collected
+from paddock.client.parsing import read
 
 END: Any = type("End", (), {"raw": {"exit_code": 0, "truncated": True, "cut_bytes": 9}})
 
@@ -16,7 +17,9 @@ END: Any = type("End", (), {"raw": {"exit_code": 0, "truncated": True, "cut_byte
 def told(capsys: pytest.CaptureFixture[str], pieces: list[tuple[str, str, int]]) -> dict[str, Any]:
     collected = Collected("web-1", most=4)
     for stream, text, cut in pieces:
-        collected.add(Output(raw={}, stream=stream, offset=0, text=text, cut=cut))
+        collected.add(
+            read(StreamedOutput, {"stream": stream, "offset": 0, "text": text, "cut": cut})
+        )
     collected.end(END)
     result: dict[str, Any] = json.loads(capsys.readouterr().out)
     return result

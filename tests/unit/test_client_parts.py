@@ -1,25 +1,26 @@
 """The pure parts of the client: events from bytes, objects from JSON, when to try again."""
 
 import json
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pydantic_core
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError as ModelError
 
 from api.answers import Event
 from api.http.sse import encode_event
 from api.problems import STATUSES
 from paddock.client import errors
 from paddock.client.errors import NotPaddockError, OldServerError, PaddockError, api_error
-from paddock.client.parsing import Result
+from paddock.client.parsing import read
 from paddock.client.retry import Patience, RetryPolicy, backoff
 from paddock.client.sse import EventParser, ServerEvent
 from paddock.client.transport import segment
+from paddock.contract.base import WORDS, Model, Time
 
 NAMES = st.sampled_from(["stdout", "exit", "session.create"])
 EVENTS = st.lists(
@@ -67,17 +68,16 @@ def test_events_that_are_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
         EventParser().feed(b"data: " + b"x" * 10)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Inner(Result):
+class Inner(Model):
     number: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outer(Result):
+class Outer(Model):
     name: str
     count: int
-    time: datetime | None
-    inners: tuple[Inner, ...]
+    time: Time | None
+    word: Annotated[Literal["known"], WORDS]
+    inners: list[Inner]
     by_name: dict[str, Inner]
     anything: Any
     later: bool = False
@@ -88,6 +88,7 @@ def outer(**members: Any) -> dict[str, Any]:
         "name": "a",
         "count": 1,
         "time": "2026-03-04T09:30:11.902771Z",
+        "word": "known",
         "inners": [{"number": 1}],
         "by_name": {"x": {"number": 2.5, "more": 3}},
         "anything": [None],
@@ -96,12 +97,12 @@ def outer(**members: Any) -> dict[str, Any]:
 
 
 def test_objects() -> None:
-    parsed = Outer.parse(outer(new=1))
+    parsed = read(Outer, outer(new=1, word="new"))
     assert parsed.time == datetime(2026, 3, 4, 9, 30, 11, 902771, tzinfo=UTC)
     assert parsed.inners[0].number == 1.0
     assert parsed.by_name["x"].raw == {"number": 2.5, "more": 3}
-    assert (parsed.later, parsed.raw["new"]) == (False, 1)
-    assert Outer.parse(outer(time=None)).time is None
+    assert (parsed.later, parsed.word, parsed.raw) == (False, "new", outer(new=1, word="new"))
+    assert read(Outer, outer(time=None)).time is None
 
 
 @pytest.mark.parametrize(
@@ -111,21 +112,38 @@ def test_objects() -> None:
         ({"count": True}, "Outer.count"),
         ({"name": None}, "Outer.name"),
         ({"time": "yesterday"}, "Outer.time"),
+        ({"time": "2026-03-04T09:30:11"}, "Outer.time"),
+        ({"word": 1}, "Outer.word"),
         ({"inners": {}}, "Outer.inners"),
-        ({"inners": [{}]}, "Outer.inners.number"),
+        ({"inners": [{}]}, r"not tell Outer\.inners\.0\.number"),
         ({"by_name": {"x": 1}}, "Outer.by_name.x"),
         ({"later": 1}, "Outer.later"),
     ],
 )
 def test_objects_of_another_form(members: dict[str, Any], where: str) -> None:
     with pytest.raises(OldServerError, match=where):
-        Outer.parse(outer(**members))
+        read(Outer, outer(**members))
+
+
+def test_times_are_text_as_the_server_tells_it() -> None:
+    told = outer(time="2026-03-04T09:30:11.000000Z", by_name={})
+    text = read(Outer, told).model_dump_json(include={"time"})
+    assert text == '{"time":"2026-03-04T09:30:11.000000Z"}'
+    served = Outer.model_validate(told)
+    assert served.raw == told
+    assert served.model_dump_json(include={"time"}) == text
+
+
+@pytest.mark.parametrize("members", [{"new": 1}, {"word": "new"}, {"time": "2026-03-04"}])
+def test_the_server_is_held_to_the_contract(members: dict[str, Any]) -> None:
+    with pytest.raises(ModelError):
+        Outer.model_validate(outer(by_name={}) | members)
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
 def test_wild_objects(value: Any) -> None:
     with pytest.raises(OldServerError):
-        Outer.parse(value)
+        read(Outer, value)
 
 
 def test_every_code_has_a_class() -> None:

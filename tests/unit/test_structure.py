@@ -1,11 +1,15 @@
 """What the code's shape promises: imports go one way, and the agent is self-contained."""
 
 import ast
+import importlib
+import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from paddock.contract.base import Model
 
 ROOT = Path(__file__).parents[2]
 # What each package may import of ours; the agent's pure modules are shared with the host.
@@ -20,7 +24,7 @@ PURE_AGENT = {
     "sandbox_agent.repeats",
 }
 # aiohttp's URLs are yarl's; typing_extensions is for type checkers.
-CLIENT_NEEDS = {"aiohttp", "yarl", "typing_extensions"}
+CLIENT_NEEDS = {"aiohttp", "pydantic", "yarl", "typing_extensions"}
 ALLOWED = {
     "sandbox_agent": {"sandbox_agent"},
     "paddock": {"paddock"},
@@ -105,12 +109,39 @@ def test_only_the_engine_talks_to_the_engine() -> None:
             assert not any(name.partition(".")[0] == "docker" for name in _imports(path)), path
 
 
-def test_the_client_needs_aiohttp_only() -> None:
+def test_the_client_needs_aiohttp_and_pydantic_only() -> None:
     for path in _modules("paddock/client"):
         for name in _imports(path):
             top = name.partition(".")[0]
             known = top in sys.stdlib_module_names or top in CLIENT_NEEDS
-            assert known or name.startswith("paddock.client"), f"{path} imports {name}"
+            ours = name.startswith(("paddock.client", "paddock.contract"))
+            assert known or ours, f"{path} imports {name}"
+
+
+def test_the_client_has_the_models_of_the_contract() -> None:
+    """None of its classes repeats one: a member is written once."""
+    models = {
+        value.__name__: set(value.model_fields)
+        for value in _classes("paddock/contract")
+        if issubclass(value, Model) and value.model_fields
+    }
+    assert len(models) > 40
+    for own in _classes("paddock/client"):
+        members = set(inspect.get_annotations(own))
+        repeated = [name for name, fields in models.items() if fields <= members]
+        assert not repeated, f"{own.__module__}.{own.__name__} repeats {repeated}"
+
+
+def _classes(package: str) -> Iterator[type]:
+    """Those that its modules define."""
+    for path in _modules(package):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        module = importlib.import_module(name)
+        yield from (
+            value
+            for value in vars(module).values()
+            if isinstance(value, type) and value.__module__ == name
+        )
 
 
 def test_sockets_by_descriptor_are_bound_by_hand() -> None:

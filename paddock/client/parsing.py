@@ -13,8 +13,9 @@ M = TypeVar("M", bound=Model)
 def read(model: type[M], told: Any) -> M:
     """The model of a JSON value, with times as aware `datetime`s.
 
-    Members and words of a newer server are kept; `raw` has those members. Raises: OldServerError
-    where a member is missing, or has a type that it can't have.
+    Unknown members and words of a newer server are kept; `raw` has these members.
+
+    Raises: OldServerError where a member is missing, or has a type that it can't have.
     """
     try:
         return model.model_validate(told, extra="allow", context=READER)

@@ -1,4 +1,4 @@
-"""What is the client's own among results: all others are models of the contract."""
+"""Results that are the client's own; all others are models of the contract."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from paddock.contract.commands import ExitData, Output, StartData
 class StreamedOutput(Output):
     """A piece of output as it comes."""
 
-    cut: Count = Field(default=0, description="So many bytes right before it are not kept.")
+    cut: Count = Field(default=0, description="How many bytes right before it are not kept.")
 
 
 ExecEvent = StartData | StreamedOutput | ExitData

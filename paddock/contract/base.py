@@ -21,23 +21,22 @@ from pydantic_core import (
 
 from paddock.contract.words import LEVEL_PATTERN
 
-# The validation context of those who read answers, of a server that may be newer: they get
-# times as `datetime`s, and words that they do not know as they are. The server itself is held
-# to the words, and to text for times, which it has as text.
+# The validation context of a client, whose server may be newer: it gets times as `datetime`s,
+# and keeps words that it does not know. The server has times as text, and may use no other words.
 READER = "reader"
 
 
 class Model(BaseModel):
     """A JSON object of a response: every member is always there, null where there is nothing."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     # Whether members may be left out, its own or those of models in it.
     SPARSE: ClassVar[bool] = False
 
     @property
     def raw(self) -> dict[str, Any]:
-        """The members that were told, as JSON has them; those of a newer server, too."""
+        """The members that were given, as JSON has them; also unknown ones of a newer server."""
         return {name: _plain(value) for name, value in self if name in self.model_fields_set}
 
     def encode(self) -> bytes:

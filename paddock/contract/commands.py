@@ -167,7 +167,7 @@ class Commands(Model):
 class Output(Model):
     """A piece of output; `offset` counts the bytes of both streams together."""
 
-    stream: Literal["stdout", "stderr"]
+    stream: Annotated[Literal["stdout", "stderr"], WORDS]
     offset: Count
     text: str
 

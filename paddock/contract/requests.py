@@ -17,7 +17,10 @@ CWD_DESCRIPTION = (
 class Body(BaseModel):
     """A request body: JSON types as they are, no other members."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+    # The client imports these and reads none: each is built by its first use.
+    model_config = ConfigDict(
+        extra="forbid", strict=True, hide_input_in_errors=True, defer_build=True
+    )
 
 
 class NoBody(Body):
@@ -27,7 +30,7 @@ class NoBody(Body):
 class Query(BaseModel):
     """Query parameters: no others than these, each at most once."""
 
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True, defer_build=True)
 
 
 class NoQuery(Query):

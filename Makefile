@@ -3,26 +3,26 @@
 .PHONY: help run compose check test versions lock lint bench stop down clean openapi docs wheels venv dev engine image compose-tool compiler
 
 python := .venv/bin/python
-# What needs no engine shares nothing, and runs on every core. The rest runs one by one: it shares
-# the engine, and some of it measures.
+# Tests without an engine share nothing and use every core. The others run one at a time: they
+# share the engine, and some of them measure.
 apart := -n logical --dist worksteal tests/unit tests/api
 together := tests/integration tests/security tests/tools
 
 help: ## list these commands
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
-run: image ## set everything up, start the control plane, show it at work
+run: image ## set everything up, start the control plane, run the example
 	@$(python) -m scripts.service start
 	@env -u PADDOCK_URL $(python) examples/governed_package.py
 	@$(python) -m scripts.service where
 
-compose: image ## run the control plane as a container instead: docs/deployment.md
+compose: image ## run the control plane as a container instead; see docs/deployment.md
 	@scripts/deploy.sh
 
 check: lint ## lint, types, and the tests that need no engine
 	@$(python) -m pytest -q $(apart)
 
-test: dev image compose-tool compiler ## all tests; ARGS= goes to pytest instead
+test: dev image compose-tool compiler ## all tests; ARGS= replaces the arguments of pytest
 ifdef ARGS
 	@$(python) -m pytest $(ARGS)
 else
@@ -31,19 +31,19 @@ else
 	done; exit $$status
 endif
 
-versions: dev ## the unit and API tests, on every other Python that is allowed and here
+versions: dev ## the unit and API tests on every other supported Python that is installed
 	@scripts/versions.sh $(ARGS)
 
-openapi: dev ## write docs/openapi.json anew
+openapi: dev ## regenerate docs/openapi.json
 	@$(python) -m paddock openapi --output docs/openapi.json
 
-docs: dev ## write the generated parts of docs/ anew
+docs: dev ## regenerate the generated parts of docs/
 	@$(python) -m scripts.docs
 
-lock: dev ## write the exact versions of all dependencies anew; ARGS=--upgrade takes newer ones
+lock: dev ## regenerate the lock files; ARGS=--upgrade takes newer versions
 	@scripts/lock.sh $(ARGS)
 
-wheels: dev ## build what can be published into dist/: the client, and the server
+wheels: dev ## build the wheels of client and server into dist/
 	@$(python) -m scripts.wheels
 
 lint: dev ## style, format and types
@@ -51,16 +51,16 @@ lint: dev ## style, format and types
 	@$(python) -m ruff format --check
 	@$(python) -m mypy
 
-bench: dev image ## measure, and print the ratios
+bench: dev image ## run the benchmarks and print the ratios
 	@$(python) -m tests.bench
 
-stop: ## stop the control plane; sandboxes go on
+stop: ## stop the control plane; sandboxes keep running
 	@if [ -e .venv ]; then $(python) -m scripts.service stop; fi
 
-down: ## take down what `make compose` brought up; sandboxes go on
+down: ## stop what `make compose` started; sandboxes keep running
 	@scripts/compose.sh down
 
-clean: ## stop and remove all that was made here: sandboxes, workspaces, images, .venv
+clean: ## stop and remove everything: sandboxes, workspaces, images, .venv
 	@if [ -e .venv ] || [ -e data ]; then scripts/venv.sh && $(python) -m scripts.clean; fi
 	@rm -rf .venv .venv-3.* *.egg-info dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 

@@ -1,8 +1,8 @@
-"""Governed work on a real package: look at it at low, run its tests at high, read the record.
+"""Governed work on a real package: read it at low, run its tests at high, check the record.
 
-A published package's source is fetched on this machine and uploaded into two sandboxes. What an
-agent may do there, its session's permission level decides; what was done and what was refused is
-on record in a chain of hashes, which the control plane verifies, and this program once more.
+This machine fetches a published package's source and uploads it into two sandboxes. The session's
+permission level decides what an agent may do there. What was done and refused is recorded in a hash
+chain, which the control plane verifies and this program verifies again.
 """
 
 import argparse
@@ -29,11 +29,11 @@ from paddock.audit.chain import verify_chain
 PACKAGE = "click==8.1.8"
 TEST_NEEDS = ("pytest==8.3.5",)
 TEST_SECONDS = 120
-# Of the programs that a package's tests start, the first tell enough.
+# How many of the programs that a package's tests start are shown.
 EXECUTED_SHOWN = 4
 LABELS = {"example": "governed-package"}
 
-# What an agent might try at low, and the rule that refuses it.
+# Commands that an agent might try at low, and the rule that refuses each one.
 FORBIDDEN = (
     ("curl https://example.com", "command-allowlist"),
     ("python3 -c pass", "command-allowlist"),
@@ -42,12 +42,12 @@ FORBIDDEN = (
     ("find . -name PKG-INFO -exec id {} +", "option-not-allowed"),
 )
 
-# The place of a result in the audit chain: `{seq, hash}`, as the API returned it.
+# A result's position in the audit chain: `{seq, hash}`, as the API returned it.
 Receipt = dict[str, Any]
 
 
 class UnexpectedError(Exception):
-    """Something is not as it should be; the message says what."""
+    """A check failed; the message says which."""
 
 
 async def main(url: str, key: str, package: str, needs: Sequence[str]) -> None:
@@ -99,7 +99,7 @@ async def look_around(out: Terminal, low: Session, source: Source) -> Receipt:
 
 
 async def be_refused(out: Terminal, low: Session) -> None:
-    """At low: what is not allowed is refused, each by its rule."""
+    """At low: checks that forbidden commands are refused, each by its rule."""
     out.heading("Permission level low: what is refused, and by which rule")
     for command, rule in FORBIDDEN:
         try:
@@ -114,7 +114,7 @@ async def be_refused(out: Terminal, low: Session) -> None:
 async def run_tests(
     out: Terminal, high: Session, source: Source, dependencies: dict[str, bytes]
 ) -> Receipt:
-    """At high: the package's own tests, their output as it comes."""
+    """At high: runs the package's own tests and shows their output live."""
     out.heading("Permission level high: run the package's own tests")
     await high.upload(source.files)
     await high.upload({f"needs/{path}": content for path, content in dependencies.items()})
@@ -138,7 +138,7 @@ async def run_tests(
 
 
 async def show_record(out: Terminal, used: Session, receipt: Receipt) -> None:
-    """The session's audit chain, verified there and here."""
+    """Verifies the session's audit chain on the server and here."""
     out.heading(f"What is on record of {used.id} ({used.level})")
     lines = await used.audit_export()
     events = [json.loads(line) for line in lines]
@@ -159,7 +159,7 @@ async def show_record(out: Terminal, used: Session, receipt: Receipt) -> None:
 
 
 async def show_limits(out: Terminal, host: Api, used: Sequence[Session]) -> None:
-    """What the engine reports of each sandbox, which must be what the level says."""
+    """Checks that the limits that the engine reports for each sandbox are those of the level."""
     out.heading("Limits, as the engine reports them")
     views = [await one.inspect() for one in used]
     out.table(LIMITS_HEADER, [limits_row(view) for view in views])
@@ -187,7 +187,7 @@ def expect(condition: object, message: str) -> None:
 
 
 def parse_arguments() -> argparse.Namespace:
-    """The command line; its defaults fit a control plane that `make run` started."""
+    """Parses the command line; the defaults fit a control plane started by `make run`."""
     settings = load_settings()
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0] if __doc__ else None)
     parser.add_argument(
@@ -219,7 +219,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def http_url(text: str) -> str:
-    """An argument that is the address of a server."""
+    """Checks that an argument is the address of a server."""
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise argparse.ArgumentTypeError("must look like http://127.0.0.1:8700")
@@ -227,7 +227,7 @@ def http_url(text: str) -> str:
 
 
 def read_key(key_file: Path) -> str:
-    """The API key of the environment, or of the file. Raises: UnreachableError."""
+    """The API key from the environment or the file. Raises: UnreachableError."""
     given = os.environ.get("PADDOCK_KEY") or os.environ.get("PADDOCK_ADMIN_KEY")
     try:
         return (given or key_file.read_text()).strip()
@@ -236,7 +236,7 @@ def read_key(key_file: Path) -> str:
 
 
 def run_program() -> int:
-    """Runs the example as the command line says; returns the exit status."""
+    """Runs the example; returns the exit status."""
     try:
         arguments = parse_arguments()
     except ConfigError as error:
@@ -254,7 +254,7 @@ def run_program() -> int:
 
 
 def complain(text: str) -> int:
-    """Says why the example failed; returns its exit status."""
+    """Prints why the example failed; returns its exit status."""
     print(f"error: {text}", file=sys.stderr)
     return 1
 

@@ -1,1 +1,1 @@
-"""The images that Paddock runs, and what builds them."""
+"""The images that Paddock runs, and the code that builds them."""

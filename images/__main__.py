@@ -59,7 +59,7 @@ def _engine(seconds: float) -> int:
         except (DockerException, RequestException):
             if time.monotonic() >= deadline:
                 return 1
-            time.sleep(0.2)  # an engine that starts tells nobody when it is ready
+            time.sleep(0.2)  # an engine does not announce when it is ready
         else:
             step(f"Docker engine {version}")
             return 0

@@ -1,8 +1,8 @@
-"""Where the images' base comes from.
+"""Chooses the base of the images.
 
-In this order: what `PADDOCK_BASE_IMAGE` names; a base made here before; Debian's
-image from a registry; a base made here from Debian packages. So an engine without a
-registry builds the same image as one with.
+In this order: the image that `PADDOCK_BASE_IMAGE` names; a base made here earlier; Debian's image
+from a registry; a base made here from Debian packages. So an engine without a registry builds the
+same image as one with a registry.
 """
 
 import hashlib
@@ -25,18 +25,18 @@ from images.errors import BuildError
 
 REGISTRY_BASE = "debian:bookworm-slim"
 LOCAL_BASE = "paddock/base"
-# A registry that is silent for this long is taken for none.
+# A registry that is silent for this long counts as absent.
 PULL_SILENCE_SECONDS = 30
 MAKE_SECONDS = 900
 
-# apt's settings for reaching its mirrors, which hold for the base's packages too.
+# apt settings for reaching its mirrors, which the base's packages need too.
 _APT_SETTING = re.compile(r"Acquire::(https?|Retries|Check-[\w-]+)\b.*;")
 
 Report = Callable[[str], None]
 
 
 def connect(timeout: int) -> docker.APIClient:
-    """The engine that the control plane uses; `timeout` bounds its silence, in seconds."""
+    """A client for the control plane's engine; `timeout` limits its silence, in seconds."""
     arguments = kwargs_from_env()
     if host := os.environ.get("PADDOCK_DOCKER_HOST"):
         arguments["base_url"] = host
@@ -44,15 +44,18 @@ def connect(timeout: int) -> docker.APIClient:
 
 
 def choose(client: docker.APIClient, packages: bytes, unused: bytes, report: Report) -> str:
-    """The name of a base that is on the engine now; pulls or makes one when there is none.
+    """The name of a base that is on the engine; pulls or makes one if there is none.
 
-    `packages` and `unused` are the contents of the lists of a base made here.
+    `packages` and `unused` are the contents of the lists for a base made here.
+
     Raises: BuildError, with what to do.
     """
     wanted = os.environ.get("PADDOCK_BASE_IMAGE")
     if wanted:
         if inspect(client, wanted) is None and not _pull(wanted, report):
-            raise BuildError(f"PADDOCK_BASE_IMAGE: {wanted} is neither here nor in a registry")
+            raise BuildError(
+                f"PADDOCK_BASE_IMAGE: {wanted} is neither on the engine nor in a registry"
+            )
         return wanted
     local = local_name(packages, unused)
     for name in (local, REGISTRY_BASE):
@@ -66,13 +69,13 @@ def choose(client: docker.APIClient, packages: bytes, unused: bytes, report: Rep
 
 
 def local_name(packages: bytes, unused: bytes) -> str:
-    """The name of the base made here, which changes with what is in it."""
+    """The name of the base made here, which depends on its contents."""
     digest = hashlib.sha256(packages + b"\0" + unused).hexdigest()
     return f"{LOCAL_BASE}:{digest[:16]}"
 
 
 def inspect(client: docker.APIClient, name: str) -> dict[str, Any] | None:
-    """The image of that name as the engine describes it, or None when it has none."""
+    """The engine's description of that image, or None if it has none."""
     try:
         return dict(client.inspect_image(name))  # type: ignore[no-untyped-call]
     except ImageNotFound:
@@ -84,7 +87,7 @@ def _pull(name: str, report: Report) -> bool:
     repository, _, tag = name.rpartition(":") if ":" in name.rpartition("/")[2] else (name, "", "")
     client = connect(PULL_SILENCE_SECONDS)
     try:
-        # The engine drops a pull whose client has gone.
+        # The engine stops a pull when its client disconnects.
         for event in client.pull(repository, tag=tag or "latest", stream=True, decode=True):
             if "error" in event:
                 report(str(event["error"]))
@@ -126,7 +129,7 @@ def mmdebstrap_command(
 ) -> list[str]:
     """The command that makes the base's tar archive.
 
-    What it takes from this machine's apt (mirrors, proxies) does not get into the archive.
+    Settings taken from this machine's apt (mirrors, proxies) do not end up in the archive.
     """
     return [
         "mmdebstrap",
@@ -181,7 +184,7 @@ def _apt_settings() -> list[str]:
 
 
 def run(command: list[str], report: Report) -> None:
-    """Runs a program to its end, its output reported. Raises: BuildError when it fails."""
+    """Runs a program to its end and reports its output. Raises: BuildError if it fails."""
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     with subprocess.Popen(
         command,

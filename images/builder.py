@@ -1,8 +1,7 @@
-"""Builds an image when something in it changed.
+"""Builds an image if its inputs changed.
 
-The image carries a hash of its inputs as a label: of the sources that go into it, and of
-its base. Python packages that the project depends on are looked for when the image is
-built; `--force` looks for newer ones.
+The image has a label with a hash of its inputs: the sources in it, and its base. The project's
+Python dependencies are looked up only when the image is built; `--force` looks for newer ones.
 """
 
 import hashlib
@@ -21,15 +20,15 @@ from images.errors import BuildError
 from images.recipes import BASE_UNUSED, ROOT, SANDBOX, Recipe, base_packages, context_files
 from orchestrator.engine.base import LABEL_INPUTS
 
-# The longest silence of the engine during a build step.
+# The longest silence of the engine during a build step, in seconds.
 SILENCE_SECONDS = 600
 
-# The engine's lines about its intermediate images.
+# Lines in which the engine reports its intermediate images.
 _NOISE = ("--->", "Removing intermediate")
 
 
 class Result(NamedTuple):
-    """The image that is there now: its name, id and whether this call built it."""
+    """The current image: its name, its id, and whether this call built it."""
 
     name: str
     id: str
@@ -37,7 +36,7 @@ class Result(NamedTuple):
 
 
 def input_hash(files: Mapping[str, bytes], base_id: str) -> str:
-    """SHA-256 in hex of everything that decides what the image is."""
+    """SHA-256 in hex of everything that determines the image."""
     digest = hashlib.sha256()
     for name, content in [("", base_id.encode()), *sorted(files.items())]:
         for part in (name.encode(), content):
@@ -46,7 +45,7 @@ def input_hash(files: Mapping[str, bytes], base_id: str) -> str:
 
 
 def context_archive(files: Mapping[str, bytes]) -> io.BytesIO:
-    """The tar archive sent to the engine: files of root, 0644, without times."""
+    """The tar archive for the engine: files of root, mode 0644, without times."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, content in sorted(files.items()):
@@ -64,10 +63,11 @@ def build(
     force: bool = False,
     report: base.Report = print,
 ) -> Result:
-    """Makes sure that the engine has the recipe's current image, and returns it.
+    """Ensures that the engine has the recipe's current image, and returns it.
 
-    `name` is another one than the recipe's; `force` builds even when no input changed.
-    Raises: BuildError when it can't be built or the engine does not answer.
+    `name` replaces the recipe's name; `force` builds even if no input changed.
+
+    Raises: BuildError if it can't be built or the engine does not answer.
     """
     try:
         with closing(base.connect(SILENCE_SECONDS)) as client:
@@ -80,12 +80,12 @@ def _build(
     client: docker.APIClient, name: str, recipe: Recipe, force: bool, report: base.Report
 ) -> Result:
     if not (ROOT / recipe.dockerfile).exists():
-        raise BuildError("images are built in a checkout of the repository, and this is none")
+        raise BuildError("images can be built only in a checkout of the repository")
     packages, unused = base_packages(recipe=recipe), (ROOT / BASE_UNUSED).read_bytes()
     base_name = base.choose(client, packages, unused, report)
     base_image = base.inspect(client, base_name)
     if base_image is None:
-        raise BuildError(f"the base image {base_name} has just been removed: try again")
+        raise BuildError(f"the base image {base_name} was removed meanwhile: try again")
     files = context_files(recipe=recipe)
     inputs = input_hash(files, str(base_image["Id"]))
     previous = base.inspect(client, name)
@@ -125,7 +125,7 @@ def _labels(image: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _discard(client: docker.APIClient, image_id: str) -> None:
-    """Removes the image that the new one replaced, unless something still uses it."""
+    """Removes the image that the new one replaced, unless it is in use."""
     try:
         client.remove_image(image_id)
     except APIError as error:

@@ -1,5 +1,5 @@
-"""What can go wrong while an image is made."""
+"""Errors of building an image."""
 
 
 class BuildError(Exception):
-    """The image can't be made; the message says in one line why and what to do."""
+    """The image can't be made; the message gives the reason and the remedy in one line."""

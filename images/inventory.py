@@ -1,4 +1,4 @@
-"""Which of the images are on the engine, and whether they are current."""
+"""Lists which images are on the engine, and whether they are current."""
 
 import os
 from contextlib import closing
@@ -17,9 +17,9 @@ _SILENCE_SECONDS = 10
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """One image: what it is for, and, where it is on the engine, its id, size and age.
+    """One image: its purpose and, if it is on the engine, its id, size and age.
 
-    `size` in bytes, `created` an RFC 3339 time.
+    `size` is in bytes, `created` is an RFC 3339 time.
     """
 
     recipe: str
@@ -30,7 +30,7 @@ class Presence:
 
 
 def inventory() -> list[Presence]:
-    """Every image that can be built, present or not. Raises: BuildError without an engine."""
+    """All images that can be built, present or not. Raises: BuildError without an engine."""
     try:
         with closing(base.connect(_SILENCE_SECONDS)) as client:
             found = {name: base.inspect(client, recipe.image) for name, recipe in RECIPES.items()}
@@ -47,9 +47,9 @@ def inventory() -> list[Presence]:
 
 
 def current_inputs() -> str | None:
-    """The inputs that a sandbox image built now would be labelled with.
+    """The input hash that a sandbox image would have if it were built now.
 
-    None where that can't be told: the sources, the engine or a base are not at hand.
+    None if it can't be determined, because the sources, the engine or a base is missing.
     """
     try:
         packages, unused = ((ROOT / path).read_bytes() for path in (BASE_PACKAGES, BASE_UNUSED))

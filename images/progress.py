@@ -1,4 +1,4 @@
-"""One line per step on a terminal or in a log."""
+"""Prints one line per step to a terminal or a log."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ _CYAN, _DIM, _RED = "36;1", "2", "31;1"
 
 
 def step(text: str) -> None:
-    """Says what begins, or what came of it."""
+    """Prints a step that begins, or its result."""
     _print("==>", _CYAN, text, "0")
 
 
@@ -21,7 +21,7 @@ def detail(text: str) -> None:
 
 
 def failure(text: str) -> None:
-    """Says in one line what is wrong and what to do."""
+    """Prints in one line what is wrong and what to do."""
     _print("error:", _RED, text, "0")
 
 

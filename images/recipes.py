@@ -1,4 +1,4 @@
-"""What each image is made of."""
+"""The contents of each image."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ from orchestrator.engine.base import LABEL_PROTOCOL
 from sandbox_agent.protocol import PROTOCOL_VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
-# The lists of Debian packages that a base made here holds, whichever image is built on it.
+# The list of the Debian packages in a base made here, the same for every image.
 BASE_PACKAGES = "images/sandbox/packages"
 BASE_UNUSED = "images/sandbox/unused"
 
@@ -17,11 +17,11 @@ Files = dict[str, bytes]
 
 
 class Recipe(NamedTuple):
-    """How one image is called, and what goes into it.
+    """The name and the contents of one image.
 
-    `sources` are patterns relative to the repository. `prepare` makes what is sent to the
-    engine beside them, for an engine of the given architecture. `more_packages` are Debian's,
-    besides those of the base's list.
+    `sources` are patterns relative to the repository. `prepare` makes the further files for the
+    build, for an engine of the given architecture. `more_packages` are Debian packages in addition
+    to those of the base's list.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Recipe(NamedTuple):
 
     @property
     def dockerfile(self) -> str:
-        """Relative to the repository."""
+        """The path relative to the repository."""
         return f"images/{self.name}/Dockerfile"
 
 
@@ -65,7 +65,7 @@ RECIPES = {recipe.name: recipe for recipe in (SANDBOX, CONTROL_PLANE)}
 
 
 def context_files(root: Path = ROOT, recipe: Recipe = SANDBOX) -> Files:
-    """The recipe's sources: paths relative to the repository, with their contents."""
+    """The recipe's sources: contents by path relative to the repository."""
     found = {path for pattern in recipe.sources for path in root.glob(pattern)}
     files = {name: path.read_bytes() for name, path in _sources(root, found)}
     if recipe.more_packages:
@@ -74,14 +74,14 @@ def context_files(root: Path = ROOT, recipe: Recipe = SANDBOX) -> Files:
 
 
 def base_packages(root: Path = ROOT, recipe: Recipe = SANDBOX) -> bytes:
-    """The list of the packages that a base of the recipe's image holds, one on each line."""
+    """The list of the packages in a base of the recipe's image, one per line."""
     return (root / BASE_PACKAGES).read_bytes() + b"".join(
         name.encode() + b"\n" for name in recipe.more_packages
     )
 
 
 def _sources(root: Path, found: set[Path]) -> Iterator[tuple[str, Path]]:
-    """What an interpreter or an editor left behind is no source."""
+    """Yields the sources without files that an interpreter or an editor left behind."""
     for path in sorted(found):
         relative = path.relative_to(root)
         hidden = any(part.startswith((".", "__pycache__")) for part in relative.parts)

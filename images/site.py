@@ -1,6 +1,6 @@
-"""The Python packages of the control plane's image, installed here for the engine's machine.
+"""Installs the control plane image's Python packages here, for the engine's architecture.
 
-So the image is built without a network, and neither pip nor a build tool gets into it.
+The image is therefore built without a network, and contains neither pip nor a build tool.
 """
 
 import sys
@@ -11,9 +11,9 @@ from pathlib import Path
 from images import base
 from images.errors import BuildError
 
-# The exact versions of what the project depends on, relative to the repository.
+# The exact versions of the dependencies; the path is relative to the repository.
 LOCK = "requirements.lock"
-# Debian 12's, which is the base of every image.
+# The version of Debian 12, which is the base of every image.
 PYTHON = "3.11"
 _GLIBC_MINOR = 36
 _OLDEST_GLIBC_MINOR = 17
@@ -21,12 +21,12 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def install(files: Mapping[str, bytes], architecture: str, report: base.Report) -> dict[str, bytes]:
-    """`site/<path>` of every installed file: the project of `files` and what it depends on.
+    """`site/<path>` of every installed file: the project in `files` and its dependencies.
 
-    `architecture` is as the engine calls it. Raises: BuildError.
+    `architecture` is the engine's name for it. Raises: BuildError.
     """
     if "pyproject.toml" not in files:
-        raise BuildError("the control plane's image is built in a clone of the repository only")
+        raise BuildError("the control plane's image can be built only in a clone of the repository")
     platforms = platform_options(architecture)
     report("installing the control plane's Python packages")
     with tempfile.TemporaryDirectory(prefix="paddock-site-") as directory:
@@ -47,7 +47,7 @@ def install(files: Mapping[str, bytes], architecture: str, report: base.Report) 
 def platform_options(architecture: str) -> list[str]:
     """pip's options for wheels that run on Debian 12. Raises: BuildError.
 
-    pip takes a wheel for an older C library only when its name is listed.
+    pip accepts a wheel for an older C library only if that platform's name is listed.
     """
     machine = _MACHINES.get(architecture)
     if machine is None:
@@ -61,7 +61,7 @@ def platform_options(architecture: str) -> list[str]:
 
 
 def _collected(site: Path) -> dict[str, bytes]:
-    """Without the scripts, which name this machine's interpreter."""
+    """The installed files except scripts, which name this machine's interpreter."""
     return {
         f"site/{path.relative_to(site).as_posix()}": path.read_bytes()
         for path in site.rglob("*")

@@ -1,1 +1,1 @@
-"""What `make` runs: the virtual environment, the engine, the control plane in the background."""
+"""Programs that `make` runs: for the virtual environment, the engine and the control plane."""

@@ -1,4 +1,4 @@
-"""The attacks that the tests make, read from the marks in their source: nothing is imported."""
+"""Reads the attacks that the tests make from the marks in their source, without imports."""
 
 import ast
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ _MARKS = ("attempt", "attempts", "spellings")
 
 
 class Attempt(NamedTuple):
-    """One row: what is tried, at which levels, what stops it, and the test's name."""
+    """One row: what is attempted, at which levels, what stops it, and the test's name."""
 
     text: str
     levels: tuple[str, ...]
@@ -19,12 +19,12 @@ class Attempt(NamedTuple):
 
 
 def modules(tests: Path) -> list[Path]:
-    """The test modules below `tests` in which something is marked."""
+    """The test modules below `tests` that have marks."""
     return [path for path in sorted(tests.rglob("test_*.py")) if attempts_of(path)[1]]
 
 
 def attempts_of(path: Path) -> tuple[str, list[Attempt]]:
-    """A module's title, and its attempts in order. Raises: ValueError for a mark that is wrong."""
+    """A module's title and its attempts, in order. Raises: ValueError for an invalid mark."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     title = (ast.get_docstring(tree) or "").split("\n", 1)[0].rstrip(".")
     return title, [row for node in tree.body for row in _marked(node)]
@@ -56,7 +56,7 @@ def _rows(kind: str, what: Any, given: dict[Any, Any], test: str) -> Iterator[At
 
 
 def _code(text: str) -> str:
-    """A spelling as it is shown: on one line, in a span that may hold back quotes."""
+    """The text as inline code on one line; it may contain backquotes."""
     if not text:
         return "nothing"
     shown = text if text.isprintable() else ascii(text)[1:-1]

@@ -1,6 +1,6 @@
-"""Removes what this state directory's control plane made: sandboxes, mounts, network, files.
+"""Removes what this state directory's control plane created: sandboxes, mounts, network and files.
 
-Workspaces go with the state directory, the images unless another one uses them.
+Workspaces are removed with the state directory. Images are removed unless something else uses them.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def _require_unused(settings: Settings) -> None:
-    """Raises: ServiceError while a control plane, in a container maybe, has the directory."""
+    """Raises: ServiceError if a control plane, possibly in a container, uses the directory."""
     with (settings.state_dir / "lock").open("ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -71,13 +71,13 @@ async def _remove_sandboxes(settings: Settings, instance: str) -> None:
 
 
 def _remove_state(settings: Settings) -> None:
-    """Only a directory that holds an instance id is ours to remove, and only when unmounted."""
+    """Removes the directory only if it holds an instance id and nothing is mounted in it."""
     state = str(settings.state_dir)
     for mount in sorted(mounts_under(state), key=len, reverse=True):
         unmount(mount)
     environment = os.environ | {"PADDOCK_STATE_DIR": state}
     subprocess.run([UNSHARE, "undo"], env=environment, check=True, timeout=REMOVE_SECONDS)
-    # rm neither recurses on the stack nor crosses into a mount.
+    # rm does not recurse on the stack and does not cross into a mount.
     subprocess.run(
         ["rm", "-rf", "--one-file-system", "--", state], check=True, timeout=REMOVE_SECONDS
     )
@@ -94,7 +94,7 @@ def _remove_images() -> None:
                 client.remove_image(image["Id"], force=False)
                 removed += 1
             except APIError as error:
-                if error.status_code not in (404, 409):  # gone already, or in use
+                if error.status_code not in (404, 409):  # already gone, or in use
                     raise
     finally:
         client.close()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that a C compiler is here: the security tests compile the programs that attack a
-# sandbox. On Debian and Ubuntu, as root, installs one; elsewhere says so.
+# Checks for a C compiler, with which the security tests compile programs that attack a sandbox.
+# On Debian and Ubuntu, as root, it installs one; elsewhere it reports that it is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -14,4 +14,4 @@ compiles && exit 0
 can_install || fail "no C compiler: install gcc and the C library's static archive (libc6-dev)"
 step "no C compiler here: installing gcc"
 apt_install gcc libc6-dev
-compiles || fail "gcc is installed, but compiles no static program"
+compiles || fail "gcc is installed, but can't compile a static program"

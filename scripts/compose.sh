@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs Compose v2 or docker-compose, whichever is here, with the arguments. On Debian and Ubuntu,
-# as root, installs docker-compose when neither is; `compose.sh` alone does only that.
+# Runs the installed Compose (v2 or docker-compose) with the arguments. If there is none, it
+# installs docker-compose on Debian and Ubuntu, as root; `compose.sh` alone does only that.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh

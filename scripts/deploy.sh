@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Brings the control plane up as a container, or up to date; sandboxes go on meanwhile.
+# Starts the control plane as a container, or updates it; sandboxes keep running meanwhile.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh

@@ -1,4 +1,4 @@
-"""Writes the generated parts of the documents anew: `python -m scripts.docs`."""
+"""Regenerates the generated parts of the documents: `python -m scripts.docs`."""
 
 import json
 import re
@@ -27,12 +27,12 @@ _LEVEL = ROOT / "orchestrator" / "policy" / "levels" / "low.toml"
 _EXAMPLE_LEVEL = ROOT / "examples" / "levels" / "build.toml"
 _EXAMPLE = re.compile(r"Example: `(.+)`")
 _TYPES = {str: "text", Path: "path", SecretStr: "text", int: "integer", float: "number"}
-# Documented once, for all commands.
+# Documented once for all commands.
 _SHARED = {"--url", "--key", "--key-file", "--help"}
 # How the tests treat a command's example.
 _NOTES = {
-    "paddock serve": "<!-- not run: the examples are run against one that serves already -->\n",
-    "paddock keys rotate-admin": "<!-- not run: the other examples use the key that goes -->\n",
+    "paddock serve": "<!-- not run: the examples use a control plane that is already running -->\n",
+    "paddock keys rotate-admin": "<!-- not run: the other examples use the key it replaces -->\n",
     "paddock events": "<!-- runs on -->\n",
     "paddock approvals watch": "<!-- runs on -->\n",
     "paddock output": "<!-- exit: 5 -->\n",
@@ -45,12 +45,12 @@ _NOTES = {
 
 
 def render(text: str) -> str:
-    """A document with its generated parts as they have to be."""
+    """The document with its generated parts replaced."""
     return _PART.sub(lambda part: f"{part[1]}\n{PARTS[part[2]]()}\n\n{part[3]}", text)
 
 
 def settings() -> str:
-    """Every setting: variable, type, default, meaning."""
+    """A table of all settings: variable, type, default and meaning."""
     rows = [
         (f"`PADDOCK_{name.upper()}`", _type(field), _default(field), field.description or "")
         for name, field in Settings.model_fields.items()
@@ -59,17 +59,17 @@ def settings() -> str:
 
 
 def level() -> str:
-    """A level file: the packaged one of level low."""
+    """The packaged level file of level low."""
     return f"```toml\n{_LEVEL.read_text().rstrip()}\n```"
 
 
 def example_level() -> str:
-    """A level of an operator's own."""
+    """An example of an operator's own level."""
     return f"```toml\n{_EXAMPLE_LEVEL.read_text().rstrip()}\n```"
 
 
 def rules() -> str:
-    """Every rule that refuses, and what to do instead."""
+    """A table of all rules that refuse, and what to do instead."""
     rows = [(f"`{rule}`", remedy) for rule, remedy in REMEDIES.items()]
     return _table(("rule", "what to do"), rows)
 
@@ -78,19 +78,22 @@ def exits() -> str:
     """The exit statuses of the command line."""
     rows = [(str(status.value), meaning) for status, meaning in MEANINGS.items()]
     rows.append(
-        ("128 + n", "ended by signal n: 130 after Ctrl-C, 141 when who reads the output has gone")
+        (
+            "128 + n",
+            "ended by signal n: 130 after Ctrl-C, 141 when the reader of the output has gone",
+        )
     )
     return _table(("status", "meaning"), rows)
 
 
 def commands() -> str:
-    """Every command: its help, arguments, options and example."""
+    """All commands with help, arguments, options and an example."""
     found = _commands(typer.main.get_command(build()), "paddock")
     return "\n\n".join(_command(name, command) for name, command in found)
 
 
 def attempts() -> str:
-    """Every attack that the tests make: levels, what stops it, and the test."""
+    """All attacks that the tests make: levels, what stops them, and the test."""
     columns = ("attempt", "levels", "stopped by", "test")
     parts = []
     for path in modules(ROOT / "tests"):
@@ -193,12 +196,12 @@ def _cell(text: str) -> str:
 
 
 def manifest_schema_text() -> str:
-    """The JSON Schema of tool manifests, as its file has it."""
+    """The JSON Schema of tool manifests as its file contains it."""
     return json.dumps(manifest_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def main() -> int:
-    """Writes every document that is not as it has to be."""
+    """Writes the documents that have changed."""
     MANIFEST_SCHEMA.write_text(manifest_schema_text(), encoding="utf-8")
     for path in sorted(DOCS.rglob("*.md")):
         text = path.read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes sure that a Docker engine answers, and that workspaces can be made as file systems. On
-# Debian and Ubuntu, as root, installs what is missing and starts the engine; elsewhere says
-# what to install.
+# Checks that a Docker engine answers and that workspaces can be created as file systems. On
+# Debian and Ubuntu, as root, it installs what is missing and starts the engine; elsewhere it
+# reports what to install.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -36,7 +36,7 @@ if ! command -v dockerd >/dev/null; then
     can_install || fail "no Docker engine: install and start one, see $install_page"
     step "no Docker engine here: installing docker.io"
     apt_install docker.io iptables
-    # The package starts it where there is a service manager.
+    # Where there is a service manager, the package starts the engine.
     answers 3 && exit 0
 fi
 

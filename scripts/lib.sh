@@ -1,5 +1,5 @@
-# What the set-up scripts share. Sourced by bash.
-# Not every way of becoming root puts these on PATH.
+# Functions that the set-up scripts share. Sourced by bash.
+# Some ways of becoming root leave these directories out of PATH.
 PATH=$PATH:/usr/sbin:/sbin
 export PATH DEBIAN_FRONTEND=noninteractive
 
@@ -16,8 +16,8 @@ fail() {
     exit 1
 }
 
-# Shows a long command's own output: in a log all of it, on a terminal only the line of the
-# moment, and errors.
+# Shows a long command's output: all of it in a log, only the current line and errors on a
+# terminal.
 dimmed() {
     while IFS= read -r line; do
         if [ ! -t 1 ]; then
@@ -31,7 +31,7 @@ dimmed() {
     if [ -t 1 ]; then printf '\r\033[K'; fi
 }
 
-# Debian or Ubuntu, as root: what is missing can be installed.
+# Whether missing packages can be installed: on Debian or Ubuntu, as root.
 can_install() {
     [ "$(id -u)" = 0 ] && [ -e /etc/debian_version ] && command -v apt-get >/dev/null
 }
@@ -41,7 +41,7 @@ apt_install() {
     apt-get -q -y -o DPkg::Lock::Timeout=120 install --no-install-recommends "$@" 2>&1 | dimmed
 }
 
-# The state directory of the deployment with Compose, from where Compose takes it.
+# The state directory of the Compose deployment, from the same sources that Compose uses.
 compose_state() {
     local state=${PADDOCK_STATE_DIR:-}
     if [ -z "$state" ] && [ -e .env ]; then

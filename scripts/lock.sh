@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes the exact versions that are installed: requirements.lock for running, and
-# requirements-dev.lock for tests and lint. They fit every Python and machine that is allowed, and
-# name no package index. What is locked stays where it still fits; `--upgrade` takes newer versions.
+# Writes the exact versions to install: requirements.lock for running, and requirements-dev.lock
+# for tests and lint. They fit every supported Python and machine, and name no package index.
+# Locked versions stay as long as they fit; `--upgrade` takes newer ones.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

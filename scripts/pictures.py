@@ -1,6 +1,6 @@
-"""Makes docs/images/*.svg from real runs, against the control plane that the settings name.
+"""Makes docs/images/*.svg from real runs against the control plane that the settings name.
 
-`python -m scripts.pictures`, while one runs.
+Start a control plane first, then run `python -m scripts.pictures`.
 """
 
 import io
@@ -21,10 +21,10 @@ ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
 SECONDS = 60
 _WIDTH = 124
-# What a line that is drawn again showed before.
+# The earlier content of a line that was redrawn.
 _REDRAWN = re.compile(r"[^\n]*\n?\r(?:\x1b\[1A)?\x1b\[2K")
 _CURSOR = re.compile(r"\x1b\[\?25[lh]")
-# A picture fetches nothing from anywhere.
+# A picture must not fetch anything.
 _FONT_FACE = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 _COLOURS = [(235, 107, 111), (127, 201, 127), (229, 192, 123), (97, 175, 239), (198, 120, 221)]
 _CYAN = (86, 182, 194)
@@ -43,7 +43,7 @@ _RUNS = (
 
 
 class Recording:
-    """`paddock …` on a terminal of its own, whose output is kept."""
+    """Runs `paddock …` on its own terminal and keeps the output."""
 
     def __init__(self, command: str) -> None:
         words = [sys.executable, "-m", "paddock", *shlex.split(command)[1:]]
@@ -56,28 +56,28 @@ class Recording:
         self._output = open(ours, "rb", buffering=0)  # noqa: SIM115 - closed in `end`
 
     def read_until(self, text: bytes, times: int = 1) -> str:
-        """Output until it has the text so often. Raises: OSError at its end."""
+        """Output until `text` has occurred `times` times. Raises: OSError if the output ends."""
         seen = b""
         while seen.count(text) < times:
             seen += self._output.read(65_536)
         return seen.decode(errors="replace")
 
     def end(self, number: int | None = None) -> tuple[str, int]:
-        """The rest of the output and the exit status; `number` is a signal that ends it."""
+        """The rest of the output and the exit status; `number` is a signal to send first."""
         if number is not None:
             self._process.send_signal(number)
         seen = b""
         try:
             while piece := self._output.read(65_536):
                 seen += piece
-        except OSError:  # Linux' way to say that nobody has the other side any more
+        except OSError:  # Linux reports this when no process has the other side open any more
             pass
         self._output.close()
         return seen.decode(errors="replace"), self._process.wait(SECONDS)
 
 
 def main() -> int:
-    """Records one run of each kind, and draws it."""
+    """Records and draws one run of each kind."""
     IMAGES.mkdir(exist_ok=True)
     watching = Recording("paddock events -f")
     seen = watching.read_until(b"Ctrl-C")

@@ -25,13 +25,13 @@ _COMMAND = [sys.executable, "-m", "paddock", "serve"]
 
 
 class ServiceError(Exception):
-    """The control plane can't be started or stopped; one line that says why."""
+    """The control plane can't be started or stopped; the message gives the reason in one line."""
 
 
 def start(settings: Settings) -> None:
-    """Starts it, after stopping an older one, and returns when it is ready for requests.
+    """Stops an older control plane, starts a new one, and returns when it is ready.
 
-    Sandboxes live on through a restart. Raises: ServiceError.
+    Sandboxes survive a restart. Raises: ServiceError.
     """
     stop(settings)
     if _listens(instance_url.url_of(*settings.address)):
@@ -51,12 +51,12 @@ def start(settings: Settings) -> None:
         )
     _pid_file(settings).write_text(f"{process.pid}\n")
     for _ in range(READY_SECONDS * 10):
-        # By its own word: with port 0 only the system knows where it listens.
+        # It reports its address itself: with port 0 only the system knows it.
         if _is_ready(instance_url.find_url(settings)):
             step("control plane is ready")
             return
         try:
-            # Its end cuts the wait short.
+            # If the process ends, the wait ends early.
             process.wait(0.1)
             break
         except subprocess.TimeoutExpired:
@@ -68,7 +68,7 @@ def start(settings: Settings) -> None:
 
 
 def stop(settings: Settings) -> bool:
-    """Ends the control plane in good order; False when none was running. Raises: ServiceError."""
+    """Stops the control plane cleanly; returns False if none was running. Raises: ServiceError."""
     process = _running(settings)
     if process is not None:
         process.terminate()
@@ -83,7 +83,7 @@ def stop(settings: Settings) -> bool:
 
 
 def instance_id(settings: Settings) -> str | None:
-    """The id in the labels of this state directory's containers, or None before its first start."""
+    """The id in the labels of this state directory's containers; None before the first start."""
     try:
         text = (settings.state_dir / "instance").read_text().strip()
     except FileNotFoundError:
@@ -94,7 +94,7 @@ def instance_id(settings: Settings) -> str | None:
 
 
 def connect(settings: Settings, instance: str) -> DockerEngine:
-    """The engine that runs the instance's sandboxes."""
+    """A client for the engine that runs the instance's sandboxes."""
     return DockerEngine(
         instance,
         host=settings.docker_host,
@@ -126,11 +126,11 @@ def _print_stopped(settings: Settings, was_running: bool) -> None:
     step("control plane stopped" if was_running else "no control plane is running")
     count = asyncio.run(_sandboxes(settings))
     if count:
-        step(f"sandboxes still there: {count}; `make run` takes them up again, `make clean` ends")
+        step(f"sandboxes still running: {count}; `make run` takes over, `make clean` ends them")
 
 
 def _running(settings: Settings) -> psutil.Process | None:
-    """The process of the pid file, if it is a control plane and not a later process of its pid."""
+    """The pid file's process, if it is a control plane and not a later process with that pid."""
     try:
         process = psutil.Process(int(_pid_file(settings).read_text()))
         return process if process.cmdline()[1:] == _COMMAND[1:] else None
@@ -140,7 +140,7 @@ def _running(settings: Settings) -> psutil.Process | None:
 
 def _listens(url: str) -> bool:
     place = urlsplit(url)
-    if not place.port:  # the system is to choose one
+    if not place.port:  # the system chooses the port
         return False
     try:
         with socket.create_connection((place.hostname, place.port), timeout=2):
@@ -165,7 +165,7 @@ def _is_ready(url: str) -> bool:
 
 def _show_log(settings: Settings, start_at: int) -> None:
     with _log(settings).open("rb") as log:
-        # Unless it was put aside for a new one.
+        # The log may have been rotated.
         log.seek(min(start_at, log.seek(0, os.SEEK_END)))
         lines = log.read().decode(errors="replace").splitlines()
     detail("\n".join(lines[-20:]))

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes .venv and installs the project into it; `venv.sh dev` adds what tests and lint need.
-# What they depend on has the versions, and the contents, of the lock files that `make lock` writes.
-# VENV names another directory, PYTHON another interpreter than python3.
-# Does nothing when that was done for the files that are there now.
+# Creates .venv and installs the project into it; `venv.sh dev` adds what tests and lint need.
+# Dependencies have the versions and hashes of the lock files that `make lock` writes.
+# VENV names another directory, PYTHON an interpreter other than python3.
+# Does nothing if that was already done for the current files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -30,7 +30,7 @@ if ! "$venv/bin/python" -c pass 2>/dev/null; then
 fi
 
 wanted="$(cat pyproject.toml requirements.lock requirements-dev.lock | sha256sum) $PWD $("$venv/bin/python" -V)"
-# What tests need includes what running needs.
+# The test requirements include those for running.
 for stamp in "$venv/installed-dev" "$venv/installed-$kind"; do
     if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then exit 0; fi
 done

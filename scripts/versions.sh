@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs the tests that need no container on every other Python that is allowed and here: on the
-# path as python3.N, or one of pyenv's. Arguments go to pytest.
+# Runs the tests that need no container on every other supported Python that is installed: on the
+# path as python3.N, or by pyenv. Arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 minor() { "$1" -c 'import sys; print(sys.version_info.minor)' 2>/dev/null; }
-# The first interpreter of that version which has what virtual environments are made with.
+# The first interpreter of that version that can create virtual environments.
 find_python() {
     local found
     for found in "$(command -v "python3.$1" || true)" \

@@ -1,7 +1,7 @@
 """Builds the wheels of the two distributions: `python -m scripts.wheels [DIRECTORY]`.
 
-What people install is `paddock`; `paddock-server` needs the `paddock` of its own version. Both
-are described by the one `pyproject.toml`, whose project is all of it, for development.
+Users install `paddock`; `paddock-server` requires the `paddock` of the same version. The single
+`pyproject.toml` describes both, as a project for development that contains everything.
 """
 
 import re
@@ -17,16 +17,16 @@ import tomlkit
 
 ROOT = Path(__file__).parents[1]
 CLIENT, SERVER = "paddock", "paddock-server"
-# Shown, and part of the licence's terms, in both.
+# The package index shows these, and the licence requires them, in both distributions.
 _TEXTS = ("README.md", "LICENSE")
 _BUILD_SECONDS = 300
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def build(target: Path) -> tuple[Path, Path]:
-    """Writes the wheels of client and server to the directory.
+    """Writes the wheels of the client and the server to the directory.
 
-    Raises: subprocess.CalledProcessError, whose `stdout` says why.
+    Raises: subprocess.CalledProcessError, whose `stdout` has the reason.
     """
     with tempfile.TemporaryDirectory(prefix="paddock-wheels-") as directory:
         sources, wheels = Path(directory, "sources"), Path(directory, "wheels")
@@ -46,7 +46,7 @@ def project(name: str) -> dict[str, Any]:
     whole = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     ours = whole["project"]
     client_needs = set(whole["tool"]["paddock"]["client-dependencies"])
-    # Those of development, and what keeps the whole from being uploaded by mistake.
+    # Development dependencies, and the classifier that prevents an accidental upload of the whole.
     del ours["optional-dependencies"], ours["classifiers"]
     packages = whole["tool"]["setuptools"]["packages"]["find"]["include"]
     ours["name"] = name
@@ -81,7 +81,7 @@ def requirement_name(requirement: str) -> str:
 
 
 def _write_source(directory: Path, described: dict[str, Any]) -> None:
-    """A source tree of that distribution alone: the build takes nothing else."""
+    """Creates a source tree of that distribution only, as the build takes all that it finds."""
     directory.mkdir(parents=True)
     (directory / "pyproject.toml").write_text(tomlkit.dumps(described), encoding="utf-8")
     for name in _TEXTS:
@@ -105,7 +105,7 @@ def _wheel(target: Path, sources: list[Path]) -> None:
 
 
 def main() -> int:
-    """Prints where the wheels are."""
+    """Builds the wheels and prints their paths."""
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "dist"
     try:
         wheels = build(target)

@@ -1,1 +1,1 @@
-"""What the examples share: an API client, the package they work on, terminal output."""
+"""Shared code of the examples: an API client, the package they work on, terminal output."""

@@ -1,4 +1,4 @@
-"""A small client of the HTTP API: a host creates sessions, and uses each by its handle."""
+"""A small client of the HTTP API: a host creates sessions and uses each one by its handle."""
 
 import asyncio
 import json
@@ -10,15 +10,15 @@ from typing import Any
 
 import aiohttp
 
-# The sandbox agent serves 8 file operations of a session at a time.
+# The sandbox agent serves 8 file operations of a session at once.
 UPLOADS_AT_ONCE = 6
-# A stream that is idle has a heartbeat every 15 seconds; nothing else takes longer than this.
+# An idle stream has a heartbeat every 15 seconds; nothing else takes longer than this.
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=60)
 _LONGEST_LINE = 4 * 1024 * 1024
 
 
 class ApiError(Exception):
-    """The API refused: `status` and `code` say how, `rule` which policy rule it was, if one."""
+    """The API refused: `status` and `code` give the reason, `rule` the policy rule, if any."""
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         super().__init__(problem.get("detail") or problem.get("title") or f"HTTP {status}")
@@ -42,7 +42,7 @@ class Api:
     async def request(
         self, method: str, path: str, **options: Any
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A response that is a success. Raises: ApiError, UnreachableError."""
+        """A successful response. Raises: ApiError, UnreachableError."""
         headers = {"Authorization": f"Bearer {self.credential}", **options.pop("headers", {})}
         with _reaching():
             async with self.http.request(method, path, headers=headers, **options) as response:
@@ -51,14 +51,14 @@ class Api:
                 yield response
 
     async def json(self, method: str, path: str, **options: Any) -> Any:
-        """A success's JSON. Raises: ApiError, UnreachableError."""
+        """The JSON of a successful response. Raises: ApiError, UnreachableError."""
         async with self.request(method, path, **options) as response:
             return await response.json()
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session and its sandbox, as an agent that was given its handle sees it."""
+    """A session and its sandbox, as an agent with the session's handle sees it."""
 
     api: Api
     id: str
@@ -87,7 +87,7 @@ class Session:
                 yield name, data
 
     async def upload(self, files: Mapping[str, bytes]) -> None:
-        """Puts files, by workspace-relative path, some at a time; makes their directories."""
+        """Uploads files by workspace-relative path, a few at a time; creates their directories."""
         for directory in _directories(files):
             await self.api.json("POST", f"{self._path}/files/mkdir", json={"path": directory})
         waiting = iter(files.items())
@@ -113,7 +113,7 @@ class Session:
             return await response.read()
 
     async def inspect(self) -> dict[str, Any]:
-        """The session's object, with its sandbox's limits as the engine reports them."""
+        """The session, with its sandbox's limits as the engine reports them."""
         view: dict[str, Any] = await self.api.json("GET", self._path)
         return view
 
@@ -124,7 +124,7 @@ class Session:
         return text.removesuffix("\n").split("\n")
 
     async def audit_verify(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
-        """Whether the control plane finds its chain whole, with the event of a receipt in it."""
+        """The control plane's check of the chain, including the event of a receipt."""
         verdict: dict[str, Any] = await self.api.json(
             "GET",
             f"{self._path}/audit/verify",
@@ -135,7 +135,7 @@ class Session:
 
 @asynccontextmanager
 async def connect(url: str, key: str) -> AsyncIterator[Api]:
-    """The API with a host's key. Raises: UnreachableError when no control plane is ready."""
+    """The API with a host's key. Raises: UnreachableError if no control plane is ready."""
     async with aiohttp.ClientSession(url, timeout=_TIMEOUT, read_bufsize=_LONGEST_LINE) as http:
         host = Api(http, key)
         try:
@@ -149,7 +149,7 @@ async def connect(url: str, key: str) -> AsyncIterator[Api]:
 
 @asynccontextmanager
 async def session(host: Api, level: str, **request: Any) -> AsyncIterator[Session]:
-    """A new session at a permission level; it is closed, and its workspace purged, at the end."""
+    """A new session at a permission level; closes it and purges its workspace at the end."""
     view = await host.json("POST", "/api/sessions", json={"permission_level": level, **request})
     try:
         yield Session(Api(host.http, view["handle"]), view["id"], view["permission_level"])
@@ -158,7 +158,7 @@ async def session(host: Api, level: str, **request: Any) -> AsyncIterator[Sessio
 
 
 async def server_sent_events(lines: AsyncIterable[bytes]) -> AsyncIterator[tuple[str, Any]]:
-    """The events of a `text/event-stream`: name, and data as JSON."""
+    """The events of a `text/event-stream`: the name, and the data as JSON."""
     name, data = "message", ""
     async for line in lines:
         field, _, value = line.decode().removesuffix("\n").partition(": ")
@@ -166,13 +166,13 @@ async def server_sent_events(lines: AsyncIterable[bytes]) -> AsyncIterator[tuple
             name = value
         elif field == "data":
             data = value
-        elif not field and data:  # an empty line ends an event, a comment has no data
+        elif not field and data:  # an empty line ends an event, and a comment has no data
             yield name, json.loads(data)
             name, data = "message", ""
 
 
 def _directories(files: Mapping[str, bytes]) -> list[str]:
-    """The innermost directories of some paths: making them makes those above."""
+    """The innermost directories of the paths: creating them creates their parents."""
     parents = {str(PurePosixPath(path).parent) for path in files} - {"."}
     return sorted(
         path for path in parents if not any(other.startswith(f"{path}/") for other in parents)
@@ -180,7 +180,7 @@ def _directories(files: Mapping[str, bytes]) -> list[str]:
 
 
 async def _problem(response: aiohttp.ClientResponse) -> dict[str, Any]:
-    """A failure's problem document; another server's answer may have none."""
+    """The problem document of a failure; another server's answer may have none."""
     try:
         problem = await response.json(content_type=None)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Audit events and limits as rows of a table."""
+"""Formats audit events and limits as rows of a table."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ Event = Mapping[str, Any]
 
 AUDIT_HEADER = ("seq", "time", "source", "operation", "decision", "rule", "summary")
 LIMITS_HEADER = ("session", "level", "network", "cpus", "memory", "processes")
-# Of these a run is one row: an upload would fill pages.
+# A run of these becomes one row, because an upload would fill pages.
 _BULK = {"file.write", "file.mkdir"}
 
 
@@ -32,7 +32,7 @@ def audit_rows(events: Sequence[Event]) -> Iterator[tuple[str, ...]]:
 
 
 def limits_row(view: Mapping[str, Any]) -> tuple[str, ...]:
-    """A session's network and limits, as the engine reports them of its container."""
+    """A session's network and limits, as the engine reports them for its container."""
     sandbox = view["sandbox"]
     limits = sandbox["limits"]
     return (
@@ -46,12 +46,12 @@ def limits_row(view: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def total(files: Mapping[str, bytes]) -> str:
-    """How many files there are, and their size."""
+    """The number of files and their total size."""
     return f"{len(files)} files, {size(sum(map(len, files.values())))}"
 
 
 def size(count: float) -> str:
-    """A number of bytes, short."""
+    """A short form of a number of bytes."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.3g} {unit}"

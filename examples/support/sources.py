@@ -1,4 +1,4 @@
-"""A published package's source and what its tests need, fetched once and kept in a cache."""
+"""Fetches a published package's source and its test dependencies, and caches them."""
 
 import hashlib
 import os
@@ -11,27 +11,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PIP_SECONDS = 300
-# What the sandbox image runs; only pure Python is taken, so nothing else of it matters.
+# The Python version of the sandbox image; only pure Python packages are accepted.
 SANDBOX_PYTHON = "3.11"
 
 
 class SourceError(Exception):
-    """The package can't be had; one or two lines that say why."""
+    """The package can't be fetched; the message gives the reason in one or two lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A package as published: `files` by path, all under the directory `name`."""
+    """A published package: `files` by path, all below the directory `name`."""
 
     name: str
     files: dict[str, bytes]
 
 
 def published_source(requirement: str) -> Source:
-    """The sdist of a package, say `click==8.1.8`. Raises: SourceError.
+    """The sdist of a package such as `click==8.1.8`. Raises: SourceError.
 
-    pip asks the package's build system for its metadata, which runs code of the package on
-    this machine: name only packages that you would install.
+    pip asks the package's build system for its metadata, which runs the package's code on this
+    machine: name only packages that you would install.
     """
     folder = _cached(
         f"sdist {requirement}",
@@ -48,7 +48,7 @@ def published_source(requirement: str) -> Source:
 
 
 def installed(requirements: Iterable[str]) -> dict[str, bytes]:
-    """Pure Python packages with all they depend on, installed, by path. Raises: SourceError."""
+    """Files of installed pure Python packages and their dependencies. Raises: SourceError."""
     wanted = sorted(requirements)
     options = ["--no-compile", "--only-binary", ":all:", "--platform", "any"]
     options += ["--implementation", "py", "--abi", "none", "--python-version", SANDBOX_PYTHON]
@@ -64,7 +64,7 @@ def installed(requirements: Iterable[str]) -> dict[str, bytes]:
 
 
 def _unpacked(archive: Path) -> dict[str, bytes]:
-    """The regular files of an archive, read into memory: nothing is extracted on the host."""
+    """The regular files of an archive, read into memory: nothing is extracted to disk."""
     files = {}
     with tarfile.open(archive) as tar:
         for member in tar:
@@ -75,7 +75,7 @@ def _unpacked(archive: Path) -> dict[str, bytes]:
 
 
 def _cached(what: str, pip_arguments: list[str]) -> Path:
-    """The folder that pip filled, now or in an earlier run; never one that is half full."""
+    """The folder that pip filled, now or in an earlier run; never a partial one."""
     folder = _cache_directory() / hashlib.sha256(what.encode()).hexdigest()[:16]
     try:
         if not folder.exists():
@@ -93,7 +93,7 @@ def _keep(fetched: Path, folder: Path) -> None:
     try:
         fetched.rename(folder)
     except OSError:
-        if not folder.exists():  # otherwise another run was faster
+        if not folder.exists():  # otherwise another run was first
             raise
 
 

@@ -1,4 +1,4 @@
-"""Readable output: headings, marks, tables, and a command's output as it comes."""
+"""Prints readable output: headings, marks, tables, and a command's output live."""
 
 import io
 import os
@@ -8,45 +8,45 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 GREEN, RED, CYAN, YELLOW, BOLD, DIM = "32", "31", "36;1", "33", "1", "2"
-# Narrower tables would say nothing: a narrower terminal breaks their lines.
+# Narrower tables would be useless; a narrower terminal wraps their lines.
 _LEAST_WIDTH = 120
-# What a sandbox prints must not reach the terminal as anything but text.
+# Output of a sandbox must reach the terminal only as text.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Terminal:
-    """Standard output; in colour where it is a terminal and NO_COLOR is not set."""
+    """Standard output, in colour if it is a terminal and NO_COLOR is not set."""
 
     def __init__(self) -> None:
         self._colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         self._line_open = False
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="replace")  # whatever it can't show
+            sys.stdout.reconfigure(errors="replace")  # for characters that it can't show
 
     def paint(self, text: str, colour: str) -> str:
-        """`text` in a colour, where there is any."""
+        """`text` in a colour, if colours are used."""
         return f"\033[{colour}m{text}\033[0m" if self._colour and text else text
 
     def heading(self, text: str) -> None:
-        """Begins a part."""
+        """Prints a heading."""
         print(f"\n{self.paint(f'── {text}', CYAN)}", flush=True)
 
     def step(self, text: str) -> None:
-        """Says what has been done, or is about to be."""
+        """Prints what has been done or is about to be done."""
         print(f"   {self.paint(printable(text), DIM)}", flush=True)
 
     def allowed(self, text: str) -> None:
-        """A command that ran."""
+        """Prints a command that ran."""
         print(f" {self.paint('✓', GREEN)} {self.paint(printable(text), BOLD)}", flush=True)
 
     def refused(self, text: str, rule: str, why: str) -> None:
-        """A command that was refused, by which rule, and what the refusal says."""
+        """Prints a refused command, the rule and the reason."""
         mark, shown = self.paint("✗", RED), self.paint(printable(text), BOLD)
         print(f" {mark} {shown}  {self.paint(rule, YELLOW)}", flush=True)
         self.step(f"  {why}")
 
     def output(self, text: str, at_most: int | None = None) -> None:
-        """Lines that a command printed; only the first ones, if there are too many."""
+        """Prints a command's output, cut to the first `at_most` lines."""
         lines = text.splitlines()
         shown = lines if at_most is None else lines[:at_most]
         self.live("".join(f"{line}\n" for line in shown))
@@ -54,14 +54,14 @@ class Terminal:
             self.live(f"… {len(lines) - len(shown)} more lines\n")
 
     def live(self, text: str) -> None:
-        """A piece of what a command prints, as it comes; not always whole lines."""
+        """Prints a piece of a command's output, which may end within a line."""
         bar = f"   {self.paint('│', DIM)} "
         for piece in printable(text).splitlines(keepends=True):
             print(piece if self._line_open else bar + piece, end="", flush=True)
             self._line_open = not piece.endswith("\n")
 
     def end_line(self) -> None:
-        """Ends a line of a command's output that it has not ended itself."""
+        """Ends a line that the command's output left open."""
         if self._line_open:
             print(flush=True)
             self._line_open = False
@@ -72,7 +72,7 @@ class Terminal:
         rows: Iterable[Sequence[str]],
         colours: Mapping[str, str] | None = None,
     ) -> None:
-        """Columns as wide as they need; the last is cut at the width. `colours` by cell text."""
+        """Prints a table; the last column is cut at the width. `colours` maps cell texts."""
         cells = [[printable(cell).replace("\n", " ") for cell in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
         total = max(shutil.get_terminal_size((_LEAST_WIDTH, 24)).columns, _LEAST_WIDTH)
@@ -92,7 +92,7 @@ class Terminal:
 
 
 def printable(text: str) -> str:
-    """`text` without control characters, line ends and tabs excepted."""
+    """`text` without control characters except line ends and tabs."""
     return _CONTROL.sub("�", text)
 
 

@@ -22,7 +22,7 @@ class KeptFiles:
     def __init__(self, files: dict[str, bytes]) -> None:
         """Makes the copies, keyed by path. Raises: AgentError, and then none is left."""
         if len(files) > _MOST_FILES or not all(map(_PATH.fullmatch, files)):
-            raise AgentError("validation_error", "files has too many entries, or a wrong path")
+            raise AgentError("validation_error", "files must be few, each with a path for a copy")
         self._paths: list[str] = []
         self._directories: set[str] = set()
         try:

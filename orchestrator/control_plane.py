@@ -33,13 +33,15 @@ from orchestrator.config.settings import Settings, ensure_state_dir
 from orchestrator.engine.base import Engine
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.measured import measured
-from orchestrator.link.messages import AgentEvent, Hello
+from orchestrator.link.messages import Hello
 from orchestrator.node.host import Host
 from orchestrator.observe.gauges import Gauges
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Levels
 from orchestrator.reload import Reload
-from orchestrator.sandboxes.sandbox import AgentHooks, Sandbox, Sandboxes
+from orchestrator.sandboxes.sandbox import Sandbox, Sandboxes
+from orchestrator.sandboxes.subscribers import Subscribers
+from orchestrator.sessions.agent_events import AgentEvents
 from orchestrator.sessions.budgets import Budgets
 from orchestrator.sessions.files import Files
 from orchestrator.sessions.kept_workspaces import KeptWorkspaces
@@ -154,6 +156,8 @@ class ControlPlane:
         budgets = Budgets(
             recorder, stops, self.metrics, lambda session: self.sessions.expire(session)
         )
+        agent_events = AgentEvents(recorder, budgets)
+        self._resources.push_async_callback(agent_events.close)
         self.executions = Executions(recorder, self.metrics, budgets)
         self._resources.push_async_callback(self.executions.close)
         self.files = Files(recorder)
@@ -170,9 +174,9 @@ class ControlPlane:
             self.reload.tools, self.keys, self.terminals, self.approvals, self.files, recorder
         )
         self._resources.push_async_callback(self.tools.close)
-        hooks = self._hooks(recorder)
+        subscribers = self._subscribers(agent_events, recorder)
         workspaces = Workspaces(settings, self.database, storage)
-        sandboxes = Sandboxes(settings, self.engine, host, self.ledger, workspaces, hooks)
+        sandboxes = Sandboxes(settings, self.engine, host, self.ledger, workspaces, subscribers)
         self.sessions = Sessions(
             settings,
             self.levels,
@@ -237,27 +241,34 @@ class ControlPlane:
         anchoring.start(self.tasks)
         self._resources.push_async_callback(anchoring.close)
 
-    def _hooks(self, recorder: Recorder) -> AgentHooks:
-        """Who hears of what agents say: an event is on record before anybody acts on it."""
+    def _subscribers(self, events: AgentEvents, recorder: Recorder) -> Subscribers:
+        """Who is told what sandbox agents say, in this order."""
 
-        async def on_event(session: Session, event: AgentEvent) -> None:
-            await self.executions.on_event(session, event)
-            self.terminals.on_event(session, event)
-
-        def on_hello(session: Session, hello: Hello) -> None:
+        def learn(session: Session, hello: Hello) -> None:
             session.secrets.learn(hello.secrets)
-            self.executions.on_hello(session, hello)
-            self.terminals.on_hello(session, hello)
 
-        async def on_violation(session: Session, reason: str) -> None:
+        async def count_violation(_session: Session, _reason: str) -> None:
             self.metrics.agent_violation()
+
+        async def record_violation(session: Session, reason: str) -> None:
             await recorder.record(session, "agent.violation", actor="system", error=reason)
 
-        async def on_gone(sandbox: Sandbox) -> None:
-            await self.terminals.on_gone(sandbox)
+        async def expire_approvals(_sandbox: Sandbox) -> None:
             await self.approvals.expire_ended()
 
-        return AgentHooks(on_event, on_hello, on_violation, on_gone)
+        subscribers = Subscribers(events.record)
+        subscribers.on_event(self.executions.on_exit, "command.exit")
+        subscribers.on_event(self.terminals.on_exit, "pty.exit")
+        # The session's secrets first: what the others report is searched for them.
+        subscribers.on_hello(learn)
+        subscribers.on_hello(self.executions.on_hello)
+        subscribers.on_hello(self.terminals.on_hello)
+        subscribers.on_violation(count_violation)
+        subscribers.on_violation(record_violation)
+        # Approvals of a terminal end after it.
+        subscribers.on_gone(self.terminals.on_gone)
+        subscribers.on_gone(expire_approvals)
+        return subscribers
 
     def _on_full(self, session: Session) -> None:
         """Nothing more may be recorded of what runs in the session."""

@@ -206,18 +206,8 @@ class Executions:
 
     # What the agent says
 
-    async def on_event(self, session: Session, event: AgentEvent) -> None:
-        """Records an agent's event, and ends the command whose exit it is."""
-        event, effect = self._budgets.take(session, event)
-        try:
-            recorded = await self._recorder.record_agent_event(session, event, effect)
-        finally:
-            if event.operation == "budget.exceeded":  # whatever the ledger says
-                self._tasks.spawn(self._budgets.end(session))
-        if event.operation == "command.exit":
-            self._on_exit(session, event, recorded)
-
-    def _on_exit(self, session: Session, event: AgentEvent, recorded: Recorded) -> None:
+    def on_exit(self, session: Session, event: AgentEvent, recorded: Recorded) -> None:
+        """A command's exit is on record: the command has ended."""
         command = session.commands.get(event.command_id or "")
         if command is not None:
             rule = event.rule if event.decision == "deny" else None

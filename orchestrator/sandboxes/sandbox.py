@@ -3,10 +3,9 @@
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from orchestrator.audit.ledger import Ledger
 from orchestrator.checks.throttle import node_of
@@ -30,7 +29,6 @@ from orchestrator.errors import (
 )
 from orchestrator.link.agent_link import AgentLink
 from orchestrator.link.fair_share import FairShare
-from orchestrator.link.messages import AgentEvent, Hello
 from orchestrator.node.host import Host
 from orchestrator.node.killing import FirstProcess, first_process
 from orchestrator.node.processes import Earlier
@@ -40,6 +38,7 @@ from orchestrator.policy.requirements import check
 from orchestrator.sandboxes.directory import SandboxDirectory, Shared
 from orchestrator.sandboxes.holding import Holding
 from orchestrator.sandboxes.placing import Places
+from orchestrator.sandboxes.subscribers import Subscribers
 from orchestrator.sessions.budget import Budget, Kind
 from orchestrator.sessions.session import MAX_RUNNING, Session
 from orchestrator.sessions.workspaces import Workspaces
@@ -93,18 +92,6 @@ class Sandbox:
         return self.directory.name
 
 
-@dataclass(frozen=True, slots=True)
-class AgentHooks:
-    """Who is told what an agent says."""
-
-    on_event: Callable[[Session, AgentEvent], Coroutine[Any, Any, None]]
-    on_hello: Callable[[Session, Hello], None]
-    # It broke the protocol, and how: it has been taken over, or is not ours.
-    on_violation: Callable[[Session, str], Awaitable[None]]
-    # A sandbox is about to be released, or is silent: nothing runs in it any more.
-    on_gone: Callable[[Sandbox], Awaitable[None]]
-
-
 class Sandboxes:
     """Starts, adopts and releases sandboxes. Nothing is left of one that could not start."""
 
@@ -115,14 +102,14 @@ class Sandboxes:
         host: Host,
         ledger: Ledger,
         workspaces: Workspaces,
-        hooks: AgentHooks,
+        subscribers: Subscribers,
     ) -> None:
         self._settings = settings
         self._engine = engine
         self._host = host
         self._workspaces = workspaces
         self._ledger = ledger
-        self._hooks = hooks
+        self._subscribers = subscribers
         self._holding = Holding(engine, settings.image)
         self._places = Places()
         self._share = FairShare()
@@ -292,10 +279,10 @@ class Sandboxes:
 
     async def silence(self, sandbox: Sandbox) -> None:
         """Nobody listens to it any more: what it said is on record, and how its terminals ended."""
-        await self._hooks.on_gone(sandbox)
+        await self._subscribers.gone(sandbox)
         await sandbox.link.close()
         # What still waited for an answer has got none.
-        await self._hooks.on_gone(sandbox)
+        await self._subscribers.gone(sandbox)
 
     async def remove(self, sandbox: Sandbox) -> None:
         """Removes what is left of a silent one."""
@@ -321,9 +308,9 @@ class Sandboxes:
         return AgentLink(
             directory.run,
             lambda boot_id: self._ledger.agent_head(session.key, boot_id),
-            lambda event: self._hooks.on_event(session, event),
-            lambda hello: self._hooks.on_hello(session, hello),
-            lambda reason: self._hooks.on_violation(session, reason),
+            lambda event: self._subscribers.event(session, event),
+            lambda hello: self._subscribers.hello(session, hello),
+            lambda reason: self._subscribers.violation(session, reason),
             self._share,
         )
 

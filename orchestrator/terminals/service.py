@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from orchestrator.access.keys import Principal
+from orchestrator.audit.events import Recorded
 from orchestrator.audit.recorder import Recorder
 from orchestrator.commands.execution import NO_ROOM_REASON
 from orchestrator.errors import (
@@ -217,10 +218,8 @@ class Terminals:
 
     # What others say
 
-    def on_event(self, session: Session, event: AgentEvent) -> None:
-        """An agent's event is on record; where it is a program's end, so will its terminal's be."""
-        if event.operation != "pty.exit":
-            return
+    def on_exit(self, session: Session, event: AgentEvent, _recorded: Recorded) -> None:
+        """A program's end is on record: its terminal's end follows."""
         live = self._live.get(str(event.args.get("terminal_id")))
         if live is not None and live.session is session:
             with suppress(PaddockError):

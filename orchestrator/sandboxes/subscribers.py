@@ -1,0 +1,82 @@
+"""Who is told what sandbox agents say: subscribers, by the name of the message."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from orchestrator.audit.events import Recorded
+from orchestrator.link.messages import AgentEvent, Hello
+from orchestrator.sessions.session import Session
+from sandbox_agent.protocol import AGENT_OPERATIONS
+
+if TYPE_CHECKING:
+    from orchestrator.sandboxes.sandbox import Sandbox
+
+Record = Callable[[Session, AgentEvent], Awaitable[tuple[AgentEvent, Recorded]]]
+OfEvents = Callable[[Session, AgentEvent, Recorded], None]
+OfHellos = Callable[[Session, Hello], None]
+OfViolations = Callable[[Session, str], Awaitable[None]]
+OfEnds = Callable[["Sandbox"], Awaitable[None]]
+
+
+class Subscribers:
+    """Tells subscribers of a message one after the other, in the order in which they subscribed.
+
+    A subscriber that fails ends this: those after it are not told, and the error goes to whoever
+    sent the message. A link then drops its agent, and does not acknowledge the event.
+    """
+
+    def __init__(self, record: Record) -> None:
+        """`record` puts an event on record and returns it as it is there, before anybody acts."""
+        self._record = record
+        self._of_events: dict[str, list[OfEvents]] = {name: [] for name in AGENT_OPERATIONS}
+        self._of_hellos: list[OfHellos] = []
+        self._of_violations: list[OfViolations] = []
+        self._of_ends: list[OfEnds] = []
+
+    def on_event(self, subscriber: OfEvents, *operations: str) -> None:
+        """Subscribes to events that are on record; without `operations`, to all.
+
+        Raises: ValueError for an operation that no agent reports.
+        """
+        unknown = set(operations) - AGENT_OPERATIONS
+        if unknown:
+            raise ValueError(f"no agent reports {', '.join(sorted(unknown))}")
+        for operation in operations or AGENT_OPERATIONS:
+            self._of_events[operation].append(subscriber)
+
+    def on_hello(self, subscriber: OfHellos) -> None:
+        """Subscribes to agents that connect and were accepted."""
+        self._of_hellos.append(subscriber)
+
+    def on_violation(self, subscriber: OfViolations) -> None:
+        """Subscribes to agents that break the protocol: each was taken over, or is not ours."""
+        self._of_violations.append(subscriber)
+
+    def on_gone(self, subscriber: OfEnds) -> None:
+        """Subscribes to sandboxes that are silent or about to be released: nothing runs in them."""
+        self._of_ends.append(subscriber)
+
+    # What links and sandboxes say
+
+    async def event(self, session: Session, event: AgentEvent) -> None:
+        """Records an event, then tells of it. Raises: AuditUnavailableError."""
+        event, recorded = await self._record(session, event)
+        for subscriber in self._of_events[event.operation]:
+            subscriber(session, event, recorded)
+
+    def hello(self, session: Session, hello: Hello) -> None:
+        """Tells that an agent is connected."""
+        for subscriber in self._of_hellos:
+            subscriber(session, hello)
+
+    async def violation(self, session: Session, reason: str) -> None:
+        """Tells that an agent broke the protocol, and how. Raises: AuditUnavailableError."""
+        for subscriber in self._of_violations:
+            await subscriber(session, reason)
+
+    async def gone(self, sandbox: Sandbox) -> None:
+        """Tells that nothing runs in the sandbox any more."""
+        for subscriber in self._of_ends:
+            await subscriber(sandbox)

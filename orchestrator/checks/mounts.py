@@ -77,7 +77,7 @@ def propagation_check(mount: MountPoint, *, apart: bool) -> Check:
 def mount_of(mountinfo: bytes, path: str) -> MountPoint:
     """The mount that a path is on. Raises: ValueError where the file has no mount of it."""
     best = None
-    for line in mountinfo.splitlines():
+    for line in mounts.lines_of(mountinfo):
         mount = _parse(line)
         below = path == mount.point or path.startswith(mount.point.rstrip("/") + "/")
         # Of several at one point the last covers the others.

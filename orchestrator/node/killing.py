@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.node.processes import THIS_HOST, HostPaths, find_groups, group_paths
+from orchestrator.node.processes import THIS_HOST, HostPaths, find_groups, group_paths, inner_pid
 
 # Where hierarchies of control groups are mounted that are not at the root: with version 1, and
 # with both versions at once.
@@ -137,9 +137,6 @@ def _is_first(pid: int, first: FirstProcess | None, host: HostPaths) -> bool:
     if first is not None and first.pid == pid:
         return True
     try:
-        status = (host.proc / str(pid) / "status").read_text(errors="replace")
-    except OSError:
+        return inner_pid((host.proc / str(pid) / "status").read_bytes()) == 1
+    except (OSError, ValueError):
         return False
-    return any(
-        line.startswith("NSpid:") and line.split()[-1] == "1" for line in status.splitlines()
-    )

@@ -254,9 +254,9 @@ def _process(directory: Path) -> tuple[Process, float] | None:
         status = (directory / "status").read_bytes()
         with open(directory / "cmdline", "rb") as file:
             command = file.read(_MOST_ARGV_BYTES)
-    except OSError:
+        return parse_process(int(directory.name), stat, status, command)
+    except (OSError, ValueError, IndexError):  # no other is hidden by one that can't be read
         return None
-    return parse_process(int(directory.name), stat, status, command)
 
 
 def parse_process(
@@ -264,17 +264,13 @@ def parse_process(
 ) -> tuple[Process, float]:
     """A process from its `stat`, `status` and `cmdline`, and its start in seconds since the boot.
 
-    Its name may hold anything.
+    Its name may hold anything. Raises: ValueError where they are not as the kernel writes them.
     """
     name = stat[stat.index(b"(") + 1 : stat.rindex(b")")]
     fields = stat[stat.rindex(b")") + 2 :].split()
-    pid = host_pid
-    for line in status.splitlines():
-        if line.startswith(b"NSpid:"):
-            pid = int(line.split()[-1])
     argv = command.removesuffix(b"\0").split(b"\0") if command else []
     process = Process(
-        pid=pid,
+        pid=inner_pid(status) or host_pid,
         host_pid=host_pid,
         name=_text(name),
         argv=[_text(word) for word in argv],
@@ -284,6 +280,18 @@ def parse_process(
         memory_bytes=max(0, int(fields[21])) * _PAGE_BYTES,
     )
     return process, int(fields[19]) / _TICKS
+
+
+def inner_pid(status: bytes) -> int | None:
+    """A process's pid in its own namespace, from its `status`; None: it is not told.
+
+    The kernel escapes newlines in the name, but nothing else that may be taken for one.
+    Raises: ValueError.
+    """
+    for line in status.split(b"\n"):
+        if line.startswith(b"NSpid:"):
+            return int(line.split()[-1])
+    return None
 
 
 def _text(data: bytes) -> str:

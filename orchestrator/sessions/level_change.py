@@ -197,13 +197,16 @@ class LevelChange:
         *,
         stop: bool = False,
     ) -> None:
+        # A start that finds the level lowered must not take up the sandbox of the one before,
+        # which may have the same name.
+        gone = {"sandbox": None, "container_id": None} if stop else {}
         await self._recorder.record(
             session,
             "session.settings",
             actor=principal.name,
             decision="allow",
             args=args,
-            effect=session_rows.with_level(session, level),
+            effect=session_rows.with_level(session, level, **gone),
             stop=stop,
         )
 

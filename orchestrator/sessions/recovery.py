@@ -17,7 +17,7 @@ from orchestrator.engine.base import Container, ContainerState, Engine
 from orchestrator.errors import PaddockError
 from orchestrator.policy.levels import clamped_limits
 from orchestrator.sandboxes.directory import left_over
-from orchestrator.sandboxes.sandbox import LABEL_LEVEL, LABEL_SANDBOX, Sandboxes
+from orchestrator.sandboxes.sandbox import LABEL_SANDBOX, Sandboxes
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.ending import SYSTEM
 from orchestrator.sessions.service import Sessions
@@ -156,15 +156,6 @@ class Recovery:
         alive = container is not None and container.state is not ContainerState.EXITED
         if container is None or not alive:
             await self._lost(session, "the sandbox ended while the control plane was down")
-            return
-        if container.labels.get(LABEL_LEVEL) != session.level.name:
-            # The level was lowered, and the old sandbox must not be used at the old one. What the
-            # next start finds without its sandbox has not crashed.
-            await self._database.write(
-                session_rows.updating(session, sandbox=None, container_id=None)
-            )
-            await self._engine.remove(container.id)
-            await self._leave_closed(session)
             return
         try:
             session.sandbox = await self._sandboxes.adopt(session, container)

@@ -66,9 +66,12 @@ def updating(session: Session, **columns: object) -> Callable[[sqlite3.Connectio
     return apply
 
 
-def with_level(session: Session, level: Level) -> Callable[[sqlite3.Connection], None]:
-    """An effect that pins the session to that level."""
-    return updating(session, permission_level=level.name, level=json.dumps(level.public()))
+def with_level(
+    session: Session, level: Level, **columns: object
+) -> Callable[[sqlite3.Connection], None]:
+    """An effect that pins the session to that level, and sets further columns of its row."""
+    stored = json.dumps(level.public())
+    return updating(session, permission_level=level.name, level=stored, **columns)
 
 
 def with_end(

@@ -114,8 +114,13 @@ def mounts_under(directory: str) -> list[str]:
 def mount_points(mountinfo: bytes, directory: str) -> list[str]:
     """The mount points below `directory` in the text of a mountinfo file."""
     prefix = os.fsencode(directory).rstrip(b"/") + b"/"
-    points = [unescape(line.split(b" ")[4]) for line in mountinfo.splitlines()]
+    points = [unescape(line.split(b" ")[4]) for line in lines_of(mountinfo)]
     return [os.fsdecode(point) for point in reversed(points) if point.startswith(prefix)]
+
+
+def lines_of(mountinfo: bytes) -> list[bytes]:
+    """The lines of a mountinfo file; names in it may hold a carriage return."""
+    return mountinfo.removesuffix(b"\n").split(b"\n") if mountinfo else []
 
 
 def _bind(source_fd: int, target_fd: int, wanted: int) -> None:

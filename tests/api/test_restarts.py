@@ -1,11 +1,12 @@
 """Whatever happens to sessions, a restart changes nothing that anybody was told of them."""
 
 import asyncio
+import json
 import shutil
 import tempfile
 from collections.abc import Awaitable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -358,6 +359,25 @@ def test_an_interrupted_lowering_outlives_more_than_one_restart(restarts: Restar
         restarts.nobody_is_lost()
     restarts.change_level(name="a", level="low", fails=False)
     restarts.nobody_is_lost()
+
+
+@pytest.mark.parametrize("writes", range(5))
+def test_no_sandbox_of_a_laxer_version_of_its_level_is_taken_up(
+    restarts: Restarts, writes: int
+) -> None:
+    restarts.create(name="a", level="high")
+    high = restarts.plane.levels["high"]
+    stricter = replace(high, commands=frozenset({"ls"}), sha256="f" * 64)
+    restarts.plane.levels.replace({**restarts.plane.levels, "high": stricter})
+    restarts.die_while(name="a", what="level", level="high", writes=writes)
+    session = restarts.session("a")
+    changed = session.level == stricter
+    assert changed is (writes > 0)
+    if session.sandbox is not None:
+        boot = json.loads(session.sandbox.directory.boot.read_text())
+        assert boot["commands"] == (["ls"] if changed else None)
+    restarts.nobody_is_lost()
+    restarts.nothing_else_runs()
 
 
 def _forget_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -203,6 +203,7 @@ MOUNTINFO = b"""\
 30 21 0:30 / /srv rw,noexec shared:7 master:1 - xfs /dev/vdb rw
 31 30 0:31 / /srv/a\\040b rw,nosuid,nodev,noexec shared:9 - xfs /dev/vdb rw
 32 30 0:32 / /srv/a\\040b rw,nosuid - tmpfs tmpfs rw
+33 21 0:33 / /some\rbody rw - tmpfs tmpfs rw
 """
 
 

@@ -89,6 +89,18 @@ def test_a_container_s_first_process_can_be_spared(
     assert sleepers[0].poll() is None
 
 
+@pytest.mark.parametrize("name", ["\rNSpid:\t1", "\rNSpid:"])
+def test_no_process_is_spared_for_its_name(
+    host: HostPaths, sleepers: list[Sleeper], name: str
+) -> None:
+    first = group(host, sleepers, PLACES[2], 2)
+    pid = sleepers[1].pid
+    write(host.proc / str(pid) / "status", f"Name:\t{name}\nNSpid:\t{pid}\t17\n")
+    assert kill_all(ID, first, host, spare_first=True) == 1
+    assert killed(sleepers[1])
+    assert sleepers[0].poll() is None
+
+
 def test_groups_below_it_are_of_it(host: HostPaths, sleepers: list[Sleeper]) -> None:
     place = PLACES[2]
     first = group(host, sleepers, place, 2)

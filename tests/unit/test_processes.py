@@ -153,6 +153,22 @@ def test_names_and_words_may_hold_anything() -> None:
     assert (process.pid, process.state) == (2, "sleeping")
 
 
+def test_a_name_is_not_taken_for_a_line_of_the_kernel_s(host: HostPaths) -> None:
+    version_2(host, f"docker/{ID}")
+    for status in ("\rNSpid:x\nNSpid:\t4001\t7\n", "\rNSpid:\t9\nNSpid:\t4001\t7\n"):
+        write(host.proc / "4001" / "status", f"Name:\t{status}")
+        check(look(host))
+
+
+def test_a_process_that_can_t_be_read_hides_no_other(host: HostPaths) -> None:
+    version_2(host, f"docker/{ID}")
+    for unread in (b"", b"4001 sh S", b"4001 (sh) S"):
+        write(host.proc / "4001" / "stat", unread)
+        measured = look(host)
+        assert measured is not None
+        assert [process.host_pid for process in measured.processes] == [4000]
+
+
 def test_a_zombie_has_no_words() -> None:
     assert parse_process(5, STAT % (5, b"x"), b"", b"")[0].argv == []
 

@@ -99,7 +99,8 @@ def test_mount_points_are_decoded_and_in_order_of_removal() -> None:
         b"1 0 8:1 / / rw - ext4 /dev/x rw\n"
         b"2 1 8:1 /a /state/sand\\040box/one rw - ext4 /dev/x rw\n"
         b"3 2 8:1 /a /state/sand\\040box/one/in\\134ner//deleted rw - ext4 /dev/x rw\n"
-        b"4 1 8:1 /a /state/sand\\040boxes rw shared:1 - ext4 /dev/x rw\n"
+        b"4 1 8:1 /a /some\rbody rw - ext4 /dev/x rw\n"
+        b"5 1 8:1 /a /state/sand\\040boxes rw shared:1 - ext4 /dev/x rw\n"
     )
     assert mounts.mount_points(text, "/state/sand box") == [
         "/state/sand box/one/in\\ner",

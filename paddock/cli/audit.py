@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 app = group("The audit chain of a session: everything that was done or refused.")
 
+_Operation = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Such as command.start or file.write.")
+]
+_Decision = Annotated[str | None, typer.Option(metavar="DECISION", help="allow, deny or pending.")]
 _Seq = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="An event that was noted: its seq,")
 ]
@@ -63,12 +67,8 @@ async def search(
     owner: Annotated[
         str | None, typer.Option(metavar="KEY", help="Only of that key's sessions.")
     ] = None,
-    operation: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Such as command.start or file.write.")
-    ] = None,
-    decision: Annotated[
-        str | None, typer.Option(metavar="DECISION", help="allow, deny or pending.")
-    ] = None,
+    operation: _Operation = None,
+    decision: _Decision = None,
     rule: Annotated[
         str | None, typer.Option(metavar="RULE", help="The rule that refused it.")
     ] = None,
@@ -111,12 +111,8 @@ async def search(
 async def list_all(
     paddock: "Paddock",
     session: SessionId,
-    operation: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Such as command.start or file.write.")
-    ] = None,
-    decision: Annotated[
-        str | None, typer.Option(metavar="DECISION", help="allow, deny or pending.")
-    ] = None,
+    operation: _Operation = None,
+    decision: _Decision = None,
     after: Annotated[int, typer.Option(min=0, metavar="SEQ", help="Only those after it.")] = 0,
     incarnation: Incarnation = None,
     as_json: _Json = False,
@@ -275,19 +271,16 @@ async def archive(
     verified: `paddock audit verify --archive FILE`. An admin's key is needed.
     """
     seconds = max(60, int(older_than * 86_400))
-    done: list[tuple[str | int, ...]] = []
+    done: list[Archive] = []
     refused: dict[str, str] = {}
     more = True
     with working("archiving"):
         while more:
             run = await paddock.archives.make(older_than=seconds)
-            done += [_archived_row(item) for item in run.items]
+            done += run.items
             refused |= run.refused
             more = run.more
-    if as_json:
-        print_json([dict(zip(_ARCHIVE_NAMES, row, strict=True)) for row in done])
-    else:
-        print_table(_ARCHIVE_COLUMNS, done, nothing="nothing to archive")
+    _show_archives(done, as_json, nothing="nothing to archive")
     for session, reason in refused.items():
         note(f"{session} is not archived: {reason}")
     if refused:
@@ -298,16 +291,14 @@ async def archive(
 @remote
 async def archives(paddock: "Paddock", as_json: AsJson = False) -> None:
     """List what is archived, with the heads of the chains."""
-    rows = [_archived_row(item) async for item in paddock.archives.list()]
+    found = [archive async for archive in paddock.archives.list()]
+    _show_archives(found, as_json, nothing="nothing is archived")
+
+
+def _show_archives(found: "list[Archive]", as_json: bool, *, nothing: str) -> None:
     if as_json:
-        print_json([dict(zip(_ARCHIVE_NAMES, row, strict=True)) for row in rows])
-    else:
-        print_table(_ARCHIVE_COLUMNS, rows, nothing="nothing is archived")
-
-
-_ARCHIVE_NAMES = ("session_id", "file", "bytes", "seq", "hash")
-_ARCHIVE_COLUMNS = ("session", "file", ">bytes", ">seq", "hash")
-
-
-def _archived_row(item: "Archive") -> tuple[str | int, ...]:
-    return item.session_id, item.file, item.bytes, item.seq, item.hash
+        print_json([archive.raw for archive in found])
+        return
+    columns = ("session", "file", ">bytes", ">seq", "hash")
+    rows = [(each.session_id, each.file, each.bytes, each.seq, each.hash) for each in found]
+    print_table(columns, rows, nothing=nothing)

@@ -85,7 +85,7 @@ async def run(
     from paddock.cli.piped import piped_input
 
     stdin = None if no_stdin else piped_input()
-    variables, secrets = pairs(env, "--env"), secret_values(secret)
+    request = _request(words, cwd, env, secret, timeout)
     if upload is not None and not upload.is_dir():
         raise Failure(f"{upload} is not a directory", status=Status.USAGE)
     with working("starting a sandbox"):
@@ -96,13 +96,6 @@ async def run(
                 sent = await session.files.upload_dir(upload)
             if sent.skipped:
                 note(f"not uploaded, for they are no files: {', '.join(sent.skipped)}")
-        request: dict[str, Any] = {
-            "argv": words,
-            "cwd": cwd,
-            "env": variables,
-            "secrets": secrets or None,
-        }
-        request["timeout"] = timeout
         return await _attend(session, request, _shown(as_json, raw), stdin, stays=keep)
     finally:
         if keep:
@@ -132,16 +125,8 @@ async def execute(
     from paddock.cli.piped import piped_input
 
     stdin = None if no_stdin else piped_input()
-    argv, variables = command_words(words), pairs(env, "--env")
-    secrets = secret_values(secret)
+    request = _request(command_words(words), cwd, env, secret, timeout)
     found = await paddock.sessions.get(session)
-    request: dict[str, Any] = {
-        "argv": argv,
-        "cwd": cwd,
-        "env": variables,
-        "secrets": secrets or None,
-    }
-    request["timeout"] = timeout
     return await _attend(found, request, _shown(as_json, raw), stdin, stays=True)
 
 
@@ -204,6 +189,23 @@ class Shown(Enum):
     TEXT = "text"
     RAW = "raw"
     JSON = "json"
+
+
+def _request(
+    argv: list[str],
+    cwd: str | None,
+    env: list[str] | None,
+    secret: list[str] | None,
+    timeout: int | None,
+) -> dict[str, Any]:
+    """The arguments of `exec`. Raises: typer.BadParameter."""
+    return {
+        "argv": argv,
+        "cwd": cwd,
+        "env": pairs(env, "--env"),
+        "secrets": secret_values(secret) or None,
+        "timeout": timeout,
+    }
 
 
 def _shown(as_json: bool, raw: bool) -> Shown:

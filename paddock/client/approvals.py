@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from paddock.client.commands import items
 from paddock.client.errors import ConnectionLostError
 from paddock.client.faces import F, Face, method, stream
-from paddock.client.parsing import read
+from paddock.client.parsing import read, read_items
+from paddock.client.requests import segment
 from paddock.client.retry import PASSING, Patience
-from paddock.client.transport import segment
 from paddock.contract.approvals import Approval
 
 _APPROVALS = "/api/approvals"
@@ -87,7 +86,7 @@ class Approvals(Face[F]):
         found: tuple[Approval, ...] = ()
         while True:
             page = await self._api.json("GET", _APPROVALS, params=params)
-            found += tuple(read(Approval, item) for item in items(page))
+            found += read_items(Approval, page)
             params["cursor"] = page.get("next")
             if params["cursor"] is None:
                 return found

@@ -2,9 +2,8 @@
 
 from collections.abc import AsyncGenerator
 
-from paddock.client.commands import items
 from paddock.client.faces import F, Face, method, stream
-from paddock.client.parsing import read
+from paddock.client.parsing import read, read_items
 from paddock.contract.audit import Archive, ArchiveRun
 
 _PATH = "/api/audit/archives"
@@ -32,6 +31,6 @@ class Archives(Face[F]):
         after: str | None = ""
         while after is not None:
             page = await self._api.json("GET", _PATH, params={"after": after, "limit": 500})
-            for archived in items(page):
-                yield read(Archive, archived)
+            for archived in read_items(Archive, page):
+                yield archived
             after = page.get("next")

@@ -2,9 +2,8 @@
 
 from collections.abc import AsyncGenerator
 
-from paddock.client.commands import items
 from paddock.client.faces import F, Face, Link, method, stream
-from paddock.client.parsing import read
+from paddock.client.parsing import read, read_items
 from paddock.contract.audit import AuditEvent, AuditStats, AuditVerdict
 
 _PAGE = 500
@@ -43,8 +42,8 @@ class Audit(Face[F]):
         position: int | None = after
         while position is not None:
             page = await self._api.json("GET", self._path, params={**params, "after": position})
-            for event in items(page):
-                yield read(AuditEvent, event)
+            for event in read_items(AuditEvent, page):
+                yield event
             position = page.get("next")
 
     @method

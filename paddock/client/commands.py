@@ -1,6 +1,5 @@
 """Commands of a session: run, followed to their end, fed and signalled."""
 
-import base64
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -14,12 +13,13 @@ from paddock.client.errors import (
     api_error,
 )
 from paddock.client.faces import F, Face, Link, method, stream
-from paddock.client.parsing import read
+from paddock.client.parsing import read, read_items
+from paddock.client.requests import exec_body, input_members, segment
 from paddock.client.results import ExecEvent, StreamedOutput
 from paddock.client.retry import PASSING
 from paddock.client.sse import ServerEvent
 from paddock.client.streams import never, resumed
-from paddock.client.transport import Transport, segment
+from paddock.client.transport import Transport
 from paddock.contract.commands import (
     Command,
     CommandOutput,
@@ -38,36 +38,6 @@ _GRACE_SECONDS = 60.0
 # A command that outlives its connection needs an end; every packaged level permits this one.
 STREAM_TIMEOUT_SECONDS = 120
 _KILL_SECONDS = 5.0
-
-
-def exec_body(
-    command: str | None,
-    argv: Sequence[str] | None,
-    env: Mapping[str, str] | None,
-    secrets: Mapping[str, str] | None,
-    **members: Any,
-) -> dict[str, Any]:
-    """The request of a command, without members that are not given. Raises: TypeError."""
-    if (command is None) == (argv is None):
-        raise TypeError("give exactly one of command and argv")
-    if isinstance(argv, str):
-        raise TypeError("argv must be a sequence of words, not a string")
-    body = {
-        "command": command,
-        "argv": None if argv is None else list(argv),
-        "env": None if env is None else dict(env),
-        "secrets": None if secrets is None else dict(secrets),
-        **members,
-    }
-    body |= input_members("stdin", body.pop("stdin", None))
-    return {name: value for name, value in body.items() if value is not None}
-
-
-def input_members(name: str, data: str | bytes | None) -> dict[str, str | None]:
-    """Text as it is, bytes in base64."""
-    if isinstance(data, str | None):
-        return {name: data}
-    return {f"{name}_base64": base64.b64encode(data).decode("ascii")}
 
 
 async def run_to_end(api: Transport, path: str, body: dict[str, Any]) -> CommandResult:
@@ -185,10 +155,10 @@ class Processes(Face[F]):
         body = exec_body(
             command,
             argv,
-            env,
-            secrets,
+            stdin,
+            env=env,
+            secrets=secrets,
             cwd=cwd,
-            stdin=stdin,
             stdin_open=stdin_open or None,
             timeout=timeout,
             background=True,
@@ -241,13 +211,4 @@ class Processes(Face[F]):
     @method
     async def list(self) -> tuple[Command, ...]:
         """Every command that runs, and the latest that have ended, oldest first."""
-        answer = await self._api.json("GET", self._path)
-        return tuple(read(Command, view) for view in items(answer))
-
-
-def items(answer: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
-    """The objects of a list's page. Raises: NotPaddockError."""
-    found = answer.get("items")
-    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
-        raise NotPaddockError("the server's list is not one of Paddock's")
-    return found
+        return read_items(Command, await self._api.json("GET", self._path))

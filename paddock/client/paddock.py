@@ -9,11 +9,10 @@ from typing import Any, Self
 
 from paddock.client.approvals import Approvals
 from paddock.client.archives import Archives
-from paddock.client.commands import items
 from paddock.client.faces import Async, F, Face, Link, LoopThread, Sync, method, stream
-from paddock.client.parsing import read
+from paddock.client.parsing import read, read_items
+from paddock.client.requests import EXPLAIN, given
 from paddock.client.retry import RetryPolicy
-from paddock.client.session import EXPLAIN, explain_body
 from paddock.client.sessions import Sessions
 from paddock.client.streams import never, resumed
 from paddock.client.transport import Options, Pool, Transport
@@ -29,19 +28,35 @@ class Policies(Face[F]):
     @method
     async def list(self) -> tuple[Level, ...]:
         """The levels, lowest first."""
-        answer = await self._api.json("GET", "/api/policies")
-        return tuple(read(Level, level) for level in items(answer))
+        return read_items(Level, await self._api.json("GET", "/api/policies"))
 
 
 class _Client(Face[F]):
     """What both faces of the client have."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        *,
+        timeout: float = 30.0,
+        get_retries: int = 2,
+        capacity_wait: float = 0.0,
+        reconnect: float = 60.0,
+        ssl: SSLContext | None = None,
+    ) -> None:
+        options = Options(timeout, RetryPolicy(get_retries, capacity_wait), reconnect, ssl)
+        transport = Transport(Pool(url, options), key)
+        link = Link(transport, self._thread())
         super().__init__(link)
         self.sessions: Sessions[F] = Sessions(link)
         self.policies: Policies[F] = Policies(link)
         self.approvals: Approvals[F] = Approvals(link)
         self.archives: Archives[F] = Archives(link)
+
+    def _thread(self) -> LoopThread | None:
+        """What runs the coroutines of callers that have no event loop."""
+        return None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._api.pool.url}>"
@@ -66,7 +81,7 @@ class _Client(Face[F]):
 
         One of `session` and `level`, and one of `command`, `argv` and `path` are given.
         """
-        body = explain_body(command, argv, path, cwd, session=session, level=level)
+        body = given(command=command, argv=argv, path=path, cwd=cwd, session=session, level=level)
         return read(Explanation, await self._api.json("POST", EXPLAIN, body=body))
 
     @stream
@@ -124,8 +139,8 @@ class _Client(Face[F]):
             if on_archived is not None and page.get("archived") != archived:
                 archived = page.get("archived")
                 on_archived(archived)
-            for event in items(page):
-                yield read(AuditEvent, event)
+            for event in read_items(AuditEvent, page):
+                yield event
             params["cursor"] = page.get("next")
             if params["cursor"] is None:
                 return
@@ -153,20 +168,6 @@ class Paddock(_Client[Async]):
 
     Nothing is sent before the first call. Raises: ValueError for a URL or key that can't be.
     """
-
-    def __init__(
-        self,
-        url: str,
-        key: str,
-        *,
-        timeout: float = 30.0,
-        get_retries: int = 2,
-        capacity_wait: float = 0.0,
-        reconnect: float = 60.0,
-        ssl: SSLContext | None = None,
-    ) -> None:
-        options = Options(timeout, RetryPolicy(get_retries, capacity_wait), reconnect, ssl)
-        super().__init__(Link(Transport(Pool(url, options), key)))
 
     async def close(self) -> None:
         """Closes the connections; sessions go on."""
@@ -198,25 +199,13 @@ class PaddockSync(_Client[Sync]):
     loop. Arguments are as of `Paddock`.
     """
 
-    def __init__(
-        self,
-        url: str,
-        key: str,
-        *,
-        timeout: float = 30.0,
-        get_retries: int = 2,
-        capacity_wait: float = 0.0,
-        reconnect: float = 60.0,
-        ssl: SSLContext | None = None,
-    ) -> None:
-        options = Options(timeout, RetryPolicy(get_retries, capacity_wait), reconnect, ssl)
-        transport = Transport(Pool(url, options), key)
-        self._thread = LoopThread()
-        super().__init__(Link(transport, self._thread))
+    def _thread(self) -> LoopThread:
+        return LoopThread()
 
     def close(self) -> None:
         """Closes the connections and ends the thread; sessions go on."""
-        self._thread.close(self._api.pool.close())
+        if self._link.thread is not None:
+            self._link.thread.close(self._api.pool.close())
 
     def __enter__(self) -> Self:
         return self

@@ -1,10 +1,11 @@
 """Answers of the control plane as the contract's models. No I/O."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from paddock.client.errors import OldServerError
+from paddock.client.errors import NotPaddockError, OldServerError
 from paddock.contract.base import READER, Model
 
 M = TypeVar("M", bound=Model)
@@ -27,3 +28,16 @@ def read(model: type[M], told: Any) -> M:
             f"the control plane does not tell {where}: it is older than this client"
         )
     raise OldServerError(f"the control plane tells {where} in another form than this client knows")
+
+
+def read_items(model: type[M], page: Mapping[str, Any]) -> tuple[M, ...]:
+    """The models of a list's page. Raises: NotPaddockError, OldServerError."""
+    return tuple(read(model, item) for item in items(page))
+
+
+def items(page: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
+    """The objects of a list's page. Raises: NotPaddockError."""
+    found = page.get("items")
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise NotPaddockError("the server's list is not one of Paddock's")
+    return found

@@ -6,16 +6,16 @@ from types import TracebackType
 from typing import Any
 
 from paddock.client.audit import Audit
-from paddock.client.commands import Processes, exec_body, items, run_streamed, run_to_end
+from paddock.client.commands import Processes, run_streamed, run_to_end
 from paddock.client.errors import NotFoundError, PaddockError, UnauthorizedError
 from paddock.client.faces import Async, F, Face, Link, Sync, method, stream
 from paddock.client.files import Files
-from paddock.client.parsing import read
+from paddock.client.parsing import read, read_items
+from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, exec_body, given, session_path
 from paddock.client.results import ExecEvent
-from paddock.client.settings import ENGINE_SECONDS, Settings
+from paddock.client.settings import Settings
 from paddock.client.streams import resumed
 from paddock.client.terminals import Terminals
-from paddock.client.transport import segment
 from paddock.contract.audit import AuditEvent
 from paddock.contract.budget import Budget
 from paddock.contract.commands import CommandResult
@@ -92,10 +92,10 @@ class Session(Face[F]):
         body = exec_body(
             command,
             argv,
-            env,
-            secrets,
+            stdin,
+            env=env,
+            secrets=secrets,
             cwd=cwd,
-            stdin=stdin,
             timeout=timeout,
             permission_level=permission_level,
         )
@@ -119,9 +119,7 @@ class Session(Face[F]):
         Raises: what `exec` does; NotFoundError where there is no such tool; ApprovalPendingError
         while nobody has decided, PermissionDeniedError where a person has said no.
         """
-        body: dict[str, Any] = {"tool": tool, "arguments": dict(arguments or {}), "wait": wait}
-        if timeout is not None:
-            body["timeout"] = timeout
+        body = given(tool=tool, arguments=arguments or {}, wait=wait, timeout=timeout)
         return await run_to_end(self._api, self._path, body)
 
     @stream
@@ -153,10 +151,10 @@ class Session(Face[F]):
         body = exec_body(
             command,
             argv,
-            env,
-            secrets,
+            stdin,
+            env=env,
+            secrets=secrets,
             cwd=cwd,
-            stdin=stdin,
             stdin_open=stdin_open or None,
             timeout=timeout,
             permission_level=permission_level,
@@ -200,14 +198,13 @@ class Session(Face[F]):
 
         Exactly one of `command`, `argv` and `path` is given.
         """
-        body = explain_body(command, argv, path, cwd, session=self.id)
+        body = given(command=command, argv=argv, path=path, cwd=cwd, session=self.id)
         return read(Explanation, await self._api.json("POST", EXPLAIN, body=body))
 
     @method
     async def tools(self) -> tuple[Tool, ...]:
         """Every command of every tool, and whether this session could be allowed to use it."""
-        answer = await self._api.json("GET", f"{self._path}/tools")
-        return tuple(read(Tool, tool) for tool in items(answer))
+        return read_items(Tool, await self._api.json("GET", f"{self._path}/tools"))
 
     @method
     async def refresh(self) -> InspectedSession:
@@ -316,24 +313,3 @@ class Session(Face[F]):
     ) -> None:
         if self._link.thread is not None:
             self._link.thread.run(self._leave(error is not None))
-
-
-EXPLAIN = "/api/policies/explain"
-
-
-def session_path(session_id: str) -> str:
-    """Where a session is. Raises: ValueError for an empty id."""
-    return f"/api/sessions/{segment(session_id)}"
-
-
-def explain_body(
-    command: str | None,
-    argv: Sequence[str] | None,
-    path: str | None,
-    cwd: str | None,
-    **subject: str | None,
-) -> dict[str, Any]:
-    """The request of an explanation, without members that are not given."""
-    words = None if argv is None else list(argv)
-    body = {"command": command, "argv": words, "path": path, "cwd": cwd, **subject}
-    return {name: value for name, value in body.items() if value is not None}

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paddock.client.audit import Audit
-from paddock.client.commands import items
 from paddock.client.faces import F, Face, method
-from paddock.client.parsing import read
-from paddock.client.session import Session, session_path
-from paddock.client.settings import ENGINE_SECONDS
+from paddock.client.parsing import items, read
+from paddock.client.requests import ENGINE_SECONDS, given, session_path
+from paddock.client.session import Session
 from paddock.client.terminals import Terminals
 from paddock.client.transport import Transport
 from paddock.contract.inspection import InspectedSession
@@ -69,20 +68,20 @@ class Sessions(Face[F]):
         Raises: CapacityExhaustedError (see the client's `capacity_wait`), ConflictError when
         the id is in use, ValidationError, EngineUnavailableError.
         """
-        body = _session_body(
-            permission_level,
-            image,
-            labels,
-            env,
-            limits,
-            idle_timeout,
-            wall_timeout,
-            budget,
-            mounts=None if mounts is None else list(mounts),
+        body = given(
             id=id,
+            permission_level=permission_level,
+            image=image,
+            labels=labels,
+            env=env,
+            secrets=secrets,
+            limits=limits,
+            idle_timeout=idle_timeout,
+            wall_timeout=wall_timeout,
+            budget=budget,
+            mounts=mounts,
             role=role,
-            tools=None if tools is None else list(tools),
-            secrets=None if secrets is None else dict(secrets),
+            tools=tools,
         )
         return self._session(
             await self._api.json("POST", _SESSIONS, body=body, timeout=ENGINE_SECONDS)
@@ -110,19 +109,19 @@ class Sessions(Face[F]):
 
         Its `handle` is None where the session was there before.
         """
-        body = _session_body(
-            permission_level,
-            image,
-            labels,
-            env,
-            limits,
-            idle_timeout,
-            wall_timeout,
-            budget,
-            mounts=None if mounts is None else list(mounts),
+        body = given(
+            permission_level=permission_level,
+            image=image,
+            labels=labels,
+            env=env,
+            secrets=secrets,
+            limits=limits,
+            idle_timeout=idle_timeout,
+            wall_timeout=wall_timeout,
+            budget=budget,
+            mounts=mounts,
             role=role,
-            tools=None if tools is None else list(tools),
-            secrets=None if secrets is None else dict(secrets),
+            tools=tools,
         )
         return self._session(
             await self._api.json("PUT", session_path(id), body=body, timeout=ENGINE_SECONDS)
@@ -216,28 +215,3 @@ class Sessions(Face[F]):
         # What is kept as `raw` may be shown and logged.
         info = read(SessionInfo, {name: view[name] for name in view if name != "handle"})
         return Session(self._link, info, handle if isinstance(handle, str) else None)
-
-
-def _session_body(
-    permission_level: str | None,
-    image: str | None,
-    labels: Mapping[str, str] | None,
-    env: Mapping[str, str] | None,
-    limits: Mapping[str, int | float] | None,
-    idle_timeout: int | None,
-    wall_timeout: int | None,
-    budget: Mapping[str, int | float] | None,
-    **members: Any,
-) -> dict[str, Any]:
-    body = {
-        "permission_level": permission_level,
-        "image": image,
-        "labels": None if labels is None else dict(labels),
-        "env": None if env is None else dict(env),
-        "limits": None if limits is None else dict(limits),
-        "idle_timeout": idle_timeout,
-        "wall_timeout": wall_timeout,
-        "budget": None if budget is None else dict(budget),
-        **members,
-    }
-    return {name: value for name, value in body.items() if value is not None}

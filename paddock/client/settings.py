@@ -2,10 +2,8 @@
 
 from paddock.client.faces import F, Face, Link, method
 from paddock.client.parsing import read
+from paddock.client.requests import ENGINE_SECONDS
 from paddock.contract.sessions import SessionSettings
-
-# The container engine may be at work for so long.
-ENGINE_SECONDS = 120.0
 
 
 class Settings(Face[F]):

@@ -2,11 +2,9 @@
 
 from typing import Any
 
-from paddock.client.commands import items
 from paddock.client.faces import F, Face, Link, method
-from paddock.client.parsing import read
-from paddock.client.settings import ENGINE_SECONDS
-from paddock.client.transport import segment
+from paddock.client.parsing import items, read
+from paddock.client.requests import ENGINE_SECONDS, segment
 from paddock.contract.terminals import Interaction
 from paddock.contract.terminals import Terminal as TerminalInfo
 

@@ -5,17 +5,17 @@ import io
 import json
 import socket
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ssl import SSLContext
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 import aiohttp
 from yarl import URL
 
 from paddock.client import errors
+from paddock.client.answers import json_object, not_paddock, refusal, translated
 from paddock.client.retry import RetryPolicy
 from paddock.client.sse import EventParser, ServerEvent
 
@@ -25,9 +25,6 @@ _CONNECT_SECONDS = 5.0
 # A stream that is idle has a heartbeat every 15 seconds.
 _SILENCE_SECONDS = 45.0
 _CHUNK_BYTES = 256 * 1024
-# How the API answers a path that it has no route for: never said of what a path names.
-_NO_ROUTE = "there is nothing at this path"
-_PROXY_STATUSES = (502, 503, 504)
 # A host that has gone without a word is found out after about a minute.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 
@@ -108,10 +105,10 @@ class Transport:
             options |= _as_json(body, self._headers)
 
         async def once() -> dict[str, Any]:
-            with _translated(method, path):
+            with translated(method, path):
                 response = await self._send(method, path, params, limit, statuses, options)
                 async with response:
-                    return await _object(response)
+                    return await json_object(response)
 
         return await self._retried(method, once)
 
@@ -135,13 +132,13 @@ class Transport:
         options["headers"] = {**self._headers, **options.get("headers", {})}
 
         async def once() -> aiohttp.ClientResponse:
-            with _translated(method, path):
+            with translated(method, path):
                 return await self._send(method, path, params, limit, (), options)
 
         response = await self._retried(method, once)
         async with response:
             if response.content_type != content_type:
-                raise _not_paddock(response)
+                raise not_paddock(response)
             if heed is not None:
                 heed(response.headers)
             yield _pieces(response, method, path)
@@ -187,7 +184,7 @@ class Transport:
         if 200 <= response.status < 300 or response.status in statuses:
             return response
         async with response:
-            raise await _refusal(response, method, path)
+            raise await refusal(response, method, path)
 
     async def _retried(self, method: str, once: Callable[[], Awaitable[T]]) -> T:
         started, failures = time.monotonic(), 0
@@ -201,15 +198,6 @@ class Transport:
                 if delay is None:
                     raise
             await asyncio.sleep(delay)
-
-
-def segment(name: str) -> str:
-    """A name as one segment of a path. Raises: ValueError for an empty one."""
-    if not name:
-        raise ValueError("an id must not be empty")
-    quoted = quote(name, safe="")
-    # `.` and `..` would be taken for steps.
-    return quoted if quoted.strip(".") else quoted.replace(".", "%2E")
 
 
 def _as_json(body: Any, headers: Mapping[str, str]) -> dict[str, Any]:
@@ -245,28 +233,11 @@ def _lasting_socket(address: Any) -> socket.socket:
     return made
 
 
-@contextmanager
-def _translated(method: str, path: str) -> Iterator[None]:
-    """What goes wrong with a connection, in this package's classes."""
-    try:
-        yield
-    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        reason = str(error) or "no connection in time"
-        raise errors.UnreachableError(f"no control plane answers: {reason}") from error
-    except TimeoutError as error:
-        raise errors.NoAnswerError(f"{method} {path}: no answer in time") from error
-    except aiohttp.ClientResponseError as error:
-        raise errors.NotPaddockError(f"what answers does not speak HTTP: {error}") from error
-    except (aiohttp.ClientError, ConnectionError) as error:
-        reason = str(error) or type(error).__name__
-        raise errors.ConnectionLostError(f"{method} {path}: connection lost: {reason}") from error
-
-
 async def _pieces(
     response: aiohttp.ClientResponse, method: str, path: str
 ) -> AsyncGenerator[bytes, None]:
     while True:
-        with _translated(method, path):
+        with translated(method, path):
             piece = await response.content.readany()
         if not piece:
             return
@@ -279,52 +250,3 @@ async def _parsed(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[ServerE
     async for piece in pieces:
         for event in parser.feed(piece):
             yield event
-
-
-async def _object(response: aiohttp.ClientResponse) -> dict[str, Any]:
-    """Raises: NotPaddockError where the body is no JSON object."""
-    if response.content_type == "application/json":
-        try:
-            value = await response.json()
-        except ValueError:
-            value = None
-        if isinstance(value, dict):
-            return value
-    raise _not_paddock(response)
-
-
-async def _refusal(response: aiohttp.ClientResponse, method: str, path: str) -> errors.PaddockError:
-    """The error of an answer that is no success."""
-    document = None
-    if response.content_type == "application/problem+json":
-        try:
-            document = await response.json(content_type=None)
-        except ValueError:
-            document = None
-    if not isinstance(document, dict) or not isinstance(document.get("code"), str):
-        return _not_paddock(response)
-    code = document["code"]
-    if code == "method_not_allowed" or (
-        code == "not_found" and document.get("detail") == _NO_ROUTE
-    ):
-        return errors.OldServerError(
-            f"the control plane has no {method} {path}: it is older than this client,"
-            " or the URL has a path that it should not have"
-        )
-    return errors.api_error(response.status, document, _retry_after(response))
-
-
-def _not_paddock(response: aiohttp.ClientResponse) -> errors.PaddockError:
-    if response.status in _PROXY_STATUSES:
-        return errors.UnreachableError(
-            f"no control plane answers: something in front of it says HTTP {response.status}"
-        )
-    return errors.NotPaddockError(
-        f"{response.url.origin()} is not a Paddock control plane: it answered with HTTP"
-        f" {response.status} and {response.content_type}"
-    )
-
-
-def _retry_after(response: aiohttp.ClientResponse) -> float | None:
-    text = response.headers.get("Retry-After", "")
-    return float(text) if text.isascii() and text.isdigit() else None

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 import pydantic_core
@@ -15,12 +16,12 @@ from pydantic import ValidationError as ModelError
 from api.answers import Event
 from api.http.sse import encode_event
 from api.problems import STATUSES
-from paddock.client import errors
+from paddock.client import errors, requests
 from paddock.client.errors import NotPaddockError, OldServerError, PaddockError, api_error
 from paddock.client.parsing import read
+from paddock.client.requests import segment
 from paddock.client.retry import Patience, RetryPolicy, backoff
 from paddock.client.sse import EventParser, ServerEvent
-from paddock.client.transport import segment
 from paddock.contract.base import WORDS, Model, Time, model_example
 
 NAMES = st.sampled_from(["stdout", "exit", "session.create"])
@@ -258,3 +259,22 @@ def test_events_are_as_the_server_encodes_them() -> None:
     assert EventParser().feed(event) == [
         ServerEvent("exit", json.loads('{"text":"a\\nb\u2028"}'), 7)
     ]
+
+
+def test_requests_have_the_members_that_are_given() -> None:
+    labels = MappingProxyType({"team": "search"})
+    body = requests.given(
+        labels=labels, tools=("psql",), id="web-1", wait=0, purge=False, image=None
+    )
+    assert json.loads(json.dumps(body)) == {
+        "labels": {"team": "search"},
+        "tools": ["psql"],
+        "id": "web-1",
+        "wait": 0,
+        "purge": False,
+    }
+    with pytest.raises(TypeError, match="exactly one"):
+        requests.exec_body(None, None, None)
+    with pytest.raises(TypeError, match="not a string"):
+        requests.exec_body(None, "ls", None)
+    assert requests.exec_body("cat", None, b"\xff") == {"command": "cat", "stdin_base64": "/w=="}

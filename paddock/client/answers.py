@@ -1,0 +1,80 @@
+"""What an HTTP answer, or the lack of one, is: a JSON object, or which error."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import aiohttp
+
+from paddock.client import errors
+
+# How the API answers a path that it has no route for: never said of what a path names.
+_NO_ROUTE = "there is nothing at this path"
+_PROXY_STATUSES = (502, 503, 504)
+
+
+@contextmanager
+def translated(method: str, path: str) -> Iterator[None]:
+    """What goes wrong with a connection, in this package's classes."""
+    try:
+        yield
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        reason = str(error) or "no connection in time"
+        raise errors.UnreachableError(f"no control plane answers: {reason}") from error
+    except TimeoutError as error:
+        raise errors.NoAnswerError(f"{method} {path}: no answer in time") from error
+    except aiohttp.ClientResponseError as error:
+        raise errors.NotPaddockError(f"what answers does not speak HTTP: {error}") from error
+    except (aiohttp.ClientError, ConnectionError) as error:
+        reason = str(error) or type(error).__name__
+        raise errors.ConnectionLostError(f"{method} {path}: connection lost: {reason}") from error
+
+
+async def json_object(response: aiohttp.ClientResponse) -> dict[str, Any]:
+    """The body. Raises: NotPaddockError where it is no JSON object."""
+    if response.content_type == "application/json":
+        try:
+            value = await response.json()
+        except ValueError:
+            value = None
+        if isinstance(value, dict):
+            return value
+    raise not_paddock(response)
+
+
+async def refusal(response: aiohttp.ClientResponse, method: str, path: str) -> errors.PaddockError:
+    """The error of an answer that is no success."""
+    document = None
+    if response.content_type == "application/problem+json":
+        try:
+            document = await response.json(content_type=None)
+        except ValueError:
+            document = None
+    if not isinstance(document, dict) or not isinstance(document.get("code"), str):
+        return not_paddock(response)
+    code = document["code"]
+    if code == "method_not_allowed" or (
+        code == "not_found" and document.get("detail") == _NO_ROUTE
+    ):
+        return errors.OldServerError(
+            f"the control plane has no {method} {path}: it is older than this client,"
+            " or the URL has a path that it should not have"
+        )
+    return errors.api_error(response.status, document, _retry_after(response))
+
+
+def not_paddock(response: aiohttp.ClientResponse) -> errors.PaddockError:
+    """The error of an answer that is not the API's."""
+    if response.status in _PROXY_STATUSES:
+        return errors.UnreachableError(
+            f"no control plane answers: something in front of it says HTTP {response.status}"
+        )
+    return errors.NotPaddockError(
+        f"{response.url.origin()} is not a Paddock control plane: it answered with HTTP"
+        f" {response.status} and {response.content_type}"
+    )
+
+
+def _retry_after(response: aiohttp.ClientResponse) -> float | None:
+    text = response.headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdigit() else None

@@ -1,0 +1,53 @@
+"""Requests as the API takes them: paths, and bodies without members that are not given. No I/O."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+EXPLAIN = "/api/policies/explain"
+# How long the container engine may be at work.
+ENGINE_SECONDS = 120.0
+
+
+def segment(name: str) -> str:
+    """A name as one segment of a path. Raises: ValueError for an empty one."""
+    if not name:
+        raise ValueError("an id must not be empty")
+    quoted = quote(name, safe="")
+    # `.` and `..` would be taken for steps.
+    return quoted if quoted.strip(".") else quoted.replace(".", "%2E")
+
+
+def session_path(session_id: str) -> str:
+    """Where a session is. Raises: ValueError for an empty id."""
+    return f"/api/sessions/{segment(session_id)}"
+
+
+def given(**members: Any) -> dict[str, Any]:
+    """The members that are not None; mappings and sequences as JSON has them."""
+    return {name: _plain(value) for name, value in members.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+
+def exec_body(
+    command: str | None, argv: Sequence[str] | None, stdin: str | bytes | None, **members: Any
+) -> dict[str, Any]:
+    """The request of a command. Raises: TypeError."""
+    if (command is None) == (argv is None):
+        raise TypeError("give exactly one of command and argv")
+    if isinstance(argv, str):
+        raise TypeError("argv must be a sequence of words, not a string")
+    return given(command=command, argv=argv, **input_members("stdin", stdin), **members)
+
+
+def input_members(name: str, data: str | bytes | None) -> dict[str, str | None]:
+    """Text as it is, bytes in base64."""
+    if isinstance(data, str | None):
+        return {name: data}
+    return {f"{name}_base64": base64.b64encode(data).decode("ascii")}

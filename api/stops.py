@@ -8,9 +8,9 @@ from api.context import Context
 from orchestrator.errors import PaddockError
 from orchestrator.sessions.session import Session
 from paddock.contract.approvals import ApprovalBody
-from paddock.contract.commands import SignalBody
+from paddock.contract.command_requests import SignalBody
 from paddock.contract.requests import NoBody
-from paddock.contract.sessions import SettingsBody
+from paddock.contract.session_requests import SettingsBody
 from paddock.contract.words import Status
 
 # HUP, INT, QUIT, KILL, TERM and STOP.

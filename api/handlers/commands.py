@@ -19,7 +19,8 @@ from orchestrator.approvals.approval_rows import Approval
 from orchestrator.errors import PermissionDeniedError
 from orchestrator.sessions import session as domain
 from orchestrator.sessions.requests import ExecRequest
-from paddock.contract.commands import Command, CommandResult, ExecBody, PendingCommand
+from paddock.contract.command_requests import ExecBody
+from paddock.contract.commands import Command, CommandResult, PendingCommand
 
 
 @operation(

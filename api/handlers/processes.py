@@ -12,16 +12,14 @@ from api.views.commands import command as view
 from api.views.commands import command_members
 from orchestrator.errors import PaddockError
 from orchestrator.sessions.session import Command, Session
+from paddock.contract.command_requests import OutputQuery, SignalBody, StdinBody
 from paddock.contract.commands import (
     COMMAND_EVENTS,
     CommandOutput,
     Commands,
     InputTaken,
-    OutputQuery,
-    SignalBody,
     SignalSent,
     StartData,
-    StdinBody,
 )
 
 TAG = "Commands"

@@ -15,17 +15,13 @@ from orchestrator.sessions.requests import NewSession
 from paddock.contract.budget import Budget
 from paddock.contract.inspection import InspectedSession
 from paddock.contract.requests import NoBody
-from paddock.contract.sessions import (
+from paddock.contract.session_requests import (
     CloseQuery,
-    CreatedSession,
-    Handle,
     NamedSessionBody,
-    PurgedWorkspace,
-    Session,
     SessionBody,
-    Sessions,
     SessionsQuery,
 )
+from paddock.contract.sessions import CreatedSession, Handle, PurgedWorkspace, Session, Sessions
 from sandbox_agent.redaction import Redactor
 
 # Statuses of sessions that are not kept in memory for good.

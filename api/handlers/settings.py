@@ -5,7 +5,8 @@ from api.access import Access
 from api.context import Context
 from api.operation import SESSION, operation
 from api.views.sessions import settings
-from paddock.contract.sessions import SessionSettings, SettingsBody
+from paddock.contract.session_requests import SettingsBody
+from paddock.contract.sessions import SessionSettings
 
 
 @operation(

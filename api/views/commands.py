@@ -4,7 +4,8 @@ from typing import Any, Literal
 
 from orchestrator.sessions import session as domain
 from orchestrator.sessions.requests import ExecRequest
-from paddock.contract.commands import Command, ExecBody
+from paddock.contract.command_requests import ExecBody
+from paddock.contract.commands import Command
 
 
 def command(shown: domain.Command) -> Command:

@@ -15,7 +15,8 @@ from orchestrator.sessions.requests import NewSession
 from paddock.audit.chain import Event
 from paddock.contract.budget import Budget
 from paddock.contract.inspection import InspectedSession
-from paddock.contract.sessions import CreatedSession, Session, SessionBody, SessionSettings
+from paddock.contract.session_requests import SessionBody
+from paddock.contract.sessions import CreatedSession, Session, SessionSettings
 from paddock.contract.system import LevelLimits
 from paddock.contract.words import Status
 

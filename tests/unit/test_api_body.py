@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from api.http.body import MAX_DEPTH, parse_object, validated
 from api.http.query import read_query
 from orchestrator.errors import ValidationError
-from paddock.contract.commands import ExecBody, SignalBody
+from paddock.contract.command_requests import ExecBody, SignalBody
 from paddock.contract.files import ListQuery
-from paddock.contract.sessions import SessionBody, SessionsQuery
+from paddock.contract.session_requests import SessionBody, SessionsQuery
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 values = st.recursive(

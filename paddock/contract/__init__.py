@@ -1,1 +1,1 @@
-"""What responses look like, one module for each resource."""
+"""Requests and answers of the API, a module for each resource; large ones have two."""

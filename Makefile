@@ -1,11 +1,12 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose check test versions lock lint bench stop down clean openapi docs wheels venv dev engine image compose-tool compiler
+.PHONY: help run compose check apart test versions lock lint bench stop down clean openapi docs wheels venv dev engine image compose-tool compiler
 
 python := .venv/bin/python
-# Tests without an engine share nothing and use every core. The others run one at a time: they
-# share the engine, and some of them measure.
-apart := -n logical --dist worksteal tests/unit tests/api
+# Tests without an engine share nothing and use every core; they wait a lot, so one more of them
+# runs than there are cores. The others run one at a time: they share the engine, and some measure.
+workers := $(shell expr $$(nproc) + 1)
+apart := -n $(workers) --dist worksteal tests/unit tests/api
 together := tests/integration tests/security tests/tools
 
 help: ## list these commands
@@ -19,7 +20,10 @@ run: image ## set everything up, start the control plane, run the example
 compose: image ## run the control plane as a container instead; see docs/deployment.md
 	@scripts/deploy.sh
 
-check: lint ## lint, types, and the tests that need no engine
+check: ## lint, types, and the tests that need no engine
+	@$(MAKE) --no-print-directory -j2 lint apart
+
+apart: dev
 	@$(python) -m pytest -q $(apart)
 
 test: dev image compose-tool compiler ## all tests; ARGS= replaces the arguments of pytest

@@ -24,6 +24,15 @@ settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("busy")
 
 
+# What takes longest begins first, so that no worker is left alone with it at the end.
+LONGEST = ("test_schemathesis.py", "test_restarts.py", "test_purge.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the longest tests of those that run side by side first."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
 def pytest_report_header() -> str:
     """Stands at the head of every run that is not quiet."""
     return pythons.header()

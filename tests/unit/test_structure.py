@@ -1,6 +1,7 @@
 """What the code's shape promises: imports go one way, and the agent is self-contained."""
 
 import ast
+import functools
 import importlib
 import inspect
 import sys
@@ -42,8 +43,13 @@ OURS = {
 }
 
 
+@functools.cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -151,11 +157,7 @@ def test_sockets_by_descriptor_are_bound_by_hand() -> None:
     """
     for package in ("sandbox_agent", "paddock", "orchestrator", "api"):
         for path in _modules(package):
-            used = {
-                node.attr
-                for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-                if isinstance(node, ast.Attribute)
-            }
+            used = {node.attr for node in ast.walk(_tree(path)) if isinstance(node, ast.Attribute)}
             assert not used & {"create_unix_server", "start_unix_server"}, path
 
 
@@ -172,7 +174,7 @@ def test_threads_are_bounded() -> None:
         for path in _modules(package):
             if path.relative_to(ROOT).as_posix() in OFF_LOOP:
                 continue
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in ast.walk(_tree(path)):
                 name = node.attr if isinstance(node, ast.Attribute) else None
                 assert name not in ("to_thread", "set_default_executor"), path
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -190,11 +192,7 @@ def test_tasks_have_owners() -> None:
         for path in _modules(package):
             if path == ROOT / "orchestrator" / "task_scope.py":
                 continue
-            used = {
-                node.attr
-                for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-                if isinstance(node, ast.Attribute)
-            }
+            used = {node.attr for node in ast.walk(_tree(path)) if isinstance(node, ast.Attribute)}
             assert not used & {"create_task", "ensure_future", "TaskGroup"}, path
 
 
@@ -202,7 +200,7 @@ def test_a_word_means_one_thing() -> None:
     """No two classes of the domain have the same name."""
     seen: dict[str, Path] = {}
     for path in _modules("orchestrator"):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in _tree(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 other = seen.setdefault(node.name, path)
                 assert other == path, f"{node.name} is in {other} and in {path}"

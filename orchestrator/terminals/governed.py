@@ -4,15 +4,15 @@ from functools import partial
 from typing import Any
 
 from orchestrator.access.keys import KeyRing, Principal
-from orchestrator.approvals.service import Approvals, Line
+from orchestrator.approvals.service import Approvals
 from orchestrator.audit.recorder import Recorder
-from orchestrator.errors import BusyError, NotFoundError, PermissionDeniedError
+from orchestrator.errors import NotFoundError, PermissionDeniedError
 from orchestrator.sessions.files import Files
 from orchestrator.sessions.session import Session
 from orchestrator.terminals import spec as specs
-from orchestrator.terminals.bound_files import UnboundFileError, contents, copies, digests
+from orchestrator.terminals.asking import Asking
 from orchestrator.terminals.service import Terminals
-from orchestrator.tools.gates import APPROVAL, Setting, Verdict, decide, opening
+from orchestrator.tools.gates import Setting, Verdict, decide, opening
 from orchestrator.tools.manifest import Manifest
 from orchestrator.tools.rules import ToolRules
 from orchestrator.tools.schema import result_problem
@@ -35,8 +35,7 @@ class GovernedTerminals:
         self._rules = rules
         self._keys = keys
         self._terminals = terminals
-        self._approvals = approvals
-        self._files = files
+        self._asking = Asking(approvals, files)
         self._recorder = recorder
         self._reader = Reader()
 
@@ -90,72 +89,13 @@ class GovernedTerminals:
         if manifest is None:
             raise PermissionDeniedError("this terminal takes no lines", rule="unknown-tool")
         reading = await self._reader.read(session.key, manifest, text)
-        decided: list[Verdict] = []
 
         def gates(situation: specs.Situation) -> Verdict:
-            verdict = decide(manifest, tool, text, self._setting(session, situation), reading)
-            decided.append(verdict)
-            return verdict
+            return decide(manifest, tool, text, self._setting(session, situation), reading)
 
-        call = (principal, session, terminal_id, tool, text)
-        envelope = await self._terminals.interact(*call, gates)
-        if envelope["status"] != "pending":
-            return {**envelope, "approval": None}
-        tier = manifest.commands[decided[-1].command].risk_tier
-        verdict = decided[-1]
-        bound = digests(await self._contents(call, verdict))
-        line = Line(terminal_id, tool, text, tier, bound)
-        approval = await self._approvals.obtain(session, line, principal.name, wait)
-        if approval.status == "approved":
-            found = await self._unchanged(call, verdict, bound)
-            approved = specs.LineApproval(
-                approval.id,
-                approval.decided_by or "",
-                partial(self._approvals.use, approval.id),
-                partial(self._approvals.settle, approval.id),
-                copies(text, verdict.files, found) if found else None,
-            )
-            envelope = await self._terminals.interact(*call, gates, approved)
-        elif approval.status != "pending":
-            reason = f": {approval.reason}" if approval.reason else ""
-            message = f"the approval {approval.id} is {approval.status}{reason}"
-            refused = verdict._replace(decision="deny", rule=APPROVAL, message=message)
-            await self._refuse(call, refused)
-        return {**envelope, "approval": approval.public()}
-
-    async def _contents(
-        self, call: tuple[Principal, Session, str, str, str], verdict: Verdict
-    ) -> dict[str, bytes]:
-        """The files that are approved with the line; refused where one can't be read."""
-        try:
-            return await contents(self._files, call[0], call[1], verdict.files)
-        except UnboundFileError as error:
-            message = f"nobody can approve what is in the file: {error}"
-            await self._refuse(call, verdict._replace(decision="deny", message=message))
-            raise PermissionDeniedError(message, rule=APPROVAL, pty=call[2]) from None
-
-    async def _unchanged(
-        self,
-        call: tuple[Principal, Session, str, str, str],
-        verdict: Verdict,
-        bound: dict[str, str],
-    ) -> dict[str, bytes]:
-        """The files. Raises: PermissionDeniedError when one is not what a person has approved."""
-        found = await self._contents(call, verdict)
-        if digests(found) != bound:
-            message = f"{', '.join(bound)} has changed since it was shown to a person: ask again"
-            await self._refuse(call, verdict._replace(decision="deny", message=message))
-            raise PermissionDeniedError(message, rule=APPROVAL, pty=call[2])
-        return found
-
-    async def _refuse(
-        self, call: tuple[Principal, Session, str, str, str], verdict: Verdict
-    ) -> None:
-        """Puts it on record. Raises: PermissionDeniedError, ConflictError when it has ended."""
-        try:
-            await self._terminals.interact(*call, lambda _: verdict)
-        except BusyError:  # with another line; what the person said is on record already
-            raise PermissionDeniedError(verdict.message, rule=verdict.rule, pty=call[2]) from None
+        sent = specs.SentLine(principal, session, terminal_id, tool, text)
+        ask = partial(self._asking.ask, sent, manifest, wait)
+        return await self._terminals.interact(sent, gates, ask)
 
     def _setting(self, session: Session, situation: specs.Situation) -> Setting:
         return Setting(

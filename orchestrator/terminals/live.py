@@ -47,13 +47,14 @@ class Live:
         state = shown.state if shown else ""
         return Situation(state, self.interactions, self.terminal.line_bytes)
 
-    def take(self) -> None:
-        """One interaction at a time. Raises: BusyError, ConflictError when it is ending."""
+    def take(self) -> Status:
+        """One line at a time; what the status was. Raises: BusyError, ConflictError at its end."""
         if self.finishing is not None or self.reason is not None:
             raise ConflictError("the terminal has ended: open another one", pty=self.id)
         if self.status not in (Status.READY, Status.TIMED_OUT):
             raise BusyError("the terminal is busy: one interaction at a time", pty=self.id)
-        self.status = Status.BUSY
+        before, self.status = self.status, Status.BUSY
+        return before
 
     def view(self) -> dict[str, Any]:
         """The terminal's object now."""

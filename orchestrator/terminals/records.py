@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import NotFoundError
+from orchestrator.errors import ConflictError, NotFoundError
+from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
 from orchestrator.terminals import terminal_rows
 from orchestrator.terminals.evidence import DISK_SECONDS, TRANSCRIPT_NAME, EvidenceError
@@ -33,6 +34,15 @@ class Records:
     async def get(self, session_key: str, terminal_id: str) -> dict[str, Any]:
         """A terminal of a session. Raises: NotFoundError."""
         return self._view(await self._row(session_key, terminal_id))
+
+    async def running(self, session: Session, terminal_id: str) -> Live:
+        """A terminal that has not ended. Raises: NotFoundError, ConflictError with the `reason`."""
+        live = self._live.get(terminal_id)
+        if live is not None and live.session is session:
+            return live
+        reason = (await self.get(session.key, terminal_id))["reason"]
+        message = f"the terminal has ended ({reason}): open another one"
+        raise ConflictError(message, pty=terminal_id, reason=reason)
 
     async def transcript(self, session_key: str, terminal_id: str) -> str:
         """A terminal's transcript so far, or as it was at its end.

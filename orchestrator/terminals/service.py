@@ -11,11 +11,7 @@ from orchestrator.access.keys import Principal
 from orchestrator.audit.events import Recorded
 from orchestrator.audit.recorder import Recorder
 from orchestrator.commands.execution import NO_ROOM_REASON
-from orchestrator.errors import (
-    ConflictError,
-    PaddockError,
-    SandboxUnavailableError,
-)
+from orchestrator.errors import PaddockError, SandboxUnavailableError
 from orchestrator.link.messages import AgentEvent, Hello
 from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sessions.budget import Kind
@@ -27,11 +23,12 @@ from orchestrator.terminals import terminal_rows
 from orchestrator.terminals.evidence import disk_threads
 from orchestrator.terminals.finishing import Finishing, OnEnd
 from orchestrator.terminals.interaction import Interaction
+from orchestrator.terminals.line_turns import LineTurns
 from orchestrator.terminals.live import Live
 from orchestrator.terminals.opening import Opening
 from orchestrator.terminals.pages import parse_exit
 from orchestrator.terminals.records import Records
-from orchestrator.terminals.spec import Decide, LineApproval, TerminalSpec
+from orchestrator.terminals.spec import Ask, Decide, SentLine, TerminalSpec
 
 T = TypeVar("T")
 
@@ -62,7 +59,6 @@ class Terminals:
         """`on_end` is told of every end before whoever waits for it is."""
         self._database = database
         self._recorder = recorder
-        self._budgets = budgets
         self._directory = state_dir / "evidence"
         self._live: dict[str, Live] = {}
         # Terminals of an earlier control plane that still run, by session key.
@@ -74,6 +70,7 @@ class Terminals:
             recorder, budgets, self._directory, self._live, self._finishing, self._give_up, threads
         )
         self._tasks = TaskScope("the end of a terminal")
+        self._turns = LineTurns(budgets, self.records, self._finishing, self._give_up, self._tasks)
 
     # Opening
 
@@ -97,70 +94,24 @@ class Terminals:
     # Interacting
 
     async def interact(
-        self,
-        principal: Principal,
-        session: Session,
-        terminal_id: str,
-        tool: str,
-        text: str,
-        decide: Decide,
-        approval: LineApproval | None = None,
+        self, sent: SentLine, decide: Decide, ask: Ask | None = None
     ) -> dict[str, Any]:
         """Sends one line, where `decide` allows it, and returns the envelope of its answer.
 
-        A line that must be approved first has the status `pending`, and was not sent; with
-        `approval` it is. Raises: what `Interaction.run` does, and NotFoundError, BusyError,
-        ConflictError for a terminal that has ended, BudgetExceededError when nothing is left
-        for the line, or its answer used up what was.
+        A line that must be approved first is, where `ask` finds somebody who does; else it has
+        the status `pending`, and was not sent. Raises: what `Interaction.run` does, and
+        NotFoundError.
         """
-        live = await self._open_one(session, terminal_id)
-        session.check_open()
-        line = Interaction(self._recorder, live, principal, tool, text, decide, approval)
-        return await self._tasks.shield(self._interact(live, line))
-
-    async def _interact(self, live: Live, interaction: Interaction) -> dict[str, Any]:
-        session = live.session
-        # Before the terminal is taken: where nothing is left, it ends with the session.
-        await self._budgets.admit(interaction.principal, session)
-        try:
-            envelope = await self._run(live, interaction)
-        finally:
-            if not interaction.goes:
-                self._budgets.withdraw(session)
-        if envelope["status"] == "error" and session.budget.exceeded is not None:
-            raise await self._budgets.refusal(session)
-        return envelope
-
-    async def _run(self, live: Live, interaction: Interaction) -> dict[str, Any]:
-        before = live.status
-        live.take()
-        try:
-            async with live.lock:
-                with live.session.asking():
-                    return await interaction.run(before)
-        finally:
-            if interaction.ends is not None:
-                await self._give_up(live, interaction.ends)
-            elif live.terminal.exit is not None:
-                await self._finishing.run(live)
+        live = await self.records.running(sent.session, sent.terminal_id)
+        return await Interaction(self._recorder, self._turns, live, sent, decide, ask).run()
 
     async def spec(self, session: Session, terminal_id: str) -> TerminalSpec:
         """What a terminal was opened with. Raises: NotFoundError, ConflictError when it ended."""
-        return (await self._open_one(session, terminal_id)).terminal.spec
+        return (await self.records.running(session, terminal_id)).terminal.spec
 
     def live(self, session: Session) -> list[Live]:
         """The session's terminals that have not ended."""
         return [live for live in self._live.values() if live.session is session]
-
-    async def _open_one(self, session: Session, terminal_id: str) -> Live:
-        live = self._live.get(terminal_id)
-        if live is not None and live.session is session:
-            return live
-        ended = await self.records.get(session.key, terminal_id)
-        reason = ended["reason"]
-        raise ConflictError(
-            f"the terminal has ended ({reason}): open another one", pty=terminal_id, reason=reason
-        )
 
     # Ending
 

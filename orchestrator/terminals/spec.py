@@ -1,9 +1,13 @@
 """What a terminal is opened with, and what decides on its lines."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
+from orchestrator.access.keys import Principal
+from orchestrator.approvals.approval_rows import Approval
+from orchestrator.sessions.session import Session
 from orchestrator.terminals.framing import PromptPattern
+from orchestrator.tools.gates import NamedFile
 from orchestrator.tools.manifest import Manifest
 from sandbox_agent.pty.sanitize import MAX_LINE_BYTES
 
@@ -69,6 +73,16 @@ class TerminalSpec(NamedTuple):
     evidence_name: str | None = None
 
 
+class SentLine(NamedTuple):
+    """A line as a client has sent it, and for which command of the tool: `psql.drop_table`."""
+
+    principal: Principal
+    session: Session
+    terminal_id: str
+    tool: str
+    text: str
+
+
 class Situation(NamedTuple):
     """What a decision on a line may depend on.
 
@@ -107,6 +121,10 @@ class LineVerdict(Protocol):
     def scope(self) -> str | None:
         """ "OK" when a target was checked."""
 
+    @property
+    def files(self) -> tuple[NamedFile, ...]:
+        """The files whose content a person approves with the line."""
+
 
 Decide = Callable[[Situation], LineVerdict]
 
@@ -119,15 +137,22 @@ class Copies(NamedTuple):
 
 
 class LineApproval(NamedTuple):
-    """A person approved this very line of this terminal; whoever passes it has checked that.
+    """What a person has said to this very line of this terminal: yes, or nothing yet (`pending`).
 
     `use` is called when nothing but writing is left to be done, and raises ConflictError where
     another call has written the line. `settle` says afterwards whether it may have been written.
     `copies` are of the files that are approved with it.
     """
 
-    id: str
-    human: str
+    approval: Approval
     use: Callable[[], None]
     settle: Callable[[bool], None]
     copies: Copies | None = None
+
+
+class NotApprovedError(Exception):
+    """A line that a person must approve may not be written; the message says why."""
+
+
+# Asks a person about a line that waits for one. Raises: NotApprovedError.
+Ask = Callable[[LineVerdict], Awaitable[LineApproval]]

@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
+from orchestrator.access.keys import Principal, Role
 from orchestrator.config.settings import Settings
+from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.session import MAX_RUNNING
 from orchestrator.terminals.evidence import RAW_NAME
 from orchestrator.tools.catalog import read_catalog
 from tests.api.conftest import OPERATOR_KEY, Api
 
 TOOLS = Path(__file__).parents[1] / "fixtures" / "governed"
+ADMIN = Principal("admin", Role.ADMIN)
 NOBODY = 'permit(principal == Fake::Agent::"writer", action, resource);\n'
 
 
@@ -407,6 +410,79 @@ async def test_policies_may_change_while_a_person_thinks(api: Api, tmp_path: Pat
     api.plane.reload.tools.policies = load_policies(tmp_path)
     await decide(api, "approve")
     assert (await api.problem(403, "permission_denied", **line))["rule"] == "cedar"
+
+
+async def test_what_a_call_waited_for_is_decided_again(api: Api, tmp_path: Path) -> None:
+    from orchestrator.tools.cedar import load_policies
+
+    mine = await agent(api)
+    terminal = await mine.open()
+    before = written(api, terminal)
+    line = mine.line(terminal, "reset cache", "fake.reset", wait=30)
+    waiting = asyncio.create_task(api.problem(403, "permission_denied", **line))
+    await asked(api)
+    (tmp_path / "writers.cedar").write_text(NOBODY)
+    api.plane.reload.tools.policies = load_policies(tmp_path)
+    await decide(api, "approve")
+    assert (await waiting)["rule"] == "cedar"
+    assert written(api, terminal) == before
+    decisions = [event["decision"] for event in await mine.events("pty.interaction")]
+    assert sorted(decisions) == ["deny", "pending"]
+
+
+async def test_a_terminal_is_in_use_when_the_word_comes(api: Api) -> None:
+    mine = await agent(api)
+    terminal = await mine.open()
+    line = mine.line(terminal, "reset cache", "fake.reset")
+    waiting = asyncio.create_task(api.problem(409, "busy", **with_wait(line)))
+    await asked(api)
+    api.agent.terminals.answers["say slowly"] = b""
+    slow = asyncio.create_task(api.json(**mine.line(terminal, "say slowly")))
+    await api.agent.asked("pty.send")
+    await decide(api, "approve")
+    await waiting
+    api.agent.terminals.all[terminal].say(b"say slowly\r\ndone\r\ntool=> ")
+    assert (await slow)["status"] == "success"
+    # The word still holds.
+    assert (await api.json(**line))["status"] == "success"
+
+
+async def test_a_denied_line_is_refused_in_a_terminal_that_is_in_use(api: Api) -> None:
+    mine = await agent(api)
+    terminal = await mine.open()
+    line = with_wait(mine.line(terminal, "reset cache", "fake.reset"))
+    waiting = asyncio.create_task(api.problem(403, "permission_denied", **line))
+    await asked(api)
+    api.agent.terminals.answers["say slowly"] = b""
+    slow = asyncio.create_task(api.json(**mine.line(terminal, "say slowly")))
+    await api.agent.asked("pty.send")
+    await decide(api, "deny")
+    assert (await waiting)["rule"] == "human-approval"
+    api.agent.terminals.all[terminal].say(b"say slowly\r\ndone\r\ntool=> ")
+    assert (await slow)["status"] == "success"
+    assert b"reset" not in written(api, terminal)
+
+
+async def test_whoever_leaves_while_a_person_thinks_leaves_terminal_and_approval(api: Api) -> None:
+    mine = await agent(api)
+    terminal = await mine.open()
+    line = mine.line(terminal, "reset cache", "fake.reset")
+    tools, session = api.plane.tools, api.plane.sessions.registry.live[0]
+    waiting = asyncio.create_task(
+        tools.interact(ADMIN, session, terminal, "fake.reset", "reset cache", 30)
+    )
+    await asked(api)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert (await api.json("GET", f"{mine.path}/{terminal}"))["status"] == "ready"
+    assert session.budget.used(Kind.COMMANDS) == 1  # its opening
+    await decide(api, "approve")
+    assert (await api.json(**line))["status"] == "success"
+
+
+def with_wait(line: dict[str, Any]) -> dict[str, Any]:
+    return {**line, "json": {**line["json"], "wait": 30}}
 
 
 # Bounds

@@ -15,6 +15,7 @@ from orchestrator.engine.fake import FakeEngine
 from orchestrator.errors import ConflictError, PermissionDeniedError, SandboxUnavailableError
 from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.session import Session
+from orchestrator.terminals.spec import SentLine
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.fake_terminals import PROMPT
 from tests.support.tool import Verdict, always, spec
@@ -34,9 +35,11 @@ async def interact(
     api: Api, session: Session, terminal: dict[str, Any], text: str, verdict: Verdict | None = None
 ) -> dict[str, Any]:
     decide = always(verdict or Verdict())
-    return await api.plane.terminals.interact(
-        CLIENT, session, terminal["id"], "fake.do", text, decide
-    )
+    return await api.plane.terminals.interact(sent(session, terminal, text), decide)
+
+
+def sent(session: Session, terminal: dict[str, Any], text: str) -> SentLine:
+    return SentLine(CLIENT, session, terminal["id"], "fake.do", text)
 
 
 async def test_a_terminal_from_its_start_to_its_end(api: Api) -> None:
@@ -157,9 +160,7 @@ async def test_a_late_prompt_changes_what_is_decided(api: Api) -> None:
 
     api.agent.terminals.all[terminal["id"]].say(b"\r\nnow as root\r\ntool=# ")
     with pytest.raises(PermissionDeniedError, match="not as an admin"):
-        await api.plane.terminals.interact(
-            CLIENT, session, terminal["id"], "fake.do", "drop", decide
-        )
+        await api.plane.terminals.interact(sent(session, terminal, "drop"), decide)
     assert states == ["ready", "admin"]
     assert b"drop" not in api.agent.terminals.all[terminal["id"]].said
 

@@ -21,10 +21,10 @@ from orchestrator.errors import (
 )
 from orchestrator.sessions.budget import Kind
 from orchestrator.terminals import evidence
-from orchestrator.terminals.spec import LineApproval, Needs, Situation
+from orchestrator.terminals.spec import Needs, Situation
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
-from tests.support.tool import Pattern, Tool, Verdict
+from tests.support.tool import Pattern, Person, Tool, Verdict
 from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -157,14 +157,11 @@ async def test_a_line_that_the_kernel_would_cut_is_refused(high: Box) -> None:
         await tool.do(long)
     assert refusal.value.fields["rule"] == "too-long"
     # Nobody uses up an approval with it, and it is on record as refused.
-    steps: list[str] = []
-    approval = LineApproval(
-        "apr-1", "ann", lambda: steps.append("use"), lambda w: steps.append(str(w))
-    )
+    person = Person()
     pending = Verdict("pending", "human-approval", "a person must approve", "do", ("do",))
     with pytest.raises(PermissionDeniedError):
-        await tool.do(long, pending, approval=approval)
-    assert steps == ["use", "False"]
+        await tool.do(long, pending, ask=person.ask)
+    assert person.steps == ["use", "False"]
     events = [
         (event["decision"], event["rule"])
         for event in await high.events("pty.interaction")
@@ -382,13 +379,10 @@ async def test_denied_and_pending_lines_reach_no_tool(high: Box) -> None:
     pending = Verdict("pending", "human-approval", "a person must approve", "update", ("update",))
     envelope = await tool.do("say pending", pending)
     assert (envelope["status"], envelope["results"]) == ("pending", None)
-    steps: list[str] = []
-    approval = LineApproval(
-        "apr-1", "ann", lambda: steps.append("use"), lambda w: steps.append(str(w))
-    )
-    approved = await tool.do("say pending", pending, approval=approval)
+    person = Person()
+    approved = await tool.do("say pending", pending, ask=person.ask)
     assert approved["results"]["output"] == "pending"
-    assert steps == ["use", "True"]
+    assert person.steps == ["use", "True"]
     raw = high.plane.settings.state_dir / "evidence" / high.session.key / tool.id / "raw"
     assert raw.read_bytes().count(b"pending") == 2  # echo and answer of the approved one
     assert b"denied" not in raw.read_bytes()
@@ -397,6 +391,7 @@ async def test_denied_and_pending_lines_reach_no_tool(high: Box) -> None:
     ]
     assert [(e["decision"], e["rule"], e["args"]["approval"]) for e in events] == [
         ("deny", "pattern", None),
+        ("pending", "human-approval", None),
         ("pending", "human-approval", None),
         ("allow", "human-approval", "apr-1"),
     ]

@@ -7,8 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from orchestrator.approvals.approval_rows import Approval
 from orchestrator.terminals.live import Live
-from orchestrator.terminals.spec import Decide, Shown, Situation, TerminalSpec
+from orchestrator.terminals.spec import (
+    Decide,
+    LineApproval,
+    LineVerdict,
+    SentLine,
+    Shown,
+    Situation,
+    TerminalSpec,
+)
+from orchestrator.tools.gates import NamedFile
 from tests.support import fake_tool
 from tests.support.box import PATIENCE, TESTER, Box
 
@@ -36,6 +46,7 @@ class Verdict(NamedTuple):
     command: str = "do"
     matched: tuple[str, ...] = ("do",)
     scope: str | None = None
+    files: tuple[NamedFile, ...] = ()
 
 
 def infer_state(_before: Shown | None, prompt: str, _command: str | None) -> str:
@@ -79,6 +90,32 @@ def always(verdict: Verdict) -> Decide:
     return decide
 
 
+class Person:
+    """Approves every line that they are asked about; `steps` are what is done with that."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    async def ask(self, _: LineVerdict) -> LineApproval:
+        approval = Approval(
+            id="apr-1",
+            session_key="",
+            session_id="",
+            owner="",
+            terminal_id="",
+            tool="",
+            text="",
+            risk_tier="high",
+            status="approved",
+            requested_by="",
+            requested_at="",
+            decided_by="ann",
+        )
+        return LineApproval(
+            approval, lambda: self.steps.append("use"), lambda w: self.steps.append(str(w))
+        )
+
+
 class Tool:
     """One terminal of the fake tool in a real sandbox."""
 
@@ -98,9 +135,8 @@ class Tool:
         """The envelope of a line."""
         decide = more.pop("decide", always(verdict or Verdict()))
         tool = more.pop("tool", "fake.do")
-        return await self.box.plane.terminals.interact(
-            TESTER, self.box.session, self.id, tool, text, decide, **more
-        )
+        sent = SentLine(TESTER, self.box.session, self.id, tool, text)
+        return await self.box.plane.terminals.interact(sent, decide, **more)
 
     async def wake(self) -> None:
         """Gives the tool its signal, and waits until it has said something."""

@@ -1,0 +1,102 @@
+"""Turns at a terminal: one line at a time has it, and is paid for."""
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.access.keys import Principal
+from orchestrator.sessions.budgets import Budgets
+from orchestrator.task_scope import TaskScope
+from orchestrator.terminals.evidence import EvidenceError
+from orchestrator.terminals.finishing import Finishing
+from orchestrator.terminals.live import Live
+from orchestrator.terminals.records import Records
+from orchestrator.terminals.terminal import Status
+
+
+@dataclass(slots=True)
+class LineTurn:
+    """What a line makes of its turn.
+
+    `started` is in seconds since the epoch. `after` is the terminal's status once the turn is
+    over; once the line has the terminal it is what it was before. `counts`: the line is taken
+    from the budget. `written`: it may have reached the tool. `ends` is why the terminal must be
+    ended, if it must.
+    """
+
+    started: float = field(default_factory=time.time)
+    after: Status = Status.READY
+    counts: bool = False
+    written: bool = False
+    ends: str | None = None
+
+
+class LineTurns:
+    """Gives turns at the terminals of this instance; `give_up` ends a terminal for a reason."""
+
+    def __init__(
+        self,
+        budgets: Budgets,
+        records: Records,
+        finishing: Finishing,
+        give_up: Callable[[Live, str], Awaitable[None]],
+        tasks: TaskScope,
+    ) -> None:
+        self._budgets = budgets
+        self._records = records
+        self._finishing = finishing
+        self._give_up = give_up
+        self._tasks = tasks
+
+    async def take(
+        self, live: Live, principal: Principal, use: Callable[[LineTurn], Awaitable[dict[str, Any]]]
+    ) -> dict[str, Any]:
+        """What `use` returns, which has the terminal; it goes on when the caller is cancelled.
+
+        Raises: ConflictError for a terminal that has ended, BusyError while another line has it,
+        BudgetExceededError when nothing is left for the line, or its answer used up what was;
+        what `Session.check_open` and `use` raise.
+        """
+        await self._records.running(live.session, live.id)
+        live.session.check_open()
+        return await self._tasks.shield(self._take(live, principal, LineTurn(), use))
+
+    async def _take(
+        self,
+        live: Live,
+        principal: Principal,
+        turn: LineTurn,
+        use: Callable[[LineTurn], Awaitable[dict[str, Any]]],
+    ) -> dict[str, Any]:
+        session = live.session
+        # Before the terminal is taken: where nothing is left, it ends with the session.
+        await self._budgets.admit(principal, session)
+        try:
+            envelope = await self._hold(live, turn, use)
+        finally:
+            if not turn.counts:
+                self._budgets.withdraw(session)
+        if envelope["status"] == "error" and session.budget.exceeded is not None:
+            raise await self._budgets.refusal(session)
+        return envelope
+
+    async def _hold(
+        self, live: Live, turn: LineTurn, use: Callable[[LineTurn], Awaitable[dict[str, Any]]]
+    ) -> dict[str, Any]:
+        turn.after = live.take()
+        try:
+            async with live.lock:
+                with live.session.asking():
+                    try:
+                        return await use(turn)
+                    except EvidenceError:
+                        turn.ends = "evidence_unavailable"
+                        raise
+                    finally:
+                        live.status = turn.after
+        finally:
+            if turn.ends is not None:
+                await self._give_up(live, turn.ends)
+            elif live.terminal.exit is not None:
+                await self._finishing.run(live)

@@ -15,7 +15,13 @@ from orchestrator.access.keys import Principal
 from orchestrator.audit.recorder import TOOL_OUTPUT, Made, Recorder
 from orchestrator.commands.evidence_file import EvidenceFile
 from orchestrator.commands.execution import Executions
-from orchestrator.errors import ConflictError, NotFoundError, PaddockError, TooLargeError
+from orchestrator.errors import (
+    AuditUnavailableError,
+    ConflictError,
+    NotFoundError,
+    PaddockError,
+    TooLargeError,
+)
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.cutting import Cutting
@@ -61,16 +67,16 @@ class Captures:
         Where nothing is started the directory goes again. What may run is followed, though
         nobody has answered. Raises: what `Files.mkdir` does.
         """
-        if kept.file is not None:
-            await self._files.mkdir(principal, session, _directory_of(kept.file))
         try:
+            if kept.file is not None:
+                await self._files.mkdir(principal, session, _directory_of(kept.file))
             yield
         finally:
             command = session.commands.get(kept.command_id)
             if command is not None and command.dispatched:
                 self._follow(principal, session, command, kept)
             elif kept.file is not None:
-                await self._remove(principal, session, kept.file)
+                await self._tasks.shield(self._remove(principal, session, kept.file))
 
     def _follow(self, principal: Principal, session: Session, command: Command, kept: Kept) -> None:
         if kept.file is not None or kept.capture:
@@ -98,8 +104,11 @@ class Captures:
         if kept.capture or left:
             unrecorded = await self._record(session, command, kept, told)
         if unrecorded is not None:
-            await self._discard(file)
-            told |= {"bytes": 0, "sha256": None, "truncated": False, "reason": unrecorded}
+            # It may be on record all the same, and then has to be there: the next start looks.
+            if not isinstance(unrecorded, AuditUnavailableError):
+                await self._discard(file)
+            reason = f"it can't be put on record: {unrecorded.detail}"
+            told |= {"bytes": 0, "sha256": None, "truncated": False, "reason": reason}
         if command.result is not None:
             reason = session.secrets.cut_value(told["reason"])
             command.result["evidence"] = {**told, "reason": reason}
@@ -118,7 +127,7 @@ class Captures:
 
     async def _record(
         self, session: Session, command: Command, kept: Kept, told: dict[str, Any]
-    ) -> str | None:
+    ) -> PaddockError | None:
         """Puts on record what is kept. Returns why that can't be, where it can't."""
         size, digest = told["bytes"], told["sha256"]
         found = {"output_bytes": size, "output_hash": digest, "truncated": told["truncated"]}
@@ -138,9 +147,9 @@ class Captures:
         except PaddockError as error:
             # What a session that is over had is told by its own end.
             level = logging.INFO if session.over.done() else logging.ERROR
-            message = "evidence of command %s can't be put on record, and is not kept: %s"
+            message = "evidence of command %s can't be put on record: %s"
             log.log(level, message, command.id, error.detail)
-            return f"it can't be put on record: {error.detail}"
+            return error
         return None
 
     async def _captured(

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from orchestrator.store import directories
 from orchestrator.threads import Threads
 
 T = TypeVar("T")
@@ -78,10 +79,7 @@ class EvidenceFile:
     # In threads
 
     def _begin(self) -> None:
-        # One by one: the mode of parents would be the default.
-        for path in (self._directory.parent.parent, self._directory.parent):
-            path.mkdir(mode=0o700, exist_ok=True)
-        self._directory.mkdir(mode=0o700)
+        directories.make(self._directory)
         self._made.append(self._directory)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self._fd = os.open(self._directory / _DRAFT_NAME, flags, 0o600)
@@ -98,6 +96,7 @@ class EvidenceFile:
         if self._link is not None:
             self._link.symlink_to(self._directory.name)
             self._made.append(self._link)
+        directories.sync(self._directory)
 
     def _discard(self) -> None:
         self._close()

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from orchestrator.audit.recorder import TOOL_OUTPUT
 from orchestrator.errors import AuditUnavailableError
+from orchestrator.store import directories
 from orchestrator.terminals import transcript
 from orchestrator.threads import Threads
 from sandbox_agent.redaction import Redactor
@@ -107,10 +108,7 @@ class Evidence:
         self._raw_hash, self._transcript_hash = hashlib.sha256(), hashlib.sha256()
         self._raw = self._transcript = -1
         try:
-            # One by one: the mode of parents would be the default.
-            for path in (directory.parent.parent, directory.parent):
-                path.mkdir(mode=0o700, exist_ok=True)
-            directory.mkdir(mode=0o700)
+            directories.make(directory)
             self._raw = _create(directory / RAW_NAME)
             self._transcript = _create(directory / TRANSCRIPT_NAME)
             if self._link is not None:
@@ -196,7 +194,7 @@ class Evidence:
         """Makes the files durable and lets go of them."""
         try:
             await self.flush()
-            await self._call(partial(_sync, (self._raw, self._transcript)))
+            await self._call(partial(_sync, self.directory, (self._raw, self._transcript)))
         finally:
             self.release()
         return Digests(
@@ -245,6 +243,7 @@ def finish_abandoned(directory: Path, reason: str, interactions: int) -> Digests
             file.write(_newline_if_cut(path) + text.encode())
             file.flush()
             os.fsync(file.fileno())
+        directories.sync(directory)
         raw_size, raw_hash = _digest(raw_path)
         size, digest = _digest(path)
     except FileNotFoundError:
@@ -286,10 +285,11 @@ def _write(pieces: Sequence[tuple[int, bytes]]) -> None:
             rest = rest[os.write(descriptor, rest) :]
 
 
-def _sync(descriptors: Sequence[int]) -> None:
+def _sync(directory: Path, descriptors: Sequence[int]) -> None:
     """In a thread. Raises: OSError."""
     for descriptor in descriptors:
         os.fsync(descriptor)
+    directories.sync(directory)
 
 
 def _close(descriptors: Sequence[int]) -> None:

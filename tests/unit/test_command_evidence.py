@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import os
 import threading
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
@@ -21,13 +22,14 @@ from orchestrator.commands import captures as captures_module
 from orchestrator.commands.captures import Captures
 from orchestrator.commands.evidence_file import EvidenceFile
 from orchestrator.errors import (
-    AuditUnavailableError,
     BusyError,
     ConflictError,
     SandboxUnavailableError,
+    SessionTerminatedError,
 )
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import load_levels
+from orchestrator.sessions import session_rows
 from orchestrator.sessions.budget import Budget, Kind
 from orchestrator.sessions.files import Files
 from orchestrator.sessions.requests import Kept
@@ -194,13 +196,37 @@ async def test_what_is_still_kept_counts_as_running(bench: Bench) -> None:
 async def test_what_can_not_be_recorded_goes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(*_: object, **__: object) -> None:
         assert bench.on_disk == 4 * len(PIECE)
-        raise AuditUnavailableError("no ledger")
+        raise SessionTerminatedError("it is over")
 
     monkeypatch.setattr(bench.recorder, "record", refuse)
     (told,) = await bench.kept(bench.end("c"))
     assert (told["bytes"], told["sha256"]) == (0, None)
-    assert "no ledger" in told["reason"]
+    assert "it is over" in told["reason"]
     assert (bench.on_disk, bench.paid, bench.room.used("ci")) == (0, 0, 0)
+
+
+async def test_what_may_be_on_record_stays(
+    bench: Bench, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its commit takes longer than anybody waits for, and comes all the same."""
+    goes_on = threading.Event()
+
+    def slow(_connection: object) -> None:
+        assert goes_on.wait(30)
+
+    monkeypatch.setattr("orchestrator.store.database._WRITE_SECONDS", 0.05)
+    monkeypatch.setattr(session_rows, "counting", lambda *_: slow)
+    (told,) = await bench.kept(bench.end("c"))
+    assert (told["bytes"], told["sha256"]) == (0, None)
+    assert "audit ledger" in told["reason"]
+    goes_on.set()
+    monkeypatch.undo()
+    await database.write(lambda _: None)  # after it
+    (event,) = await query.events(database, "k", operation="command.evidence")
+    (path,) = bench.directory.rglob("output")
+    digest = f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+    assert _evidence_of(event) == {"evidence/c/output": digest}
+    assert bench.paid >= bench.on_disk == 4 * len(PIECE)
 
 
 async def test_what_ends_after_its_session_is_no_error(
@@ -304,6 +330,51 @@ async def test_what_may_run_keeps_its_directory(bench: Bench, dispatched: bool) 
         assert told["bytes"] == bench.on_disk == 4 * len(PIECE)
         assert bench.workspace.deleted == paths
     assert (command.keeping is not None) is dispatched
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+async def test_a_directory_that_nobody_has_heard_of_goes(bench: Bench, cancelled: bool) -> None:
+    """It may have been made, though its caller has left or has got no answer."""
+    kept = Kept("c", ".paddock-c/output.txt", True, None)
+
+    async def mkdir(*_: object) -> None:
+        raise asyncio.CancelledError if cancelled else SandboxUnavailableError("no answer")
+
+    bench.workspace.mkdir = mkdir  # type: ignore[method-assign]
+    with pytest.raises((asyncio.CancelledError, SandboxUnavailableError)):
+        async with bench.captures.following(AGENT, bench.session, kept):
+            pytest.fail("it is not there")
+    assert bench.workspace.deleted == [".paddock-c/output.txt", ".paddock-c"]
+
+
+async def test_names_of_evidence_are_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[str, str]] = []
+    fsync, rename = os.fsync, Path.rename
+
+    def synced(descriptor: int) -> None:
+        calls.append(("sync", os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    def renamed(path: Path, target: Path) -> Path:
+        calls.append(("rename", str(target)))
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "rename", renamed)
+    above = [("sync", str(tmp_path / name)) for name in ("evidence/k", "evidence", "")]
+    above = [(call, path.rstrip("/")) for call, path in above]
+    directory = tmp_path / "evidence" / "k" / "c"
+    file = EvidenceFile(directory, None, Threads("tests", 1), lambda size: None)
+    await file.begin()
+    await file.finish()
+    named = calls.index(("rename", str(directory / "output")))
+    assert calls[named + 1 :] == [("sync", str(directory)), *above]
+    calls.clear()
+    terminal = directory.with_name("pty-1")
+    await Evidence(terminal).finish()
+    assert calls[-4:] == [("sync", str(terminal)), *above]
 
 
 @pytest.mark.parametrize("told", [{}, {"links": False}])

@@ -19,7 +19,7 @@ from orchestrator.approvals import approval_rows
 from orchestrator.approvals.approval_rows import Approval
 from orchestrator.audit.events import EventDraft, now
 from orchestrator.audit.ledger import Ledger
-from orchestrator.audit.recorder import Recorder
+from orchestrator.audit.recorder import Made, Recorder
 from orchestrator.errors import BusyError, ConflictError, NotFoundError, PaddockError
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
@@ -150,7 +150,7 @@ class Approvals:
                 operation="approval.decision",
                 decision="deny",
                 rule=APPROVAL,
-                args=_args(approval),
+                args={**_args(approval), **_made(approval).args},
                 result={"status": "expired"},
                 error=_RESTARTED,
             )
@@ -248,6 +248,7 @@ class Approvals:
                 decision="pending",
                 rule=APPROVAL,
                 args=_args(approval),
+                made=_made(approval),
                 effect=approval_rows.inserting(approval),
             )
         except PaddockError:
@@ -282,6 +283,7 @@ class Approvals:
             decision=decision,
             rule=APPROVAL,
             args=_args(approval),
+            made=_made(approval),
             result={"status": approval.status, "reason": approval.reason},
             error=error,
             effect=approval_rows.deciding(approval),
@@ -318,13 +320,21 @@ def _over(approval: Approval) -> ConflictError:
 
 
 def _args(approval: Approval) -> dict[str, Any]:
-    """What is on record of it; a long text is cut there, its digest is of all of it."""
+    """What was asked for; a long text is cut on record."""
     return {
-        "approval_id": approval.id,
-        "terminal_id": approval.terminal_id,
         "tool": approval.tool,
         "command": approval.text,
-        "command_sha256": hashlib.sha256(approval.text.encode()).hexdigest(),
         "risk_tier": approval.risk_tier,
         "files": approval.files,
     }
+
+
+def _made(approval: Approval) -> Made:
+    """What tells it from others; the digest is of all of the text."""
+    return Made(
+        {
+            "approval_id": approval.id,
+            "terminal_id": approval.terminal_id,
+            "command_sha256": hashlib.sha256(approval.text.encode()).hexdigest(),
+        }
+    )

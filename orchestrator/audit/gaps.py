@@ -1,8 +1,9 @@
 """Says on record what was lost with a sandbox that could not hand over what it knew."""
 
+import asyncio
 from typing import Any
 
-from orchestrator.audit.recorder import Recorder
+from orchestrator.audit.recorder import Made, Recorder
 from orchestrator.audit.stop_records import StopRecords
 from orchestrator.commands.outcome import exit_result
 from orchestrator.sessions.session import Session
@@ -29,25 +30,34 @@ class Gaps:
         start in a session that goes on is not lost: whoever starts it finds no sandbox. Where
         it can't be recorded now, the record follows, and the ends with it.
         """
-        lost = [command for command in session.running if command.dispatched or not session.live]
-        if not lost and not terminals:
-            return
+        commands = [
+            command for command in session.running if command.dispatched or not session.live
+        ]
         error = (
             f"the sandbox ended before it reported these commands' and terminals' ends; {_MISSING}"
         )
 
         async def write() -> None:
+            # The ends of some may be put on record meanwhile.
+            losing = [command.losing for command in commands if command.losing is not None]
+            if losing:
+                await asyncio.wait(losing)
+            lost = [command for command in commands if not command.ended]
+            if not lost and not terminals:
+                return
             recorded = await self._recorder.record(
                 session,
                 "audit.gap",
                 actor="system",
-                args={"commands": [command.id for command in lost], "terminals": terminals},
+                made=Made({"commands": [command.id for command in lost], "terminals": terminals}),
                 error=error,
                 stop=True,
             )
             for command in lost:
                 command.finish(lost_end(recorded.seq, recorded.hash))
 
+        if not commands and not terminals:
+            return
         self._stops.add(session, write)
         await self._stops.recorded(session)
 

@@ -198,15 +198,15 @@ class Recorder:
         await self._refusals.record(session, {"operation": operation, **members})
 
     async def record_often(
-        self, session: Session, operation: str, *, actor: str, source: str, args: dict[str, Any]
+        self, session: Session, operation: str, *, actor: str, source: str, made: Made
     ) -> None:
         """Records what can happen again and again, and nobody asks for.
 
         Above a rate, like ones of a session are counted, as refusals are.
         Raises: AuditUnavailableError.
         """
-        members = {"operation": operation, "actor": actor, "source": source, "args": args}
-        await self._refusals.record(session, {"decision": None, **members})
+        members = {"operation": operation, "actor": actor, "source": source, "made": made}
+        await self._refusals.record(session, {"decision": None, "args": {}, **members})
 
     async def _record_refusal(self, session: Session, members: dict[str, Any]) -> None:
         await self.record(session, **{"decision": "deny", **members})

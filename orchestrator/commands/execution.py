@@ -180,27 +180,39 @@ class Executions:
             # Otherwise it may run: the agent's next hello tells.
             raise
         except BudgetExceededError as error:
-            command.dispatched = False
             await self._never_ran(session, command, error)
             await sandbox.link.settled()  # the agent has reported it before it refused
             raise await self._budgets.refusal(session) from None
         except PaddockError as error:
-            command.dispatched = False
             await self._never_ran(session, command, error)
             raise
 
     async def _never_ran(self, session: Session, command: Command, error: PaddockError) -> None:
+        """Puts on record, once, that it did not run, or that nothing is known of it any more.
+
+        Where that fails it counts as running: the agent's next hello, or what ends with the
+        sandbox, has it tried again.
+        """
         rule = error.fields.get("rule")
-        recorded = await self._recorder.record(
-            session,
-            "command.exit",
-            actor="system",
-            decision="deny" if isinstance(error, PermissionDeniedError) else None,
-            rule=rule,
-            args={"command_id": command.id},
-            error=error.detail,
-            command_id=command.id,
-        )
+        losing = command.losing = asyncio.get_running_loop().create_future()
+        try:
+            recorded = await self._recorder.record(
+                session,
+                "command.exit",
+                actor="system",
+                decision="deny" if isinstance(error, PermissionDeniedError) else None,
+                rule=rule,
+                args={"command_id": command.id},
+                error=error.detail,
+                command_id=command.id,
+            )
+        except BaseException:
+            command.dispatched = True
+            raise
+        finally:
+            command.losing = None
+            losing.set_result(None)
+        command.dispatched = False
         detail = recorded.body["error"]
         command.finish(exit_result(None, detail, rule, None, recorded.seq, recorded.hash))
 
@@ -251,19 +263,10 @@ class Executions:
             known = stats.get("running")
             for command in suspects:
                 # Another look, after another hello, may have found it lost already.
-                suspect = command.dispatched and not command.ended
+                suspect = command.dispatched and not command.ended and command.losing is None
                 if suspect and isinstance(known, list) and command.id not in known:
-                    await self._lose(session, command)
-
-    async def _lose(self, session: Session, command: Command) -> None:
-        """Puts on record, once, that nothing is known of a command any more."""
-        command.dispatched = False
-        try:
-            error = SandboxUnavailableError("the command was not started, or its end is lost")
-            await self._never_ran(session, command, error)
-        except BaseException:
-            command.dispatched = True
-            raise
+                    lost = "the command was not started, or its end is lost"
+                    await self._never_ran(session, command, SandboxUnavailableError(lost))
 
     # Waiting, reading, feeding, ending
 

@@ -50,6 +50,8 @@ class Command:
     result: dict[str, Any] | None = None
     # Whether the agent was, or may have been, told to start it.
     dispatched: bool = False
+    # While it is put on record that it never ran, or that its end is lost; done afterwards.
+    losing: asyncio.Future[None] | None = None
     # Whether the agent was told to end it, and which signals it was told to send.
     ending: bool = False
     signals: set[int] = field(default_factory=set)

@@ -2,7 +2,7 @@
 
 from contextlib import aclosing
 
-from orchestrator.audit.recorder import Recorder
+from orchestrator.audit.recorder import Made, Recorder
 from orchestrator.engine.base import Container, ContainerState, Engine, EngineEvent
 from orchestrator.sessions.service import Sessions
 from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
@@ -55,7 +55,7 @@ class Watcher:
                     "command.oom",
                     actor="system",
                     source="engine",
-                    args={"commands": [command.id for command in session.running]},
+                    made=Made({"commands": [command.id for command in session.running]}),
                 )
 
     async def _look_at_all(self) -> None:

@@ -242,12 +242,10 @@ async def test_a_level_change_that_a_restart_finds_unfinished_leaves_a_gap(
         body = ExecRequest(argv=["work"], background=True)
         started[name] = (await plane.executions.start(ADMIN, session, body)).id
         low = plane.levels.named("low")
-        await plane.database.write(session_rows.with_level(session, low))
-        if name == "gone":
-            await plane.database.write(
-                session_rows.updating(session, sandbox=None, container_id=None)
-            )
+        nothing = {"sandbox": None, "container_id": None}
+        await plane.database.write(session_rows.with_level(session, low, **nothing))
     await plane.close()
+    await engine.remove(list(engine.containers)[-1])
     plane = await reopened(settings, engine, agents)
     try:
         assert engine.containers == {}

@@ -1,6 +1,7 @@
 """Approvals: durable, for one text, decided once, gone with their terminal."""
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -103,6 +104,23 @@ async def test_a_request_is_durable_recorded_and_told(
     assert event["rule"] == "human-approval"
     assert event["args"]["command"] == DROP.text
     assert event["args"]["approval_id"] == asked.id
+
+
+async def test_secrets_like_ids_leave_which_approval_it_was(
+    approvals: Approvals, session: Session, database: Database
+) -> None:
+    digest = hashlib.sha256(DROP.text.encode()).hexdigest()
+    values = ["pty-1", "apr-", digest, "approval_id", "drop_table"]
+    session.secrets.give({f"S{number}": value for number, value in enumerate(values)})
+    asked = await ask(approvals, session)
+    await approvals.decide(OWNER, asked.id, "approve", None)
+    events = await query.events(database, "k1")
+    assert [event["operation"] for event in events] == ["approval.request", "approval.decision"]
+    for event in events:
+        args = event["args"]
+        assert (args["approval_id"], args["terminal_id"]) == (asked.id, "pty-1")
+        assert args["command_sha256"] == digest
+        assert "drop_table" not in args["tool"]
 
 
 async def test_the_same_line_is_not_asked_twice(approvals: Approvals, session: Session) -> None:

@@ -15,9 +15,11 @@ import pytest
 from orchestrator.access.keys import KeyRing, Principal, Role
 from orchestrator.access.limits import KeyLimits
 from orchestrator.audit import query
+from orchestrator.audit.gaps import Gaps
 from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.record_room import RecordRoom
-from orchestrator.audit.recorder import Recorder
+from orchestrator.audit.recorder import Made, Recorder
+from orchestrator.audit.stop_records import StopRecords
 from orchestrator.commands import captures as captures_module
 from orchestrator.commands.captures import Captures
 from orchestrator.commands.evidence_file import EvidenceFile
@@ -306,6 +308,24 @@ async def test_secrets_like_digests_leave_what_archives_need(
     for name, found in _evidence_of(event).items():
         path = bench.directory / "k" / name.removeprefix("evidence/")
         assert found == f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+
+
+async def test_secrets_like_ids_leave_what_recovery_needs(bench: Bench, database: Database) -> None:
+    """It reads the events again, to know which commands have ended."""
+    done = asyncio.get_running_loop().create_future()
+    command = Command("0123456789abcdef", [], True, "", done, dispatched=True)
+    bench.session.remember(command)
+    bench.session.secrets.give({"COMMAND": command.id, "TERMINAL": "pty-1", "KEY": "commands"})
+    made = Made({"commands": [command.id]})
+    members: dict[str, Any] = {"actor": "system", "source": "engine", "made": made}
+    await bench.recorder.record_often(bench.session, "command.oom", **members)
+    stops = StopRecords()
+    await Gaps(bench.recorder, stops).close(bench.session, ["pty-1"])
+    await stops.close()
+    assert command.ended
+    oom, gap = await query.events(database, "k")
+    assert oom["args"] == {"commands": [command.id]}
+    assert gap["args"] == {"commands": [command.id], "terminals": ["pty-1"]}
 
 
 @pytest.mark.parametrize("dispatched", [True, False])

@@ -110,6 +110,19 @@ AGENT_OPERATIONS = frozenset(
     }
 )
 
+# The members of an event's `args` and `result`. Their names are no secrets, whatever a secret is.
+_EVENT_MEMBERS = (
+    *("command_id", "terminal_id", "path", "real_path", "by", "argv", "argv_partly", "repeats"),
+    *("mode", "depth", "limit", "source", "destination", "target", "entries", "bytes"),
+    *("kind", "consumed", "exit_code", "signal", "timed_out", "reason", "truncated", "cut_bytes"),
+    *("stored_bytes", "output_bytes", "leftover_killed", "duration_us", "cpu_us"),
+    *("max_rss_bytes", "session_cpu_us", "session_output_bytes"),
+)
+# What is long comes with its measures.
+EVENT_MEMBERS = frozenset(_EVENT_MEMBERS) | {
+    f"{name}_{measure}" for name in _EVENT_MEMBERS for measure in ("bytes", "words", "sha256")
+}
+
 # The budget kinds that the agent watches: CPU time in microseconds, and bytes.
 CPU_BUDGET = "cpu_seconds"
 OUTPUT_BUDGET = "output_bytes"

@@ -11,7 +11,7 @@ escape is left to the interpreter's own loops.
 import base64
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -101,6 +101,18 @@ class Redactor:
         # Most values contain none. One search over all texts together shows that.
         joined = "\0".join(_texts(value)).encode("utf-8", "surrogatepass")
         return self._cut(value) if self.spans(joined) else value
+
+    def members(
+        self, members: Mapping[str, Any], known: Container[str] | None = None
+    ) -> dict[str, Any]:
+        """The members with the values cut out of all but the names that are `known`; None: all are.
+
+        Those are names that programs look for, and nobody chose. Names within a member's value are
+        searched like all else.
+        """
+        values = self.value(list(members.values()))
+        names = (name if known is None or name in known else self.text(name) for name in members)
+        return dict(zip(names, values, strict=True))
 
     def _cut(self, value: Any) -> Any:
         if isinstance(value, str):

@@ -61,7 +61,7 @@ class Agent:
         # Until the control plane has answered hello, events are only collected.
         self._greeted = False
         self.secrets = SessionSecrets()
-        self._events = EventBuffer(self._boot_id, self._send_event, self.secrets.cut)
+        self._events = EventBuffer(self._boot_id, self._send_event, self.secrets.cut_reported)
         self._guards = Guards(self._loop, boot, self._abi, self._events)
         self._work = Work(self._loop, boot, self._events)
         self._executor = Executor(

@@ -9,7 +9,7 @@ from typing import Any
 
 from sandbox_agent.commands import allowed_secret
 from sandbox_agent.errors import AgentError
-from sandbox_agent.protocol import Message
+from sandbox_agent.protocol import EVENT_MEMBERS, Message
 from sandbox_agent.redaction import Redactor
 
 
@@ -55,6 +55,12 @@ class SessionSecrets:
 
     def cut(self, value: Any) -> Any:
         """A JSON value with all secrets cut out."""
+        return self._redactor.value(value)
+
+    def cut_reported(self, value: Any) -> Any:
+        """A member of an event with all secrets cut out; the protocol's own names in it stay."""
+        if isinstance(value, dict):
+            return self._redactor.members(value, EVENT_MEMBERS)
         return self._redactor.value(value)
 
     def cut_error(self, error: AgentError) -> AgentError:

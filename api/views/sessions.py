@@ -140,8 +140,14 @@ def _deadlines(shown: domain.Session) -> dict[str, str | None]:
 
 def _processes(shown: domain.Session, measured: Measured) -> list[dict[str, Any]]:
     """As the host sees them, without the secrets; without words while those are unknown."""
-    hidden: dict[str, Any] = {} if shown.secrets.known else {"name": "", "argv": []}
-    return [shown.secrets.cut_value(asdict(process) | hidden) for process in measured.processes]
+    if not shown.secrets.known:
+        return [asdict(process) | {"name": "", "argv": []} for process in measured.processes]
+    # Only what the sandbox wrote is searched: all else is the host's, and has its form.
+    cut = shown.secrets.cut_value
+    return [
+        asdict(process) | {"name": cut(process.name), "argv": cut(process.argv)}
+        for process in measured.processes
+    ]
 
 
 def _denial(event: Event) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Puts what happens in sessions on record."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, NamedTuple
 
 from orchestrator.audit.events import SYSTEM_KEY, EventDraft, EventError, Recorded
@@ -15,6 +15,7 @@ from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.cutting import Cutting
 from orchestrator.sessions.session import Session
 from sandbox_agent import excerpts
+from sandbox_agent.protocol import EVENT_MEMBERS
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +105,7 @@ class Recorder:
         effect: Effect | None = None,
         time: str | None = None,
         stop: bool = False,
+        names: Container[str] | None = None,
     ) -> Recorded:
         """Records one event; `effect` commits with it or neither does.
 
@@ -112,7 +114,9 @@ class Recorder:
         the session is over.
 
         The session's secrets are cut out of what went wrong, was asked for and came of it; what
-        is long then is recorded by its beginning, size and digest. `made` is recorded as it is.
+        is long then is recorded by its beginning, size and digest. `made` is recorded as it is, and
+        so are the `names` of members of `args` and `result`: who looks for them must find them.
+        None: all of them are ours.
         Raises: AuditUnavailableError; EventError for values that can't be recorded; what
         `Session.check_live` does where the session is over.
         """
@@ -121,8 +125,8 @@ class Recorder:
         untold = await self._refusals.end(session) if operation == _LAST else None
         if untold is not None and untold.number:
             args = {**(args or {}), "untold_refusals": untold.number}
-        cut = session.secrets.cut_value
-        told = None if result is None else excerpts.excerpts(cut(result))
+        cut = session.secrets.cut_members
+        told = None if result is None else excerpts.excerpts(cut(result, names))
         draft = EventDraft(
             session_key=session.key,
             session_id=session.id,
@@ -134,9 +138,9 @@ class Recorder:
             rule=rule,
             permission_level=session.level.name,
             workspace_root=session.root_dir,
-            args={**excerpts.excerpts(cut(args or {})), **made.args},
+            args={**excerpts.excerpts(cut(args or {}, names)), **made.args},
             result={**(told or {}), **made.result} if made.result else told,
-            error=None if error is None else excerpts.text(cut(error)),
+            error=None if error is None else excerpts.text(session.secrets.cut(error)),
             duration_ms=duration_ms,
             command_id=command_id,
             agent=agent,
@@ -190,7 +194,8 @@ class Recorder:
         """
         session.check_not_ending()
         self.check_room(session)
-        args, error = await self.told(session, [args, error])
+        *values, error = await self.told(session, [*args.values(), error])
+        args = dict(zip(args, values, strict=True))
         session.check_not_ending()  # now, too
         members: dict[str, Any] = {"actor": actor, "rule": rule, "command_id": command_id}
         # What is kept of it is bounded, as what is recorded is.
@@ -223,6 +228,8 @@ class Recorder:
             "duration_ms": event.duration_ms,
             "agent": (event.boot_id, event.seq),
             "effect": effect,
+            # An agent that was taken over may report any others.
+            "names": EVENT_MEMBERS,
         }
         try:
             return await self.record(

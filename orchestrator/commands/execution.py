@@ -21,7 +21,7 @@ from orchestrator.errors import (
     SandboxUnavailableError,
     ValidationError,
 )
-from orchestrator.link.messages import AgentEvent, Chunk, Hello, parse_chunk
+from orchestrator.link.messages import AgentEvent, Chunk, Hello, parse_page
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.decision import check_command, command_field
 from orchestrator.policy.levels import Level
@@ -346,11 +346,11 @@ class Executions:
         }
         try:
             answer = await session.sandbox.link.request("output", params, wait + _GRACE_SECONDS)
-            chunks = [parse_chunk(item) for item in answer["chunks"]]
-            return OutputPage(chunks, int(answer["next"]), bool(answer["ended"]), lost=False)
+            chunks, following = parse_page(answer)
+            return OutputPage(chunks, following, answer["ended"] is True, lost=False)
         except NotFoundError:
             return OutputPage([], after, command.ended, lost=True)
-        except (KeyError, TypeError, ValueError, OverflowError):
+        except (KeyError, TypeError, ValueError):
             raise SandboxUnavailableError("the sandbox agent answered with garbage") from None
 
     async def stdin(self, session: Session, command: Command, data: bytes, close: bool) -> None:

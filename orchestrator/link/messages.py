@@ -250,6 +250,18 @@ def _output(params: Message) -> tuple[Chunk, ...] | None:
     return chunks
 
 
+def parse_page(answer: Message) -> tuple[list[Chunk], int]:
+    """A page of output, and the offset that goes on from there.
+
+    Raises: KeyError, TypeError, ValueError where it has not its form.
+    """
+    chunks = [parse_chunk(item) for item in answer["chunks"]]
+    following = _number(answer, "next", least=0)
+    if any(offset + len(data) > following for _, offset, data in chunks):
+        raise ValueError("output must end where the next page begins")
+    return chunks, following
+
+
 def parse_chunk(item: Any) -> Chunk:
     """A piece of output, as it travels. Raises: ValueError."""
     if not isinstance(item, list) or len(item) != 3:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import math
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -29,6 +30,9 @@ from sandbox_agent.protocol import CHUNK_BYTES, Message
 
 _MOST_PATH_BYTES = 4096
 _MOST_ENTRIES = 10_000
+# What numbers an agent tells of fits in a JSON number of any reader.
+_NUMBERS = 2**53
+_MOST_MODE = 0o7777
 _READING = ("file.read", "file.list")
 
 
@@ -283,7 +287,7 @@ def _bytes(answer: Message) -> bytes:
 
 def _number(answer: Message, name: str) -> int:
     value = answer.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _NUMBERS:
         raise SandboxUnavailableError("the sandbox agent answered with garbage")
     return value
 
@@ -291,13 +295,16 @@ def _number(answer: Message, name: str) -> int:
 def _entry(entry: Any) -> dict[str, Any]:
     """An entry of a listing, rebuilt from what the agent said."""
     try:
-        target = entry.get("target")
+        target, modified = entry.get("target"), float(entry["modified"])
+        size, mode = _number(entry, "size"), _number(entry, "mode")
+        if mode > _MOST_MODE or not math.isfinite(modified):
+            raise ValueError
         return {
             "path": str(entry["path"]),
             "type": str(entry["type"]),
-            "size": int(entry["size"]),
-            "mode": f"{int(entry['mode']):04o}",
-            "modified": float(entry["modified"]),
+            "size": size,
+            "mode": f"{mode:04o}",
+            "modified": modified,
             "target": None if target is None else str(target),
         }
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):

@@ -8,7 +8,7 @@ a key that is stored with the session and never given to the agent.
 import hashlib
 import hmac
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from orchestrator.errors import ConflictError, ValidationError
@@ -132,6 +132,12 @@ class SessionSecrets:
     def cut_value(self, value: Any) -> Any:
         """A JSON value without any of them."""
         return self.redactor.value(value)
+
+    def cut_members(
+        self, members: Mapping[str, Any], known: Container[str] | None = None
+    ) -> dict[str, Any]:
+        """The members without any of them, but for the names that are `known`; None: all are."""
+        return self.redactor.members(members, known)
 
     def _known_values(self) -> set[str]:
         return {*self._variables.values(), *self._given}

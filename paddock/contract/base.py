@@ -29,7 +29,7 @@ READER = "reader"
 class Model(BaseModel):
     """A JSON object of a response: every member is always there, null where there is nothing."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
     # Whether members may be left out, its own or those of models in it.
     SPARSE: ClassVar[bool] = False
@@ -45,7 +45,8 @@ class Model(BaseModel):
             return self.__pydantic_serializer__.to_json(self, exclude_unset=self.SPARSE)
         except PydanticSerializationError:
             # Names of files may have lone surrogates, which JSON can escape and UTF-8 can't have.
-            return json.dumps(self.raw, separators=(",", ":")).encode()
+            members = self.model_dump(mode="python", exclude_unset=self.SPARSE)
+            return json.dumps(_plain(members), separators=(",", ":"), allow_nan=False).encode()
 
 
 def _plain(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from paddock.contract.base import Model, example
 from paddock.contract.requests import Body
@@ -41,13 +41,17 @@ EXAMPLE: dict[str, Any] = {
 }
 
 
+# A whole amount stays one.
+_Number = Annotated[int | float, WithJsonSchema({"type": "number"})]
+
+
 class BudgetAmounts(Model):
     """An amount of each kind; null where the session has no limit."""
 
-    time: float | None = Field(description="Seconds since the session was created.")
+    time: _Number | None = Field(description="Seconds since the session was created.")
     iterations: int | None = Field(description="Turns.")
     commands: int | None = Field(description="Commands that were started.")
-    cpu_seconds: float | None = Field(
+    cpu_seconds: _Number | None = Field(
         description="CPU time of everything in the sandbox, as of the last command's end."
     )
     output_bytes: int | None = Field(
@@ -55,7 +59,7 @@ class BudgetAmounts(Model):
     )
     audit_bytes: int | None = Field(description="What is on record of it, in the audit ledger.")
     tokens: int | None = Field(description="Tokens of language models.")
-    cost: float | None = Field(description="Dollars.")
+    cost: _Number | None = Field(description="Dollars.")
     egress_bytes: int | None = Field(description="Bytes sent to the network and received.")
 
 

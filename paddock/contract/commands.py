@@ -91,7 +91,11 @@ class Exit(Model):
         return self.exit_code == 0
 
 
-class CommandResult(Exit):
+class _OfCommand(Model):
+    command_id: str
+
+
+class CommandResult(Exit, _OfCommand):
     """What a foreground command came to, and what it printed; invalid UTF-8 is replaced.
 
     Of more than is kept, the first and the last half; between them stands how much was cut.
@@ -99,7 +103,6 @@ class CommandResult(Exit):
 
     model_config = example({"command_id": _ID, **EXIT, "stdout": "notes.txt  src\n", "stderr": ""})
 
-    command_id: str
     stdout: str
     stderr: str
 
@@ -204,12 +207,10 @@ class OutputData(Model):
     )
 
 
-class ExitData(Exit):
+class ExitData(Exit, _OfCommand):
     """What the command came to: the last event."""
 
     model_config = example({"command_id": _ID, **EXIT})
-
-    command_id: str
 
 
 # The events of a command's stream: what `data` holds.

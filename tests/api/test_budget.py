@@ -133,6 +133,13 @@ async def test_a_budget_is_shown_whole(api: Api) -> None:
     await api.problem(404, "not_found", "GET", path + "/budget", key=OTHER_KEY)
 
 
+async def test_whole_amounts_stay_whole(api: Api) -> None:
+    created = await api.session(budget={"time": 3600, "cpu_seconds": 60, "cost": 5})
+    shown = await (await api.call("GET", f"{SESSIONS}/{created['id']}/budget")).json()
+    limits = {kind: shown["limits"][kind] for kind in ("time", "cpu_seconds", "cost")}
+    assert json.dumps(limits) == '{"time": 3600, "cpu_seconds": 60, "cost": 5}'
+
+
 async def test_without_a_budget_everything_is_counted_all_the_same(api: Api) -> None:
     path = await make(api)
     for _ in range(3):

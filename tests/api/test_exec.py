@@ -402,3 +402,39 @@ async def test_a_command_is_lost_once(api: Api, path: str) -> None:
     events = await api.json("GET", path + "/audit?operation=command.exit")
     assert [event["args"]["command_id"] for event in events["items"]] == [started["command_id"]]
     assert not session.running
+
+
+CUT = base64.b64encode(b"a\xe2\x82").decode()
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {"chunks": [], "next": -1},
+        {"chunks": [], "next": True},
+        {"chunks": [], "next": "3"},
+        {"chunks": [], "next": 2.5},
+        {"chunks": [], "next": 10**400},
+        {"chunks": [["stdout", 0, CUT]], "next": 0},
+        {"chunks": [["stdout", 2**53 - 1, CUT]], "next": 5},
+        {"chunks": [["stdout", -4, CUT]], "next": 3},
+    ],
+)
+async def test_pages_of_output_that_can_not_be(api: Api, path: str, page: dict[str, Any]) -> None:
+    started = await api.json("POST", path + "/exec", json=BACKGROUND, status=202)
+    place = f"{path}/processes/{started['command_id']}"
+    api.agent.overrides["output"] = lambda _: {**page, "ended": False}
+    await api.problem(502, "sandbox_unavailable", "GET", place)
+    api.agent.overrides["output"] = lambda _: {**page, "ended": True}
+    await api.problem(502, "sandbox_unavailable", "GET", place)
+    events = await read_events(await api.call("GET", place, headers=SSE))
+    assert [name for name, _, _ in events] == ["start", "exit"]
+
+
+async def test_a_result_begins_with_its_command(api: Api, path: str) -> None:
+    """As it is shown where the API is described."""
+    answer = await api.call("POST", path + "/exec", json={"argv": ["ls"]})
+    assert next(iter(json.loads(await answer.text()))) == "command_id"
+    stream = await api.call("POST", path + "/exec", json={"argv": ["ls"]}, headers=SSE)
+    name, data, _ = (await read_events(stream))[-1]
+    assert (name, next(iter(data))) == ("exit", "command_id")

@@ -10,7 +10,11 @@ from urllib.parse import quote
 import pytest
 from aiohttp import ClientPayloadError
 
+from orchestrator.access.keys import Principal, Role
+from orchestrator.errors import SandboxUnavailableError
 from tests.api.conftest import ADMIN_KEY, Api
+
+ADMIN = Principal("admin", Role.ADMIN)
 
 
 @pytest.fixture
@@ -206,3 +210,35 @@ async def test_workspace_limit(api: Api) -> None:
         413, "too_large", "PUT", path + "/files?path=a", data=io.BytesIO(b"x" * (2**24 + 1))
     )
     assert api.agents.files == {}
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"size": -1},
+        {"size": 1e300},
+        {"size": 2**53},
+        {"size": True},
+        {"mode": -1},
+        {"mode": 0o10000},
+        {"mode": "7"},
+        {"modified": "nan"},
+        {"modified": "inf"},
+        {"modified": 10**400},
+        {"modified": None},
+    ],
+)
+async def test_entries_that_can_not_be(api: Api, path: str, members: dict[str, Any]) -> None:
+    entry = {"path": "a", "type": "file", "size": 1, "mode": 0o644, "modified": 1.5, **members}
+    api.agent.overrides["file.list"] = lambda _: {"entries": [entry], "truncated": False}
+    api.agent.overrides["file.stat"] = lambda _: entry
+    await api.problem(502, "sandbox_unavailable", "GET", path + "/files/list")
+    session = api.plane.sessions.find(ADMIN, path.rpartition("/")[2])
+    with pytest.raises(SandboxUnavailableError):
+        await api.plane.files.stat(ADMIN, session, "a")
+
+
+@pytest.mark.parametrize("size", [-1, 2**53, 10**400, True, "3", None])
+async def test_sizes_that_can_not_be(api: Api, path: str, size: Any) -> None:
+    api.agent.overrides["file.open"] = lambda _: {"stream": 1, "size": size}
+    await api.problem(502, "sandbox_unavailable", "GET", path + "/files?path=a")

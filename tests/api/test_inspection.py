@@ -2,8 +2,10 @@
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import ClientError, ClientResponse
@@ -21,7 +23,9 @@ from orchestrator.engine.fake import FakeEngine
 from orchestrator.node import processes
 from orchestrator.node.processes import Earlier, Measured, Process, Usage
 from paddock.contract.inspection import InspectedSession
+from sandbox_agent.redaction import MARK
 from tests.api.conftest import ADMIN_KEY, Api
+from tests.support.fake_agent import Play
 from tests.support.until import until
 
 MEASURED = Measured(
@@ -71,6 +75,22 @@ async def test_processes_use_commands_and_denials(
     InspectedSession.model_validate(shown)
 
 
+@pytest.mark.parametrize("secret", ["sleeping", "cpu_percent", "memory_bytes"])
+async def test_a_secret_that_is_a_word_of_the_api_hides_nothing_else(
+    api: Api, monkeypatch: pytest.MonkeyPatch, secret: str
+) -> None:
+    process = Process(1, 4000, secret, ["sh", f"-c {secret}"], "sleeping", 0.5, 0.0, 9000)
+    measured = Measured([process], MEASURED.usage)
+    monkeypatch.setattr("orchestrator.sessions.inspect.measure", lambda *_: (measured, Earlier()))
+    created = await api.session(permission_level="high")
+    path, key = f"/api/sessions/{created['id']}", created["handle"]
+    body = {"argv": ["ls"], "secrets": {"SECRET_X": secret}}
+    await api.json("POST", path + "/exec", json=body, key=key)
+    (shown,) = (await api.json("GET", path))["processes"]
+    assert (shown["name"], shown["argv"]) == (MARK, ["sh", f"-c {MARK}"])
+    assert (shown["state"], shown["memory_bytes"]) == ("sleeping", 9000)
+
+
 async def test_the_latest_commands(api: Api) -> None:
     created = await api.session(permission_level="low")
     path = f"/api/sessions/{created['id']}"
@@ -118,6 +138,14 @@ async def test_followers_are_counted(api: Api) -> None:
     response.close()
 
 
+@pytest.fixture
+def no_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream on which nothing happens does not look at its caller's right by itself."""
+    monkeypatch.setattr("api.handlers.events.HEARTBEAT_SECONDS", 600)
+    monkeypatch.setattr("api.output.HEARTBEAT_SECONDS", 600)
+
+
+@pytest.mark.usefixtures("no_heartbeats")
 async def test_a_removed_key_ends_its_streams_at_once(api: Api) -> None:
     keys = api.plane.settings.keys_path
     secret = add_key(keys, Principal("passing", Role.OPERATOR))
@@ -139,6 +167,7 @@ async def test_a_removed_key_ends_its_streams_at_once(api: Api) -> None:
     admins.close()
 
 
+@pytest.mark.usefixtures("no_heartbeats")
 async def test_a_replaced_admin_key_ends_its_streams_at_once(
     settings: Settings, engine: FakeEngine
 ) -> None:
@@ -161,6 +190,7 @@ async def test_a_replaced_admin_key_ends_its_streams_at_once(
         await plane.close()
 
 
+@pytest.mark.usefixtures("no_heartbeats")
 async def test_a_rotated_handle_ends_its_streams_at_once(api: Api) -> None:
     created = await api.session()
     path = f"/api/sessions/{created['id']}"
@@ -168,6 +198,41 @@ async def test_a_rotated_handle_ends_its_streams_at_once(api: Api) -> None:
     await api.json("POST", path + "/handle")
     async with asyncio.timeout(60):
         await ended(followed)
+
+
+@pytest.mark.usefixtures("no_heartbeats")
+@pytest.mark.parametrize("accept", ["text/event-stream", "application/json"])
+async def test_a_void_credential_ends_the_commands_that_wait_for_it(api: Api, accept: str) -> None:
+    api.agents.plays["make"] = Play(b"begun", holds=True)
+    keys = api.plane.settings.keys_path
+    secret = add_key(keys, Principal("passing", Role.OPERATOR))
+    await api.plane.reload.look()
+    first = await api.session(key=secret, permission_level="high")
+    await _voided(api, first["id"], secret, accept, lambda: remove_key(keys, "passing"))
+    second = await api.session(permission_level="high")
+    path = f"/api/sessions/{second['id']}/handle"
+    await _voided(api, second["id"], second["handle"], accept, lambda: api.json("POST", path))
+
+
+async def _voided(
+    api: Api, session_id: str, key: str, accept: str, void: Callable[[], Awaitable[Any] | None]
+) -> None:
+    """A command of that key ends, without an answer, when `void` has made the key void."""
+    path = f"/api/sessions/{session_id}/exec"
+    headers = {"Accept": accept, "Authorization": f"Bearer {key}"}
+    answer = asyncio.create_task(
+        api.client.request("POST", path, headers=headers, json={"argv": ["make"]})
+    )
+    agent = api.agent
+    command = (await agent.asked("exec"))["command_id"]
+    voiding = void()
+    if voiding is not None:
+        await voiding
+    async with asyncio.timeout(60):
+        with suppress(ClientError):
+            await (await answer).read()
+        cancelled = await agent.asked("cancel")
+    assert (cancelled["command_id"], cancelled["reason"]) == (command, "client_gone")
 
 
 def _append(api: Api, text: str) -> tuple[Path, str]:

@@ -416,6 +416,48 @@ async def test_a_restart_gets_them_back_from_the_agent(
         assert leaked(stored(settings.state_dir), TOKEN, ONCE) == []
 
 
+async def test_a_secret_that_is_a_word_of_the_protocol_hides_no_result(
+    settings: Settings, engine: FakeEngine, agents: Agents
+) -> None:
+    """A later control plane reads what is on record."""
+    names = ("exit_code", "stored_bytes", "output_bytes", "command_id", "background")
+    secrets = {f"SECRET_{number}": name for number, name in enumerate(names)}
+    plane = await ControlPlane.open(settings, engine)
+    session, _ = await plane.sessions.create(
+        ADMIN, NewSession(id="box", permission_level="high", secrets=secrets)
+    )
+    agents.plays["make"] = Play(b"done", exit_code=3)
+    request = ExecRequest(argv=["make", "exit_code"])
+    command = await plane.executions.start(ADMIN, session, request)
+    told = await plane.executions.wait(session, command)
+    await plane.close()
+    async with restarted(settings, engine, agents) as plane:
+        (session,) = plane.sessions.list(ADMIN)
+        again = plane.executions.command(session, command.id)
+        assert (again.argv, again.background) == (["make", MARK], False)
+        assert again.result == told
+        assert (told["exit_code"], told["output_bytes"]) == (3, 4)
+
+
+async def test_names_that_a_client_chose_are_cut(api: Api, session: dict[str, Any]) -> None:
+    """Only the protocol's names stay, whatever a secret is."""
+    base = f"/api/sessions/{session['id']}"
+    body = {"settings": {"workspace": {TOKEN: {f"x{TOKEN}": 2}}}}
+    await api.json("PUT", base + "/settings", json=body)
+    (event,) = [e for e in await recorded(api, "box") if e["operation"] == "session.settings"]
+    assert event["args"]["ignored"] == {MARK: f'{{"x{MARK}": 2}}'}
+
+
+async def test_names_that_an_agent_made_up_are_cut(api: Api, session: dict[str, Any]) -> None:
+    """It knows the secrets, and may have been taken over."""
+    told: dict[str, Any] = {TOKEN: 1, "path": TOKEN, "bytes": 7, f"x{TOKEN}": TOKEN}
+    api.agent.emit("file.write", args=told, result=told, error=TOKEN)
+    await api.json("POST", f"/api/sessions/{session['id']}/exec", json={"command": "ls"})
+    (event,) = [e for e in await recorded(api, "box") if e["operation"] == "file.write"]
+    cut = {MARK: 1, "path": MARK, "bytes": 7, f"x{MARK}": MARK}
+    assert (event["args"], event["result"], event["error"]) == (cut, cut, MARK)
+
+
 async def test_what_is_lost_is_said(settings: Settings, engine: FakeEngine, agents: Agents) -> None:
     await started(settings, engine)
     agents.latest.secrets = {"variables": {}, "given": []}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError as ModelError
 
 from api.answers import Event
 from api.context import Context
@@ -17,6 +18,7 @@ from api.problems import STATUSES, document
 from orchestrator import errors
 from orchestrator.commands.execution import OutputPage
 from orchestrator.errors import CapacityExhaustedError, PaddockError, ValidationError
+from paddock.contract.base import Model, Time
 from paddock.contract.commands import OutputData
 from paddock.contract.files import FilePath
 
@@ -85,6 +87,42 @@ def context_of(last_event: str | None) -> Context:
 
 def test_what_utf_8_can_not_have_is_escaped() -> None:
     assert FilePath(path="a\udcff").encode() == b'{"path":"a\\udcff"}'
+
+
+def test_what_is_escaped_has_the_same_members() -> None:
+    """Those that were not given are there, but where they may be left out."""
+    members: dict[str, Any] = {"name": "NAME", "nested": {}}
+    plain, escaped = _Outer(**members), _Outer(**{**members, "name": "\udcff"})
+    assert plain.encode() == b'{"name":"NAME","nested":{"at":null},"count":3}'
+    assert escaped.encode() == plain.encode().replace(b"NAME", b"\\udcff")
+    sparse = OutputData(offset=0, text="\udcff")
+    assert sparse.encode() == b'{"offset":0,"text":"\\udcff"}'
+
+
+def test_no_answer_has_what_json_has_not() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        _Measure(name="\udcff", value=float("nan")).encode()
+
+
+def test_an_answer_of_the_wrong_form_is_told_without_its_values() -> None:
+    with pytest.raises(ModelError) as caught:
+        FilePath.model_validate({"path": 7, "secret": "in the open"})
+    assert "in the open" not in str(caught.value)
+
+
+class _Inner(Model):
+    at: Time | None = None
+
+
+class _Outer(Model):
+    name: str
+    nested: _Inner
+    count: int = 3
+
+
+class _Measure(Model):
+    name: str
+    value: float
 
 
 def test_every_domain_error_has_a_status() -> None:

@@ -12,6 +12,7 @@ from sandbox_agent.audit import EventBuffer
 from sandbox_agent.excerpts import LONGEST_TEXT, LONGEST_WORDS, MOST_WORDS, excerpts, text
 from sandbox_agent.protocol import Message
 from sandbox_agent.redaction import MARK, Redactor
+from sandbox_agent.session_secrets import SessionSecrets
 
 SECRET = "hunter2-hunter2"
 WORDS = st.lists(st.text(max_size=3000), max_size=100)
@@ -72,6 +73,20 @@ def test_words_take_a_stated_size(words: list[str]) -> None:
 def test_cutting_again_changes_nothing(value: str) -> None:
     cut = text(value * 500)
     assert text(cut) == cut
+
+
+def test_an_agent_tells_the_names_of_the_protocol_whatever_is_secret() -> None:
+    sent: list[Message] = []
+    secrets = SessionSecrets()
+    values = {"A": ["exit_code", ""], "B": ["argv_sha256", ""], "C": [SECRET, ""]}
+    secrets.replace({"variables": values, "given": []})
+    events = EventBuffer("0" * 16, sent.append, secrets.cut_reported)
+    args = {"argv": ["exit_code", "z" * 2000], SECRET: SECRET}
+    events.emit("command.exit", args=args, result={"exit_code": 0}, error="exit_code")
+    told = sent[0]["params"]
+    assert told["result"] == {"exit_code": 0}
+    assert set(told["args"]) == {"argv", "argv_words", "argv_bytes", "argv_sha256", MARK}
+    assert (told["args"]["argv"][0], told["args"][MARK], told["error"]) == (MARK, MARK, MARK)
 
 
 def test_an_agent_tells_the_digest_of_what_has_no_secret() -> None:

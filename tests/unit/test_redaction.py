@@ -302,3 +302,19 @@ def test_time_grows_with_the_text_alone(name: str) -> None:
     # A square would be four times as long; what is quick is not worth a comparison.
     assert whole < 0.3 or whole < half * 3.2, (half, whole)
     assert whole < 10
+
+
+def test_names_that_are_known_stay_and_all_others_are_searched() -> None:
+    redactor = Redactor(["exit_code", "cut_bytes"])
+    members = {"exit_code": 0, "an exit_code": "exit_code", "cut_bytes": {"exit_code": ["x"]}}
+    assert redactor.members(members) == {
+        "exit_code": 0,
+        "an exit_code": MARK,
+        "cut_bytes": {MARK: ["x"]},
+    }
+    assert redactor.members(members, {"exit_code"}) == {
+        "exit_code": 0,
+        f"an {MARK}": MARK,
+        MARK: {MARK: ["x"]},
+    }
+    assert Redactor().members(members, ()) == members

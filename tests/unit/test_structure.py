@@ -157,7 +157,7 @@ def test_sockets_by_descriptor_are_bound_by_hand() -> None:
     """
     for package in ("sandbox_agent", "paddock", "orchestrator", "api"):
         for path in _modules(package):
-            used = {node.attr for node in ast.walk(_tree(path)) if isinstance(node, ast.Attribute)}
+            used = _used(_tree(path))
             assert not used & {"create_unix_server", "start_unix_server"}, path
 
 
@@ -174,16 +174,42 @@ def test_threads_are_bounded() -> None:
         for path in _modules(package):
             if path.relative_to(ROOT).as_posix() in OFF_LOOP:
                 continue
-            for node in ast.walk(_tree(path)):
-                name = node.attr if isinstance(node, ast.Attribute) else None
-                assert name not in ("to_thread", "set_default_executor"), path
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                    assert not _uses_loops_executor(node.func.attr, node), path
+            tree = _tree(path)
+            assert not _used(tree) & {"to_thread", "set_default_executor"}, path
+            calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+            assert not any(map(_uses_loops_executor, calls)), path
 
 
-def _uses_loops_executor(name: str, call: ast.Call) -> bool:
+def _used(tree: ast.AST) -> set[str]:
+    """The names that a module uses, imports or looks up in something else."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.ImportFrom):
+            found |= {alias.name for alias in node.names}
+    return found
+
+
+def _uses_loops_executor(call: ast.Call) -> bool:
     first = call.args[0] if call.args else ast.Constant(None)
-    return name == "run_in_executor" and isinstance(first, ast.Constant) and first.value is None
+    none = isinstance(first, ast.Constant) and first.value is None
+    return none and "run_in_executor" in _used(call.func)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "asyncio.create_task(work())",
+        "from asyncio import create_task",
+        "from asyncio import create_task as begin",
+        "create_task(work())",
+    ],
+)
+def test_uses_are_found_however_they_are_written(source: str) -> None:
+    assert "create_task" in _used(ast.parse(source))
 
 
 def test_tasks_have_owners() -> None:
@@ -192,7 +218,7 @@ def test_tasks_have_owners() -> None:
         for path in _modules(package):
             if path == ROOT / "orchestrator" / "task_scope.py":
                 continue
-            used = {node.attr for node in ast.walk(_tree(path)) if isinstance(node, ast.Attribute)}
+            used = _used(_tree(path))
             assert not used & {"create_task", "ensure_future", "TaskGroup"}, path
 
 

@@ -39,7 +39,8 @@ from orchestrator.observe.gauges import Gauges
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Levels
 from orchestrator.reload import Reload
-from orchestrator.sandboxes.sandbox import Sandbox, Sandboxes
+from orchestrator.sandboxes.sandbox import Sandbox
+from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sandboxes.subscribers import Subscribers
 from orchestrator.sessions.agent_events import AgentEvents
 from orchestrator.sessions.budgets import Budgets
@@ -177,6 +178,7 @@ class ControlPlane:
         subscribers = self._subscribers(agent_events, recorder)
         workspaces = Workspaces(settings, self.database, storage)
         sandboxes = Sandboxes(settings, self.engine, host, self.ledger, workspaces, subscribers)
+        self._resources.push_async_callback(sandboxes.close)
         self.sessions = Sessions(
             settings,
             self.levels,

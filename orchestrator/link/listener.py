@@ -32,20 +32,10 @@ class Listener:
 
     def open(self) -> None:
         """Opens the socket, replacing one that an earlier control plane left. Raises: OSError."""
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         directory = os.open(self._run_dir, os.O_PATH | os.O_DIRECTORY)
         try:
             # By descriptor, because a socket's path may have only 107 bytes.
-            path = f"/proc/self/fd/{directory}/{SOCKET_NAME}"
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-            listener.bind(path)
-            os.chmod(path, 0o600)
-            listener.listen(_BACKLOG)
-            listener.setblocking(False)
-        except BaseException:
-            listener.close()
-            raise
+            listener = _listening(f"/proc/self/fd/{directory}/{SOCKET_NAME}")
         finally:
             os.close(directory)
         self._accepting.spawn(self._accept(listener))
@@ -77,3 +67,18 @@ class Listener:
                 except Exception:
                     log.exception("a sandbox agent can't be answered")
                     self._dials.count(_BROKEN_LISTENER_DIALS)
+
+
+def _listening(path: str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        listener.bind(path)
+        os.chmod(path, 0o600)
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

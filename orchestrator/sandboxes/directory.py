@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple, Self
 
 from orchestrator.engine.resolvers import resolv_conf
@@ -20,9 +19,6 @@ class Shared(NamedTuple):
 
     source: str
     read_only: bool
-
-
-NOTHING_SHARED: Mapping[str, Shared] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,62 +73,63 @@ class SandboxDirectory:
         return self.path / "resolv.conf"
 
     @classmethod
-    def create(
-        cls,
-        state_dir: Path,
-        data: Path,
-        *,
-        uid: int,
-        home: str,
-        noexec: bool,
-        boot: str = "",
-        resolvers: tuple[str, ...] = (),
-        shared: Mapping[str, Shared] = NOTHING_SHARED,
-    ) -> Self:
-        """Makes it and mounts `data`, and what is shared, in it; nothing is left if that fails.
+    def fresh(cls, state_dir: Path) -> Self:
+        """One that does not exist yet."""
+        return cls(state_dir / "sandboxes" / secrets.token_hex(8))
 
-        `boot` is the agent's boot configuration.
+    def make(self, *, uid: int, home: str, boot: str, resolvers: tuple[str, ...] = ()) -> None:
+        """Makes it with its files; `boot` is the agent's boot configuration. Raises: OSError."""
+        self.path.parent.mkdir(mode=0o700, exist_ok=True)
+        for directory in (self.path, self.run, self.workspace, self.mounts):
+            directory.mkdir(mode=0o700)
+        self.boot.write_text(boot, encoding="utf-8")
+        _write(self.passwd, passwd_text(uid, home))
+        _write(self.group, group_text(uid))
+        _write(self.resolv_conf, resolv_conf(resolvers))
 
-        Raises: MountError, OSError.
-        """
-        parent = state_dir / "sandboxes"
-        parent.mkdir(mode=0o700, exist_ok=True)
-        directory = cls(parent / secrets.token_hex(8))
-        directory.path.mkdir(mode=0o700)
-        try:
-            directory.run.mkdir(mode=0o700)
-            directory.workspace.mkdir(mode=0o700)
-            directory.boot.write_text(boot, encoding="utf-8")
-            _write(directory.passwd, passwd_text(uid, home))
-            _write(directory.group, group_text(uid))
-            _write(directory.resolv_conf, resolv_conf(resolvers))
-            mounts.bind(str(data), str(directory.workspace), noexec=noexec)
-            directory.mounts.mkdir(mode=0o700)
-            for name, (source, read_only) in shared.items():
-                point = directory.mounts / name
-                point.mkdir(mode=0o700)
-                mounts.bind(source, str(point), noexec=True, read_only=read_only)
-        except BaseException:
-            directory.release()
-            raise
-        return directory
+    def mount_workspace(self, data: Path, *, noexec: bool) -> None:
+        """Mounts a workspace's files in it. Raises: MountError."""
+        mounts.bind(str(data), str(self.workspace), noexec=noexec)
 
-    def release(self) -> None:
-        """Unmounts and removes it; it may be called again.
-
-        Nothing is deleted recursively, so that files of a workspace that is still
-        mounted can't be. Raises: MountError; OSError when something unknown is in it.
-        """
+    def unmount_workspace(self) -> None:
+        """Unmounts them; it may be called again. Raises: MountError."""
         mounts.unmount(str(self.workspace))
+
+    def share(self, shared: Mapping[str, Shared]) -> None:
+        """Mounts directories of the host in it, by name. Raises: MountError, OSError."""
+        for name, (source, read_only) in shared.items():
+            point = self.mounts / name
+            point.mkdir(mode=0o700)
+            mounts.bind(source, str(point), noexec=True, read_only=read_only)
+
+    def unshare(self) -> None:
+        """Unmounts them; it may be called again. Raises: MountError, OSError."""
         points = sorted(self.mounts.iterdir()) if self.mounts.exists() else []
         for point in points:
             mounts.unmount(str(point))
+            point.rmdir()
+
+    def remove(self) -> None:
+        """Removes it, when nothing is mounted in it; it may be called again.
+
+        Nothing is deleted recursively, so that files of a workspace that is still mounted can't
+        be. Raises: OSError when something unknown is in it.
+        """
         files = (self.passwd, self.group, self.resolv_conf)
         for file in (*(self.run / name for name in RUN_FILES), *files):
             file.unlink(missing_ok=True)
-        for directory in (*points, self.mounts, self.run, self.workspace, self.path):
+        for directory in (self.mounts, self.run, self.workspace, self.path):
             with suppress(FileNotFoundError):
                 directory.rmdir()
+
+    def release(self) -> None:
+        """Unmounts everything and removes it; it may be called again.
+
+        Raises: MountError; OSError when something unknown is in it.
+        """
+        self.unmount_workspace()
+        self.unshare()
+        self.remove()
 
 
 def left_over(state_dir: Path) -> list[SandboxDirectory]:

@@ -1,8 +1,9 @@
-"""Makes the directories of sandboxes beside the event loop: their disks may hang."""
+"""Works on the directories of sandboxes beside the event loop: their disks may hang."""
 
 import asyncio
 import logging
 from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 from orchestrator.errors import EngineUnavailableError, PaddockError
 from orchestrator.sandboxes.directory import SandboxDirectory
@@ -12,42 +13,78 @@ from orchestrator.threads import Threads
 log = logging.getLogger(__name__)
 
 _SECONDS = 15.0
+# At once, of sandboxes that start, and of those that end: neither waits for the other. Where more
+# hang, the next start finds what is left.
 _MOST_THREADS = 4
 
 
 class Places:
-    """Where sandboxes are."""
+    """Where sandboxes are. Calls for one directory come one after the other.
+
+    When nobody waits for a call any more that has not come back, the directory is released as
+    soon as it has.
+    """
 
     def __init__(self) -> None:
-        self._threads = Threads("directories of sandboxes", _MOST_THREADS)
+        self._starts = Threads("directories of sandboxes", _MOST_THREADS)
+        self._ends = Threads("sandboxes that are removed", _MOST_THREADS)
+        # Held until a call has come back, also when nobody waits for it.
+        self._locks: WeakValueDictionary[SandboxDirectory, asyncio.Lock] = WeakValueDictionary()
+        self._overdue: set[SandboxDirectory] = set()
         self._releasing = TaskScope("the removal of a sandbox that came too late")
 
-    async def make(self, make: Callable[[], SandboxDirectory]) -> SandboxDirectory:
-        """What `make` returns; one that comes too late, or for nobody, is released again.
+    async def make(self, directory: SandboxDirectory, change: Callable[[], None]) -> None:
+        """Makes a change in the directory.
 
-        Raises: EngineUnavailableError where a disk does not answer, and what `make` raises.
+        Raises: EngineUnavailableError where its disk does not answer, and what `change` raises.
         """
         try:
-            making = await self._threads.begin(make, _SECONDS)
-            try:
-                async with asyncio.timeout(_SECONDS):
-                    return await asyncio.shield(making)
-            except BaseException:
-                making.add_done_callback(self._forsake)
-                raise
+            await self._call(self._starts, directory, change)
         except TimeoutError:
             raise EngineUnavailableError(
                 f"the disk for a sandbox's directory did not answer within {_SECONDS:g} s"
             ) from None
 
-    def _forsake(self, making: asyncio.Future[SandboxDirectory]) -> None:
-        if making.cancelled() or making.exception() is not None:
-            return  # then nothing is left of it
-        self._releasing.spawn(self._release(making.result()))
+    async def remove(self, directory: SandboxDirectory, change: Callable[[], None]) -> None:
+        """Removes something of the directory. Raises: TimeoutError, and what `change` raises."""
+        try:
+            await self._call(self._ends, directory, change)
+        except TimeoutError as error:
+            raise TimeoutError(f"its disk does not answer: {error}") from None
+
+    async def _call(
+        self, threads: Threads, directory: SandboxDirectory, change: Callable[[], None]
+    ) -> None:
+        if directory in self._overdue:
+            raise TimeoutError("its disk still works on what took too long before")
+        lock = self._locks.setdefault(directory, asyncio.Lock())
+        async with asyncio.timeout(_SECONDS) as limit:
+            await lock.acquire()
+            try:
+                calling = await threads.begin(change, _SECONDS)
+            except BaseException:
+                lock.release()
+                raise
+            calling.add_done_callback(lambda _: self._came_back(directory, lock))
+            try:
+                await asyncio.shield(calling)
+            except BaseException:
+                if not calling.done():
+                    calling.add_done_callback(lambda _: self._forsake(directory))
+                    if limit.expired():
+                        self._overdue.add(directory)
+                raise
+
+    def _came_back(self, directory: SandboxDirectory, lock: asyncio.Lock) -> None:
+        self._overdue.discard(directory)
+        lock.release()
+
+    def _forsake(self, directory: SandboxDirectory) -> None:
+        self._releasing.spawn(self._release(directory))
 
     async def _release(self, directory: SandboxDirectory) -> None:
         try:
-            await self._threads.call(directory.release, _SECONDS)
+            await self.remove(directory, directory.release)
         except (PaddockError, OSError) as error:
             # The next start finds what is left by its place.
             log.error("sandbox %s is not removed completely: %s", directory.name, error)

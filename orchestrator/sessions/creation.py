@@ -16,7 +16,7 @@ from orchestrator.config.settings import Settings
 from orchestrator.errors import PaddockError, ValidationError
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Level, Levels, effective_limits
-from orchestrator.sandboxes.sandbox import Sandboxes
+from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sessions import admission, session_rows
 from orchestrator.sessions.budget import Budget, Kind, limits_of
 from orchestrator.sessions.registry import Registry

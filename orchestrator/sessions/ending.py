@@ -10,7 +10,8 @@ from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.stop_records import StopRecords
 from orchestrator.engine.base import Container, Engine
 from orchestrator.errors import PaddockError
-from orchestrator.sandboxes.sandbox import Sandbox, Sandboxes
+from orchestrator.sandboxes.sandbox import Sandbox
+from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sandboxes.stopping import Stopper
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.deadlines import Deadline, Deadlines

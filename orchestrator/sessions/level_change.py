@@ -19,7 +19,8 @@ from orchestrator.errors import (
 )
 from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.policy.requirements import UnmetError
-from orchestrator.sandboxes.sandbox import Sandbox, Sandboxes
+from orchestrator.sandboxes.sandbox import Sandbox
+from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sandboxes.stopping import Stopper
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.session import Session

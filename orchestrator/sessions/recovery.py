@@ -17,7 +17,8 @@ from orchestrator.engine.base import Container, ContainerState, Engine
 from orchestrator.errors import PaddockError
 from orchestrator.policy.levels import clamped_limits
 from orchestrator.sandboxes.directory import left_over
-from orchestrator.sandboxes.sandbox import LABEL_SANDBOX, Sandboxes
+from orchestrator.sandboxes.parts import LABEL_SANDBOX
+from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.ending import SYSTEM
 from orchestrator.sessions.service import Sessions

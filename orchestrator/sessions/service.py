@@ -24,7 +24,7 @@ from orchestrator.errors import (
 )
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Level, Levels, clamped_limits
-from orchestrator.sandboxes.sandbox import Sandboxes
+from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sandboxes.stopping import Stopper
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.budget import Kind
@@ -73,6 +73,7 @@ class Sessions:
         metrics: Metrics,
     ) -> None:
         """`scrub` has what was deleted from the database removed from its files."""
+        self._sandboxes = sandboxes
         self._settings = settings
         self._levels = levels
         self._database = database
@@ -409,7 +410,7 @@ class Sessions:
         await self._tasks.drain()
         sandboxes = [session.sandbox for session in self.registry.live if session.sandbox]
         for sandbox in sandboxes:
-            await sandbox.link.close()
+            await self._sandboxes.leave(sandbox)
         if not any(sandbox.network for sandbox in sandboxes):
             try:
                 await self._engine.remove_open_network(self._settings.image)

@@ -200,7 +200,7 @@ async def test_a_level_change_loses_no_command_of_an_agent_that_hangs(
     api: Api, monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
     """All that may run at once, so that afterwards there is room for nothing else otherwise."""
-    monkeypatch.setattr("orchestrator.sandboxes.sandbox._SHUTDOWN_SECONDS", 0.1)
+    monkeypatch.setattr("orchestrator.sandboxes.service._SHUTDOWN_SECONDS", 0.1)
     api.agents.plays["ls"] = Play(holds=True)
     await api.session(id="box", permission_level="medium")
     body = {"argv": ["ls"], "background": True}

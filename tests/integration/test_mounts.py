@@ -23,6 +23,19 @@ def data(tmp_path: Path) -> Iterator[Path]:
         mounts.unmount(point)
 
 
+def made(state_dir: Path, data: Path, **shared: Shared) -> SandboxDirectory:
+    """A sandbox's directory with everything mounted in it; nothing is left when that fails."""
+    directory = SandboxDirectory.fresh(state_dir)
+    try:
+        directory.make(uid=UID, home="/nonexistent", boot="{}")
+        directory.mount_workspace(data, noexec=True)
+        directory.share(shared)
+    except BaseException:
+        directory.release()
+        raise
+    return directory
+
+
 def test_noexec_holds(tmp_path: Path, data: Path) -> None:
     script = data / "script"
     script.write_text("#!/bin/sh\necho ran\n")
@@ -97,7 +110,7 @@ def drop_sys_admin() -> None:
 
 def test_a_sandbox_directory_comes_and_goes(tmp_path: Path, data: Path) -> None:
     (data / "kept").write_text("x")
-    directory = SandboxDirectory.create(tmp_path, data, uid=UID, home="/nonexistent", noexec=True)
+    directory = made(tmp_path, data)
     assert [found.path for found in left_over(tmp_path)] == [directory.path]
     assert (directory.workspace / "kept").read_text() == "x"
     assert f"sandbox:x:{UID}:{UID}::/nonexistent:" in directory.passwd.read_text()
@@ -113,7 +126,7 @@ def test_a_sandbox_directory_comes_and_goes(tmp_path: Path, data: Path) -> None:
 
 
 def test_release_deletes_nothing_that_it_does_not_know(tmp_path: Path, data: Path) -> None:
-    directory = SandboxDirectory.create(tmp_path, data, uid=UID, home="/nonexistent", noexec=True)
+    directory = made(tmp_path, data)
     mounts.unmount(str(directory.workspace))
     (directory.workspace / "file").write_text("x")
     with pytest.raises(OSError, match="not empty"):
@@ -123,9 +136,7 @@ def test_release_deletes_nothing_that_it_does_not_know(tmp_path: Path, data: Pat
 
 def test_a_failed_mount_leaves_no_directory(tmp_path: Path) -> None:
     with pytest.raises(MountError):
-        SandboxDirectory.create(
-            tmp_path, tmp_path / "missing", uid=UID, home="/nonexistent", noexec=True
-        )
+        made(tmp_path, tmp_path / "missing")
     assert left_over(tmp_path) == []
 
 
@@ -134,9 +145,7 @@ def test_what_is_shared_is_found_and_released(tmp_path: Path, data: Path) -> Non
     host.mkdir()
     (host / "kept").write_text("x")
     shared = {"a": Shared(str(host), read_only=True), "b": Shared(str(host), read_only=False)}
-    directory = SandboxDirectory.create(
-        tmp_path, data, uid=UID, home="/nonexistent", noexec=False, shared=shared
-    )
+    directory = made(tmp_path, data, **shared)
     assert (directory.mounts / "a" / "kept").read_text() == "x"
     with pytest.raises(OSError, match="Read-only file system"):
         (directory.mounts / "a" / "new").touch()
@@ -152,8 +161,6 @@ def test_what_is_shared_is_found_and_released(tmp_path: Path, data: Path) -> Non
 def test_a_directory_that_can_not_be_shared_leaves_nothing(tmp_path: Path, data: Path) -> None:
     shared = {"a": Shared(str(data), read_only=True), "b": Shared("/nowhere", read_only=True)}
     with pytest.raises(MountError):
-        SandboxDirectory.create(
-            tmp_path, data, uid=UID, home="/nonexistent", noexec=False, shared=shared
-        )
+        made(tmp_path, data, **shared)
     assert left_over(tmp_path) == []
     assert mounts.mounts_under(str(tmp_path)) == []

@@ -10,8 +10,11 @@ import pytest
 
 from orchestrator.engine.base import Container, ContainerState
 from orchestrator.errors import EngineUnavailableError
-from orchestrator.sandboxes import sandbox, stopping
-from orchestrator.sandboxes.sandbox import Sandbox, Sandboxes
+from orchestrator.sandboxes import agent_parts, stopping
+from orchestrator.sandboxes.agent_parts import AgentPart
+from orchestrator.sandboxes.directory import SandboxDirectory
+from orchestrator.sandboxes.placing import Places
+from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sandboxes.stopping import Stopper
 from orchestrator.terminals import finishing
 from orchestrator.terminals.finishing import Finishing
@@ -44,17 +47,9 @@ class Hanging:
 
 async def test_releases_that_hang_take_few_threads(tmp_path: Path) -> None:
     release = Hanging(4)
-    settings = SimpleNamespace(image="an image")
-    sandboxes = Sandboxes(cast(Any, settings), *[cast(Any, None)] * 5)
-
-    async def closed() -> None:
-        """The link is."""
-
-    link = SimpleNamespace(close=closed)
-    directory = SimpleNamespace(release=release, name="x", workspace=tmp_path / "none")
-    await asyncio.gather(
-        *(sandboxes._discard(cast(Any, directory), cast(Any, link), None) for _ in range(SANDBOXES))
-    )
+    places = Places()
+    directories = [SandboxDirectory(tmp_path / str(number)) for number in range(SANDBOXES)]
+    await asyncio.gather(*(places.remove(directory, release) for directory in directories))
     assert release.calls == SANDBOXES
     assert release.highest == 4
 
@@ -92,11 +87,12 @@ async def test_a_first_process_that_can_not_be_looked_at_is_not_known(
     def hang(*_: object) -> None:
         release.wait()
 
-    monkeypatch.setattr(sandbox, "first_process", hang)
-    monkeypatch.setattr(sandbox, "_LOOK_SECONDS", 0.05)
-    settings, others = SimpleNamespace(image="an image"), [cast(Any, None)] * 4
-    sandboxes = Sandboxes(cast(Any, settings), cast(Any, Engine()), *others)
-    assert await sandboxes._look("x", "c") == (None, {})
+    monkeypatch.setattr(agent_parts, "first_process", hang)
+    monkeypatch.setattr(agent_parts, "_LOOK_SECONDS", 0.05)
+    part = AgentPart(cast(Any, Engine()), cast(Any, None), 1.0)
+    plan = SimpleNamespace(name="x", container_id="c", first=None, container_limits=None)
+    await part._look(cast(Any, plan))
+    assert (plan.first, plan.container_limits) == (None, {})
     assert "not seen here" in caplog.text
     release.set()
 

@@ -4,8 +4,6 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
@@ -17,57 +15,98 @@ from tests.support.until import until
 
 
 class Late:
-    """A directory whose disk hangs until it is free."""
+    """A call whose disk hangs until it is free, and makes the directory then."""
 
-    def __init__(self) -> None:
-        self.free, self.began, self.released = (threading.Event() for _ in range(3))
-        self.directory = cast(Any, SimpleNamespace(name="late", release=self.released.set))
+    def __init__(self, state_dir: Path) -> None:
+        self.free, self.began = threading.Event(), threading.Event()
+        self.directory = SandboxDirectory.fresh(state_dir)
 
-    def __call__(self) -> SandboxDirectory:
+    def __call__(self) -> None:
         self.began.set()
         assert self.free.wait(60)
-        return cast(SandboxDirectory, self.directory)
+        self.directory.make(uid=1, home="/nonexistent", boot="{}")
 
 
 @pytest.fixture
-def late() -> Iterator[Late]:
-    late = Late()
+def late(tmp_path: Path) -> Iterator[Late]:
+    late = Late(tmp_path)
     yield late
     late.free.set()
 
 
-async def test_what_comes_too_late_is_released(late: Late, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def released(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of directories that were released; these have nothing mounted in them."""
+    names: list[str] = []
+    monkeypatch.setattr(SandboxDirectory, "release", lambda self: names.append(self.name))
+    return names
+
+
+async def test_what_comes_too_late_is_released(
+    late: Late, released: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(placing, "_SECONDS", 0.05)
     places = Places()
     with pytest.raises(EngineUnavailableError, match="did not answer"):
-        await places.make(late)
+        await places.make(late.directory, late)
     monkeypatch.setattr(placing, "_SECONDS", 30)
-    assert not late.released.is_set()
+    # Nobody waits again for what was waited for in vain.
+    with pytest.raises(TimeoutError, match="still works"):
+        await places.remove(late.directory, late.directory.remove)
+    assert released == []
     late.free.set()
-    await until(late.released.is_set)
+    await until(lambda: released == [late.directory.name])
 
 
-async def test_what_nobody_waits_for_is_released(late: Late) -> None:
-    making = asyncio.create_task(Places().make(late))
+async def test_what_nobody_waits_for_is_released(late: Late, released: list[str]) -> None:
+    places = Places()
+    making = asyncio.create_task(places.make(late.directory, late))
     await asyncio.to_thread(late.began.wait, 60)
     making.cancel()
     with pytest.raises(asyncio.CancelledError):
         await making
     late.free.set()
-    await until(late.released.is_set)
+    await until(lambda: released == [late.directory.name])
 
 
-async def test_what_comes_in_time_is_kept(late: Late) -> None:
+async def test_what_was_given_up_is_removed_after_it_was_made(late: Late) -> None:
+    """The removal waits for the call, and does not remove what is not there yet."""
+    places = Places()
+    making = asyncio.create_task(places.make(late.directory, late))
+    await asyncio.to_thread(late.began.wait, 60)
+    making.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await making
+    removing = asyncio.create_task(places.remove(late.directory, late.directory.remove))
     late.free.set()
-    assert await Places().make(late) is late.directory
-    assert not late.released.is_set()
+    await removing
+    assert not late.directory.path.exists()
+
+
+async def test_what_comes_in_time_is_kept(late: Late, released: list[str]) -> None:
+    late.free.set()
+    await Places().make(late.directory, late)
+    assert late.directory.boot.exists()
+    assert released == []
+
+
+async def test_calls_for_one_directory_come_one_after_the_other(tmp_path: Path) -> None:
+    places, directory = Places(), SandboxDirectory(tmp_path / "a")
+    under_way: list[int] = []
+    most: list[int] = []
+
+    def change() -> None:
+        under_way.append(1)
+        most.append(len(under_way))
+        under_way.pop()
+
+    await asyncio.gather(*(places.make(directory, change) for _ in range(20)))
+    assert most == [1] * 20
 
 
 async def test_what_can_not_be_made_is_told(tmp_path: Path) -> None:
-    def fail() -> SandboxDirectory:
-        return SandboxDirectory.create(
-            tmp_path / "none", tmp_path, uid=1, home="/nonexistent", noexec=True
-        )
-
+    directory = SandboxDirectory.fresh(tmp_path / "none")
     with pytest.raises(FileNotFoundError):
-        await Places().make(fail)
+        await Places().make(
+            directory, lambda: directory.make(uid=1, home="/nonexistent", boot="{}")
+        )

@@ -1,0 +1,122 @@
+"""Parts of a sandbox that are its agent: the socket that it dials, and its hello."""
+
+import asyncio
+import logging
+from functools import partial
+
+from orchestrator.engine.base import Container, ContainerState, Engine
+from orchestrator.errors import PaddockError, SandboxUnavailableError
+from orchestrator.node.killing import first_process
+from orchestrator.observe.log_context import session_context
+from orchestrator.sandboxes.parts import Part, Plan
+from orchestrator.sandboxes.suitability import Suitability
+from orchestrator.task_scope import TaskScope
+from orchestrator.threads import Threads
+
+log = logging.getLogger(__name__)
+
+# How long the engine is asked for a container's first process.
+_LOOK_SECONDS = 5.0
+_MOST_LOOKS = 8
+
+
+class LinkPart(Part):
+    """The control socket: listened to before the container starts."""
+
+    name = "link"
+
+    def __init__(self) -> None:
+        self._tasks = TaskScope("the start of a link")
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: OSError."""
+        # All that the agent does is logged in this context.
+        session = plan.session
+        context = session_context(session.id, session.secrets.cut)
+        await self._tasks.begin(plan.link.listen(), context=context)
+
+    async def adopt(self, plan: Plan, container: Container) -> None:
+        """Raises: OSError."""
+        await self.open(plan)
+
+    async def leave(self, plan: Plan) -> None:
+        """The agent dials until somebody listens again."""
+        await plan.link.close()
+
+    async def close(self, plan: Plan) -> None:
+        """What the agent said is on record then."""
+        await plan.link.close()
+
+
+class AgentPart(Part):
+    """The agent: it says hello, has what the level needs, and is given the session's secrets."""
+
+    name = "agent"
+
+    def __init__(self, engine: Engine, suitability: Suitability, hello_timeout: float) -> None:
+        self._engine = engine
+        self._suitability = suitability
+        self._hello_timeout = hello_timeout
+        self._tasks = TaskScope("the start of a sandbox")
+        self._looks = Threads("first processes of sandboxes", _MOST_LOOKS)
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: SandboxUnavailableError, UnmetError."""
+        await self._hello(plan)
+        await self._suitability.check_sandbox(plan.level, plan.link.hello)
+        secrets = plan.session.secrets.message()
+        if secrets is not None:
+            await plan.link.request("secrets", secrets)
+
+    async def adopt(self, plan: Plan, container: Container) -> None:
+        """One that is paused cannot dial: its hello comes after it is resumed.
+
+        Raises: SandboxUnavailableError.
+        """
+        if container.state is ContainerState.RUNNING:
+            await plan.link.wait_connected(self._hello_timeout)
+        await self._look(plan)
+
+    async def close(self, plan: Plan) -> None:
+        """Nobody listens to it any more."""
+        await plan.link.close()
+
+    async def _hello(self, plan: Plan) -> None:
+        """Waits for its agent, and meanwhile looks for its first process."""
+        looking = self._tasks.begin(self._look(plan))
+        try:
+            await plan.link.wait_connected(self._hello_timeout)
+            await looking
+        except SandboxUnavailableError as error:
+            said = (await self._engine.logs(plan.container_id or "")).strip()[-1000:]
+            if said:
+                raise SandboxUnavailableError(f"{error.detail}; the agent said: {said}") from None
+            raise
+        finally:
+            looking.cancel()
+
+    async def _look(self, plan: Plan) -> None:
+        """Finds the container's first process and limits, while its engine answers."""
+        container_id = plan.container_id or ""
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS):
+                container = await self._engine.inspect(container_id)
+        except (PaddockError, TimeoutError) as error:
+            log.warning("the first process of sandbox %s is not known: %s", plan.name, error)
+            return
+        if container is None:
+            return
+        plan.container_limits = container.limits
+        if container.pid is None:
+            return
+        look = partial(first_process, container_id, container.pid)
+        try:
+            plan.first = await self._looks.call(look, _LOOK_SECONDS)
+        except TimeoutError:
+            plan.first = None
+        if plan.first is None or not plan.first.groups:
+            log.warning(
+                "sandbox %s: %s of its first process %d is not seen here: where the engine does "
+                "not answer, it is looked for in the usual places",
+                *(plan.name, "the control group" if plan.first else "nothing", container.pid),
+            )

@@ -1,0 +1,36 @@
+"""What a sandbox agent is told of its session. Pure."""
+
+from orchestrator.sandboxes.parts import Plan
+from orchestrator.sessions.budget import Kind
+from orchestrator.sessions.session import MAX_RUNNING
+from sandbox_agent.protocol import Boot
+
+# The container's processes that are not the session's: the agent, a guard for each command
+# and its file workers.
+_OWN_PROCESSES = 1 + MAX_RUNNING + 8
+
+
+def boot_of(plan: Plan) -> Boot:
+    """The agent's boot configuration."""
+    level, limits, budget = plan.level, plan.limits, plan.session.budget
+    targets = [mount.target for mount in plan.mounts.values()]
+    confinement = level.confinement
+    return Boot(
+        level=level.name,
+        uid=plan.session.workspace.uid,
+        commands=None if level.commands is None else sorted(level.commands),
+        environment=None if level.environment is None else list(level.environment),
+        confinement=confinement._replace(read=[*confinement.read, *targets]),
+        home=level.home,
+        cpus=limits.cpus,
+        memory_bytes=limits.memory_bytes,
+        processes=max(8, limits.pids - _OWN_PROCESSES),
+        output_bytes=level.output_bytes,
+        max_running=MAX_RUNNING,
+        cpu_used_us=budget.used(Kind.CPU_SECONDS),
+        cpu_budget_us=budget.limits.get(Kind.CPU_SECONDS),
+        output_used_bytes=budget.used(Kind.OUTPUT_BYTES),
+        output_budget_bytes=budget.limits.get(Kind.OUTPUT_BYTES),
+        writable=tuple(mount.target for mount in plan.mounts.values() if not mount.read_only),
+        guard_writes=level.guard_writes,
+    )

@@ -1,0 +1,146 @@
+"""Parts of a sandbox on the host: its network, directory, workspace and the operator's mounts."""
+
+import json
+
+from orchestrator.config.operator_mounts import OperatorMount, real_source
+from orchestrator.config.settings import Settings
+from orchestrator.engine.base import Bind, Container, Engine
+from orchestrator.sandboxes.boot import boot_of
+from orchestrator.sandboxes.directory import Shared
+from orchestrator.sandboxes.holding import Holding
+from orchestrator.sandboxes.parts import Part, Plan
+from orchestrator.sandboxes.placing import Places
+from orchestrator.sessions.workspaces import Workspaces
+from sandbox_agent.protocol import RUN_DIR, WORKSPACE_DIR
+
+LABEL_NETWORK = "paddock.network"
+LABEL_MOUNTS = "paddock.mounts"  # names, with spaces between
+
+
+class NetworkPart(Part):
+    """The open network, where the level has one; it stays for others."""
+
+    name = "network"
+
+    def __init__(self, engine: Engine, image: str) -> None:
+        """`image` is the one whose programs make the rules."""
+        self._engine = engine
+        self._image = image
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: EngineUnavailableError where its rules can't be made."""
+        if plan.level.network == "open":
+            opened = await self._engine.ensure_open_network(self._image)
+            plan.network, plan.resolvers = opened.name, opened.resolvers
+        plan.labels[LABEL_NETWORK] = plan.network or ""
+
+    async def adopt(self, plan: Plan, container: Container) -> None:
+        """The network's name is in a label."""
+        plan.network = container.labels.get(LABEL_NETWORK) or None
+
+
+class DirectoryPart(Part):
+    """The directory with the control socket's place, the boot file, and files of /etc."""
+
+    name = "directory"
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: EngineUnavailableError, OSError."""
+        directory, uid, home = plan.directory, plan.session.workspace.uid, plan.level.home
+        boot, resolvers = json.dumps(boot_of(plan)._asdict()), plan.resolvers
+        await self._places.make(
+            directory,
+            lambda: directory.make(uid=uid, home=home, boot=boot, resolvers=resolvers),
+        )
+        plan.binds += [
+            Bind(str(directory.run), RUN_DIR, read_only=True),
+            Bind(str(directory.passwd), "/etc/passwd", read_only=True),
+            Bind(str(directory.group), "/etc/group", read_only=True),
+            Bind(str(directory.resolv_conf), "/etc/resolv.conf", read_only=True),
+        ]
+
+    async def close(self, plan: Plan) -> None:
+        """Raises: OSError, TimeoutError."""
+        await self._places.remove(plan.directory, plan.directory.remove)
+
+
+class QuotaPart(Part):
+    """The workspace at its size, and the device that it is on; it outlives the sandbox."""
+
+    name = "workspace"
+
+    def __init__(self, workspaces: Workspaces, holding: Holding) -> None:
+        self._workspaces = workspaces
+        self._holding = holding
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: UnmetError, EngineUnavailableError, OSError, what `Workspaces.prepare` raises."""
+        workspace = plan.session.workspace
+        plan.data = await self._workspaces.prepare(workspace, plan.limits.workspace_bytes)
+        plan.disk = await self._holding.disk(workspace, plan.level, plan.data)
+
+
+class WorkspacePart(Part):
+    """The mount of the workspace's files, with the flags of the level."""
+
+    name = "workspace's mount"
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: EngineUnavailableError, MountError."""
+        directory, data, noexec = plan.directory, plan.data, plan.level.noexec
+        await self._places.make(directory, lambda: directory.mount_workspace(data, noexec=noexec))
+        plan.binds.append(Bind(str(directory.workspace), WORKSPACE_DIR, read_only=False))
+
+    async def close(self, plan: Plan) -> None:
+        """Raises: MountError, TimeoutError."""
+        await self._places.remove(plan.directory, plan.directory.unmount_workspace)
+
+
+class MountsPart(Part):
+    """What of the operator's list the session and its level have."""
+
+    name = "mounts"
+
+    def __init__(self, settings: Settings, places: Places) -> None:
+        self._settings = settings
+        self._places = places
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: EngineUnavailableError, also for what may not be shared; MountError, OSError."""
+        plan.mount_names = tuple(plan.mounts)
+        plan.labels[LABEL_MOUNTS] = " ".join(plan.mounts)
+        if not plan.mounts:
+            return
+        await self._places.make(plan.directory, lambda: self._share(plan))
+        # Read-only already, where they are to be: for an engine to make them so would take their
+        # other flags off.
+        plan.binds += [
+            Bind(str(plan.directory.mounts / name), mount.target, read_only=False)
+            for name, mount in plan.mounts.items()
+        ]
+
+    def _share(self, plan: Plan) -> None:
+        """In a thread: links are followed now, as they may have changed."""
+        shared = {
+            name: Shared(self._source(name, mount), mount.read_only)
+            for name, mount in plan.mounts.items()
+        }
+        plan.directory.share(shared)
+
+    def _source(self, name: str, mount: OperatorMount) -> str:
+        return real_source(name, mount, self._settings.own_dirs, self._settings.docker_host)
+
+    async def adopt(self, plan: Plan, container: Container) -> None:
+        """Their names are in a label."""
+        plan.mount_names = tuple(container.labels.get(LABEL_MOUNTS, "").split())
+
+    async def close(self, plan: Plan) -> None:
+        """Raises: MountError, OSError, TimeoutError."""
+        if plan.mount_names:
+            await self._places.remove(plan.directory, plan.directory.unshare)

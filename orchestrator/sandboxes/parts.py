@@ -1,0 +1,141 @@
+"""What a sandbox is made of: parts that are opened in order and released in reverse."""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.config.operator_mounts import OperatorMount
+from orchestrator.engine.base import Bind, Container
+from orchestrator.errors import PaddockError
+from orchestrator.link.agent_link import AgentLink
+from orchestrator.node.killing import FirstProcess
+from orchestrator.policy.levels import Level, SessionLimits
+from orchestrator.sandboxes.directory import SandboxDirectory
+from orchestrator.sessions.session import Session
+from orchestrator.task_scope import TaskScope
+
+log = logging.getLogger(__name__)
+
+LABEL_SANDBOX = "paddock.sandbox"
+LABEL_LEVEL = "paddock.level"
+_NOT_RELEASED = "sandbox %s is not removed completely: %s"
+
+
+@dataclass(slots=True, eq=False)
+class Plan:
+    """What a sandbox is for, and what its parts offer to the parts after them."""
+
+    session: Session
+    level: Level
+    limits: SessionLimits
+    # Of the operator's list, by name; of an adopted sandbox, only `mount_names` are known.
+    mounts: Mapping[str, OperatorMount]
+    directory: SandboxDirectory
+    link: AgentLink
+    # Offered by parts: what the container gets, and what is known of it.
+    labels: dict[str, str] = field(default_factory=dict)
+    binds: list[Bind] = field(default_factory=list)
+    mount_names: tuple[str, ...] = ()
+    network: str | None = None  # None: no network
+    resolvers: tuple[str, ...] = ()  # IPv4 addresses
+    data: Path = Path()  # the workspace's files
+    disk: str | None = None  # the workspace's device, `major:minor`, where it has rates
+    container_id: str | None = None
+    first: FirstProcess | None = None  # None: not known
+    container_limits: dict[str, float] | None = None  # None: not known
+
+    @property
+    def name(self) -> str:
+        """The sandbox's: 16 hex digits."""
+        return self.directory.name
+
+
+class Part(ABC):
+    """One thing that a sandbox has; the same object serves all sandboxes, what is theirs is in
+    their plans.
+    """
+
+    # In the log: "the <name> of sandbox <hex> …".
+    name: str
+
+    @abstractmethod
+    async def open(self, plan: Plan) -> None:
+        """Makes it. It is closed when this fails or is cancelled, too, however far it got."""
+
+    async def adopt(self, plan: Plan, container: Container) -> None:  # noqa: B027 - optional
+        """Takes it up after a restart, from the container's labels and the directory."""
+
+    async def leave(self, plan: Plan) -> None:  # noqa: B027 - optional
+        """Releases what this process has of it; the sandbox goes on, and is adopted later."""
+
+    async def close(self, plan: Plan) -> None:  # noqa: B027 - optional
+        """Removes it, also one that was opened half-way.
+
+        What it raises is logged, the other parts are closed all the same, and the next start
+        finds what is left by the labels of the container and the place of the directory.
+        """
+
+
+class Assembly:
+    """The parts of one sandbox: opened or adopted in order, closed or left in reverse, once."""
+
+    def __init__(self, parts: Sequence[Part], plan: Plan, releases: TaskScope) -> None:
+        """`releases` holds the release, which goes on when whoever waits for it is cancelled."""
+        self.plan = plan
+        self._parts = parts
+        self._begun: list[Part] = []
+        self._releases = releases
+        self._release_task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Opens every part; when one fails, or this is cancelled, closes those that were begun.
+
+        Raises: what the part raises.
+        """
+        try:
+            for part in self._parts:
+                self._begun.append(part)
+                await part.open(self.plan)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def adopt(self, container: Container) -> None:
+        """Adopts every part; when one fails, or this is cancelled, leaves those that were begun.
+
+        Nothing of the sandbox is removed then. Raises: what the part raises.
+        """
+        try:
+            for part in self._parts:
+                self._begun.append(part)
+                await part.adopt(self.plan, container)
+        except BaseException:
+            await self.leave()
+            raise
+
+    async def close(self) -> None:
+        """Removes the sandbox, and returns when it is removed as far as possible."""
+        await self._release(remove=True)
+
+    async def leave(self) -> None:
+        """Lets go of the sandbox, which goes on."""
+        await self._release(remove=False)
+
+    async def _release(self, *, remove: bool) -> None:
+        if self._release_task is None:
+            self._release_task = self._releases.begin(self._release_all(remove=remove))
+        await asyncio.shield(self._release_task)
+
+    async def _release_all(self, *, remove: bool) -> None:
+        while self._begun:
+            part = self._begun.pop()
+            try:
+                await (part.close(self.plan) if remove else part.leave(self.plan))
+            except (PaddockError, OSError) as error:  # of those, TimeoutError is one
+                why = str(error) or type(error).__name__
+                log.error(_NOT_RELEASED, self.plan.name, f"its {part.name} stays: {why}")
+            except Exception:
+                log.exception(_NOT_RELEASED, self.plan.name, f"its {part.name} stays")

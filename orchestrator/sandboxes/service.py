@@ -1,0 +1,161 @@
+"""Starts, adopts and releases the sandboxes of sessions."""
+
+import logging
+
+from orchestrator.audit.ledger import Ledger
+from orchestrator.config.operator_mounts import OperatorMount, chosen
+from orchestrator.config.settings import Settings
+from orchestrator.engine.base import Container, Engine
+from orchestrator.errors import EngineUnavailableError, PaddockError, ValidationError
+from orchestrator.link.agent_link import AgentLink
+from orchestrator.link.fair_share import FairShare
+from orchestrator.node.host import Host
+from orchestrator.policy.levels import Level, SessionLimits
+from orchestrator.sandboxes.agent_parts import AgentPart, LinkPart
+from orchestrator.sandboxes.container_parts import ContainerPart, RatesPart
+from orchestrator.sandboxes.directory import SandboxDirectory
+from orchestrator.sandboxes.holding import Holding
+from orchestrator.sandboxes.host_parts import (
+    DirectoryPart,
+    MountsPart,
+    NetworkPart,
+    QuotaPart,
+    WorkspacePart,
+)
+from orchestrator.sandboxes.parts import LABEL_SANDBOX, Assembly, Part, Plan
+from orchestrator.sandboxes.placing import Places
+from orchestrator.sandboxes.sandbox import Sandbox, assembled
+from orchestrator.sandboxes.subscribers import Subscribers
+from orchestrator.sandboxes.suitability import Suitability
+from orchestrator.sessions.session import Session
+from orchestrator.sessions.workspaces import Workspaces
+from orchestrator.task_scope import TaskScope
+
+log = logging.getLogger(__name__)
+
+_SHUTDOWN_SECONDS = 6.0
+
+
+class Sandboxes:
+    """All sandboxes. Nothing is left of one that could not start."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        host: Host,
+        ledger: Ledger,
+        workspaces: Workspaces,
+        subscribers: Subscribers,
+    ) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._subscribers = subscribers
+        self._share = FairShare()
+        self._releases = TaskScope("the release of a sandbox")
+        self._suitability = Suitability(engine, host)
+        holding, places = Holding(engine, settings.image), Places()
+        self._agent = AgentPart(engine, self._suitability, settings.hello_timeout)
+        # Each may use what those before it offer. Released in reverse: nobody listens to the agent
+        # any more, its rates are lifted, its container goes, and then what was mounted for it.
+        self._parts: tuple[Part, ...] = (
+            NetworkPart(engine, settings.image),
+            DirectoryPart(places),
+            QuotaPart(workspaces, holding),
+            WorkspacePart(places),
+            MountsPart(settings, places),
+            LinkPart(),
+            ContainerPart(engine, settings.runtime),
+            RatesPart(holding),
+            self._agent,
+        )
+
+    async def check_level(self, level: Level) -> None:
+        """Raises: UnmetError where this host can't enforce the level: nothing is to be begun."""
+        await self._suitability.check_level(level)
+
+    async def start(self, session: Session, level: Level, limits: SessionLimits) -> Sandbox:
+        """A new sandbox for the session at that level, whose agent has said hello.
+
+        No other sandbox may have the session's workspace: its size is set here.
+        Raises: EngineUnavailableError, SandboxUnavailableError, ValidationError, and what
+        `Workspaces.prepare` raises.
+        """
+        await self.check_level(level)
+        mounts = self._mounts(session, level)
+        await self._suitability.check_image(session.image)
+        directory = SandboxDirectory.fresh(self._settings.state_dir)
+        link = self._link(session, directory)
+        plan = Plan(session, level, limits, mounts, directory, link)
+        parts = Assembly(self._parts, plan, self._releases)
+        await parts.open()
+        return assembled(parts)
+
+    async def adopt(self, session: Session, container: Container) -> Sandbox:
+        """The sandbox that an earlier control plane started; one that can't be adopted stays.
+
+        Raises: SandboxUnavailableError, OSError.
+        """
+        place = self._settings.state_dir / "sandboxes" / container.labels[LABEL_SANDBOX]
+        directory = SandboxDirectory(place)
+        link = self._link(session, directory)
+        plan = Plan(session, session.level, session.limits, {}, directory, link)
+        parts = Assembly(self._parts, plan, self._releases)
+        await parts.adopt(container)
+        return assembled(parts)
+
+    async def quiesce(self, sandbox: Sandbox, reason: str, *, at_once: bool = False) -> bool:
+        """Ends what runs and takes over its events; an agent that can't any more is left be.
+
+        Commands get 2 s from TERM to KILL, with `at_once` KILL alone. Whether its agent has
+        handed over all that it knew.
+        """
+        params = {"reason": reason, "at_once": at_once}
+        try:
+            await sandbox.link.request("shutdown", params, _SHUTDOWN_SECONDS)
+            await sandbox.link.settled()
+        except PaddockError as error:
+            log.info("sandbox %s did not shut down by itself: %s", sandbox.name, error.detail)
+            return False
+        return True
+
+    async def discard(self, sandbox: Sandbox) -> None:
+        """Removes a sandbox whose container has ended, or is not to be asked any more."""
+        await self.silence(sandbox)
+        await self.remove(sandbox)
+
+    async def silence(self, sandbox: Sandbox) -> None:
+        """Nobody listens to it any more: what it said is on record, and how its terminals ended."""
+        await self._subscribers.gone(sandbox)
+        await sandbox.link.close()
+        # What still waited for an answer has got none.
+        await self._subscribers.gone(sandbox)
+
+    async def remove(self, sandbox: Sandbox) -> None:
+        """Removes what is left of a silent one; what can't be removed, the next start finds."""
+        await sandbox.parts.close()
+
+    async def leave(self, sandbox: Sandbox) -> None:
+        """Lets go of it; it goes on, and the next control plane adopts it."""
+        await sandbox.parts.leave()
+
+    async def close(self) -> None:
+        """Waits for sandboxes that are released, which takes a bounded time."""
+        await self._releases.drain()
+
+    def _mounts(self, session: Session, level: Level) -> dict[str, OperatorMount]:
+        """What the session is given at that level, by name. Raises: EngineUnavailableError."""
+        try:
+            return chosen(self._settings.mounts, (*level.mounts, *session.mounts))
+        except ValidationError as error:  # the list was changed since it asked
+            raise EngineUnavailableError(error.detail) from None
+
+    def _link(self, session: Session, directory: SandboxDirectory) -> AgentLink:
+        return AgentLink(
+            directory.run,
+            lambda boot_id: self._ledger.agent_head(session.key, boot_id),
+            lambda event: self._subscribers.event(session, event),
+            lambda hello: self._subscribers.hello(session, hello),
+            lambda reason: self._subscribers.violation(session, reason),
+            self._share,
+        )

@@ -1,0 +1,62 @@
+"""Whether this host, its engine, an image and a sandbox can enforce a level."""
+
+from orchestrator.engine.base import LABEL_PROTOCOL, Engine, missing_image
+from orchestrator.errors import (
+    EngineUnavailableError,
+    SandboxUnavailableError,
+    ValidationError,
+)
+from orchestrator.link.messages import Hello
+from orchestrator.node.host import Host
+from orchestrator.policy.levels import Level
+from orchestrator.policy.requirements import check
+from sandbox_agent.protocol import PROTOCOL_VERSION
+
+
+class Suitability:
+    """Refuses what can't be enforced; nothing is weakened."""
+
+    def __init__(self, engine: Engine, host: Host) -> None:
+        self._engine = engine
+        self._host = host
+        self._checked_images: set[str] = set()
+        self._engine_checked = False
+
+    async def check_level(self, level: Level) -> None:
+        """Raises: UnmetError where this host can't enforce the level: nothing is to be begun."""
+        facts = await self._host.facts()
+        check(level.name, level.requires, facts, "on this host", level.rates)
+
+    async def check_image(self, image: str) -> None:
+        """Before anything is made.
+
+        Raises: EngineUnavailableError where this engine can't confine or has no such image,
+        ValidationError where the image is not one of ours.
+        """
+        if not self._engine_checked:
+            info = await self._engine.info()
+            if info.rootless or info.userns_remap:
+                raise EngineUnavailableError(
+                    "rootless engines and userns-remap are not supported: use a rootful engine"
+                )
+            self._engine_checked = True
+        if image not in self._checked_images:
+            found = await self._engine.image(image)
+            if found is None:
+                raise missing_image(image)
+            protocol = found.labels.get(LABEL_PROTOCOL)
+            if protocol != str(PROTOCOL_VERSION):
+                raise ValidationError(
+                    f"image {image} carries sandbox protocol {protocol}, this control plane needs "
+                    f"{PROTOCOL_VERSION}: rebuild it with `python -m images build`",
+                    field="image",
+                )
+            self._checked_images.add(image)
+
+    async def check_sandbox(self, level: Level, hello: Hello | None) -> None:
+        """Raises: UnmetError: the engine's runtime may offer less than the host has."""
+        if hello is None:
+            raise SandboxUnavailableError("the sandbox agent did not say what it has")
+        host = await self._host.facts()
+        facts = host.within(hello.landlock_abi, hello.seccomp)
+        check(level.name, level.requires, facts, "in a sandbox of this engine")

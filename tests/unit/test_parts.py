@@ -1,0 +1,146 @@
+"""The parts of a sandbox: opened in order, released in reverse and once, whatever fails when."""
+
+import asyncio
+import logging
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.engine.base import Container
+from orchestrator.errors import EngineUnavailableError
+from orchestrator.sandboxes.parts import Assembly, Part, Plan
+from orchestrator.task_scope import TaskScope
+
+CONTAINER = cast(Container, None)
+
+
+class BrokenError(Exception):
+    """Nobody thought of it."""
+
+
+FAILURES = (None, EngineUnavailableError("no"), OSError("no"), TimeoutError(), BrokenError())
+# How often a part waits before it fails or is done.
+WAITS = st.integers(0, 2)
+
+
+class Way(NamedTuple):
+    """How one of a part's methods goes."""
+
+    waits: int
+    failure: Exception | None
+
+
+class FakePart(Part):
+    """It says what is done with it, and goes as it is told to."""
+
+    def __init__(self, name: str, said: list[str], opening: Way, releasing: Way) -> None:
+        self.name = name
+        self._said = said
+        self._opening = opening
+        self._releasing = releasing
+
+    async def _go(self, what: str, way: Way) -> None:
+        self._said.append(f"{what} {self.name}")
+        for _ in range(way.waits):
+            await asyncio.sleep(0)
+        if way.failure is not None:
+            raise way.failure
+        self._said.append(f"{what} {self.name} done")
+
+    async def open(self, plan: Plan) -> None:
+        await self._go("open", self._opening)
+
+    async def adopt(self, plan: Plan, container: Container) -> None:
+        await self._go("open", self._opening)
+
+    async def leave(self, plan: Plan) -> None:
+        await self._go("leave", self._releasing)
+
+    async def close(self, plan: Plan) -> None:
+        await self._go("close", self._releasing)
+
+
+WAYS = st.builds(Way, WAITS, st.sampled_from((None, None, None, *FAILURES)))
+
+
+def assembly(said: list[str], ways: list[tuple[Way, Way]], releases: TaskScope) -> Assembly:
+    parts = [FakePart(str(number), said, *way) for number, way in enumerate(ways)]
+    return Assembly(parts, cast(Any, SimpleNamespace(name="abc")), releases)
+
+
+@given(
+    ways=st.lists(st.tuples(WAYS, WAYS), max_size=5),
+    adopts=st.booleans(),
+    cancels=st.lists(st.integers(0, 4), max_size=3),
+    callers=st.integers(1, 3),
+)
+async def test_what_was_begun_is_released_once_and_in_reverse(
+    ways: list[tuple[Way, Way]], adopts: bool, cancels: list[int], callers: int
+) -> None:
+    """`cancels`: after how many steps whoever opens or releases is cancelled, again and again."""
+    said: list[str] = []
+    releases = TaskScope("the test")
+    parts = assembly(said, ways, releases)
+    opening = parts.adopt(CONTAINER) if adopts else parts.open()
+    opened = await _cancelled(opening, cancels)
+    if opened:
+        release = parts.leave if adopts else parts.close
+        closing = [_cancelled(release(), cancels) for _ in range(callers)]
+        await asyncio.gather(*closing)
+    await releases.drain()
+    begun = [line.split()[1] for line in said if line.startswith("open") and "done" not in line]
+    verb = "leave" if adopts else "close"
+    released = [line for line in said if not line.startswith("open") and "done" not in line]
+    assert begun == [str(number) for number in range(len(begun))]
+    assert released == [f"{verb} {name}" for name in reversed(begun)]
+    # Nothing is released before what was opened after it is.
+    firm = [way.failure is None for _, way in ways]
+    done = [line.split()[1] for line in said if line.startswith(verb) and "done" in line]
+    assert done == [name for name in reversed(begun) if firm[int(name)]]
+    assert opened <= (len(begun) == len(ways))
+
+
+async def _cancelled(work: Any, cancels: list[int]) -> bool:
+    """Whether it was done; it is cancelled after so many steps each."""
+    task = asyncio.ensure_future(work)
+    for steps in cancels:
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        return False
+    except tuple({type(failure) for failure in FAILURES if failure is not None}):
+        return False
+    return True
+
+
+async def test_what_stays_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    fine = Way(0, None)
+    ways = [(fine, fine), (fine, Way(0, OSError("busy"))), (fine, Way(1, BrokenError()))]
+    parts = assembly([], ways, TaskScope("the test"))
+    await parts.open()
+    with caplog.at_level(logging.ERROR):
+        await parts.close()
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [
+        "sandbox abc is not removed completely: its 2 stays",
+        "sandbox abc is not removed completely: its 1 stays: busy",
+    ]
+
+
+async def test_a_failed_open_is_told_to_the_caller() -> None:
+    fine = Way(0, None)
+    said: list[str] = []
+    ways = [(fine, fine), (Way(1, EngineUnavailableError("no room")), fine), (fine, fine)]
+    parts = assembly(said, ways, TaskScope("the test"))
+    with pytest.raises(EngineUnavailableError, match="no room"):
+        await parts.open()
+    assert said == [
+        *("open 0", "open 0 done", "open 1"),
+        *("close 1", "close 1 done", "close 0", "close 0 done"),
+    ]

@@ -1,0 +1,308 @@
+"""Each part of a sandbox by itself."""
+
+import gc
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from orchestrator.config.operator_mounts import OperatorMount
+from orchestrator.engine.base import LABEL_PROTOCOL, Container, ContainerState, Image
+from orchestrator.engine.fake import FakeEngine
+from orchestrator.errors import EngineUnavailableError, SandboxUnavailableError, ValidationError
+from orchestrator.link.listener import Listener
+from orchestrator.policy.levels import effective_limits, load_levels
+from orchestrator.sandboxes.agent_parts import AgentPart, LinkPart
+from orchestrator.sandboxes.container_parts import ContainerPart, RatesPart
+from orchestrator.sandboxes.directory import SandboxDirectory
+from orchestrator.sandboxes.host_parts import (
+    LABEL_MOUNTS,
+    LABEL_NETWORK,
+    DirectoryPart,
+    MountsPart,
+    NetworkPart,
+    QuotaPart,
+    WorkspacePart,
+)
+from orchestrator.sandboxes.parts import Plan
+from orchestrator.sandboxes.placing import Places
+from orchestrator.sandboxes.suitability import Suitability
+from orchestrator.sessions.budget import Budget, Kind
+from orchestrator.workspace import mounts
+from sandbox_agent.protocol import PROTOCOL_VERSION
+
+
+class Link:
+    """A link whose agent says hello at once, or never."""
+
+    def __init__(self) -> None:
+        self.hello: object = SimpleNamespace(landlock_abi=7, seccomp=True)
+        self.refusal: str | None = None
+        self.said: list[str] = []
+
+    async def listen(self) -> None:
+        self.said.append("listen")
+
+    async def wait_connected(self, _timeout: float) -> None:
+        if self.refusal is not None:
+            raise SandboxUnavailableError(self.refusal)
+        self.said.append("hello")
+
+    async def request(self, method: str, _params: object) -> None:
+        self.said.append(method)
+
+    async def close(self) -> None:
+        self.said.append("close")
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    return FakeEngine(
+        images={
+            "ours": Image("sha256:1", {LABEL_PROTOCOL: str(PROTOCOL_VERSION)}),
+            "foreign": Image("sha256:2", {}),
+        }
+    )
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def plan_of(
+    state_dir: Path, level: str = "low", given: dict[str, OperatorMount] | None = None
+) -> Plan:
+    found = load_levels()[level]
+    secrets = SimpleNamespace(message=lambda: {"variables": {}, "given": []}, cut=None)
+    session = SimpleNamespace(
+        id="s",
+        key="k",
+        image="ours",
+        workspace=SimpleNamespace(uid=1234),
+        budget=Budget(datetime.now(UTC), {Kind.CPU_SECONDS: 5_000_000}),
+        secrets=secrets,
+    )
+    return Plan(
+        *(cast(Any, session), found, effective_limits(found, {}), given or {}),
+        *(SandboxDirectory.fresh(state_dir), cast(Any, Link())),
+    )
+
+
+def found(**labels: str) -> Container:
+    return Container("c", "x", {**labels}, ContainerState.RUNNING)
+
+
+def said(plan: Plan) -> list[str]:
+    return cast(Link, plan.link).said
+
+
+async def test_only_levels_with_a_network_have_one(engine: FakeEngine, state_dir: Path) -> None:
+    part = NetworkPart(engine, "ours")
+    low, high = plan_of(state_dir), plan_of(state_dir, "high")
+    await part.open(low)
+    assert (low.network, low.labels, engine.calls) == (None, {LABEL_NETWORK: ""}, [])
+    await part.open(high)
+    assert high.network == high.labels[LABEL_NETWORK] == "paddock-open-0a1b2c3d"
+    assert high.resolvers == ("192.0.2.53",)
+    again = plan_of(state_dir, "high")
+    await part.adopt(again, found(**high.labels))
+    assert again.network == high.network
+    await part.close(high)
+    assert engine.open_network  # others may use it
+
+
+async def test_the_directory_holds_the_boot_file_and_goes(state_dir: Path) -> None:
+    part, plan = DirectoryPart(Places()), plan_of(state_dir)
+    await part.open(plan)
+    boot = json.loads(plan.directory.boot.read_text())
+    assert (boot["level"], boot["uid"], boot["cpu_budget_us"]) == ("low", 1234, 5_000_000)
+    targets = {bind.target: bind.read_only for bind in plan.binds}
+    assert targets == dict.fromkeys(
+        ("/run/paddock", "/etc/passwd", "/etc/group", "/etc/resolv.conf"), True
+    )
+    for _ in range(2):
+        await part.close(plan)
+        assert not plan.directory.path.exists()
+
+
+async def test_a_directory_that_was_opened_half_way_goes(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part, plan = DirectoryPart(Places()), plan_of(state_dir)
+    monkeypatch.setattr("orchestrator.sandboxes.directory.passwd_text", lambda *_: "\u20ac")
+    with pytest.raises(UnicodeEncodeError):
+        await part.open(plan)
+    assert plan.directory.boot.exists()
+    await part.close(plan)
+    assert not plan.directory.path.exists()
+
+
+async def test_the_workspace_has_its_size_and_is_looked_at_for_rates(state_dir: Path) -> None:
+    asked: list[object] = []
+
+    class Workspaces:
+        async def prepare(self, _workspace: object, size: int) -> Path:
+            asked.append(size)
+            return state_dir
+
+    class Holding:
+        async def disk(self, _workspace: object, _level: object, data: Path) -> str:
+            asked.append(data)
+            return "7:1"
+
+    plan = plan_of(state_dir)
+    await QuotaPart(cast(Any, Workspaces()), cast(Any, Holding())).open(plan)
+    assert asked == [plan.limits.workspace_bytes, state_dir]
+    assert (plan.data, plan.disk) == (state_dir, "7:1")
+
+
+async def test_mounts_are_made_with_their_flags_and_unmade(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[str, str, dict[str, bool]]] = []
+    unmade: list[str] = []
+    monkeypatch.setattr(mounts, "bind", lambda *where, **how: made.append((*where, how)))
+    monkeypatch.setattr(mounts, "unmount", unmade.append)
+    given = {
+        "data": OperatorMount(source=str(state_dir), target="/mnt/data"),
+        "sock": OperatorMount(source=str(state_dir), target="/run/sock", read_only=False),
+    }
+    plan, places = plan_of(state_dir, given=given), Places()
+    settings = SimpleNamespace(own_dirs=(), docker_host=None)
+    parts = (
+        DirectoryPart(places),
+        WorkspacePart(places),
+        MountsPart(cast(Any, settings), places),
+    )
+    plan.data = state_dir / "files"
+    for part in parts:
+        await part.open(plan)
+    directory, source = plan.directory, str(state_dir.resolve())
+    points = [str(directory.mounts / name) for name in given]
+    assert made == [
+        (str(plan.data), str(directory.workspace), {"noexec": True}),
+        (source, points[0], {"noexec": True, "read_only": True}),
+        (source, points[1], {"noexec": True, "read_only": False}),
+    ]
+    assert plan.labels == {LABEL_MOUNTS: "data sock"}
+    # Never by the engine: that would take their other flags off.
+    assert not any(bind.read_only for bind in plan.binds if bind.source in points)
+    boot = json.loads(directory.boot.read_text())
+    assert boot["writable"] == ["/run/sock"]
+    again = plan_of(state_dir)
+    await parts[2].adopt(again, found(**plan.labels))
+    assert again.mount_names == ("data", "sock")
+    for part in reversed(parts):
+        await part.close(plan)
+    assert unmade == [*points, str(directory.workspace)]
+    assert not directory.path.exists()
+
+
+async def test_a_mount_of_a_missing_directory_is_refused(state_dir: Path) -> None:
+    given = {"data": OperatorMount(source=str(state_dir / "gone"), target="/mnt/data")}
+    settings = SimpleNamespace(own_dirs=(), docker_host=None)
+    part = MountsPart(cast(Any, settings), Places())
+    with pytest.raises(EngineUnavailableError, match="is not a directory of this host"):
+        await part.open(plan_of(state_dir, given=given))
+
+
+async def test_the_container_has_what_the_parts_offer(engine: FakeEngine, state_dir: Path) -> None:
+    part, plan = ContainerPart(engine, None), plan_of(state_dir)
+    await part.close(plan)  # there is none yet
+    plan.labels["paddock.network"] = "n"
+    plan.network = "n"
+    await part.open(plan)
+    (container,) = engine.containers.values()
+    assert plan.container_id == container.id
+    assert container.name == f"paddock-{plan.name}"
+    assert container.labels["paddock.sandbox"] == plan.name
+    assert container.labels["paddock.level"] == "low"
+    assert engine.specs[container.id].network == container.labels["paddock.network"] == "n"
+    again = plan_of(state_dir)
+    await part.adopt(again, container)
+    await part.leave(again)
+    assert list(engine.containers) == [again.container_id]
+    await part.close(again)
+    assert engine.containers == {}
+
+
+async def test_rates_need_a_container(state_dir: Path) -> None:
+    with pytest.raises(SandboxUnavailableError):
+        await RatesPart(cast(Any, None)).open(plan_of(state_dir))
+
+
+async def test_the_agent_is_given_secrets_after_it_was_checked(
+    engine: FakeEngine, state_dir: Path
+) -> None:
+    checked: list[object] = []
+
+    class Checks:
+        async def check_sandbox(self, _level: object, hello: object) -> None:
+            checked.append(hello)
+            if len(checked) == 2:
+                raise EngineUnavailableError("unmet")
+
+    part = AgentPart(engine, cast(Any, Checks()), 1.0)
+    plan = plan_of(state_dir)
+    await part.open(plan)
+    assert said(plan) == ["hello", "secrets"]
+    refused = plan_of(state_dir)
+    with pytest.raises(EngineUnavailableError, match="unmet"):
+        await part.open(refused)
+    await part.close(refused)
+    assert said(refused) == ["hello", "close"]
+
+
+async def test_an_agent_that_is_silent_is_told_with_what_it_printed(
+    engine: FakeEngine, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def logs(_container: str) -> str:
+        return "cannot confine\n"
+
+    monkeypatch.setattr(engine, "logs", logs)
+    plan = plan_of(state_dir)
+    cast(Link, plan.link).refusal = "it did not connect"
+    with pytest.raises(SandboxUnavailableError, match="connect; the agent said: cannot confine"):
+        await AgentPart(engine, cast(Any, None), 1.0).open(plan)
+
+
+async def test_a_paused_agent_is_adopted_without_a_hello(
+    engine: FakeEngine, state_dir: Path
+) -> None:
+    part, plan = AgentPart(engine, cast(Any, None), 1.0), plan_of(state_dir)
+    link = LinkPart()
+    for state, expected in (
+        (ContainerState.PAUSED, ["listen"]),
+        (ContainerState.RUNNING, ["listen", "hello"]),
+    ):
+        said(plan).clear()
+        container = Container("c", "x", {}, state)
+        await link.adopt(plan, container)
+        await part.adopt(plan, container)
+        assert said(plan) == expected
+    await part.leave(plan)
+    await link.leave(plan)
+    assert said(plan)[-1] == "close"
+
+
+async def test_images_of_others_are_refused(engine: FakeEngine) -> None:
+    suitability = Suitability(engine, cast(Any, None))
+    await suitability.check_image("ours")
+    with pytest.raises(ValidationError, match="carries sandbox protocol None"):
+        await suitability.check_image("foreign")
+    with pytest.raises(EngineUnavailableError, match="not on this engine"):
+        await suitability.check_image("missing")
+    before = len(engine.calls)
+    await suitability.check_image("ours")
+    assert len(engine.calls) == before
+
+
+def test_a_link_without_its_directory_leaves_no_socket(tmp_path: Path) -> None:
+    """Pytest fails tests that leave one unclosed."""
+    with pytest.raises(FileNotFoundError):
+        Listener(tmp_path / "none", cast(Any, None)).open()
+    gc.collect()

@@ -1,1 +1,1 @@
-"""The HTTP face of the control plane."""
+"""The HTTP API of the control plane."""

@@ -1,4 +1,4 @@
-"""Which credentials an operation takes: API keys and sessions' handles."""
+"""The credentials that an operation accepts: API keys and session handles."""
 
 from collections.abc import Mapping
 from enum import Enum, auto
@@ -7,13 +7,13 @@ from orchestrator.access.keys import Role
 
 
 class Access(Enum):
-    """What an operation does, which decides who may call it. Handles: in their session only."""
+    """What an operation does, which decides who may call it. A handle is limited to its session."""
 
-    OPEN = auto()  # tells what anybody may know
+    OPEN = auto()  # returns public information
     READ = auto()  # shows a session
-    READ_ALL = auto()  # shows what is not of one session
-    WORK = auto()  # has something done in a session, or looks into its sandbox
-    MANAGE = auto()  # makes, changes or ends a session, or decides for a person
+    READ_ALL = auto()  # shows something that belongs to no single session
+    WORK = auto()  # does work in a session, or looks into its sandbox
+    MANAGE = auto()  # creates, changes or ends a session, or decides for a person
     METRICS = auto()  # shows the instance's numbers
 
 

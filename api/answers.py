@@ -1,4 +1,4 @@
-"""What operations answer, besides plain models: other statuses, text, bytes and streams."""
+"""Answers of operations other than plain models: other statuses, text, bytes and streams."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import ExitStack
@@ -14,13 +14,13 @@ JSON = "application/json"
 BYTES = "application/octet-stream"
 TEXT = "text/plain"
 LINES = "application/jsonl"
-# Proxies close connections on which nothing moves, commonly after a minute.
+# Proxies commonly close an idle connection after a minute.
 HEARTBEAT_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[M]):
-    """A model that goes with a status of its own."""
+    """A model with a status of its own."""
 
     STATUS: ClassVar[HTTPStatus]
     HEADERS: ClassVar[tuple[str, ...]] = ()
@@ -29,31 +29,31 @@ class Answer(Generic[M]):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What `HEADERS` names."""
+        """The headers that `HEADERS` names."""
         return {}
 
 
 class Made(Answer[M]):
-    """Something is there now."""
+    """Something was created."""
 
     STATUS = HTTPStatus.CREATED
 
 
 class Accepted(Answer[M]):
-    """It goes on, or waits."""
+    """The work continues, or waits."""
 
     STATUS = HTTPStatus.ACCEPTED
 
 
 class Unready(Answer[M]):
-    """It can't be had now."""
+    """The service is unavailable."""
 
     STATUS = HTTPStatus.SERVICE_UNAVAILABLE
 
 
 @dataclass(frozen=True, slots=True)
 class Created(Answer[M]):
-    """Something new has a path of its own."""
+    """Something with a path of its own was created."""
 
     STATUS = HTTPStatus.CREATED
     HEADERS = ("Location",)
@@ -78,7 +78,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """A file's bytes: exactly `size`, or the connection is cut. `held` is closed after them."""
+    """A file's bytes: exactly `size`, or the connection is cut. `held` is closed at the end."""
 
     MEDIA: ClassVar[str] = BYTES
     HEADERS: ClassVar[tuple[str, ...]] = ("X-Paddock-Permissions",)
@@ -91,7 +91,7 @@ class Download:
 
 @dataclass(frozen=True, slots=True)
 class Lines(Generic[M]):
-    """Objects as JSON, one on each line. `held` is closed after them."""
+    """Objects as JSON, one per line. `held` is closed at the end."""
 
     MEDIA: ClassVar[str] = LINES
 
@@ -100,7 +100,7 @@ class Lines(Generic[M]):
 
 
 class Event(NamedTuple):
-    """An event of a stream: its data as a model, or as JSON on one line."""
+    """An event of a stream; its data is a model, or JSON on one line."""
 
     name: str
     data: Model | str
@@ -109,14 +109,14 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EventStream:
-    """Events as they happen; None is a sign of life.
+    """Events as they happen; None is a heartbeat.
 
-    `held` is closed after the last one, and told of the error where the client has gone.
+    `held` is closed after the last event; if the client has gone, it receives the error.
     """
 
     events: AsyncGenerator[Event | None]
     held: ExitStack = field(default_factory=ExitStack)
 
 
-# The chunks of a request's body that is bytes.
+# The chunks of a binary request body.
 Upload = AsyncIterator[bytes]

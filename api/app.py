@@ -18,8 +18,8 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import RateLimitedError
 from orchestrator.observe.metrics import Metrics
 
-# The words that a program can be given and its standard input, also where each character beyond
-# ASCII is an escape of JSON, which may take three times as much.
+# Room for the words and the standard input of a program, even if each character beyond ASCII is a
+# JSON escape, which may take three times as many bytes.
 MAX_BODY_BYTES = 8 * 1024 * 1024
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -29,9 +29,9 @@ _HEADERS = {
 
 
 def create_app(plane: ControlPlane) -> web.Application:
-    """The application over an open control plane, which stays the caller's to close.
+    """The application for an open control plane, which the caller closes.
 
-    It is to be served with `handler_cancellation`, so that it sees clients leave.
+    It must be served with `handler_cancellation`, so that it notices when clients disconnect.
     """
     work = Work()
     rates = RequestRates(plane.settings, plane.keys)
@@ -76,7 +76,7 @@ def _guarded(metrics: Metrics) -> Middleware:
 
 
 def _addressed(hosts: AllowedHosts) -> Middleware:
-    """Answers only requests for a host of ours, whatever they ask for."""
+    """Answers only requests that are addressed to a known host."""
 
     @web.middleware
     async def addressed(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -90,7 +90,8 @@ def _failed(request: web.Request, error: Exception) -> web.StreamResponse:
     begun: web.StreamResponse | None = request.get(stream.STREAM)
     if begun is None:
         return problem(describe(error), request[REQUEST_ID])
-    # The status is sent already: only a broken connection can say that this is not all.
+    # The status is already sent, so only a broken connection can show that the answer is
+    # incomplete.
     if not isinstance(error, ConnectionError):
         describe(error)
     stream.abort(request)

@@ -1,4 +1,4 @@
-"""What an operation knows of its request, and work that outlives its client."""
+"""What an operation knows about its request, and work that outlives its client."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ _POSITION = re.compile(r"[0-9]{1,18}")
 
 
 class Work:
-    """Tasks that go on when the client that asked for them is gone."""
+    """Tasks that continue after the client that asked for them has gone."""
 
     def __init__(self) -> None:
         self._tasks = TaskScope("work for a client that has gone")
@@ -36,9 +36,9 @@ class Work:
     async def complete(
         self, work: Coroutine[Any, Any, T], abandoned: Callable[[T], None] | None = None
     ) -> T:
-        """What `work` returns; it goes on when the caller is cancelled.
+        """Returns the result of `work`, which continues even if the caller is cancelled.
 
-        `abandoned` then gets its result, for which nobody waits any more.
+        In that case, `abandoned` receives the result.
         """
         return await self._tasks.shield(work, abandoned)
 
@@ -47,11 +47,11 @@ class Work:
         return self._tasks.begin(work)
 
     def detach(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Starts work for which nobody waits; its failure is logged."""
+        """Starts work that has no caller; a failure is logged."""
         self._tasks.spawn(work)
 
     def follow(self) -> None:
-        """Marks the current task as one without an end of its own: `stop` cancels it."""
+        """Marks the current task as endless: `stop` cancels it."""
         task = asyncio.current_task()
         if task is None:
             return
@@ -62,7 +62,7 @@ class Work:
 
     @contextmanager
     def while_allowed(self, allowed: Callable[[], bool]) -> Iterator[None]:
-        """The current task is cancelled when `recheck` finds that it is not `allowed` any more."""
+        """Cancels the current task when `recheck` finds that it is not `allowed` any more."""
         task = asyncio.current_task()
         if task is None:
             yield
@@ -74,28 +74,28 @@ class Work:
             del self._allowed[task]
 
     def recheck(self) -> None:
-        """Ends whatever is being answered to callers whose credential is void."""
+        """Ends the answers to callers whose credential is no longer valid."""
         for task in [task for task, allowed in self._allowed.items() if not allowed()]:
             task.cancel()
 
     def stop(self) -> None:
-        """Ends what follows something, and says that clients do not leave by their own will."""
+        """Ends endless tasks. From now on, a disconnect does not count as the client's decision."""
         self.stopping = True
         for task in self._streams:
             task.cancel()
 
     async def drain(self) -> None:
-        """Waits until nothing is under way any more."""
+        """Waits until all work is done."""
         await self._tasks.drain()
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A request whose caller is known and may do this operation.
+    """A request of a known caller that may use this operation.
 
-    `path` has the parameters of the path. `wants_events`: the client asked for Server-Sent Events;
-    `last_event` is the position of the last one that it has. `allowed` tells whether the caller's
-    credential still holds, and still suffices.
+    `path` has the path parameters. `wants_events`: the client asked for Server-Sent Events;
+    `last_event` is the position of the last one that it received. `allowed` returns whether the
+    caller's credential is still valid and sufficient.
     """
 
     plane: ControlPlane
@@ -109,25 +109,25 @@ class Context:
 
     @property
     def session_id(self) -> str:
-        """The id in the path, whether there is such a session or not."""
+        """The id in the path, whether the session exists or not."""
         return self.path["session_id"]
 
     def session(self) -> Session:
-        """The session in the path. Raises: NotFoundError, also when it is somebody else's."""
+        """The session in the path. Raises: NotFoundError, also for a session of another owner."""
         return self.plane.sessions.find(self.principal, self.session_id)
 
     async def record_key(self, session_id: str, incarnation: int | None) -> str:
-        """The key of what is on record of a session of that id, however long ago it ended.
+        """The key of the record of a session with that id, however long ago it ended.
 
-        It is the latest's without a number. Raises: NotFoundError, also when it is somebody
-        else's, and when its record is in an archive.
+        Without an incarnation, it is the latest session's. Raises: NotFoundError, also for another
+        owner's session, and if the record is in an archive.
         """
         key = await self.plane.sessions.record_key(self.principal, session_id, incarnation)
         await self.plane.archiving.check_here(key)
         return key
 
     def resume_position(self, after: int | None) -> int | None:
-        """Where to go on: `Last-Event-ID`, else `after`, else None. Raises: ValidationError."""
+        """The position to resume at: `Last-Event-ID`, `after` or None. Raises: ValidationError."""
         if self.last_event is None:
             return after
         if not _POSITION.fullmatch(self.last_event):
@@ -136,24 +136,24 @@ class Context:
 
     @contextmanager
     def streaming(self, kind: str, session: Session | None = None) -> Iterator[None]:
-        """Counts a stream of that kind, the session's or nobody's, while it is open.
+        """Counts an open stream of that kind, for a session or for none.
 
-        Raises: RateLimitedError where the session or the key has too many.
+        Raises: RateLimitedError if the session or the key has too many.
         """
         with self.plane.streams.open(self.principal, kind, session):
             yield
 
     def know_secrets(self) -> None:
-        """Has those of the session in the path cut out of the log and of errors."""
+        """Removes the secrets of the path's session from the log and from errors."""
         session = self.plane.sessions.registry.get(self.path.get("session_id", ""))
         if session is not None:
             know_secrets(session.secrets.cut)
 
     def problem(self, error: PaddockError) -> Problem:
-        """How the client is told of an error."""
+        """The problem document for an error."""
         return Problem.model_validate(document(error, self.request_id))
 
     @property
     def looks(self) -> bool:
-        """Whether the caller only looks on: nothing may change for others."""
+        """Whether the caller is a viewer, for whom nothing may change for others."""
         return self.principal.role is Role.VIEWER

@@ -1,4 +1,4 @@
-"""The API's own description: the OpenAPI document, and a page that shows it, offline too."""
+"""Serves the API's description: the OpenAPI document, and a page that shows it, even offline."""
 
 import asyncio
 import json
@@ -11,8 +11,8 @@ from orchestrator.threads import bounded
 
 _SECONDS = 60.0
 _STATIC = files("api") / "static"
-# The page runs our scripts only. Redoc styles its elements itself, and searches in a worker that
-# it makes from its own text.
+# The page runs only our scripts. Redoc sets styles on elements, and searches in a worker that it
+# creates from its own text.
 _POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -31,10 +31,10 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-# Redoc shows its maker's logo from a host of theirs: an empty picture in its place.
+# Redoc loads its vendor's logo from their host; an empty picture replaces it.
 _LOGO = b"https://cdn.redoc.ly/redoc/logo-mini.svg"
 _NO_LOGO = b"data:image/gif;base64,R0lGODlhAQABAAAAACw="
-# What somebody sees who opens the address in a browser.
+# What a person sees who opens the address in a browser.
 _ROOT = json.dumps(
     {
         "name": "paddock",
@@ -48,7 +48,7 @@ _ROOT = json.dumps(
 
 
 class Docs:
-    """What is served to whoever asks. Made when it is first wanted, then kept."""
+    """The public description; created on first use, then kept."""
 
     def __init__(self) -> None:
         self._making = asyncio.Lock()
@@ -68,7 +68,7 @@ class Docs:
         return _response(_ROOT, "application/json")
 
     async def _show_document(self, _: web.Request) -> web.Response:
-        async with self._making:  # once, however many ask meanwhile
+        async with self._making:  # once, even for concurrent requests
             if self._document is None:
                 self._document = await bounded(_document, _SECONDS)
         return _response(self._document, "application/json")

@@ -1,4 +1,4 @@
-"""How fast an API key, and a session's handle, may ask."""
+"""Request rates of API keys and session handles."""
 
 import time
 from collections import OrderedDict
@@ -11,10 +11,10 @@ from orchestrator.errors import RateLimitedError
 
 
 class RequestRates:
-    """A bucket of requests for each key, and others for handles: they use up nothing of the key's.
+    """Token buckets for keys, and separate ones for handles, which don't use up the key's.
 
-    Each handle has one of its own, and all handles of a key share another, so that the owner of
-    many sessions gets no more than twice a key's share.
+    Each handle has its own bucket, and all handles of a key share another one, so that the owner of
+    many sessions gets at most twice a key's share.
     """
 
     def __init__(
@@ -24,15 +24,15 @@ class RequestRates:
         self._burst_seconds = settings.key_burst_seconds
         self._keys = keys
         self._clock = clock
-        # In the order of their use.
+        # In order of use.
         self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
 
     def __len__(self) -> int:
-        """Buckets that are not full."""
+        """The number of buckets that are not full."""
         return len(self._buckets)
 
     def spend(self, principal: Principal) -> None:
-        """Counts one request. Raises: RateLimitedError when none is left."""
+        """Counts one request. Raises: RateLimitedError if none is left."""
         account = principal.account
         if principal.role is not Role.HANDLE:
             rate = principal.limits.requests_per_second or self._defaults.requests_per_second
@@ -59,7 +59,7 @@ class RequestRates:
             )
 
     def _forget_full(self, now: float) -> None:
-        """Drops what is full again by now: sessions end, and others' buckets come."""
+        """Drops buckets that are full again, as sessions come and go."""
         while self._buckets:
             name, bucket = next(iter(self._buckets.items()))
             if now - bucket.at < bucket.fills_in:

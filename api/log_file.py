@@ -1,24 +1,24 @@
-"""A log file of bounded size: when it is full it is put aside, and a new one begun."""
+"""A log file of bounded size: a full file is renamed, and a new one begins."""
 
 import os
 from contextlib import suppress
 from pathlib import Path
 
 MAX_BYTES = 16 * 1024 * 1024
-# FILE.1 is the latest of those that were put aside.
+# FILE.1 is the most recent of the old files.
 KEPT = 3
 _STANDARD = (1, 2)
 
 
 class LogFile:
-    """Lines are appended to its `descriptor`; between lines `turn` keeps it in its bounds.
+    """Lines are appended to its `descriptor`; `turn`, called between lines, limits its size.
 
-    Standard output and error go along where they are the same file: what is printed there,
-    before logging began or when a thread fails, is not lost with an old file.
+    If standard output and error are the same file, they move to the new file as well, so that text
+    printed there before logging began, or when a thread fails, is not lost with an old file.
     """
 
     def __init__(self, path: Path, max_bytes: int = MAX_BYTES) -> None:
-        """Raises: OSError where it can't be opened."""
+        """Raises: OSError if it can't be opened."""
         self._path = path
         self._max_bytes = max_bytes
         self.descriptor = self._open()
@@ -28,13 +28,16 @@ class LogFile:
         return os.open(self._path, flags, 0o600)
 
     def turn(self) -> None:
-        """Begins a new file where this one is full. Raises: OSError; then it is used on."""
+        """Begins a new file if this one is full.
+
+        Raises: OSError, after which the current file stays in use.
+        """
         if os.fstat(self.descriptor).st_size < self._max_bytes:
             return
         for number in range(KEPT, 1, -1):
             if (older := self._aside(number - 1)).exists():
                 os.replace(older, self._aside(number))
-        with suppress(FileNotFoundError):  # somebody has taken it away
+        with suppress(FileNotFoundError):  # the file was removed
             os.replace(self._path, self._aside(1))
         fresh = self._open()
         for standard in _STANDARD:
@@ -47,7 +50,7 @@ class LogFile:
         return self._path.with_name(f"{self._path.name}.{number}")
 
     def close(self) -> None:
-        """Lets go of it."""
+        """Closes the file."""
         os.close(self.descriptor)
 
 

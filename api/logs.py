@@ -1,4 +1,4 @@
-"""The log: one line for each record on standard output, JSON or for people, without secrets."""
+"""The log: one line per record on standard output, as JSON or for people, without secrets."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ from orchestrator.observe.log_context import cut_known
 
 REDACTED = "[redacted]"
 STDOUT = 1
-# Records that wait for whoever reads the log; further ones are dropped and counted.
+# Records that may wait for a slow reader; further ones are dropped and counted.
 _MOST_WAITING = 10_000
 _CLOSE_SECONDS = 2.0
 _DEEPEST = 6
@@ -39,10 +39,10 @@ _CONTROL = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *rang
 def logging_to_stdout(
     settings: Settings, descriptor: int = STDOUT
 ) -> Iterator[Callable[[str], None]]:
-    """Every record of this process goes there, or to the settings' file, while the block runs.
+    """Sends every record of this process there, or to the settings' file, while the block runs.
 
-    It gives what says a line to whoever started the program, whatever the log's level: where
-    the log is JSON, as a line of JSON. Raises: ConfigError where the file can't be written.
+    Yields a function that prints a line for the person who started the program, whatever the log
+    level; if the log is JSON, as a line of JSON. Raises: ConfigError if the file can't be written.
     """
     file = None if settings.log_file is None else _open(settings.log_file)
     tty = file is None and os.isatty(descriptor)
@@ -80,7 +80,7 @@ def _open(path: Path) -> LogFile:
 def make_formatter(
     kind: str, *, colours: bool = False, secrets: Collection[str] = ()
 ) -> logging.Formatter:
-    """`kind` is json or console; `secrets` are further texts that must not appear."""
+    """Makes a formatter; `kind` is json or console, and `secrets` are further texts to remove."""
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -104,16 +104,16 @@ def make_formatter(
 
 
 class Redaction:
-    """Takes keys, handles, sessions' secrets and what is named like a secret out of a record.
+    """Removes keys, handles, sessions' secrets and values with secret-like names from a record.
 
-    Of sessions' secrets those that the record's context knows.
+    The session secrets are those that the record's context knows.
     """
 
     def __init__(self, secrets: Collection[str] = ()) -> None:
         self._secrets = tuple(secrets)
 
     def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-        """The record without them."""
+        """The record without secrets."""
         return {name: self._clean(name, value, _DEEPEST) for name, value in event.items()}
 
     def _clean(self, name: str, value: Any, depth: int) -> Any:
@@ -136,7 +136,7 @@ class Redaction:
 
 
 def _escape_controls(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """What clients and sandboxes say must not steer a terminal, nor begin a line of the log."""
+    """Escapes controls, so that input can't control a terminal or forge a log line."""
     return {
         name: _shown(value, keep_lines=name == "exception") if isinstance(value, str) else value
         for name, value in event.items()
@@ -149,12 +149,12 @@ def _shown(text: str, *, keep_lines: bool) -> str:
 
 
 class LogWriter(logging.Handler):
-    """Writes lines in a thread of its own: whoever does not read the log holds up nothing."""
+    """Writes lines in a separate thread, so that a slow reader delays nothing."""
 
     def __init__(
         self, descriptor: int, most_waiting: int = _MOST_WAITING, file: LogFile | None = None
     ) -> None:
-        """`file` is the one that the descriptor is of, where it is to be kept in bounds."""
+        """`file` is the file behind the descriptor if its size is to be limited."""
         super().__init__()
         self._descriptor = descriptor
         self._file = file
@@ -165,25 +165,25 @@ class LogWriter(logging.Handler):
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Formats the record here, where its context is, and hands it on."""
+        """Formats the record here, in its context, and queues it."""
         try:
             self._lines.put_nowait(self._encoded(record))
         except queue.Full:
             self._dropped += 1
-        except Exception:  # noqa: BLE001 - as every handler does: logging fails nobody
+        except Exception:  # noqa: BLE001 - as in every handler: logging must not fail the caller
             self.handleError(record)
 
     def say(self, text: str) -> None:
-        """Writes a line as it is, in its turn."""
+        """Queues a line unchanged."""
         with suppress(queue.Full):
             self._lines.put_nowait(text.encode("utf-8", "backslashreplace") + b"\n")
 
     def say_as_record(self, text: str) -> None:
-        """Writes a line as the record of it, whatever the log's level."""
+        """Queues a line as a record, whatever the log level."""
         self.emit(logging.LogRecord("paddock", logging.INFO, __file__, 0, text, (), None))
 
     def close(self) -> None:
-        """Writes what waits, for a moment."""
+        """Writes the queued lines, within a short time."""
         if not self._closed:
             self._closed = True
             with suppress(queue.Full):
@@ -193,7 +193,7 @@ class LogWriter(logging.Handler):
 
     def _write_all(self) -> None:
         while (line := self._lines.get()) is not None:
-            # Where nobody reads any more, lines are for nobody.
+            # If the reader has gone, the lines are dropped.
             with suppress(OSError):
                 self._write(line)
                 if self._file is not None:
@@ -211,5 +211,5 @@ class LogWriter(logging.Handler):
 
 
 def _dropped_record(count: int) -> logging.LogRecord:
-    text = "%d lines of the log were dropped: nobody read it in time"
+    text = "%d lines of the log were dropped: the reader was too slow"
     return logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, (count,), None)

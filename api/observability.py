@@ -1,4 +1,4 @@
-"""What is seen of every request: its id in the log, a line when it is answered, its metrics."""
+"""Observes every request: its id in the log, a log line for its answer, its metrics."""
 
 import logging
 import secrets
@@ -15,7 +15,7 @@ from orchestrator.observe.metrics import OTHER, Metrics
 
 REQUEST_ID = web.RequestKey("request_id", str)
 PRINCIPAL = web.RequestKey("principal", Principal)
-# As proxies have it: the client closed the connection before it was answered.
+# As in proxies: the client closed the connection before the answer.
 CLIENT_GONE = 499
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 _MOST_LOGGED = 128
@@ -46,13 +46,13 @@ def observe(metrics: Metrics) -> Middleware:
 
 
 def _report(request: web.Request, status: int, seconds: float, metrics: Metrics) -> None:
-    """Labels come from the table of routes; what a client made up is `other`."""
+    """Reports a request. Labels come from the route table; unknown values are `other`."""
     resource = request.match_info.route.resource
     route = OTHER if resource is None else resource.canonical
     method = request.method if request.method in _METHODS else OTHER
     begun: web.StreamResponse | None = request.get(stream.STREAM)
     if begun is not None:
-        status = begun.status  # leaving a stream is how it commonly ends
+        status = begun.status  # clients normally end a stream by disconnecting
     metrics.request(method, route, status, None if begun is not None else seconds)
     if access_log.isEnabledFor(logging.INFO):
         principal = request.get(PRINCIPAL)

@@ -1,7 +1,7 @@
-"""How an operation is declared: a decorator of the function that does it.
+"""Declares operations: a decorator for the function that performs one.
 
-What else there is to know of it is read from the function: its name is the operation's id, its
-docstring the description, and its annotations say what it takes and what it answers.
+The rest is read from the function: its name is the operation's id, its docstring the description,
+and its annotations are the parameters and the answer.
 """
 
 import inspect
@@ -27,8 +27,8 @@ F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
 class Events:
     """A stream of Server-Sent Events.
 
-    `kinds` are the events by name, with what their `data` is; an empty name stands for
-    all others. `position` says what their ids count, where a client can resume.
+    `kinds` maps event names to the type of their `data`; an empty name stands for all others.
+    `position` describes what their ids count, if a client can resume.
     """
 
     kinds: Mapping[str, type[Model]]
@@ -37,9 +37,9 @@ class Events:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A success: what it means and what it carries, which may be one of several models.
+    """A success: its meaning, and its content, which may be one of several models.
 
-    Where there are both models and events, the client's `Accept` decides.
+    If there are both models and events, the client's `Accept` decides.
     """
 
     description: str
@@ -53,9 +53,9 @@ class Reply:
 class Operation:
     """One method of one path.
 
-    `errors` are the codes that are its own, besides those that follow from its form. `upload`:
-    the body is bytes, which the function reads itself. `stops` tells, from the context and the
-    body, whether the request stops something: then it is not counted.
+    `errors` are its own codes, in addition to those that follow from its form. `upload`: the body
+    is bytes, which the function reads itself. `stops` determines from the context and the body
+    whether the request stops something; such a request is not counted.
     """
 
     method: str
@@ -66,7 +66,7 @@ class Operation:
     summary: str
     description: str
     handler: Callable[..., Coroutine[Any, Any, Any]]
-    # Parameters of the path that the function takes.
+    # The path parameters that the function takes.
     parameters: tuple[str, ...]
     body: type[Body] | None
     query: type[Query] | None
@@ -78,7 +78,7 @@ class Operation:
 
     @property
     def codes(self) -> frozenset[str]:
-        """Every code that its errors may have."""
+        """All error codes that it may return."""
         codes = {"internal_error", "misdirected_request", "validation_error", *self.errors}
         if self.access is not Access.OPEN:
             codes |= {"unauthorized", "audit_unavailable", "rate_limited"}
@@ -89,13 +89,13 @@ class Operation:
         if "{session_id}" in self.path:
             codes.add("not_found")
         if "session_terminated" in codes:
-            codes.add("budget_exceeded")  # what else may have ended it
-            codes.add("capacity_exhausted")  # for want of room to record what is asked for
+            codes.add("budget_exceeded")  # the budget may have ended it, too
+            codes.add("capacity_exhausted")  # there may be no room to record the request
         return frozenset(codes)
 
     @property
     def resumable(self) -> bool:
-        """Whether its events go on after `Last-Event-ID`."""
+        """Whether its events can be resumed with `Last-Event-ID`."""
         return self.method == "GET" and any(reply.events for reply in self.replies.values())
 
 
@@ -115,9 +115,9 @@ def operation(
 ) -> Callable[[F], F]:
     """Declares the function as an operation: `(context, …) -> answer`.
 
-    Of its parameters `body` and `query` are models of the contract, `upload` the body's bytes,
-    and others parameters of the path. `answers` says what the answer means, by status where there
-    are several. `name` is the id where it can't be the function's.
+    Its parameters `body` and `query` are models of the contract, `upload` is the body's bytes, and
+    all others are path parameters. `answers` describes the answer, by status if there are several.
+    `name` is the id if it can't be the function's name.
     """
 
     def declare(handler: F) -> F:
@@ -147,7 +147,7 @@ def operation(
 
 
 def operations_of(module: ModuleType) -> Iterator[Operation]:
-    """The operations that a module declares, in their order."""
+    """The operations that a module declares, in order."""
     for value in vars(module).values():
         found = getattr(value, "operation", None)
         if isinstance(found, Operation) and value.__module__ == module.__name__:
@@ -157,7 +157,7 @@ def operations_of(module: ModuleType) -> Iterator[Operation]:
 def _replies(
     annotation: Any, answers: str | Mapping[int, str], events: Events | None
 ) -> dict[HTTPStatus, Reply]:
-    """What the return annotation says, by status."""
+    """The replies that the return annotation declares, by status."""
     told = {200: answers} if isinstance(answers, str) else answers
     found: dict[HTTPStatus, Reply] = {}
     for kind in _members(annotation):

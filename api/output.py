@@ -1,4 +1,4 @@
-"""A command's output on its way to a client: followed to its end, or page by page."""
+"""Sends a command's output to a client: followed to its end, or page by page."""
 
 import asyncio
 import codecs
@@ -14,21 +14,21 @@ from paddock.contract.commands import CommandResult, ExitData, Output, OutputDat
 from sandbox_agent.protocol import CHUNK_BYTES, MOST_CHUNKS
 
 STREAMS = ("stdout", "stderr")
-# The sandbox agent redials after a lost connection; more failures in a row are no accident.
+# The sandbox agent redials after a lost connection; more failures in a row are not an accident.
 _MOST_FAILURES = 3
-# Beyond the time-out of the command: its end has to be recorded, its output fetched.
+# In addition to the command's time-out: its end must be recorded and its output fetched.
 _GRACE_SECONDS = 30.0
 _LONGEST_CHARACTER = 4
-# There is one gap; an agent that tells of more is not to be believed.
+# There is only one gap; further gaps that an agent reports are ignored.
 _MARKED = -1
 
 
 async def pages(
     context: Context, session: Session, command: Command, after: int, *, whole: bool
 ) -> AsyncGenerator[OutputPage]:
-    """The command's output from `after` to its end; an empty page when nothing came for a while.
+    """The command's output from `after` to its end; an empty page if nothing arrived for a while.
 
-    `whole`: also what is stored of long output. What the sandbox agent can't give any more ends it.
+    `whole`: includes the stored part of long output. It ends at output that is no longer available.
     """
     failures = 0
     while failures < _MOST_FAILURES:
@@ -46,17 +46,14 @@ async def pages(
 
 
 def _is_last(page: OutputPage, command: Command) -> bool:
-    """Whether nothing comes after a page: an ended command's page that is full may have more."""
+    """Whether this is the last page; after a full page of an ended command there may be more."""
     size = sum(len(data) for _, _, data in page.chunks)
     full = size >= CHUNK_BYTES or len(page.chunks) >= MOST_CHUNKS
     return not full if page.ended else command.ended and not size
 
 
 async def collect(context: Context, session: Session, command: Command) -> CommandResult:
-    """A foreground command's result with its `stdout` and `stderr`, once it has ended.
-
-    Raises: PermissionDeniedError, BudgetExceededError, SandboxUnavailableError.
-    """
+    """A foreground command's result with its `stdout` and `stderr`, once it has ended."""
     kept = {name: bytearray() for name in STREAMS}
     lost, position = False, 0
     try:
@@ -84,7 +81,7 @@ async def collect(context: Context, session: Session, command: Command) -> Comma
 async def _printed(
     context: Context, session: Session, command: Command
 ) -> AsyncGenerator[OutputPage]:
-    """What is kept of an ended command's output: what came with its end, or what is asked for."""
+    """The kept output of an ended command: delivered with its end, or requested."""
     told, command.output = command.output, None
     total = (command.result or {}).get("output_bytes", 0)
     if told is not None:
@@ -95,7 +92,7 @@ async def _printed(
 
 
 def _mark_cut(kept: dict[str, bytearray], count: int) -> None:
-    """Says between the first and the last of the streams' output how much of both is missing."""
+    """Inserts the number of missing bytes between the first and the last part of the output."""
     for data in kept.values():
         if data:
             data += f"\n[{count} bytes of output were cut here]\n".encode()
@@ -104,10 +101,7 @@ def _mark_cut(kept: dict[str, bytearray], count: int) -> None:
 async def follow(
     context: Context, session: Session, command: Command, after: int
 ) -> AsyncGenerator[Event | None]:
-    """The output as it comes, then the end of the command.
-
-    Raises: PermissionDeniedError, SandboxUnavailableError.
-    """
+    """The output as it arrives, then the end of the command."""
     text = TextDecoder()
     position, cut = after, 0
     async with aclosing(pages(context, session, command, after, whole=not context.looks)) as found:
@@ -117,7 +111,7 @@ async def follow(
                 position = offset + len(data)
                 if piece := text.feed(name, data):
                     told = {"cut": cut} if cut else {}
-                    # Who resumes gets a character that was cut off here as a whole.
+                    # A client that resumes here receives the split character as a whole.
                     event_id = position - text.pending(name)
                     yield Event(name, OutputData(offset=offset, text=piece, **told), event_id)
                     cut = 0
@@ -134,9 +128,9 @@ async def follow(
 
 
 def page_text(page: OutputPage, *, final: bool) -> tuple[list[Output], int]:
-    """A page as `{stream, offset, text}` and where to go on.
+    """A page as `{stream, offset, text}`, and the position to continue at.
 
-    A character that is cut off at the end is left for the next page, unless it is `final`.
+    A character that is split at the end is left for the next page, unless the page is `final`.
     """
     chunks = [(name, offset, data) for name, offset, data in page.chunks if name in STREAMS]
     position = page.next
@@ -157,7 +151,7 @@ def page_text(page: OutputPage, *, final: bool) -> tuple[list[Output], int]:
 
 
 def _incomplete(data: bytes) -> int:
-    """How many bytes at the end begin a UTF-8 character that goes on elsewhere."""
+    """The number of bytes at the end that begin an incomplete UTF-8 character."""
     for count in range(1, min(_LONGEST_CHARACTER, len(data) + 1)):
         byte = data[-count]
         if byte >= 0xC0:
@@ -169,22 +163,22 @@ def _incomplete(data: bytes) -> int:
 
 
 class TextDecoder:
-    """Bytes of a command's streams as text, however they are cut; invalid UTF-8 is replaced."""
+    """Decodes a command's streams, however they are split; invalid UTF-8 is replaced."""
 
     def __init__(self) -> None:
         make = codecs.getincrementaldecoder("utf-8")
         self._decoders = {name: make("replace") for name in ("stdout", "stderr")}
 
     def feed(self, name: str, data: bytes) -> str:
-        """The characters that are complete now; none for a stream that is not known."""
+        """The characters that are complete now; empty for an unknown stream."""
         decoder = self._decoders.get(name)
         return "" if decoder is None else decoder.decode(data)
 
     def pending(self, name: str) -> int:
-        """How many bytes at the end of a stream begin a character that goes on."""
+        """The number of bytes at the end of a stream that begin an incomplete character."""
         return len(self._decoders[name].getstate()[0])
 
     def finish(self) -> list[tuple[str, str]]:
-        """What was cut off at the end, by stream."""
+        """The incomplete characters at the end, by stream."""
         rest = [(name, decoder.decode(b"", final=True)) for name, decoder in self._decoders.items()]
         return [(name, text) for name, text in rest if text]

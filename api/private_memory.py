@@ -1,4 +1,4 @@
-"""Keeps this process' memory, which has keys and sessions' secrets, out of core dumps."""
+"""Keeps this process's memory, which holds keys and sessions' secrets, out of core dumps."""
 
 import ctypes
 import os
@@ -8,11 +8,11 @@ _PR_SET_DUMPABLE = 4
 
 
 def keep_memory_private() -> None:
-    """No crash leaves it anywhere, and no process of another user can look into it.
+    """Prevents crashes from storing the memory, and other users' processes from reading it.
 
-    Programs that are started later get the limit, and have their own memory dumped neither: 0
-    would keep the kernel from writing a file only, 1 also from feeding a program that
-    `core_pattern` names. Raises: OSError.
+    Programs that are started later inherit the limit, so their memory is not dumped either. A limit
+    of 0 would only keep the kernel from writing a file; 1 also prevents it from running a program
+    that `core_pattern` names. Raises: OSError.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
     libc = ctypes.CDLL(None, use_errno=True)

@@ -1,4 +1,4 @@
-"""Problem documents (RFC 9457): how what went wrong is told."""
+"""Problem documents (RFC 9457), which report errors."""
 
 from http import HTTPStatus
 from typing import Any
@@ -29,7 +29,7 @@ STATUSES = {
 
 
 def title(status: HTTPStatus) -> str:
-    """A status in words, which Python 3.13 changed for this one."""
+    """The status phrase; Python 3.13 changed the one for 413."""
     too_large = status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     return "Content Too Large" if too_large else status.phrase
 
@@ -37,7 +37,7 @@ def title(status: HTTPStatus) -> str:
 def document(error: PaddockError, request_id: str) -> dict[str, Any]:
     """The problem document: `{type, title, status, code, detail, request_id, …}`.
 
-    Secrets that the request's context knows are not in it.
+    Secrets that the request's context knows are removed.
     """
     status = STATUSES.get(error.code, HTTPStatus.INTERNAL_SERVER_ERROR)
     return {

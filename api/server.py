@@ -1,4 +1,4 @@
-"""The control plane as a server: opened, listening, and ended in good order."""
+"""The control plane as a server: opens it, listens, and shuts it down cleanly."""
 
 import asyncio
 import errno
@@ -17,18 +17,19 @@ from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import PaddockError
 
-# A path of 4096 characters may be sent as twelve times as many: what is too long of it is said.
+# A path of 4096 characters may take twelve times as many when encoded. Longer lines are reported as
+# too long.
 MAX_LINE_BYTES = 64 * 1024
-# Also bounds how long a client may take to send a request's headers.
+# Also limits the time in which a client may send a request's headers.
 KEEPALIVE_SECONDS = 75.0
-# Requests under way are given so long to finish when the process is told to stop.
+# The time that requests get to finish at shutdown.
 SHUTDOWN_SECONDS = 5.0
 
 
 async def serve(settings: Settings) -> None:
-    """Serves until TERM or INT; sandboxes go on, the next start takes them up again.
+    """Serves until TERM or INT. Sandboxes keep running, and the next start takes them over.
 
-    Raises: ConfigError, StoreError, PaddockError when it can't start.
+    Raises: ConfigError, StoreError, PaddockError if it can't start.
     """
     keep_memory_private()
     with logging_to_stdout(settings) as say:
@@ -36,9 +37,9 @@ async def serve(settings: Settings) -> None:
 
 
 def http_options(plane: ControlPlane) -> dict[str, Any]:
-    """How the application is served, wherever it is."""
+    """The options with which the application must be served."""
     return {
-        # What is uploaded is stored as it was sent, and its size is what was sent.
+        # Uploads are stored as sent, and their size is the size sent.
         "auto_decompress": False,
         "max_line_size": MAX_LINE_BYTES,
         "logger": ServerLog(plane.metrics.not_http),

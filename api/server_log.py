@@ -1,4 +1,4 @@
-"""What the HTTP server says itself: of what is not HTTP one line now and then, not a traceback."""
+"""The HTTP server's own messages: malformed input gives one line now and then, not a traceback."""
 
 import logging
 import time
@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp.http_exceptions import HttpProcessingError
 
-# Anybody may send what is not HTTP, as often as they like: so many seconds between two lines.
+# Anyone may send malformed input at any rate, so lines are at least this many seconds apart.
 QUIET_SECONDS = 60.0
 _MOST_LOGGED = 128
 
@@ -15,9 +15,9 @@ log = logging.getLogger("paddock.http")
 
 
 class ServerLog(logging.LoggerAdapter[logging.Logger]):
-    """The logger of an HTTP server, which is given all that the server could not answer.
+    """The logger of an HTTP server, which receives everything that the server could not answer.
 
-    `count` is called for each request that was not HTTP.
+    `count` is called for each malformed request.
     """
 
     def __init__(
@@ -30,12 +30,12 @@ class ServerLog(logging.LoggerAdapter[logging.Logger]):
         self._unsaid = 0
 
     def debug(self, msg: object, *args: object, **more: Any) -> None:
-        """As a logger's; the server takes what begins like no request for less of an error."""
+        """Logs a message; the server uses this level for some malformed requests."""
         if not self._is_malformed(args, more):
             super().debug(msg, *args, **more)
 
     def exception(self, msg: object, *args: object, exc_info: Any = True, **more: Any) -> None:
-        """As a logger's."""
+        """Logs an error."""
         if not self._is_malformed(args, {"exc_info": exc_info}):
             super().exception(msg, *args, exc_info=exc_info, **more)
 

@@ -1,7 +1,7 @@
-"""Requests that stop something: they are answered however much the caller has asked for before.
+"""Requests that stop something: they are answered regardless of the caller's request rate.
 
-Each function says whether a request has an effect of that kind now. What stops nothing (any more)
-counts as any other request does, so that nobody gets requests for free.
+Each function returns whether a request has such an effect now. A request that stops nothing (any
+more) counts like any other, so that it is not free.
 """
 
 from api.context import Context
@@ -18,25 +18,25 @@ _ENDING_SIGNALS = frozenset({1, 2, 3, 9, 15, 19})
 
 
 def ends_session(context: Context, body: NoBody | None = None) -> bool:
-    """The session lives."""
+    """Whether the session is alive."""
     session = _session(context)
     return session is not None and session.live
 
 
 def pauses_session(context: Context, body: NoBody) -> bool:
-    """The session is active."""
+    """Whether the session is active."""
     session = _session(context)
     return session is not None and session.status is Status.ACTIVE
 
 
 def interrupts(context: Context, body: NoBody) -> bool:
-    """A command runs that nobody has ended yet."""
+    """Whether a command runs that is not being ended yet."""
     session = _session(context)
     return session is not None and any(not command.ending for command in session.running)
 
 
 def lowers_level(context: Context, body: SettingsBody) -> bool:
-    """The session is at a higher level."""
+    """Whether the session is at a higher level."""
     session = _session(context)
     wanted = context.plane.levels.get(body.permission_level or "")
     return (
@@ -48,7 +48,7 @@ def lowers_level(context: Context, body: SettingsBody) -> bool:
 
 
 def signals_command(context: Context, body: SignalBody) -> bool:
-    """The command runs, and has not had this signal yet, which ends or stops a program."""
+    """Whether the command runs and has not yet received this signal, which ends or stops it."""
     session = _session(context)
     command = session and session.commands.get(context.path["command_id"])
     if not command or command.ended or body.signal not in _ENDING_SIGNALS:
@@ -57,7 +57,7 @@ def signals_command(context: Context, body: SignalBody) -> bool:
 
 
 def closes_terminal(context: Context, body: None = None) -> bool:
-    """The terminal has not ended, and is not ending."""
+    """Whether the terminal has not ended and is not ending."""
     session = _session(context)
     if session is None:
         return False
@@ -67,7 +67,7 @@ def closes_terminal(context: Context, body: None = None) -> bool:
 
 
 def denies_approval(context: Context, body: ApprovalBody) -> bool:
-    """The approval waits for its decision."""
+    """Whether the approval waits for its decision."""
     approval_id = context.path["approval_id"]
     return body.decision == "deny" and context.plane.approvals.waits(context.principal, approval_id)
 

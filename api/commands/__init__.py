@@ -1,1 +1,1 @@
-"""Commands of `paddock` that need the server: they act on the machine they run on."""
+"""Commands of `paddock` that need the server and act on the local machine."""

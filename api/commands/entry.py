@@ -1,4 +1,4 @@
-"""What the command line gets from the server where it is installed."""
+"""What an installed server adds to the command line."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ def _find_url() -> str:
 
 
 def _find_key() -> str | Path:
-    """The one that PADDOCK_ADMIN_KEY sets, or the state directory's file."""
+    """The key in PADDOCK_ADMIN_KEY, or the state directory's key file."""
     from orchestrator.access.admin_key import ADMIN_KEY_FILE
 
     settings = _settings()

@@ -1,10 +1,10 @@
-"""The server's exceptions as what they are to the person at the terminal."""
+"""Translates the server's exceptions for the person at the terminal."""
 
 from paddock.cli.exits import Failure, Status
 
 
 def explain(error: BaseException) -> Failure | None:
-    """The failure that one of the server's exceptions is; None for any other."""
+    """The failure for one of the server's exceptions; None for any other exception."""
     from orchestrator.config.errors import ConfigError
     from orchestrator.errors import PaddockError
     from orchestrator.store.database import StoreError
@@ -13,7 +13,7 @@ def explain(error: BaseException) -> Failure | None:
     if isinstance(error, ConfigError):
         return Failure(str(error), status=Status.USAGE)
     if isinstance(error, PaddockError):
-        # The base class stands for no remedy of its own.
+        # The base class has no remedy of its own.
         known = type(error) is not PaddockError
         return Failure(error.detail, REMEDIES.get(error.code) if known else None)
     if isinstance(error, StoreError):

@@ -1,4 +1,4 @@
-"""Images on this machine's engine: which there are, and making them."""
+"""Lists and builds images on this machine's engine."""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -12,7 +12,7 @@ from paddock.cli.terminal import age, note, print_json, print_table, size, worki
 
 app = group("Images on this machine's container engine.")
 
-_ENGINE = "`paddock doctor` tells what the engine lacks"
+_ENGINE = "`paddock doctor` reports what the engine lacks"
 
 
 @app.command("list", epilog=example("paddock images list"))
@@ -50,7 +50,7 @@ def build(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Build an image where something in it changed; works without a registry, too."""
+    """Build an image if its inputs changed; works without a registry, too."""
     from images import builder
     from images.errors import BuildError
     from images.recipes import RECIPES

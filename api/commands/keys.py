@@ -1,4 +1,4 @@
-"""API keys: make them, list them, take them back, in this machine's files."""
+"""Creates, lists and revokes API keys in this machine's files."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -29,7 +29,7 @@ def _keys_file() -> Path:
 
 @app.command("list", epilog=example("paddock keys list"))
 def list_all(as_json: AsJson = False) -> None:
-    """List the keys of the keys file; the admin key is not among them."""
+    """List the keys in the keys file; the admin key is not among them."""
     from orchestrator.access.keys_file import list_keys
 
     path = _keys_file()
@@ -68,57 +68,66 @@ def create(
     ] = "operator",
     owner: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="A viewer's: the key whose sessions it looks at."),
+        typer.Option(metavar="NAME", help="For a viewer: the key whose sessions it can read."),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="A viewer's: it looks at all sessions.")
+        bool, typer.Option("--all", help="For a viewer: it can read all sessions.")
     ] = False,
     expires: Annotated[
         str | None,
         typer.Option(
-            metavar="WHEN", help="After 30d, 12h or 90m, or on a date, 2030-01-31, in UTC."
+            metavar="WHEN",
+            help="Expiry: in 30d, 12h or 90m, or at a date such as 2030-01-31, in UTC.",
         ),
     ] = None,
     max_level: Annotated[
-        str | None, typer.Option(metavar="LEVEL", help="The highest level of its sessions.")
+        str | None,
+        typer.Option(metavar="LEVEL", help="The highest level that its sessions may have."),
     ] = None,
     image: Annotated[
-        list[str] | None, typer.Option(metavar="IMAGE", help="An image that it may use.")
+        list[str] | None,
+        typer.Option(metavar="IMAGE", help="An image that it may use; may be repeated."),
     ] = None,
     tool: Annotated[
-        list[str] | None, typer.Option(metavar="TOOL", help="A tool that it may open.")
+        list[str] | None,
+        typer.Option(metavar="TOOL", help="A tool that it may open; may be repeated."),
     ] = None,
     max_sessions: Annotated[
-        int | None, typer.Option(min=0, help="How many sessions it may have at once.")
+        int | None, typer.Option(min=0, help="Maximum number of live sessions.")
     ] = None,
     max_cpus: Annotated[
-        float | None, typer.Option(min=0, help="How many cores they may have together.")
+        float | None, typer.Option(min=0, help="Maximum cores of its live sessions together.")
     ] = None,
     max_memory_bytes: Annotated[
-        int | None, typer.Option(min=0, help="How much memory they may have together.")
+        int | None,
+        typer.Option(min=0, help="Maximum memory of its live sessions together, in bytes."),
     ] = None,
     max_workspaces: Annotated[
-        int | None, typer.Option(min=0, help="How many workspaces it may have, with kept ones.")
+        int | None, typer.Option(min=0, help="Maximum number of workspaces, kept ones included.")
     ] = None,
     max_workspace_bytes: Annotated[
-        int | None, typer.Option(min=0, help="How large they may be together.")
+        int | None, typer.Option(min=0, help="Maximum size of its workspaces together, in bytes.")
     ] = None,
     requests_per_second: Annotated[
-        float | None, typer.Option(min=0.001, help="How many requests it may make.")
+        float | None, typer.Option(min=0.001, help="Maximum requests per second.")
     ] = None,
     handle_requests_per_second: Annotated[
-        float | None, typer.Option(min=0.001, help="The same for each handle of its sessions.")
+        float | None,
+        typer.Option(
+            min=0.001, help="Maximum requests per second with each handle of its sessions."
+        ),
     ] = None,
     max_audit_bytes: Annotated[
-        int | None, typer.Option(min=0, help="What its sessions may have in the audit ledger.")
+        int | None,
+        typer.Option(min=0, help="Maximum size of its sessions' audit records, in bytes."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key, and print it: it is not shown again.
+    """Create a key and print it; it is not shown again.
 
-    A running control plane takes it at once. An operator's key makes sessions, and sees and
-    controls its own only; an admin's does everything. A viewer's key reads, and changes nothing.
-    A metrics key reads /metrics.
+    A running control plane accepts it at once. An operator's key creates sessions, and can see and
+    control only these; an admin's key can do everything. A viewer's key can only read. A metrics
+    key can only read /metrics.
     """
     from orchestrator.access.key_bounds import KeyBounds
     from orchestrator.access.keys import Principal, Role
@@ -128,7 +137,9 @@ def create(
     if role not in _ROLES:
         raise typer.BadParameter(f"must be {', '.join(_ROLES)}", param_hint="--role")
     if (role == "viewer") != (everything or owner is not None) or (everything and owner):
-        raise typer.BadParameter("a viewer has one, others none", param_hint="--owner, --all")
+        raise typer.BadParameter(
+            "a viewer needs exactly one, other roles none", param_hint="--owner, --all"
+        )
     path = _keys_file()
     key = Principal(
         name,
@@ -157,7 +168,7 @@ def create(
 
 @app.command(epilog=example("paddock keys revoke ci"))
 def revoke(name: _Name) -> None:
-    """Take a key back: it is refused from now on, and its streams end; its sessions go on."""
+    """Revoke a key: it is refused from now on, and its streams end; its sessions continue."""
     from orchestrator.access.keys_file import remove_key
 
     path = _keys_file()
@@ -167,10 +178,11 @@ def revoke(name: _Name) -> None:
 
 @app.command("rotate-admin", epilog=example("paddock keys rotate-admin"))
 def rotate_admin() -> None:
-    """Replace the generated admin key: the old one is refused from now on, and its streams end.
+    """Replace the generated admin key; the old one is refused from now on, and its streams end.
 
-    A running control plane takes the new one at once. It is in the state directory's admin.key,
-    where `paddock` finds it. A key that PADDOCK_ADMIN_KEY sets is replaced there, with a restart.
+    A running control plane accepts the new key at once. The key is in admin.key in the state
+    directory, where `paddock` finds it. If PADDOCK_ADMIN_KEY sets the key, change it there and
+    restart.
     """
     from orchestrator.access.admin_key import ADMIN_KEY_FILE, rotate_admin_key
     from orchestrator.config.errors import ConfigError
@@ -188,7 +200,7 @@ def rotate_admin() -> None:
 
 
 def _moment(text: str) -> datetime:
-    """When that is, in UTC, to the second. Raises: typer.BadParameter."""
+    """The time in UTC, to the second. Raises: typer.BadParameter."""
     span = _SPAN.fullmatch(text)
     try:
         if span is not None:
@@ -203,7 +215,7 @@ def _moment(text: str) -> datetime:
             param_hint="--expires",
         ) from None
     if moment <= datetime.now(UTC):
-        raise typer.BadParameter(f"{text!r} is over", param_hint="--expires")
+        raise typer.BadParameter(f"{text!r} is in the past", param_hint="--expires")
     return moment
 
 
@@ -215,7 +227,7 @@ def _expiry(key: "Principal") -> str | None:
 
 
 def _bounds(key: "Principal") -> str | None:
-    """What it is limited to besides amounts, in a few words."""
+    """The key's limits other than amounts, in a few words."""
     bounds = key.bounds
     parts = [
         f"reads {key.owner or 'all'}" if key.role == "viewer" else "",

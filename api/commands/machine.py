@@ -22,9 +22,9 @@ for _name, _module in (("keys", keys), ("images", images)):
 
 @app.command(rich_help_panel=PANEL, epilog=example("paddock serve"))
 def serve() -> None:
-    """Run the control plane here, until TERM or Ctrl-C; its sandboxes go on.
+    """Run the control plane until TERM or Ctrl-C; its sandboxes keep running.
 
-    It is configured by variables that begin with `PADDOCK_`, and by the TOML file that
+    It is configured by environment variables that begin with `PADDOCK_`, and by the TOML file that
     `PADDOCK_CONFIG_FILE` names.
     """
     import asyncio
@@ -37,9 +37,9 @@ def serve() -> None:
 
 @app.command(rich_help_panel=PANEL, epilog=example("paddock doctor"))
 def doctor(as_json: AsJson = False) -> None:
-    """Check that this machine can run sandboxes, and say what to mend.
+    """Check whether this machine can run sandboxes, and report what to fix.
 
-    The exit status is 1 where something fails; a warning is no failure.
+    The exit status is 1 if a check fails; a warning is not a failure.
     """
     import asyncio
 

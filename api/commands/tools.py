@@ -1,4 +1,4 @@
-"""Manifests of tools, checked and listed on this machine."""
+"""Checks and lists tool manifests on this machine."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,7 @@ app = typer.Typer()
 
 _Directory = Annotated[
     Path | None,
-    typer.Option("--dir", metavar="DIR", help="Another folder than PADDOCK_TOOLS_DIR."),
+    typer.Option("--dir", metavar="DIR", help="A folder to use instead of PADDOCK_TOOLS_DIR."),
 ]
 
 
@@ -21,13 +21,13 @@ _Directory = Annotated[
 def check(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILE", help="Manifests; otherwise those of the tools folder."),
+        typer.Argument(metavar="FILE", help="Manifests; by default those of the tools folder."),
     ] = None,
 ) -> None:
-    """Check manifests, and say of each that can't be used which field is wrong, and why.
+    """Check manifests; for each invalid one, report which field is wrong, and why.
 
-    Patterns that can be used, and will hardly match what they were written for, are named.
-    The exit status is 1 where a manifest can't be used.
+    Valid patterns that will hardly ever match as intended are named. The exit status is 1 if a
+    manifest is invalid.
     """
     from orchestrator.tools.advice import advice
     from orchestrator.tools.catalog import PACKAGED, manifest_files
@@ -52,7 +52,7 @@ def check(
 
 @app.command("list", epilog=example("paddock tools list"))
 def list_all(directory: _Directory = None, as_json: AsJson = False) -> None:
-    """List what the tools folder and the shipped manifests offer."""
+    """List the tools of the tools folder and the included ones."""
     from orchestrator.config.settings import load_settings
     from orchestrator.tools.catalog import read_catalog
 
@@ -110,7 +110,7 @@ def _folder_files() -> list[Path]:
 
 
 def oneshot_names() -> list[str]:
-    """Names of this machine's oneshot tools; none where its settings can't be read."""
+    """Names of this machine's oneshot tools; none if its settings can't be read."""
     from orchestrator.config.errors import ConfigError
     from orchestrator.config.settings import load_settings
     from orchestrator.tools.catalog import read_catalog

@@ -1,4 +1,4 @@
-"""What the API does: typed functions, one module for each resource, and the list of them all."""
+"""The API's operations: typed functions, one module per resource, and the list of all."""
 
 from api.handlers import (
     approvals,

@@ -1,4 +1,4 @@
-"""Approvals: what waits for a person, and their word."""
+"""Approvals: requests that wait for a person, and the decisions."""
 
 from api import stops
 from api.access import Access
@@ -18,10 +18,10 @@ from paddock.contract.approvals import Approval, ApprovalBody, Approvals, Approv
     errors=("not_found",),
 )
 async def list_approvals(context: Context, query: ApprovalsQuery) -> Approvals:
-    """The approvals of the caller's sessions (an admin: of everybody's), newest first.
+    """The approvals of the caller's sessions (for an admin, of all sessions), newest first.
 
-    Those of sessions that ended are among them. With `session` only those of one session, of the
-    latest of that id or of the one that `incarnation` names.
+    Approvals of ended sessions are included. `session` selects one session: the latest with that
+    id, or the one that `incarnation` names.
     """
     key = None
     if query.session is not None:
@@ -43,7 +43,7 @@ async def list_approvals(context: Context, query: ApprovalsQuery) -> Approvals:
     Access.MANAGE,
     tag="Tools",
     summary="Approve or deny a command",
-    answers="The approval as it is now.",
+    answers="The approval after the decision.",
     errors=("not_found", "conflict", "capacity_exhausted"),
     examples={
         "approve": {"decision": "approve"},
@@ -52,9 +52,9 @@ async def list_approvals(context: Context, query: ApprovalsQuery) -> Approvals:
     stops=stops.denies_approval,
 )
 async def decide_approval(context: Context, approval_id: str, body: ApprovalBody) -> Approval:
-    """Approves or denies a command, once; it holds for exactly the text that is shown.
+    """Approves or denies a command, once; the decision applies to exactly the text that is shown.
 
-    The text may be sent once. When its terminal ends, the approval has expired.
+    The text may then be sent once. The approval expires when its terminal ends.
     """
     decided = await context.work.complete(
         context.plane.approvals.decide(context.principal, approval_id, body.decision, body.reason)

@@ -1,4 +1,4 @@
-"""The audit ledger: by query, whole, verified, and archived."""
+"""The audit ledger: search, export, verification and archives."""
 
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -48,11 +48,11 @@ _AUDIT = SESSION + "/audit"
 async def search_all_audit(context: Context, query: SearchQuery) -> FoundEvents:
     """Events of all sessions of the caller, newest first; `next` is the next page's `cursor`.
 
-    A page may have fewer events than `limit`, or none, although there are more: go on until
-    `next` is null. Session, rule, actor, operation, and decisions to deny have indexes; times and
-    owners, too, where there are not more than 50,000 events of them. Everything else, such as
-    `text`, is looked for in what those leave, at most 50,000 events for a page. Archived chains
-    are not searched: `archived` counts them.
+    A page may have fewer events than `limit`, or none, although there are more: continue until
+    `next` is null. Session, rule, actor, operation, and denials have indexes; so do times and
+    owners if at most 50,000 events match them. Other conditions, such as `text`, are checked on the
+    remaining events, at most 50,000 per page. Archived chains are not searched: `archived` counts
+    them.
     """
     wanted = Search(
         session=query.session,
@@ -83,8 +83,9 @@ async def search_all_audit(context: Context, query: SearchQuery) -> FoundEvents:
 async def search_audit(context: Context, query: AuditQuery) -> AuditEvents:
     """Events in order, filtered; `next` is the `after` of the next page.
 
-    A page may have fewer events than `limit`, or none, although there are more: go on until `next`
-    is null. With several filters, and for `pending`, one page looks at no more than 10,000 events.
+    A page may have fewer events than `limit`, or none, although there are more: continue until
+    `next` is null. With several filters, and for `pending`, one page examines at most 10,000
+    events.
     """
     database, key = context.plane.database, await _key(context, query)
     number: Event = {"incarnation": await chains.incarnation(database, key)}
@@ -110,7 +111,7 @@ async def search_audit(context: Context, query: AuditQuery) -> AuditEvents:
     answers="The counts.",
 )
 async def count_audit(context: Context, query: IncarnationQuery) -> AuditStats:
-    """How many operations and decisions of each kind."""
+    """Numbers of events by operation and by decision."""
     counts = await chains.stats(context.plane.database, await _key(context, query))
     return AuditStats.model_validate(counts)
 
@@ -121,10 +122,10 @@ async def count_audit(context: Context, query: IncarnationQuery) -> AuditStats:
     Access.READ,
     tag=_TAG,
     summary="Export a session's chain",
-    answers="One event on each line.",
+    answers="One event per line.",
 )
 async def export_audit(context: Context, query: ExportQuery) -> Lines[AuditEvent]:
-    """The whole chain as it is now, one JSON text per line, as its hashes were made."""
+    """The whole chain in its current state, one JSON text per line, exactly as it was hashed."""
     key = await _key(context, query)
     with ExitStack() as held:
         held.enter_context(context.streaming("downloads"))
@@ -140,7 +141,7 @@ async def export_audit(context: Context, query: ExportQuery) -> Lines[AuditEvent
     answers="The verdict.",
 )
 async def verify_audit(context: Context, query: VerifyQuery) -> AuditVerdict:
-    """Recomputes the whole chain; with `seq` and `hash` it must also have that event."""
+    """Recomputes the whole chain; with `seq` and `hash`, the chain must also contain that event."""
     key = await _key(context, query)
     verdict = await verify(context.plane.database, key, seq=query.seq, hash=query.hash)
     return AuditVerdict(**asdict(verdict))
@@ -152,14 +153,15 @@ async def verify_audit(context: Context, query: VerifyQuery) -> AuditVerdict:
     Access.MANAGE,
     tag=_TAG,
     summary="Archive chains of sessions that ended",
-    answers="What was archived.",
+    answers="The archived chains.",
     examples={"a month": {"older_than": 2_592_000}},
 )
 async def archive_audit(context: Context, body: ArchiveBody) -> ArchiveRun:
     """Moves chains of sessions that ended longer ago into compressed files, oldest first.
 
-    With each go its approvals and the evidence of its terminals. The head of the chain and the
-    digest of the file are put on record before anything is deleted. Admins' keys may.
+    Each chain moves together with its approvals and the evidence of its terminals. The head of the
+    chain and the digest of the file are recorded before anything is deleted. Only admins' keys may
+    do this.
     """
     _check_admin(context)
     seconds = timedelta(seconds=body.older_than)
@@ -177,7 +179,7 @@ async def archive_audit(context: Context, body: ArchiveBody) -> ArchiveRun:
     answers="A page of archives.",
 )
 async def list_archives(context: Context, query: ArchivesQuery) -> Archives:
-    """Which chains are archived, where, and with which heads. Admins' keys may."""
+    """The archived chains, their files and their heads. Only admins' keys may do this."""
     _check_admin(context)
     found = await context.plane.archiving.page(query.after, query.limit)
     full = len(found) == query.limit
@@ -186,7 +188,7 @@ async def list_archives(context: Context, query: ArchivesQuery) -> Archives:
 
 
 def _recorded(event: Event) -> AuditEvent:
-    """An event as it is on record: what earlier versions recorded is not checked again."""
+    """A recorded event; events of earlier versions are not validated again."""
     agent = event["agent"]
     position = None if agent is None else AgentPosition.model_construct(**agent)
     return AuditEvent.model_construct(**event | {"agent": position})
@@ -194,9 +196,9 @@ def _recorded(event: Event) -> AuditEvent:
 
 def _check_admin(context: Context) -> None:
     if context.principal.role is not Role.ADMIN:
-        raise PermissionDeniedError("archives are the operator's: this needs an admin's key")
+        raise PermissionDeniedError("archives need an admin's key")
 
 
 async def _key(context: Context, query: IncarnationQuery) -> str:
-    """The chain of the session in the path: it outlives the session's record."""
+    """The chain of the session in the path, which outlives the session itself."""
     return await context.record_key(context.session_id, query.incarnation)

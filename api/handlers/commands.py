@@ -1,4 +1,4 @@
-"""Commands: run one, and wait for it or watch it."""
+"""Commands: run one, and wait for it or follow it."""
 
 import asyncio
 from collections.abc import Iterator
@@ -31,8 +31,8 @@ from paddock.contract.commands import Command, CommandResult, PendingCommand
     tag=TAG,
     summary="Run a command",
     answers={
-        200: "What the command came to, or its events as they happen.",
-        202: "It runs in the background, or a person has not decided yet and nothing was run.",
+        200: "The command's result, or its events as they happen.",
+        202: "The command runs in the background, or waits for a person's approval.",
     },
     errors=(*WORK_ERRORS, "engine_unavailable"),
     examples={
@@ -45,14 +45,14 @@ from paddock.contract.commands import Command, CommandResult, PendingCommand
 async def execute(
     context: Context, body: ExecBody
 ) -> CommandResult | EventStream | Accepted[Command | PendingCommand]:
-    """Runs a command: its result, or with `Accept: text/event-stream` its output as it comes.
+    """Runs a command and returns its result, or with `Accept: text/event-stream` its live output.
 
-    A command in the background is answered when it has started.
+    For a background command, the answer comes when it has started.
     """
     session = context.session()
     with ExitStack() as held:
         if context.wants_events:
-            # Before anything is run: one too many is refused.
+            # This is first, so that one stream too many is refused before anything runs.
             held.enter_context(context.streaming("output", session))
         await _change_level(context, session, body.permission_level)
         request = await _request(context, session, body)
@@ -74,7 +74,7 @@ async def execute(
 async def _request(
     context: Context, session: domain.Session, body: ExecBody
 ) -> ExecRequest | Approval:
-    """What is to be run, or the approval that a tool's command waits for."""
+    """The command to run, or the approval that a tool's command waits for."""
     request = exec_request(body)
     if body.tool is None:
         return request
@@ -95,7 +95,7 @@ async def _change_level(context: Context, session: domain.Session, level: str | 
 
 @contextmanager
 def _attended(context: Context, session: domain.Session, command: domain.Command) -> Iterator[None]:
-    """While the outcome is waited for: a client that goes away takes its command with it."""
+    """Attends a foreground command: if the client disconnects meanwhile, the command is ended."""
     try:
         yield
     except (asyncio.CancelledError, ConnectionError):
@@ -104,6 +104,6 @@ def _attended(context: Context, session: domain.Session, command: domain.Command
 
 
 def _leave(context: Context, session: domain.Session, command: domain.Command) -> None:
-    # When the control plane stops, the client did not leave: its result can still be fetched.
+    # At a shutdown, it is not the client that left, and the result can still be fetched.
     if not command.background and not context.work.stopping:
         context.work.detach(context.plane.executions.client_gone(session, command))

@@ -1,4 +1,4 @@
-"""The live audit stream: of one session, or of all that the caller may see."""
+"""The live audit stream of one session, or of all that the caller may see."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -24,7 +24,7 @@ from paddock.contract.audit import AuditEvent, EventsQuery
     events=Events({"": AuditEvent}, "the event's `seq`"),
 )
 async def follow_session(context: Context, query: EventsQuery) -> EventStream:
-    """A session's events from the first, or after a `seq`; ends with the session."""
+    """A session's events from the first one, or after a `seq`; the stream ends with the session."""
     session = context.session()
     after = context.resume_position(query.after) or 0
     with ExitStack() as held:
@@ -46,7 +46,7 @@ async def follow_session(context: Context, query: EventsQuery) -> EventStream:
     events=Events({"": AuditEvent}, "the event's `id`"),
 )
 async def follow_all(context: Context, query: EventsQuery) -> EventStream:
-    """Events of all sessions of the caller (an admin: of everybody), new ones or after an `id`."""
+    """Events of all sessions of the caller (an admin: of all): new ones, or those after an `id`."""
     after = context.resume_position(query.after)
     if after is None:
         after = await context.plane.ledger.wait(None, -1)
@@ -61,9 +61,9 @@ async def follow_all(context: Context, query: EventsQuery) -> EventStream:
 async def _follow(
     context: Context, follower: Follower, position: str, session: Session | None
 ) -> AsyncGenerator[Event | None]:
-    """What the follower gets, until that is over or the caller's right is gone.
+    """The follower's events, until they end or the caller loses access.
 
-    A session that is over is read to its end, with its own handle, too.
+    The events of an ended session can be read to the end, even with its own handle.
     """
     position_of = attrgetter(position)
     while True:
@@ -78,7 +78,7 @@ async def _follow(
 
 
 async def _next(follower: Follower) -> list[StreamedEvent] | None:
-    """The next events: none when it is over, None when only a heartbeat's time has passed."""
+    """The next events: empty at the end, None after a heartbeat's time without events."""
     try:
         async with asyncio.timeout(HEARTBEAT_SECONDS):
             return await follower.next()

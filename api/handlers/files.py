@@ -1,4 +1,4 @@
-"""Files of a session's workspace; their bytes are streamed both ways."""
+"""Files of a session's workspace; their bytes are streamed in both directions."""
 
 from contextlib import ExitStack
 
@@ -47,7 +47,7 @@ async def read_file(context: Context, query: PathQuery) -> Download:
     session, work = context.session(), context.work
     with ExitStack() as held:
         held.enter_context(context.streaming("downloads", session))
-        # For a client that goes away meanwhile it is closed again.
+        # If the client disconnects meanwhile, the file is closed again.
         opened = await work.complete(
             context.plane.files.read(context.principal, session, query.path),
             lambda download: work.detach(download.close()),
@@ -62,13 +62,13 @@ async def read_file(context: Context, query: PathQuery) -> Download:
     Access.WORK,
     tag=_TAG,
     summary="Write a file",
-    answers="What was written.",
+    answers="The path and size of the file.",
     errors=(*_ERRORS, "too_large"),
 )
 async def write_file(context: Context, query: WriteQuery, upload: Upload) -> FileWritten:
-    """Writes the body to the file, whole or not at all."""
+    """Writes the body to the file, completely or not at all."""
     if query.mode == "append" and query.permissions is not None:
-        raise ValidationError("what is appended changes no permissions", field="permissions")
+        raise ValidationError("permissions can't be changed by appending", field="permissions")
     session = context.session()
     permissions = None if query.permissions is None else int(query.permissions, 8)
     with context.streaming("uploads", session):
@@ -90,7 +90,7 @@ async def write_file(context: Context, query: WriteQuery, upload: Upload) -> Fil
     Access.WORK,
     tag=_TAG,
     summary="Remove a file or an empty directory",
-    answers="What was removed.",
+    answers="The removed path.",
     errors=_ERRORS,
 )
 async def delete_file(context: Context, query: PathQuery) -> FilePath:
@@ -106,11 +106,11 @@ async def delete_file(context: Context, query: PathQuery) -> FilePath:
     Access.WORK,
     tag=_TAG,
     summary="List a directory",
-    answers="What it holds.",
+    answers="The directory's content.",
     errors=_ERRORS,
 )
 async def list_files(context: Context, query: ListQuery) -> FileList:
-    """What a directory holds, some levels deep."""
+    """The content of a directory, up to `depth` levels deep."""
     files, session = context.plane.files, context.session()
     listed = await files.list(context.principal, session, query.path, query.depth)
     return FileList.model_validate(listed)
@@ -121,13 +121,13 @@ async def list_files(context: Context, query: ListQuery) -> FileList:
     _FILES + "/mkdir",
     Access.WORK,
     tag=_TAG,
-    summary="Make a directory",
-    answers="The directory is there.",
+    summary="Create a directory",
+    answers="The directory exists.",
     errors=_ERRORS,
     examples={"nested": {"path": "src/lib"}},
 )
 async def make_directory(context: Context, body: PathBody) -> Made[FilePath]:
-    """Makes a directory and those above it."""
+    """Creates a directory and its parents."""
     files, session = context.plane.files, context.session()
     await context.work.complete(files.mkdir(context.principal, session, body.path))
     return Made(FilePath(path=body.path))
@@ -138,13 +138,13 @@ async def make_directory(context: Context, body: PathBody) -> Made[FilePath]:
     _FILES + "/symlink",
     Access.WORK,
     tag=_TAG,
-    summary="Make a symbolic link",
-    answers="The link is there.",
+    summary="Create a symbolic link",
+    answers="The link exists.",
     errors=_ERRORS,
     examples={"relative": {"path": "bin/tool", "target": "../lib/tool.py"}},
 )
 async def make_link(context: Context, body: LinkBody) -> Made[FileLink]:
-    """Makes a symbolic link that stays in the workspace; a file or link there is replaced."""
+    """Creates a symbolic link that stays in the workspace; replaces a file or link there."""
     files, session = context.plane.files, context.session()
     await context.work.complete(files.symlink(context.principal, session, body.path, body.target))
     return Made(FileLink(path=body.path, target=body.target))
@@ -156,12 +156,12 @@ async def make_link(context: Context, body: LinkBody) -> Made[FileLink]:
     Access.WORK,
     tag=_TAG,
     summary="Rename a file or directory",
-    answers="What was renamed.",
+    answers="The old and the new path.",
     errors=_ERRORS,
     examples={"rename": {"source": "draft.txt", "destination": "notes.txt"}},
 )
 async def move_file(context: Context, body: MoveBody) -> FileMoved:
-    """Renames a file or directory; a file at the destination is replaced."""
+    """Renames a file or directory; replaces a file at the destination."""
     files, session = context.plane.files, context.session()
     await context.work.complete(
         files.move(context.principal, session, body.source, body.destination)

@@ -13,7 +13,7 @@ from paddock.contract.system import Check, Health, Readiness
     "/healthz",
     Access.OPEN,
     tag="Health",
-    summary="Is the process alive?",
+    summary="Check that the process is alive",
     answers="It is.",
 )
 async def healthz(context: Context) -> Health:
@@ -26,11 +26,11 @@ async def healthz(context: Context) -> Health:
     "/readyz",
     Access.OPEN,
     tag="Health",
-    summary="Can sessions be created?",
-    answers={200: "They can.", 503: "A check says why not."},
+    summary="Check that sessions can be created",
+    answers={200: "Sessions can be created.", 503: "A check failed."},
 )
 async def readyz(context: Context) -> Readiness | Unready[Readiness]:
-    """Whether sessions can be created: 503 while something they need is missing."""
+    """Whether sessions can be created: 503 if something that they need is missing."""
     found = await context.plane.readiness()
     checks = {name: Check.model_validate(check) for name, check in found.items()}
     if all(check.ok for check in checks.values()):
@@ -44,8 +44,8 @@ async def readyz(context: Context) -> Readiness | Unready[Readiness]:
     Access.METRICS,
     tag="Health",
     summary="Read the metrics",
-    answers="Prometheus' text format.",
+    answers="The Prometheus text format.",
 )
 async def metrics(context: Context) -> Text:
-    """What Prometheus scrapes: counters and histograms since the start, and what is now."""
+    """Metrics for Prometheus: counters and histograms since the start, and current values."""
     return Text(context.plane.metrics.render(), CONTENT_TYPE)

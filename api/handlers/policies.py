@@ -1,4 +1,4 @@
-"""The permission levels, and what they would say."""
+"""Permission levels, and explanations of their decisions."""
 
 from dataclasses import asdict
 
@@ -32,7 +32,7 @@ async def list_policies(context: Context) -> Levels:
     "/api/policies/explain",
     Access.READ,
     tag="Policies",
-    summary="Ask what would be allowed",
+    summary="Explain what would be allowed",
     answers="The verdict.",
     errors=("permission_denied", "not_found"),
     examples={
@@ -42,11 +42,11 @@ async def list_policies(context: Context) -> Levels:
     },
 )
 async def explain_policy(context: Context, body: ExplainBody) -> Explanation:
-    """Whether a command or a path of the file operations would be allowed, and what stops it.
+    """Whether a command or a file path would be allowed, and what stops it.
 
-    It is told by the words alone, at a level or as a session is pinned to it: what a program
-    does inside only the kernel sees, which may stop more. Nothing is done, and nothing is
-    recorded. A session's handle may name its own session only.
+    The answer uses only the words, at a level or at a session's own level: only the kernel sees
+    what a program does inside, and may stop more. Nothing is run or recorded. A session's handle
+    may name only its own session.
     """
     shown = asdict(_explained(_level(context, body), body))
     return Explanation.model_validate(shown | {"layers": list(shown["layers"])})

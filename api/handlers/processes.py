@@ -1,4 +1,4 @@
-"""A session's commands: list them, read and follow their output, feed and signal them."""
+"""A session's commands: list them, read and follow their output, send input and signals."""
 
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack, aclosing
@@ -45,7 +45,7 @@ _PROCESS = _PROCESSES + "/{command_id}"
     answers="The commands.",
 )
 async def list_processes(context: Context) -> Commands:
-    """Every command that runs, and the latest that have ended, oldest first."""
+    """All running commands and the latest ended ones, oldest first."""
     commands = context.plane.executions.commands(context.session())
     return Commands(items=[view(command) for command in commands], next=None)
 
@@ -63,7 +63,7 @@ async def list_processes(context: Context) -> Commands:
 async def read_process(
     context: Context, command_id: str, query: OutputQuery
 ) -> CommandOutput | EventStream:
-    """One command with its output after an offset, or (SSE) as it comes, to its end."""
+    """One command with its output from an offset on, or (SSE) live to its end."""
     session, command = _find(context, command_id)
     after = context.resume_position(query.after) or 0
     if context.wants_events:
@@ -71,7 +71,7 @@ async def read_process(
         with ExitStack() as held:
             held.enter_context(context.streaming("output", session))
             return EventStream(watch(context, session, command, after), held.pop_all())
-    # What is stored is nothing for those who only look on, like the session's files.
+    # Viewers can't read stored output, as they can't read the session's files.
     page = await context.plane.executions.output(
         session, command, after, 0, looks=context.looks, whole=not context.looks
     )
@@ -84,7 +84,7 @@ async def read_process(
 async def watch(
     context: Context, session: Session, command: Command, after: int
 ) -> AsyncGenerator[Event | None]:
-    """Events: `start`, `stdout` and `stderr`, and `exit` or `error`."""
+    """Yields the events `start`, `stdout` and `stderr`, and `exit` or `error`."""
     yield Event("start", StartData(command_id=command.id))
     try:
         async with aclosing(output.follow(context, session, command, after)) as events:
@@ -100,14 +100,14 @@ async def watch(
     Access.WORK,
     tag=TAG,
     summary="Feed a command's standard input",
-    answers="What was fed.",
+    answers="The number of bytes accepted.",
     errors=WORK_ERRORS,
     examples={"line": {"data": "yes\n"}, "end": {"close": True}},
 )
 async def feed_process(context: Context, command_id: str, body: StdinBody) -> InputTaken:
-    """Feeds a command's standard input; waits while the command reads what came before.
+    """Sends data to a command's standard input; waits until the command has read earlier input.
 
-    A command that does not read it for 20 s: 409 `busy`.
+    If the command does not read for 20 s: 409 `busy`.
     """
     session, command = _find(context, command_id)
     data = body.input

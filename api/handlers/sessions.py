@@ -1,4 +1,4 @@
-"""Sessions: create, list, inspect, change their life, close."""
+"""Sessions: create, list, inspect, change their state, close."""
 
 import base64
 
@@ -24,7 +24,7 @@ from paddock.contract.session_requests import (
 from paddock.contract.sessions import CreatedSession, Handle, PurgedWorkspace, Session, Sessions
 from sandbox_agent.redaction import Redactor
 
-# Statuses of sessions that are not kept in memory for good.
+# Statuses of sessions that are not kept in memory permanently.
 ENDED = frozenset({"ended", "completed", "aborted", "budget-exceeded"})
 
 _TAG = "Sessions"
@@ -59,7 +59,7 @@ _CREATED = "The new session, with its handle."
     examples=_NEW,
 )
 async def create_session(context: Context, body: SessionBody) -> Created[CreatedSession]:
-    """Creates a session; the answer has its handle, which is not shown again."""
+    """Creates a session. Only this answer contains its handle."""
     return await _create(context, views.new_session(body), named=body.id is not None)
 
 
@@ -75,7 +75,7 @@ async def list_sessions(context: Context, query: SessionsQuery) -> Sessions:
     """The caller's sessions, newest first."""
     find = _ended if query.status in ENDED else _living
     start = None if query.cursor is None else _decode_cursor(query.cursor)
-    # One more than is shown tells whether there are more.
+    # One more than a page shows whether there are more.
     found = await find(context, query, start)
     page = found[: query.limit]
     more = len(found) > len(page)
@@ -94,7 +94,7 @@ async def list_sessions(context: Context, query: SessionsQuery) -> Sessions:
     answers="The session.",
 )
 async def inspect_session(context: Context) -> InspectedSession:
-    """One session with its live facts."""
+    """One session with its current activity."""
     session = context.session()
     return views.inspected(session, await context.plane.sessions.inspect(session))
 
@@ -108,7 +108,7 @@ async def inspect_session(context: Context) -> InspectedSession:
     answers="The budget.",
 )
 async def show_budget(context: Context) -> Budget:
-    """What the session may use up, has used, and has left; also when it has ended."""
+    """The session's budget: limits, consumption, and what is left; also after its end."""
     return views.budget(context.session())
 
 
@@ -125,7 +125,7 @@ async def show_budget(context: Context) -> Budget:
 async def ensure_session(
     context: Context, body: NamedSessionBody
 ) -> Session | Created[CreatedSession]:
-    """Creates the session of that id, or gets it as it is."""
+    """Creates the session with that id, or returns the existing one."""
     session = context.plane.sessions.existing(context.principal, context.session_id)
     if session is not None:
         return views.session(session, live=True)
@@ -143,9 +143,9 @@ async def ensure_session(
     stops=stops.ends_session,
 )
 async def close_session(context: Context, query: CloseQuery) -> Session | PurgedWorkspace:
-    """Ends the session and releases all it holds; with `purge` also its workspace.
+    """Ends the session and releases everything that it holds; with `purge` also its workspace.
 
-    The workspace of a session that ended long ago is purged just so.
+    This also purges the workspace of a session that ended long ago.
     """
     sessions, principal = context.plane.sessions, context.principal
     try:
@@ -186,7 +186,7 @@ async def pause_session(context: Context, body: NoBody) -> Session:
     errors=(*_FREEZING, "capacity_exhausted"),
 )
 async def resume_session(context: Context, body: NoBody) -> Session:
-    """Goes on where it was paused."""
+    """Continues the session where it was paused."""
     session = context.session()
     await context.work.complete(context.plane.sessions.resume(context.principal, session))
     return views.session(session, live=True)
@@ -231,13 +231,13 @@ async def abort_session(context: Context, body: NoBody) -> Session:
     SESSION + "/interrupt",
     Access.WORK,
     tag=_TAG,
-    summary="End what runs in a session",
-    answers="The session, which goes on.",
+    summary="Interrupt a session",
+    answers="The session, which continues.",
     errors=("session_terminated", "invalid_transition", "conflict", "sandbox_unavailable"),
     stops=stops.interrupts,
 )
 async def interrupt_session(context: Context, body: NoBody) -> Session:
-    """Ends what runs in the session; the session goes on."""
+    """Ends everything that runs in the session; the session continues."""
     session = context.session()
     await context.work.complete(context.plane.sessions.interrupt(context.principal, session))
     return views.session(session, live=True)
@@ -253,7 +253,7 @@ async def interrupt_session(context: Context, body: NoBody) -> Session:
     errors=("session_terminated",),
 )
 async def rotate_handle(context: Context, body: NoBody) -> Handle:
-    """A new handle; the old one is void."""
+    """Creates a new handle, which invalidates the old one."""
     work = context.plane.sessions.rotate_handle(context.principal, context.session())
     handle = await context.work.complete(work)
     context.work.recheck()
@@ -261,7 +261,7 @@ async def rotate_handle(context: Context, body: NoBody) -> Handle:
 
 
 async def _create(context: Context, request: NewSession, *, named: bool) -> Created[CreatedSession]:
-    """A client that leaves while it waits for its turn is forgotten; later, its session closed."""
+    """If the client leaves, a queued request is dropped, and a session created later is closed."""
     sessions, principal, work = context.plane.sessions, context.principal, context.work
     know_secrets(Redactor(request.secrets.values()).text)
     turn = await sessions.shares.turn(principal)
@@ -275,7 +275,7 @@ async def _create(context: Context, request: NewSession, *, named: bool) -> Crea
 async def _living(
     context: Context, query: SessionsQuery, start: tuple[str, str] | None
 ) -> list[domain.Session]:
-    """Those that live or ended lately, from there on."""
+    """Live and recently ended sessions, from that position on."""
     sessions = context.plane.sessions
     found = sessions.list(context.principal, status=query.status, label=query.label)
     found.sort(key=_position, reverse=True)
@@ -285,7 +285,7 @@ async def _living(
 async def _ended(
     context: Context, query: SessionsQuery, start: tuple[str, str] | None
 ) -> list[domain.Session]:
-    """Those that have ended, however long ago, from there on, and one more than a page."""
+    """All ended sessions from that position on, one more than a page."""
     found = await context.plane.sessions.list_ended(
         context.principal,
         status=None if query.status == "ended" else query.status,
@@ -308,5 +308,5 @@ def _decode_cursor(cursor: str) -> tuple[str, str]:
     try:
         created_at, key = base64.urlsafe_b64decode(cursor).decode().split(" ")
     except ValueError:
-        raise ValidationError("cursor is not one that was given", field="cursor") from None
+        raise ValidationError("cursor is not valid", field="cursor") from None
     return created_at, key

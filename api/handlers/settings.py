@@ -1,4 +1,4 @@
-"""A session's settings: its permission level, and where its workspace is."""
+"""A session's settings: its permission level, and the location of its workspace."""
 
 from api import stops
 from api.access import Access
@@ -18,7 +18,7 @@ from paddock.contract.sessions import SessionSettings
     answers="The settings.",
 )
 async def show_settings(context: Context) -> SessionSettings:
-    """The settings as they are."""
+    """The current settings."""
     return settings(context.session())
 
 
@@ -28,7 +28,7 @@ async def show_settings(context: Context) -> SessionSettings:
     Access.MANAGE,
     tag="Sessions",
     summary="Change a session's permission level",
-    answers="The settings as they are now.",
+    answers="The new settings.",
     errors=(
         "session_terminated",
         "invalid_transition",
@@ -39,12 +39,12 @@ async def show_settings(context: Context) -> SessionSettings:
     stops=stops.lowers_level,
 )
 async def change_settings(context: Context, body: SettingsBody) -> SessionSettings:
-    """Changes the permission level; the new one holds when this returns.
+    """Changes the permission level; the new one applies when this returns.
 
-    Where that a session is lowered can't be put on record now, the answer is 503
-    `audit_unavailable`, and it is lowered all the same: what ran is ended, the session has the
-    lower level and takes no work, and the record follows as soon as it can. To work in it again,
-    set the level again then.
+    If a lower level can't be recorded now, the answer is 503 `audit_unavailable`, but the session
+    is lowered all the same: running commands are ended, the session has the lower level and accepts
+    no work, and the record follows as soon as possible. To continue working in it, set the level
+    again afterwards.
     """
     session = context.session()
     await context.work.complete(

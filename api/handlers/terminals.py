@@ -38,9 +38,9 @@ _WORK = (
     examples={"tool": {"tool": "psql"}},
 )
 async def open_terminal(context: Context, body: TerminalBody) -> Created[Terminal]:
-    """Starts a tool on a terminal of its own; the answer comes when it shows its prompt.
+    """Starts a tool on its own terminal; the answer comes when the tool prints its prompt.
 
-    The terminal is pinned to the tool's manifest as it is now.
+    The terminal keeps the current version of the tool's manifest.
     """
     record = await context.work.complete(
         context.plane.tools.open(context.principal, context.session(), body.tool)
@@ -55,7 +55,7 @@ async def open_terminal(context: Context, body: TerminalBody) -> Created[Termina
     Access.WORK,
     tag=_TAG,
     summary="Send a line",
-    answers={200: "What the tool answered.", 202: "It waits for a person."},
+    answers={200: "The tool's answer.", 202: "The line waits for a person's approval."},
     errors=_WORK,
     examples={
         "query": {"tool": "psql.select_query", "command": "SELECT 1"},
@@ -65,10 +65,10 @@ async def open_terminal(context: Context, body: TerminalBody) -> Created[Termina
 async def interact(
     context: Context, terminal_id: str, body: InteractionBody
 ) -> Interaction | Accepted[Interaction]:
-    """Sends a line, where the tool's manifest and the rules allow it; what the tool answered.
+    """Sends a line if the tool's manifest and the rules allow it, and returns the tool's answer.
 
-    202 while a line that a person must approve has no word yet: nothing was sent, and the same
-    line again asks for the word. A line goes on when its client goes away.
+    The answer is 202 while a line that needs approval is undecided: nothing was sent, and sending
+    the same line again asks for the decision. A line continues if its client disconnects.
     """
     if body.wait:
         context.work.follow()
@@ -88,7 +88,7 @@ async def interact(
     answers="The terminals.",
 )
 async def list_terminals(context: Context, query: IncarnationQuery) -> Terminals:
-    """Every terminal that the session has, and had, oldest first; also after the session's end."""
+    """All terminals of the session, past and present, oldest first; also after its end."""
     records = await context.plane.terminals.records.list(await _key(context, query))
     return Terminals(items=[Terminal.model_validate(record) for record in records], next=None)
 
@@ -98,11 +98,11 @@ async def list_terminals(context: Context, query: IncarnationQuery) -> Terminals
     _TERMINAL,
     Access.READ,
     tag=_TAG,
-    summary="Look at a terminal",
+    summary="Inspect a terminal",
     answers="The terminal.",
 )
 async def read_terminal(context: Context, terminal_id: str, query: IncarnationQuery) -> Terminal:
-    """One terminal, also after its end, and that of its session."""
+    """One terminal, also after its own end or the session's end."""
     key = await _key(context, query)
     return Terminal.model_validate(await context.plane.terminals.records.get(key, terminal_id))
 
@@ -116,7 +116,7 @@ async def read_terminal(context: Context, terminal_id: str, query: IncarnationQu
     answers="The transcript.",
 )
 async def read_transcript(context: Context, terminal_id: str, query: IncarnationQuery) -> Text:
-    """What happened in a terminal, line by line; what was said is quoted and escaped."""
+    """What happened in a terminal, line by line; output is quoted and escaped."""
     key = await _key(context, query)
     return Text(await context.plane.terminals.records.transcript(key, terminal_id))
 
@@ -127,16 +127,16 @@ async def read_transcript(context: Context, terminal_id: str, query: Incarnation
     Access.WORK,
     tag=_TAG,
     summary="End a terminal",
-    answers="The terminal as it has ended.",
+    answers="The ended terminal.",
     errors=("invalid_transition", "conflict", "sandbox_unavailable"),
     stops=stops.closes_terminal,
 )
 async def close_terminal(context: Context, terminal_id: str) -> Terminal:
-    """Ends a terminal and its tool; one that has ended stays as it is."""
+    """Ends a terminal and its tool; an ended terminal stays unchanged."""
     ending = context.plane.terminals.close(context.session(), terminal_id)
     return Terminal.model_validate(await context.work.complete(ending))
 
 
 async def _key(context: Context, query: IncarnationQuery) -> str:
-    """The session whose terminals are meant: they outlive its record."""
+    """The record key of the session whose terminals are read; it outlives the session."""
     return await context.record_key(context.session_id, query.incarnation)

@@ -1,4 +1,4 @@
-"""The tools that a session has."""
+"""The tools that a session can use."""
 
 from api.access import Access
 from api.context import Context
@@ -17,7 +17,7 @@ from paddock.contract.tools import Tools
     answers="The commands of all tools.",
 )
 async def list_tools_of(context: Context) -> Tools:
-    """Every command of every tool, and whether the session's level and policies could allow it."""
+    """All commands of all tools, and whether the session's level and policies could allow each."""
     session = context.session()
     level = session.level
     asker = Asker(

@@ -1,1 +1,1 @@
-"""Requests read and answers written: aiohttp is used here, and where the server is made."""
+"""Reads requests and writes answers. Only this package and the server use aiohttp's server."""

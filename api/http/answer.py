@@ -1,4 +1,4 @@
-"""Answers as responses: written whole, or piece by piece."""
+"""Writes answers as responses, whole or in pieces."""
 
 from aiohttp import web
 
@@ -8,7 +8,7 @@ from paddock.contract.base import Model
 
 
 async def respond(request: web.Request, answer: object) -> web.StreamResponse:
-    """The response, which is sent already where it is a stream."""
+    """The response to an answer; a stream has already been sent."""
     match answer:
         case Model():
             return _json(answer)
@@ -52,13 +52,13 @@ async def _download(request: web.Request, answer: Download) -> web.StreamRespons
     with answer.held:
         await stream.begin(request, response)
         if not await _send(request, response, answer):
-            # Fewer bytes than announced: the client must not take them for the file.
+            # Fewer bytes than announced must not look like the complete file.
             stream.abort(request)
     return response
 
 
 async def _send(request: web.Request, response: web.StreamResponse, answer: Download) -> bool:
-    """Sends what was announced; False when the file has become shorter."""
+    """Sends the announced bytes; returns False if the file has become shorter."""
     left = answer.size
     if left:
         async for chunk in answer.chunks:

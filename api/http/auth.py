@@ -1,4 +1,4 @@
-"""Who is calling."""
+"""Identifies the caller."""
 
 from collections.abc import Mapping
 
@@ -18,9 +18,9 @@ NOBODY = Principal("nobody", Role.HANDLE)
 
 
 def authorize(plane: ControlPlane, request: web.Request, access: Access) -> Principal:
-    """The caller, where their credential suffices.
+    """The caller, if their credential is sufficient.
 
-    Whose session it is, is the sessions' own check. Raises: UnauthorizedError,
+    The session layer itself checks who owns a session. Raises: UnauthorizedError,
     PermissionDeniedError.
     """
     if access is Access.OPEN:
@@ -42,7 +42,7 @@ def _token(request: web.Request) -> str:
 
 
 def _identify(plane: ControlPlane, token: str) -> Principal:
-    """Look-ups are by digest, so their timing tells nothing about a secret."""
+    """Finds a credential by its digest, so that timing reveals nothing about a secret."""
     if is_handle(token):
         session = plane.sessions.by_handle(digest(token))
         if session is not None:

@@ -1,4 +1,4 @@
-"""Request bodies: strict JSON, then the operation's model, errors that name the field."""
+"""Parses request bodies: strict JSON, then the operation's model; errors name the field."""
 
 import asyncio
 import json
@@ -14,9 +14,9 @@ from orchestrator.errors import ValidationError
 from paddock.contract.requests import NoBody
 from paddock.contract.words import LEVEL_NAMES
 
-# Bodies nest two deep; what a client may keep in a free-form object is its own matter.
+# Bodies nest two levels; a client may nest more in free-form objects.
 MAX_DEPTH = 32
-# A client that stops sending in the middle of a body.
+# The time-out for a client that stops sending within a body.
 IDLE_SECONDS = 60.0
 _MAX_SHOWN = 64
 
@@ -28,7 +28,7 @@ async def read_body(
 ) -> Model:
     """The body as `model`; `levels` are the permission levels that it may name.
 
-    Raises: ValidationError; aiohttp's error for one that is too large.
+    Raises: ValidationError; aiohttp's error for a body that is too large.
     """
     check_encoding(request)
     try:
@@ -42,16 +42,16 @@ async def read_body(
 
 
 def check_encoding(request: web.Request) -> None:
-    """Raises: ValidationError for a compressed body: its size could not be bounded as sent."""
+    """Refuses compressed bodies, whose size could not be limited. Raises: ValidationError."""
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise ValidationError("Content-Encoding must be identity", field="Content-Encoding")
 
 
 def parse_object(data: bytes) -> dict[str, Any]:
-    """A JSON object without what two parsers could read in two ways.
+    """Parses a JSON object that different parsers can't read differently.
 
-    Refused are other values, repeated members, NaN and Infinity, NUL and lone surrogates in
-    strings, deep nesting. Raises: ValidationError.
+    Other values, repeated members, NaN and Infinity, NUL and lone surrogates in strings, and deep
+    nesting are refused. Raises: ValidationError.
     """
     try:
         value = json.loads(
@@ -72,9 +72,9 @@ def parse_object(data: bytes) -> dict[str, Any]:
 def validated(
     model: type[Model], value: dict[str, Any], context: dict[str, Any] | None = None
 ) -> Model:
-    """The value as `model`, whose validators are told the context.
+    """The value as `model`, whose validators receive the context.
 
-    Raises: ValidationError naming the first field that is wrong.
+    Raises: ValidationError naming the first invalid field.
     """
     try:
         return model.model_validate(value, context=context)

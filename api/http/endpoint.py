@@ -1,4 +1,4 @@
-"""An operation as aiohttp calls it: its request read, its answer written."""
+"""Adapts an operation for aiohttp: reads its request and writes its answer."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ from orchestrator.errors import PaddockError, ValidationError
 from orchestrator.store.round_robin import asking
 from paddock.contract.requests import NoQuery
 
-# What asks for a stop is no longer than this.
+# Requests to stop something are not longer than this.
 _SMALL_BYTES = 4096
 _CHUNK_BYTES = 256 * 1024
 
@@ -30,7 +30,7 @@ _CHUNK_BYTES = 256 * 1024
 def make_endpoint(
     operation: Operation, plane: ControlPlane, work: Work, rates: RequestRates
 ) -> Handler:
-    """The operation as a handler of requests: credential first, then what the client sent."""
+    """The operation as a request handler; it checks the credential first, then the input."""
 
     async def endpoint(request: web.Request) -> web.StreamResponse:
         principal = authorize(plane, request, operation.access)
@@ -86,7 +86,7 @@ def _context(
 async def _inputs(
     operation: Operation, request: web.Request, plane: ControlPlane
 ) -> dict[str, Any]:
-    """What the client sent, as the function takes it. Raises: ValidationError."""
+    """The client's input in the form of the function's arguments. Raises: ValidationError."""
     inputs: dict[str, Any] = {name: request.match_info[name] for name in operation.parameters}
     query = read_query(request, operation.query or NoQuery)
     if operation.query is not None:
@@ -100,7 +100,7 @@ async def _inputs(
 
 
 async def _chunks(request: web.Request) -> AsyncIterator[bytes]:
-    """The request's body as it arrives. Raises: ValidationError when it stops arriving."""
+    """The request's body as it arrives. Raises: ValidationError if it stops arriving."""
     while True:
         try:
             async with asyncio.timeout(IDLE_SECONDS):

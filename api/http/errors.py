@@ -1,4 +1,4 @@
-"""What went wrong, as a response."""
+"""Turns errors into responses."""
 
 import json
 import logging
@@ -21,14 +21,14 @@ _CODES = {
 }
 _DETAILS = {
     "not_found": "there is nothing at this path",
-    "method_not_allowed": "this path does not take this method",
+    "method_not_allowed": "this path does not support this method",
     "too_large": "the body is over the limit",
 }
 _INTERNAL = "something failed inside the control plane; its log has the request id"
 
 
 def describe(error: Exception) -> PaddockError:
-    """What a client may know of an error; the unexpected is logged with its traceback."""
+    """What a client may learn about an error; unexpected errors are logged with a traceback."""
     if isinstance(error, PaddockError):
         return error
     if isinstance(error, web.HTTPException):
@@ -61,7 +61,7 @@ def problem(error: PaddockError, request_id: str) -> web.Response:
 
 
 class _HttpError(PaddockError):
-    """What aiohttp itself refused."""
+    """An error that aiohttp itself raised."""
 
     def __init__(self, code: str, detail: str, **fields: Any) -> None:
         super().__init__(detail, **fields)

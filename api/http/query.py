@@ -1,4 +1,4 @@
-"""Query strings: strict UTF-8, nothing unknown, nothing twice."""
+"""Parses query strings: strict UTF-8, no unknown or repeated parameters."""
 
 from typing import TypeVar
 from urllib.parse import parse_qsl
@@ -39,5 +39,5 @@ def _parse(text: str) -> dict[str, str]:
 
 
 def _is_text(value: str) -> bool:
-    """Raw bytes that are not UTF-8 arrive as lone surrogates."""
+    """Whether the text is valid: raw bytes that are not UTF-8 arrive as lone surrogates."""
     return "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)

@@ -1,4 +1,4 @@
-"""Server-Sent Events, as they are written."""
+"""Writes Server-Sent Events."""
 
 from contextlib import aclosing
 
@@ -9,7 +9,7 @@ from api.http import stream
 
 
 async def send(request: web.Request, answer: EventStream) -> web.StreamResponse:
-    """Writes the events to their end. Raises: ConnectionError when the client has gone."""
+    """Writes all events. Raises: ConnectionError if the client has gone."""
     response = web.StreamResponse(
         headers={"Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Buffering": "no"}
     )
@@ -17,7 +17,7 @@ async def send(request: web.Request, answer: EventStream) -> web.StreamResponse:
         await stream.begin(request, response)
         async with aclosing(answer.events) as events:
             async for event in events:
-                # A comment: the connection is seen to live.
+                # A comment shows that the connection is alive.
                 data = b": alive\n\n" if event is None else encode_event(event)
                 await stream.write(request, response, data)
         await response.write_eof()
@@ -25,7 +25,7 @@ async def send(request: web.Request, answer: EventStream) -> web.StreamResponse:
 
 
 def encode_event(event: Event) -> bytes:
-    """An event as it is sent; JSON keeps line breaks out of its text."""
+    """Encodes an event; JSON escapes line breaks in its text."""
     head = "" if event.id is None else f"id: {event.id}\n"
     data = event.data.encode()
     return f"{head}event: {event.name}\ndata: ".encode() + data + b"\n\n"

@@ -1,4 +1,4 @@
-"""The OpenAPI document of the HTTP API, made from the operations."""
+"""The OpenAPI document of the HTTP API, generated from the operations."""
 
 from typing import Any
 
@@ -9,48 +9,48 @@ from api.openapi.schemas import component_schemas
 from paddock.contract.problem import Problem
 from paddock.contract.words import ID_PATTERN
 
-# The project's, as pyproject.toml has it.
+# The project's version in pyproject.toml.
 VERSION = "0.1.0"
 
 _DESCRIPTION = """\
 Paddock runs the commands of AI agents in sandboxes that it governs: one container per session, \
-a permission level that says what may run, and a tamper-evident record of it.
+a permission level that defines what may run, and a tamper-evident record.
 
-**Credentials.** A bearer token: an API key, or a session's own *handle*, which does the work of \
-that one session. A key sees its own sessions, an admin's key all. A viewer's key reads and \
+**Credentials.** A bearer token: an API key, or a session's own *handle*, which is limited to \
+that session. A key sees its own sessions, an admin's key all sessions. A viewer's key reads and \
 changes nothing; a metrics key reads the metrics. `x-roles` has the roles of each operation.
 
-**Errors** are problem documents (RFC 9457) with a stable `code`, and where a policy refused, \
-its `rule`. A command's non-zero exit is no error.
+**Errors** are problem documents (RFC 9457) with a stable `code` and, if a policy refused, \
+its `rule`. A command's non-zero exit is not an error.
 
 **Input** is strict: unknown members and parameters are refused, and so are NUL and lone \
-surrogates in strings, and bodies over 2 MiB (but for files). **Output** may get further members \
-in later versions: ignore those that you don't know.
+surrogates in strings, and bodies over 8 MiB (except files). **Output** may get further members \
+in later versions: ignore unknown ones.
 
-**Times** are RFC 3339 in UTC; durations are in seconds, or in milliseconds where a name ends \
+**Times** are RFC 3339 in UTC; durations are in seconds, or in milliseconds if a name ends \
 in `_ms`. Lists are `{items, next}`.
 
-**Events.** With `Accept: text/event-stream`, commands and audit events come as Server-Sent \
-Events. A comment is sent every 15 s when nothing happens.\
+**Events.** With `Accept: text/event-stream`, commands and audit events are sent as Server-Sent \
+Events. An idle stream sends a comment every 15 s.\
 """
 
 _TAGS = {
     "Sessions": "A session has a permission level, a workspace and a sandbox.",
-    "Commands": "What runs in a session. No shell reads a command; it is run as it is.",
-    "Terminals": "Interactive tools of a session, and what was said in them.",
+    "Commands": "Commands of a session. No shell reads a command; it is run as it is.",
+    "Terminals": "Interactive tools of a session, and their transcripts.",
     "Files": "A workspace's files. Paths are relative to the workspace, or under /workspace.",
-    "Tools": "Interactive programs: each line is declared, decided, and perhaps approved.",
-    "Audit": "One hash chain of events for each session; on record before anybody hears of it.",
+    "Tools": "Interactive programs: each line is declared, decided, and approved if required.",
+    "Audit": "One hash chain of events per session, recorded before a caller learns of them.",
     "Policies": "What the permission levels allow.",
-    "Health": "Whether it runs, whether it can work, and how it does.",
+    "Health": "Liveness, readiness and metrics.",
 }
 
 _HEADERS = {
-    "X-Request-Id": ("Names the request; also in problem documents and in the log.", True),
+    "X-Request-Id": ("The request's id; also in problem documents and in the log.", True),
     "Location": ("The path of the new session.", True),
-    "WWW-Authenticate": ("The scheme that is wanted.", True),
+    "WWW-Authenticate": ("The required scheme.", True),
     "X-Paddock-Permissions": ("The nine bits of the file's mode, octal.", True),
-    "Retry-After": ("Seconds, where it is known when to try again.", False),
+    "Retry-After": ("Seconds to wait before a retry, if known.", False),
 }
 
 
@@ -126,7 +126,7 @@ def _parameters() -> dict[str, Any]:
             "name": "Last-Event-ID",
             "in": "header",
             "required": False,
-            "description": "The last event that was seen; it goes before `after`.",
+            "description": "The last event that was received; takes precedence over `after`.",
             "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
         },
     }

@@ -1,4 +1,4 @@
-"""The operations as the document has them."""
+"""Describes the operations in the document."""
 
 import json
 import re
@@ -62,7 +62,7 @@ def _security(access: Access) -> list[Schema]:
 def _request_body(operation: Operation) -> Schema | None:
     if operation.upload:
         return {
-            "description": "The file's bytes; none make an empty file.",
+            "description": "The file's bytes; an empty body creates an empty file.",
             "content": {BYTES: {"schema": _BINARY}},
         }
     if operation.body is None:
@@ -79,7 +79,7 @@ def _responses(operation: Operation) -> Schema:
         for status, reply in operation.replies.items()
     }
     for status, name in problem_responses(operation.codes).items():
-        # Health has a document of its own where others have a problem.
+        # A health answer has its own content where other operations have a problem document.
         responses.setdefault(status, {"$ref": f"#/components/responses/{name}"})
     return dict(sorted(responses.items()))
 
@@ -107,7 +107,7 @@ _TEXT = {"type": "string"}
 
 def _schema(reply: Reply) -> Schema:
     if reply.media_type != JSON:
-        # One object on each line.
+        # One object per line.
         (model,) = reply.models
         kind = {"type": "string", "contentMediaType": reply.media_type}
         return kind | {"contentSchema": ref(model)}
@@ -116,9 +116,11 @@ def _schema(reply: Reply) -> Schema:
 
 
 def _event_stream(events: Events) -> Schema:
-    """Server-Sent Events; the schema is that of one event, before its `data` is parsed."""
+    """Server-Sent Events; the schema describes one event, before its `data` is parsed."""
     kinds = [_event(name, model) for name, model in events.kinds.items()]
-    schema: Schema = {"description": f"One event. Its `id` is {events.position}: where to resume."}
+    schema: Schema = {
+        "description": f"One event. Its `id` is {events.position}, the position to resume at."
+    }
     schema |= kinds[0] if len(kinds) == 1 else {"oneOf": kinds}
     return {"schema": schema, "examples": {"stream": {"value": _sample(events)}}}
 
@@ -143,7 +145,7 @@ def _event(name: str, data: type[Model]) -> Schema:
 
 
 def _sample(events: Events) -> str:
-    """One event of each kind, as they are sent."""
+    """A sample with one event of each kind, as sent."""
     lines = []
     for name, model in events.kinds.items():
         data = model_example(model)

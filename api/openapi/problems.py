@@ -1,4 +1,4 @@
-"""Errors as the document has them: which codes there are, what they mean, how they look."""
+"""Describes errors in the document: codes, meanings and examples."""
 
 import inspect
 from collections import defaultdict
@@ -15,7 +15,7 @@ from paddock.contract.problem import Problem
 MEDIA_TYPE = "application/problem+json"
 _REQUEST_ID = "5f0c2b6a9d3e4178"
 _INTERNAL = "Something failed inside the control plane; its log has the request id."
-# By code: an example's detail and further members.
+# By code: an example's detail and its further members.
 _EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
     "validation_error": (
         "permission_level must be low|medium|high",
@@ -67,7 +67,7 @@ _EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def problem_examples() -> dict[str, Schema]:
-    """An example of each code's document, as components."""
+    """An example document for each code, as components."""
     examples = {}
     for code, (detail, members) in _EXAMPLES.items():
         status = STATUSES[code]
@@ -87,7 +87,7 @@ def problem_examples() -> dict[str, Schema]:
 
 
 def problem_responses(codes: Iterable[str]) -> dict[str, str]:
-    """The names of the responses that have these codes, by status."""
+    """The names of the responses for these codes, by status."""
     by_status: dict[HTTPStatus, list[str]] = defaultdict(list)
     for code in sorted(codes):
         by_status[STATUSES[code]].append(code)
@@ -95,7 +95,7 @@ def problem_responses(codes: Iterable[str]) -> dict[str, str]:
 
 
 def component_responses(operations: Iterable[Operation]) -> dict[str, Schema]:
-    """Every response that an operation's codes make: one for each set of a status' codes."""
+    """All error responses of the operations: one for each set of codes with the same status."""
     names = {
         name for operation in operations for name in problem_responses(operation.codes).values()
     }
@@ -122,7 +122,7 @@ def _response(codes: list[str]) -> Schema:
 
 
 def _meanings() -> dict[str, str]:
-    """What each code means, as the error's own class says it."""
+    """The meaning of each code, from the error class's docstring."""
     meanings = {}
     for _, kind in inspect.getmembers(errors, inspect.isclass):
         if issubclass(kind, errors.PaddockError):

@@ -1,4 +1,4 @@
-"""JSON Schemas of what the operations take and give."""
+"""JSON Schemas of the operations' parameters and answers."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
@@ -15,7 +15,7 @@ Schema = dict[str, Any]
 
 
 class _Generator(GenerateJsonSchema):
-    """Members in their own order, without titles made of their names or defaults of null."""
+    """Keeps the order of members, and leaves out generated titles and defaults of null."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -42,7 +42,7 @@ def ref(model: type[BaseModel]) -> Schema:
 
 
 def component_schemas(operations: Iterable[Operation], *others: type[BaseModel]) -> Schema:
-    """Every model by its name, and the models within them. `others` are responses."""
+    """All models by name, with the models inside them. `others` are responses."""
     requests: list[type[BaseModel]] = []
     responses: list[type[BaseModel]] = [*others]
     for operation in operations:
@@ -53,7 +53,7 @@ def component_schemas(operations: Iterable[Operation], *others: type[BaseModel])
     if both := taken.keys() & given.keys():
         raise ValueError(f"two models have the name {min(both)}")
     for schema in given.values():
-        # Later versions may say more: clients are to ignore what they don't know.
+        # Later versions may add members, and clients must ignore unknown ones.
         schema.pop("additionalProperties", None)
     return dict(sorted((taken | given).items()))
 
@@ -93,14 +93,14 @@ def query_parameters(model: type[Query]) -> list[Schema]:
 
 
 def _described(schema: Schema) -> Schema:
-    """The schema beside its description, which is the parameter's."""
+    """Separates the schema from its description, which belongs to the parameter."""
     rest = dict(schema)
     description = rest.pop("description", None)
     return {"schema": rest} if description is None else {"description": description, "schema": rest}
 
 
 def _without_null(schema: Schema) -> Schema:
-    """A parameter that is not given is absent, never null."""
+    """A missing parameter is absent, never null."""
     rest = {name: value for name, value in schema.items() if name != "anyOf"}
     kinds = [kind for kind in schema.get("anyOf", []) if kind != {"type": "null"}]
     if len(kinds) == 1:

@@ -1,4 +1,4 @@
-"""What the domain knows, as the contract shows it; and what the contract asks for, as the domain's.
+"""Converts domain objects into the contract, and contract bodies into the domain's parameters.
 
-Nothing is changed here, nobody asked.
+Views change nothing and call no services.
 """

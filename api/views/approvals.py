@@ -1,4 +1,4 @@
-"""Approvals as the API shows them."""
+"""Views of approvals."""
 
 from orchestrator.approvals import approval_rows
 from paddock.contract.approvals import Approval

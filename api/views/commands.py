@@ -1,4 +1,4 @@
-"""Commands as the API shows them, and as they are asked for."""
+"""Views of commands, and of requests to run them."""
 
 from typing import Any, Literal
 
@@ -9,7 +9,7 @@ from paddock.contract.commands import Command
 
 
 def command(shown: domain.Command) -> Command:
-    """One command: what it is, and what it came to once it has ended."""
+    """One command, with its result once it has ended."""
     return Command.model_validate(command_members(shown))
 
 
@@ -32,7 +32,7 @@ def _status(shown: domain.Command) -> Literal["running", "exited", "lost"]:
 
 
 def exec_request(body: ExecBody) -> ExecRequest:
-    """What is to be run."""
+    """The domain's request to run a command."""
     return ExecRequest(
         argv=body.argv,
         command=body.command,

@@ -1,4 +1,4 @@
-"""Sessions as the API shows them, and as they are asked for."""
+"""Views of sessions, and of requests to create them."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ def settings(shown: domain.Session) -> SessionSettings:
 
 
 def session(shown: domain.Session, *, live: bool = False) -> Session:
-    """The session; `live`: with the state and the limits of its sandbox."""
+    """The session; with `live`, including its sandbox's state and limits."""
     return Session.model_validate(session_members(shown, live=live))
 
 
@@ -37,16 +37,16 @@ def created(shown: domain.Session, handle: str) -> CreatedSession:
 
 
 def budget(shown: domain.Session) -> Budget:
-    """What the session may use up, has used, and has left."""
+    """The session's budget: limits, consumption, and what is left."""
     return Budget.model_validate(shown.budget.view(datetime.now(UTC)))
 
 
 def session_members(
     shown: domain.Session, *, live: bool, frozen: bool | None = None
 ) -> dict[str, Any]:
-    """The members of `Session`: what the API tells of a session, it tells here.
+    """The members of `Session`, the only place that lists them.
 
-    `frozen` is what the host shows of its processes.
+    `frozen` is whether the host shows its processes as frozen.
     """
     return {
         "id": shown.id,
@@ -71,7 +71,7 @@ def session_members(
 
 
 def inspected(shown: domain.Session, inspection: Inspection) -> InspectedSession:
-    """The session, and what goes on in it now."""
+    """The session and its current activity."""
     measured, disk = inspection.measured, inspection.disk
     return InspectedSession.model_validate(
         {
@@ -87,7 +87,7 @@ def inspected(shown: domain.Session, inspection: Inspection) -> InspectedSession
 
 
 def new_session(body: SessionBody, session_id: str | None = None) -> NewSession:
-    """What is to be created, for that id when the path names one."""
+    """The domain's request to create a session, for the id in the path if there is one."""
     return NewSession(
         id=session_id or body.id,
         permission_level=body.permission_level,
@@ -130,7 +130,7 @@ def _sandbox(shown: domain.Session, live: bool, frozen: bool | None) -> dict[str
 
 
 def _deadlines(shown: domain.Session) -> dict[str, str | None]:
-    """When the session ends by itself; null: not for that."""
+    """The times at which the session ends by itself; null if there is none."""
     found = deadlines(shown)
     return {
         f"{name}_at": found[name].strftime("%Y-%m-%dT%H:%M:%S.%fZ") if name in found else None
@@ -139,10 +139,10 @@ def _deadlines(shown: domain.Session) -> dict[str, str | None]:
 
 
 def _processes(shown: domain.Session, measured: Measured) -> list[dict[str, Any]]:
-    """As the host sees them, without the secrets; without words while those are unknown."""
+    """Processes as the host sees them, without secrets; without words while secrets are unknown."""
     if not shown.secrets.known:
         return [asdict(process) | {"name": "", "argv": []} for process in measured.processes]
-    # Only what the sandbox wrote is searched: all else is the host's, and has its form.
+    # Only text from the sandbox is searched: the rest comes from the host in a fixed form.
     cut = shown.secrets.cut_value
     return [
         asdict(process) | {"name": cut(process.name), "argv": cut(process.argv)}
@@ -151,6 +151,6 @@ def _processes(shown: domain.Session, measured: Measured) -> list[dict[str, Any]
 
 
 def _denial(event: Event) -> dict[str, Any]:
-    """`args` say what was refused; the audit log has the whole event at `seq`."""
+    """A denial; `args` has what was refused, and the audit log has the whole event at `seq`."""
     members = ("seq", "time", "actor", "operation", "rule", "args", "error")
     return {name: event[name] for name in members}

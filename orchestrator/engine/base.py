@@ -1,8 +1,7 @@
-"""What Paddock needs of a container engine, and nothing more.
+"""The operations that Paddock needs from a container engine, and nothing more.
 
-Every call is bounded in time and raises `EngineUnavailableError` when the engine
-refuses, fails or does not answer. Methods that remove something succeed when it is
-gone already.
+Every call has a time limit and raises `EngineUnavailableError` if the engine refuses, fails or does
+not answer. Methods that remove something succeed if it is already gone.
 """
 
 from abc import ABC, abstractmethod
@@ -38,7 +37,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one sandbox may use: `cpus` in cores, the rest in bytes and processes."""
+    """Limits of one sandbox: `cpus` in cores, the rest in bytes and processes."""
 
     cpus: float
     memory_bytes: int
@@ -49,7 +48,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The most that one sandbox moves, in bytes per second; None: whatever it can."""
+    """The highest transfer rates of one sandbox, in bytes per second; None means no limit."""
 
     disk_read: int | None = None
     disk_write: int | None = None
@@ -58,12 +57,12 @@ class Rates:
 
     @property
     def disk(self) -> bool:
-        """Whether the workspace's disk has one."""
+        """Whether the workspace's disk has a rate limit."""
         return self.disk_read is not None or self.disk_write is not None
 
     @property
     def network(self) -> bool:
-        """Whether the network has one."""
+        """Whether the network has a rate limit."""
         return self.network_receive is not None or self.network_send is not None
 
 
@@ -72,7 +71,7 @@ NO_RATES = Rates()
 
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
-    """A sandbox's container, as the session's level demands it."""
+    """A sandbox's container, as the session's level requires it."""
 
     name: str
     image: str
@@ -83,12 +82,12 @@ class SandboxSpec:
     network: str | None  # a network's name; None: no network at all
     runtime: str | None = None  # None: the engine's default
     rates: Rates = NO_RATES
-    disk: str | None = None  # of the workspace, a path in /dev: where its rates hold
+    disk: str | None = None  # the workspace's device, a path in /dev, to which its rates apply
 
 
 @dataclass(frozen=True, slots=True)
 class OpenNetwork:
-    """The bridge for sandboxes with network access, by its name, and whom they ask for names."""
+    """The bridge for sandboxes with network access: its name, and its name servers."""
 
     name: str
     resolvers: tuple[str, ...]  # IPv4 addresses
@@ -104,9 +103,9 @@ class Container:
     state: ContainerState
     exit_code: int | None = None
     oom_killed: bool = False
-    # Limits as the engine reports them: cpus, memory_bytes, pids (absent in lists).
+    # The limits that the engine reports: cpus, memory_bytes, pids (absent in lists).
     limits: dict[str, float] = field(default_factory=dict)
-    # Of its first process, as the engine's host has it; None unless it runs (and in lists).
+    # The host pid of its first process; None if it does not run (and in lists).
     pid: int | None = None
 
 
@@ -120,21 +119,21 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """The engine's own account of itself."""
+    """The engine's description of itself."""
 
     version: str
     cgroup_version: str
     rootless: bool
     userns_remap: bool
-    # What this engine's kernel can't limit: cpus, memory, swap, pids.
+    # The limits that this engine's kernel can't set: cpus, memory, swap, pids.
     unlimited: tuple[str, ...] = ()
-    # Runtimes that it was configured with.
+    # The configured runtimes.
     runtimes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxKernel:
-    """What of a kernel is seen in a sandbox: a runtime may offer less than the host has."""
+    """The kernel features seen in a sandbox: a runtime may offer less than the host has."""
 
     landlock_abi: int  # 0: no Landlock
     seccomp: bool  # filters with notification
@@ -142,10 +141,10 @@ class SandboxKernel:
 
 @dataclass(frozen=True, slots=True)
 class EngineEvent:
-    """Something happened to one of our containers.
+    """An event of one of our containers.
 
-    `action` is `die`, `oom`, `pause`, `unpause`, or `resync` (with an empty
-    `container_id`): the stream has begun, or was interrupted; events may be missing, list
+    `action` is `die`, `oom`, `pause`, `unpause` or `resync` (with an empty `container_id`).
+    `resync` means that the stream has begun or was interrupted: events may be missing, so list
     again.
     """
 
@@ -156,7 +155,7 @@ class EngineEvent:
 
 
 def missing_image(name: str) -> EngineUnavailableError:
-    """What to say when the engine does not have the image."""
+    """The message for an image that the engine does not have."""
     return EngineUnavailableError(
         f"image {name} is not on this engine: build or pull it there (`paddock images list` tells "
         "which ones `paddock images build` makes)"
@@ -168,29 +167,29 @@ class Engine(ABC):
 
     @abstractmethod
     async def info(self) -> EngineInfo:
-        """Version and the facts that decide whether sandboxes can be confined."""
+        """Its version and the facts that decide whether sandboxes can be confined."""
 
     @abstractmethod
     async def image(self, name: str) -> Image | None:
-        """The image of that name, or None when this engine has none."""
+        """The image with that name; None if this engine does not have it."""
 
     @abstractmethod
     async def kernel(self, image: str, runtime: str | None) -> SandboxKernel:
-        """What a sandbox of that image and runtime (None: the default) has to confine with.
+        """The confinement features in a sandbox of that image and runtime (None: the default).
 
-        It is looked at in a container, which is removed again.
+        Starts a container to find out, and removes it.
         """
 
     @abstractmethod
     async def create(self, spec: SandboxSpec) -> str:
         """Creates and starts the sandbox's container and returns its id.
 
-        Nothing is left behind when it fails.
+        Leaves nothing behind on failure.
         """
 
     @abstractmethod
     async def inspect(self, container_id: str) -> Container | None:
-        """The container with its limits, or None when it is gone."""
+        """The container with its limits; None if it is gone."""
 
     @abstractmethod
     async def list(self) -> list[Container]:
@@ -210,52 +209,52 @@ class Engine(ABC):
 
     @abstractmethod
     async def logs(self, container_id: str) -> str:
-        """The end of what its first process printed: why an agent died."""
+        """The end of its first process's output, to show why an agent died."""
 
     @abstractmethod
     async def ensure_open_network(self, image: str) -> OpenNetwork:
-        """The bridge for sandboxes with network access, made when missing.
+        """The bridge for sandboxes with network access; makes it if it is missing.
 
-        Destinations on the host and link-local addresses are dropped for it; `image`
-        is the image whose iptables install the rules. Raises: EngineUnavailableError
-        when the rules can't be installed: the network is then not to be used.
+        The bridge drops packets to the host and to link-local addresses. `image` is the image whose
+        iptables installs the rules. Raises: EngineUnavailableError if the rules can't be installed;
+        the network must not be used then.
         """
 
     @abstractmethod
     async def close_names(self, container_id: str, image: str) -> None:
-        """Takes the engine's own name server, which names neighbours, from a sandbox on it.
+        """Blocks the engine's own name server, which reveals neighbors, for a sandbox.
 
-        Raises: EngineUnavailableError: the sandbox is not to be used then.
+        Raises: EngineUnavailableError; the sandbox must not be used then.
         """
 
     @abstractmethod
     async def hold_device(
         self, image: str, device: str, rates: Rates, container_id: str | None = None
     ) -> None:
-        """Holds all use of a block device, `major:minor`, to the disk's rates, or lifts them.
+        """Applies the disk's rates to all use of a block device, `major:minor`, or lifts them.
 
-        For control groups of version 1, where the container's own do not hold for what the
-        kernel writes back for it. Raises: EngineUnavailableError.
+        It is for control groups of version 1, where the container's own rates do not apply to the
+        data that the kernel writes back for it. Raises: EngineUnavailableError.
         """
 
     @abstractmethod
     async def hold_link(self, image: str, container_id: str, rates: Rates) -> None:
-        """Holds a running sandbox on the open network to the network's rates.
+        """Applies the network's rates to a running sandbox on the open network.
 
-        Raises: EngineUnavailableError: the sandbox is not to be used then.
+        Raises: EngineUnavailableError; the sandbox must not be used then.
         """
 
     @abstractmethod
     async def try_link(self, image: str) -> None:
-        """Raises: EngineUnavailableError where the kernel can't hold a network to a rate."""
+        """Raises EngineUnavailableError if the kernel can't limit a network's rate."""
 
     @abstractmethod
     async def remove_open_network(self, image: str) -> None:
-        """Removes that bridge and its rules, where no container uses it."""
+        """Removes that bridge and its rules unless a container uses it."""
 
     @abstractmethod
     def events(self) -> AsyncGenerator[EngineEvent, None]:
-        """Events of this instance's containers; reconnects for ever, see `resync`."""
+        """Events of this instance's containers. Reconnects forever, see `resync`."""
 
     @abstractmethod
     async def close(self) -> None:

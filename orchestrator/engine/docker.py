@@ -1,8 +1,8 @@
-"""The Docker engine: the only module family that talks to its socket.
+"""The Docker engine. Only this family of modules talks to its socket.
 
-The `docker` SDK blocks, so its calls run in a bounded pool of threads. Two time-outs
-bound each: the client's on every read, after which the thread is free again, and the
-loop's on the whole, waiting for a thread included.
+The `docker` SDK blocks, so its calls run in a bounded pool of threads. Each call has two time-outs:
+the client's, on every read, which frees the thread; and the loop's, on the whole call, including
+the wait for a thread.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ from orchestrator.errors import EngineUnavailableError
 from orchestrator.threads import bounded
 
 LOG_LINES = 100
-# At the end; calls under way have time-outs of their own.
+# Used at shutdown; running calls have their own time-outs.
 _END_SECONDS = 120.0
 
 Answer = TypeVar("Answer")
@@ -64,10 +64,10 @@ class DockerEngine(Engine):
         threads: int = 8,
         resolvers: tuple[str, ...] = (),
     ) -> None:
-        """`host` is as in DOCKER_HOST, None: the environment's; `timeout` in seconds.
+        """Contacts nothing before the first call.
 
-        `resolvers` are for sandboxes with a network; none: the host's.
-        Nothing is contacted before the first call.
+        `host` is as in DOCKER_HOST, None for the environment's; `timeout` is in seconds.
+        `resolvers` are for sandboxes with a network; if there are none, those of the host are used.
         """
         self.instance = instance
         self._host = host
@@ -109,7 +109,7 @@ class DockerEngine(Engine):
         try:
             return await self._answer("start the sandbox", future)
         except BaseException:
-            # The thread goes on after a time-out: what it still makes is nobody's.
+            # The thread continues after a time-out. If it still makes a container, nobody owns it.
             future.add_done_callback(self._discard)
             raise
 
@@ -227,13 +227,13 @@ class DockerEngine(Engine):
             await generator.aclose()
 
     async def close(self) -> None:
-        """See `Engine.close`; waits for calls under way, which their time-outs bound."""
+        """See `Engine.close`; waits for running calls, which their time-outs bound."""
         for stream in list(self._streams):
             stream.stop()
         try:
             await bounded(self._pool.shutdown, _END_SECONDS)
         except TimeoutError:
-            _log.error("calls of the engine have not ended within %g s", _END_SECONDS)
+            _log.error("calls to the container engine have not ended within %g s", _END_SECONDS)
         if self._client is not None:
             self._client.close()
 
@@ -255,7 +255,7 @@ class DockerEngine(Engine):
                 f"the container engine did not {what} within {self._timeout:g} s"
             ) from error
         except APIError as error:
-            # The engine's own words may hold paths of the host: they are for the log only.
+            # The engine's own words may contain paths of the host, so they go to the log only.
             _log.warning("the container engine could not %s: %s", what, error.explanation)
             raise EngineUnavailableError(
                 f"the container engine could not {what} (HTTP {error.status_code})"
@@ -267,7 +267,7 @@ class DockerEngine(Engine):
             ) from error
 
     def _connect(self) -> docker.APIClient:
-        """The client, made at the first call that succeeds in reaching the engine."""
+        """The client; the first call that reaches the engine creates it."""
         with self._client_lock:
             if self._client is None:
                 environment: Mapping[str, Any] = kwargs_from_env()
@@ -288,7 +288,7 @@ class DockerEngine(Engine):
         except ImageNotFound as error:
             raise missing_image(spec.image) from error
         except APIError as error:
-            if error.status_code != 409:  # the name is another container's
+            if error.status_code != 409:  # the name belongs to another container
                 self._remove_left_over(client, spec.name)
             raise unknown_runtime(spec.runtime, error.explanation) or error from None
         except (DockerException, OSError):
@@ -306,18 +306,18 @@ class DockerEngine(Engine):
         return container_id
 
     def _discard(self, created: Future[str]) -> None:
-        """Removes the container of a `create` that nobody waits for any more."""
+        """Removes the container of a `create` call that nobody waits for any more."""
         if created.cancelled() or created.exception() is not None:
             return
         container_id = created.result()
         try:
             self._submit(lambda client: self._remove_left_over(client, container_id))
-        except EngineUnavailableError:  # closing: this thread is the last one
+        except EngineUnavailableError:  # closing: this is the last thread
             self._remove_left_over(self._connect(), container_id)
 
     def _remove_left_over(self, client: docker.APIClient, name: str) -> None:
         try:
             docker_containers.remove(client, name)
         except (DockerException, OSError) as error:
-            # Its label names this instance: the next start removes it.
+            # Its label names this instance, so the next start removes it.
             _log.warning("a container could not be removed: %s: %s", name, str(error))

@@ -1,4 +1,4 @@
-"""Calls of the Docker API about one container, by what is so afterwards. They block."""
+"""Calls of the Docker API about one container, defined by their end state. They block."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from orchestrator.engine.base import Container, ContainerState
 
 
 def inspect(client: docker.APIClient, container_id: str) -> Container | None:
-    """It with its limits; None when it is gone."""
+    """The container with its limits; None if it is gone."""
     try:
         return docker_records.inspected(client.inspect_container(container_id))
     except NotFound:
@@ -23,7 +23,7 @@ def unless_already(
     container_id: str,
     state: ContainerState,
 ) -> None:
-    """Changes a container's state; Docker refuses when it has that state already."""
+    """Changes a container's state; ignores Docker's refusal if it already has that state."""
     try:
         change(container_id)
     except APIError:
@@ -33,7 +33,7 @@ def unless_already(
 
 
 def remove(client: docker.APIClient, name: str) -> None:
-    """Kills and removes it with its volumes; waits for a removal that is under way."""
+    """Kills and removes the container with its volumes; waits for a removal that is under way."""
     try:
         client.remove_container(name, v=True, force=True)
     except NotFound:

@@ -20,11 +20,11 @@ from orchestrator.threads import bounded
 ACTIONS = ("die", "oom", "pause", "unpause")
 RESYNC = EngineEvent(action="resync", container_id="", labels={})
 
-# A connection that is silent for so long is made anew: it may be dead.
+# A connection that is silent for this long is replaced, because it may be dead.
 IDLE_SECONDS = 60.0
 BACK_OFF_SECONDS = (0.1, 5.0)
 JOIN_SECONDS = 2.0
-# More unread events than this are replaced by one `resync`.
+# If more events than this are unread, one `resync` replaces them.
 QUEUE_LIMIT = 4096
 
 _log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class EventStream:
     def __init__(
         self, connect: Callable[[], docker.APIClient], instance: str, timeout: float
     ) -> None:
-        """`connect` gives the client to use; `timeout` bounds connecting, in seconds."""
+        """`connect` returns the client to use; `timeout` bounds connecting, in seconds."""
         self._connect = connect
         self._filters = json.dumps(
             {
@@ -54,7 +54,10 @@ class EventStream:
         self._since: str | None = None
 
     async def events(self) -> AsyncGenerator[EngineEvent, None]:
-        """Yields events until `stop()`: a `resync` after every connection, the first too."""
+        """Yields events until `stop()`.
+
+        Every connection, including the first, begins with a `resync`.
+        """
         thread = threading.Thread(target=self._read, name="engine-events", daemon=True)
         thread.start()
         try:
@@ -62,20 +65,20 @@ class EventStream:
                 yield event
         finally:
             self.stop()
-            with suppress(TimeoutError):  # it is left behind: nobody hears of it any more
+            with suppress(TimeoutError):  # the thread is abandoned: nobody waits for it any more
                 await bounded(partial(thread.join, JOIN_SECONDS), 2 * JOIN_SECONDS)
 
     def stop(self) -> None:
-        """Ends the thread, and with it the iteration; it may be called twice."""
+        """Ends the thread, and with it the iteration. May be called twice."""
         self._stopped.set()
         with self._lock:
             if self._socket is not None:
-                # Wakes a blocked read; closing a socket in use would not.
+                # Wakes a blocked read. Closing a socket in use would not wake it.
                 with suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)
 
     def _read(self) -> None:
-        """The thread: however it ends, so does the iteration."""
+        """The thread. However it ends, it ends the iteration."""
         try:
             self._run()
         finally:
@@ -95,7 +98,7 @@ class EventStream:
             delay = min(delay * 2, longest)
 
     def _lines(self) -> Iterator[bytes]:
-        """One connection's events; an empty line first, when it stands."""
+        """Yields one connection's events, after an empty line once it is established."""
         client = self._connect()
         with client.get(
             f"{client.base_url}/v{client.api_version}/events",
@@ -114,7 +117,7 @@ class EventStream:
     def _hold(self, response: requests.Response) -> None:
         with self._lock:
             self._socket = socket.socket(fileno=os.dup(response.raw.fileno()))
-        if self._stopped.is_set():  # stopped while it connected
+        if self._stopped.is_set():  # stopped while connecting
             self.stop()
 
     def _let_go(self) -> None:
@@ -138,7 +141,7 @@ class EventStream:
         self._post(event)
 
     def _post(self, event: EngineEvent | None) -> None:
-        # The loop may have been closed without the generator.
+        # The loop may have been closed without closing the generator.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._deliver, event)
 

@@ -1,4 +1,4 @@
-"""One-shot containers that do what the control plane has no privilege for."""
+"""Short-lived containers that do what the control plane has no privilege for."""
 
 from typing import Any
 
@@ -13,10 +13,10 @@ HELPER_SECONDS = 20
 
 
 def run_helper(client: docker.APIClient, name: str, config: dict[str, Any], failed: str) -> str:
-    """What it printed; nothing of it is left. One that a killed control plane left goes first.
+    """Runs a helper container, removes it and returns its output.
 
-    Raises: EngineUnavailableError that begins with `failed`, where it does not exit with 0;
-    docker's errors.
+    First removes a container that a killed control plane left. Raises: EngineUnavailableError whose
+    message begins with `failed` if the exit status is not 0; docker's errors.
     """
     remove_helper(client, name)
     try:
@@ -35,7 +35,7 @@ def run_helper(client: docker.APIClient, name: str, config: dict[str, Any], fail
 
 
 def remove_helper(client: docker.APIClient, name: str) -> None:
-    """Removes it, running or not, where it is."""
+    """Removes the container if it exists, running or not."""
     try:
         client.remove_container(name, force=True)
     except NotFound:
@@ -50,7 +50,7 @@ def network_helper(
     *arguments: str,
     capabilities: tuple[str, ...] = ("NET_ADMIN", "NET_RAW"),
 ) -> dict[str, Any]:
-    """A container that runs a shell script in `network`, with power over that network alone."""
+    """A container that runs a shell script in `network`, with privileges over that network only."""
     return {
         "Image": image,
         "User": "0",
@@ -62,7 +62,7 @@ def network_helper(
             "CapAdd": list(capabilities),
             "SecurityOpt": ["no-new-privileges"],
             "ReadonlyRootfs": True,
-            "Tmpfs": {"/run": "size=65536,mode=700"},  # for iptables' lock
+            "Tmpfs": {"/run": "size=65536,mode=700"},  # for the lock of iptables
             "Memory": 64 * 2**20,
             "PidsLimit": 32,
             "RestartPolicy": {"Name": "no"},

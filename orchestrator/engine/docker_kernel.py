@@ -1,4 +1,4 @@
-"""Looks, from inside a container, what of the kernel a sandbox gets to see."""
+"""Finds out, from inside a container, which kernel features a sandbox sees."""
 
 import secrets
 from typing import Any
@@ -10,7 +10,7 @@ from orchestrator.engine.docker_spec import log_config, unknown_runtime
 from orchestrator.errors import EngineUnavailableError
 
 SECONDS = 20
-# The numbers are Landlock's on every architecture, and seccomp's on the two that we know.
+# Landlock's numbers are the same on every architecture; seccomp's are those of the two we know.
 _SCRIPT = """
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -23,7 +23,10 @@ print(max(0, libc.syscall(444, None, ctypes.c_size_t(0), 1)), int(found))
 
 
 def look(client: docker.APIClient, instance: str, image: str, runtime: str | None) -> SandboxKernel:
-    """Runs a container for it, and removes it. Raises: EngineUnavailableError; the client's."""
+    """Runs a container to find out, and removes it.
+
+    Raises: EngineUnavailableError; docker's errors.
+    """
     name = f"paddock-kernel-{secrets.token_hex(4)}"
     try:
         client.create_container_from_config(  # type: ignore[no-untyped-call]
@@ -41,15 +44,15 @@ def look(client: docker.APIClient, instance: str, image: str, runtime: str | Non
 
 
 def parse(said: str) -> SandboxKernel:
-    """From what it printed. Raises: EngineUnavailableError."""
+    """Parses the container's output. Raises: EngineUnavailableError."""
     words = said.split()
     if len(words) != 2 or not all(word.isascii() and word.isdigit() for word in words):
-        raise EngineUnavailableError(f"a container could not look at its kernel: {said[-500:]}")
+        raise EngineUnavailableError(f"a container could not examine its kernel: {said[-500:]}")
     return SandboxKernel(int(words[0]), words[1] == "1")
 
 
 def config(image: str, instance: str, runtime: str | None) -> dict[str, Any]:
-    """The container: confined as a sandbox is."""
+    """The container's configuration: confined like a sandbox."""
     return {
         "Image": image,
         "Entrypoint": ["/usr/bin/python3", "-I", "-S", "-c", _SCRIPT],

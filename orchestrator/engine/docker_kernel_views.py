@@ -1,11 +1,11 @@
-"""What of the host's kernel a container does not see, and what it may hold of it."""
+"""The parts of the host's kernel that a container does not see, and limits on those it uses."""
 
 import resource
 from typing import Any
 
 from orchestrator.engine.base import Limits
 
-# What engines hide where nothing is asked for; a list of one's own takes its place.
+# The paths that engines mask by default. A list in the request replaces them.
 _USUAL = (
     "/proc/acpi",
     "/proc/asound",
@@ -20,8 +20,8 @@ _USUAL = (
     "/sys/devices/virtual/powercap",
     "/sys/firmware",
 )
-# Where the kernel tells of all block devices and file systems: of every workspace's path, and of
-# what is read and written there. And the host's own: its command line, modules, users, pressure.
+# The kernel's reports on all block devices and file systems: they would reveal every workspace's
+# path and its reads and writes. Also the host's command line, modules, users and pressure.
 _OF_ALL = (
     "/proc/cmdline",
     "/proc/diskstats",
@@ -47,14 +47,14 @@ _OF_ALL = (
     "/sys/kernel/slab",
 )
 HIDDEN = (*_USUAL, *_OF_ALL)
-# Of the host's 4,096, of which all sandboxes together can have three quarters.
+# The host has 4,096, of which all sandboxes together can use three quarters.
 MOST_TERMINALS = 32
 
 
 def kernel_objects(limits: Limits) -> dict[str, str]:
-    """Settings of the container's IPC namespace: what is in it would outlive its command.
+    """Settings of the container's IPC namespace, whose objects would outlive their command.
 
-    Segments go with the last process that has them, and take no more than shared memory may.
+    Segments disappear with their last process, and use no more than the shared memory limit.
     """
     return {
         "kernel.shm_rmid_forced": "1",
@@ -65,7 +65,7 @@ def kernel_objects(limits: Limits) -> dict[str, str]:
 
 
 def terminals() -> dict[str, Any]:
-    """The mount of the container's pseudo-terminals; it is removed with the container."""
+    """The mount of the container's pseudo-terminals; it disappears with the container."""
     options = f"newinstance,ptmxmode=0666,mode=0620,gid=5,max={MOST_TERMINALS},nosuid,noexec"
     return {
         "Type": "volume",

@@ -1,7 +1,7 @@
-"""The bridge for sandboxes with network access, and the host's rules that bound it.
+"""The bridge for sandboxes with network access, and the host's rules that restrict it.
 
-A one-shot container with the host's network installs the rules, so that the control
-plane itself needs no privilege over the host's firewall.
+A short-lived container with the host's network installs the rules, so the control plane itself
+needs no privilege over the host's firewall.
 """
 
 import logging
@@ -16,18 +16,18 @@ from orchestrator.engine.docker_helper import network_helper, run_helper
 from orchestrator.engine.docker_resolvers import host_resolvers
 from orchestrator.errors import EngineUnavailableError
 
-# Rules that were seen in place are trusted for so long: somebody may flush the firewall.
+# Rules are trusted for this long after a check, because the firewall may be flushed.
 TRUST_SECONDS = 60.0
 
 BRIDGE_NAME = "com.docker.network.bridge.name"
 BRIDGE_ICC = "com.docker.network.bridge.enable_icc"
 
-# Everything that arrives from the bridge for an address of the host, whichever, passes
-# INPUT; link-local destinations elsewhere (cloud metadata) pass DOCKER-USER. Of the two
-# iptables back ends the one that Docker uses is the right one. Docker takes its rule out for
-# a moment whenever it makes a network, so the rule is looked for more than once. Name servers
-# that the operator set may be there, too: lookups to them are let through by a chain of the
-# bridge's name, which is filled anew each time, and stands before the others.
+# Packets from the bridge to any address of the host pass INPUT; packets to link-local addresses
+# elsewhere (cloud metadata) pass DOCKER-USER. Of the two iptables back ends, the rules must go to
+# the one that Docker uses. Docker removes its rule for a moment whenever it makes a network, so the
+# script looks for the rule more than once. Name servers that the operator set may be at those
+# addresses, too. A chain with the bridge's name, refilled each time and placed before the other
+# rules, accepts lookups to them.
 RULES_SCRIPT = """\
 set -eu
 action=$1 bridge=$2 backend=
@@ -90,10 +90,10 @@ _log = logging.getLogger(__name__)
 
 
 class Bridge:
-    """This instance's bridge; its methods block and may be called from any thread."""
+    """This instance's bridge. Its methods block and may be called from any thread."""
 
     def __init__(self, instance: str, resolvers: tuple[str, ...] = ()) -> None:
-        """`resolvers` are the operator's; without them those of the engine's host are asked."""
+        """`resolvers` are the operator's; without them, those of the engine's host are used."""
         self.name = f"paddock-open-{instance}"
         self.bridge = f"pdk{instance}"[:15]  # the kernel's limit for interface names
         self._instance = instance
@@ -104,17 +104,17 @@ class Bridge:
         self.resolvers = resolvers
 
     def trusted(self) -> bool:
-        """Whether the rules were in place a moment ago."""
+        """Whether the rules were in place recently."""
         return time.monotonic() < self._trusted_until
 
     def distrust(self) -> None:
-        """The next `ensure` looks again."""
+        """Makes the next `ensure` check again."""
         self._trusted_until = 0.0
 
     def ensure(self, client: docker.APIClient, image: str) -> None:
-        """Installs the rules, then makes the bridge: it never exists without them.
+        """Installs the rules, then makes the bridge, so it never exists without them.
 
-        Raises: EngineUnavailableError, docker's errors; what was made is removed.
+        Raises: EngineUnavailableError, docker's errors; whatever was made is removed.
         """
         with self._lock:
             if self.trusted():
@@ -130,7 +130,7 @@ class Bridge:
             self._trusted_until = time.monotonic() + TRUST_SECONDS
 
     def remove(self, client: docker.APIClient, image: str) -> None:
-        """Removes the bridge, then the rules; nothing happens while a container uses it."""
+        """Removes the bridge, then the rules. Does nothing while a container uses the bridge."""
         with self._lock:
             self.distrust()
             if self._remove_bridge(client):
@@ -141,7 +141,7 @@ class Bridge:
             if self._remove_bridge(client):
                 self._run_helper(client, image, "remove")
         except (EngineUnavailableError, docker.errors.DockerException, OSError) as error:
-            # Without the bridge the rules match nothing.
+            # Without the bridge, the rules match nothing.
             _log.warning("the rules of %s could not be removed: %s", self.bridge, str(error))
 
     def _ensure_bridge(self, client: docker.APIClient) -> None:
@@ -159,11 +159,11 @@ class Bridge:
             return
         if found.get("Driver") != "bridge" or not options.items() <= found["Options"].items():
             raise EngineUnavailableError(
-                f"the network {self.name} has other options than it must: remove it"
+                f"the network {self.name} has the wrong options: remove it"
             )
 
     def _remove_bridge(self, client: docker.APIClient) -> bool:
-        """Whether it is gone; a bridge in use stays."""
+        """Whether the bridge is gone; a bridge in use stays."""
         try:
             client.remove_network(self.name)
         except NotFound:

@@ -1,4 +1,4 @@
-"""Asks the engine, from inside one of its containers, what it can do with a directory."""
+"""Finds out, from inside a container, what the engine can do with a directory."""
 
 import socket
 from contextlib import closing
@@ -13,9 +13,9 @@ ENGINE_SECONDS = 30
 
 
 def refusal_to_share(host: str | None, path: str) -> str | None:
-    """Why mounts made in a container below `path` can't reach the host; None where they can.
+    """Why mounts made in a container below `path` can't reach the host; None if they can.
 
-    Starts and removes a container, as only the engine knows the host's own mounts. `host` is
+    Starts and removes a container, because only the engine knows the host's own mounts. `host` is
     as in DOCKER_HOST. Blocks. Raises: EngineUnavailableError.
     """
     try:
@@ -42,7 +42,7 @@ def _ask(client: docker.APIClient, path: str) -> str | None:
 
 
 def _show(client: docker.APIClient, image: str, path: str) -> None:
-    """A container that sees the directory as the control plane does."""
+    """A container that sees the directory in the same way as the control plane."""
     config = {
         "Image": image,
         "Entrypoint": ["/bin/true"],

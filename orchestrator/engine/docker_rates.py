@@ -1,8 +1,7 @@
-"""What holds a sandbox to its level's rates. Each of these is in force, or an error.
+"""Limits a sandbox to its level's rates. Each call either puts its rate in force or raises.
 
-Docker sets those of the disk, which with control groups of version 1 a helper completes. Those
-of the network are token buckets at both ends of the container's link: what leaves either end
-waits for its turn.
+Docker sets the disk's rates; with control groups of version 1, a helper completes them. Those of
+the network are token buckets at both ends of the container's link: each end delays what it sends.
 """
 
 import docker
@@ -12,8 +11,8 @@ from orchestrator.engine.docker_helper import network_helper, run_helper
 from orchestrator.errors import EngineUnavailableError
 
 _BLKIO = "/sys/fs/cgroup/blkio"
-# The device's rates in the root group, and the sandbox's processes into that group: those that
-# one of them makes meanwhile are found by the next look.
+# Sets the device's rates in the root group, and moves the sandbox's processes to that group. The
+# next pass finds the processes that they start meanwhile.
 DISK_SCRIPT = """\
 set -eu
 device=$1 read=$2 write=$3 pid=$4
@@ -37,7 +36,8 @@ done
 echo "processes stay in $group" >&2
 exit 1
 """
-# `struct tcmsg` and `struct tc_tbf_qopt` of the kernel; no program of the image speaks netlink.
+# Uses the kernel's `struct tcmsg` and `struct tc_tbf_qopt`, because no program of the image speaks
+# netlink.
 BUCKET_SCRIPT = """\
 import os, socket, struct, sys
 
@@ -102,9 +102,9 @@ def hold_device(
     rates: Rates,
     container_id: str | None,
 ) -> None:
-    """Holds all use of a device, `major:minor`, to the disk's rates, or to none; version 1 only.
+    """Applies the disk's rates to all use of a device, `major:minor`, or lifts them; cgroup v1.
 
-    The container's processes are then counted with the kernel's own. Raises:
+    Afterwards, the container's processes are counted together with the kernel's own. Raises:
     EngineUnavailableError, docker's errors.
     """
     pid = client.inspect_container(container_id)["State"]["Pid"] if container_id else 0
@@ -127,7 +127,7 @@ def hold_link(
     bridge: str,
     rates: Rates,
 ) -> None:
-    """Holds a running container's link to the network's rates.
+    """Applies the network's rates to a running container's link.
 
     Raises: EngineUnavailableError, docker's errors.
     """
@@ -142,7 +142,7 @@ def hold_link(
 
 
 def try_link(client: docker.APIClient, image: str, instance: str) -> None:
-    """Raises: EngineUnavailableError where this kernel has no token buckets; docker's errors."""
+    """Raises EngineUnavailableError if this kernel has no token buckets, and docker's errors."""
     _bucket(client, image, instance, f"paddock-rate-{instance}", "none", "try", "1000000")
 
 

@@ -1,4 +1,4 @@
-"""What Docker answers, turned into the engine's records: pure functions."""
+"""Converts Docker's answers to the engine's records: pure functions."""
 
 import re
 from typing import Any
@@ -11,10 +11,10 @@ from orchestrator.engine.base import (
     Image,
 )
 
-# Attributes that Docker puts beside the labels of a container's event.
+# Attributes that Docker adds to the labels in a container's event.
 _NOT_LABELS = frozenset({"image", "name", "exitCode", "execDuration", "signal"})
 
-# What `GET /info` says of each limit that sandboxes need.
+# The members of `GET /info` for each limit that sandboxes need.
 _CAN_LIMIT = {
     "cpus": "CpuCfsQuota",
     "memory": "MemoryLimit",
@@ -26,7 +26,7 @@ _EXITED = re.compile(r"Exited \((\d+)\)")
 
 
 def engine_info(raw: dict[str, Any]) -> EngineInfo:
-    """From `GET /info`."""
+    """Converts `GET /info`."""
     options = {
         part.removeprefix("name=")
         for option in raw.get("SecurityOptions") or []
@@ -44,12 +44,12 @@ def engine_info(raw: dict[str, Any]) -> EngineInfo:
 
 
 def image(raw: dict[str, Any]) -> Image:
-    """From `GET /images/…/json`."""
+    """Converts `GET /images/…/json`."""
     return Image(id=raw["Id"], labels=dict((raw.get("Config") or {}).get("Labels") or {}))
 
 
 def inspected(raw: dict[str, Any]) -> Container:
-    """From `GET /containers/…/json`."""
+    """Converts `GET /containers/…/json`."""
     state = raw["State"]
     ended = _state(state["Status"]) is ContainerState.EXITED
     return Container(
@@ -65,7 +65,7 @@ def inspected(raw: dict[str, Any]) -> Container:
 
 
 def listed(raw: dict[str, Any]) -> Container:
-    """From an entry of `GET /containers/json`, which has no limits."""
+    """Converts an entry of `GET /containers/json`, which has no limits."""
     ended = _EXITED.match(raw.get("Status", ""))
     return Container(
         id=raw["Id"],
@@ -77,7 +77,7 @@ def listed(raw: dict[str, Any]) -> Container:
 
 
 def event(raw: dict[str, Any]) -> EngineEvent:
-    """From a line of `GET /events`."""
+    """Converts a line of `GET /events`."""
     actor = raw["Actor"]
     attributes: dict[str, str] = actor.get("Attributes") or {}
     exit_code = attributes.get("exitCode")
@@ -99,7 +99,7 @@ def _limits(host: dict[str, Any]) -> dict[str, float]:
 
 
 def _state(status: str) -> ContainerState:
-    """Docker's `dead` and `removing` have ended as well."""
+    """Docker's `dead` and `removing` count as ended, too."""
     return {
         "created": ContainerState.CREATED,
         "running": ContainerState.RUNNING,

@@ -1,8 +1,8 @@
 """Name servers of sandboxes with a network.
 
-On a network of one's own the engine answers lookups in each container, and tells names and
-addresses of all others on it. So sandboxes ask the host's name servers, or the operator's, and
-the engine's is out of their reach.
+On a user-defined network, the engine answers lookups in each container and reveals the names and
+addresses of all its neighbors. Sandboxes therefore use the name servers of the host or the
+operator, and can't reach the engine's.
 """
 
 import docker
@@ -10,10 +10,10 @@ import docker
 from orchestrator.engine.docker_helper import network_helper, run_helper
 from orchestrator.engine.resolvers import usable
 
-# Docker's own, in every container of a user-defined network.
+# Docker's own name server, in every container of a user-defined network.
 ENGINES_OWN = "127.0.0.11"
-# It listens on ports that change, to which the port of lookups is translated before the packet
-# comes here. Whatever the engine adds to its own table later, it does not get past this one.
+# It listens on changing ports. The lookup port is translated to them before the packet reaches this
+# table, so no rule that the engine later adds to its own table bypasses this one.
 CLOSE_SCRIPT = """\
 set -eu
 for backend in nft legacy; do
@@ -30,7 +30,7 @@ exit 1
 
 
 def host_resolvers(client: docker.APIClient, image: str, instance: str) -> tuple[str, ...]:
-    """What the engine tells containers without a network: it has the host's, without loopback.
+    """The name servers of a container without a network: the host's, without loopback addresses.
 
     Raises: EngineUnavailableError, docker's errors.
     """
@@ -46,9 +46,9 @@ def host_resolvers(client: docker.APIClient, image: str, instance: str) -> tuple
 def close_engines_own(
     client: docker.APIClient, image: str, instance: str, container_id: str
 ) -> None:
-    """Takes the engine's name server from a container that runs.
+    """Blocks the engine's name server for a running container.
 
-    Raises: EngineUnavailableError, docker's errors: the container is not to be used then.
+    Raises: EngineUnavailableError, docker's errors; the container must not be used then.
     """
     network = f"container:{container_id}"
     run_helper(

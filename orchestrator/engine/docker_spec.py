@@ -1,4 +1,4 @@
-"""What is asked of Docker for one sandbox: its API documents, as pure functions."""
+"""Docker API requests for one sandbox, built by pure functions."""
 
 import re
 from typing import Any
@@ -9,7 +9,7 @@ from orchestrator.errors import EngineUnavailableError
 
 # The kernel's default scheduling period, in microseconds.
 CPU_PERIOD = 100_000
-# In the words of several versions.
+# The wording of several Docker versions.
 _UNKNOWN_RUNTIME = re.compile(r"(unknown|invalid)\b.*\bruntime", re.IGNORECASE)
 
 
@@ -26,7 +26,7 @@ def container_config(spec: SandboxSpec, instance: str) -> dict[str, Any]:
 def host_config(spec: SandboxSpec) -> dict[str, Any]:
     """Confinement, limits and mounts of the container."""
     return {
-        # The agent changes to each command's uid; it needs nothing else of root.
+        # The agent switches to each command's uid, and needs no other root privilege.
         "CapDrop": ["ALL"],
         "CapAdd": ["SETUID", "SETGID"],
         "SecurityOpt": ["no-new-privileges"],
@@ -46,7 +46,7 @@ def host_config(spec: SandboxSpec) -> dict[str, Any]:
 
 
 def log_config() -> dict[str, Any]:
-    """Small, but enough to say why a container ended."""
+    """Small, but large enough to show why a container ended."""
     return {
         "Type": "local",
         "Config": {"max-size": "64k", "max-file": "1", "compress": "false"},
@@ -54,7 +54,7 @@ def log_config() -> dict[str, Any]:
 
 
 def refuse_dropped_limits(warnings: list[str] | None) -> None:
-    """Raises: EngineUnavailableError when the engine says that it ignores a limit."""
+    """Raises EngineUnavailableError if the engine says that it ignores a limit."""
     dropped = [text for text in warnings or [] if "discarded" in text.lower()]
     if dropped:
         raise EngineUnavailableError(
@@ -63,7 +63,7 @@ def refuse_dropped_limits(warnings: list[str] | None) -> None:
 
 
 def unknown_runtime(runtime: str | None, explanation: str | None) -> EngineUnavailableError | None:
-    """What to say when that is why the engine refuses the container."""
+    """The message if an unknown runtime is why the engine refused the container."""
     if runtime is None or not _UNKNOWN_RUNTIME.search(explanation or ""):
         return None
     return EngineUnavailableError(
@@ -75,11 +75,11 @@ def unknown_runtime(runtime: str | None, explanation: str | None) -> EngineUnava
 def _limits(limits: Limits) -> dict[str, Any]:
     shared = limits.shm_bytes > 0
     return {
-        # Quota and period, not NanoCpus: the engine refuses to update a mixture.
+        # Quota and period instead of NanoCpus, because the engine refuses to update a mixture.
         "CpuPeriod": CPU_PERIOD,
         "CpuQuota": round(limits.cpus * CPU_PERIOD),
         "Memory": limits.memory_bytes,
-        "MemorySwap": limits.memory_bytes,  # the sum of both: no swap
+        "MemorySwap": limits.memory_bytes,  # memory and swap together, so no swap
         "PidsLimit": limits.pids,
         # /dev/shm is writable even under a read-only root.
         "IpcMode": "private" if shared else "none",
@@ -88,7 +88,10 @@ def _limits(limits: Limits) -> dict[str, Any]:
 
 
 def _throttles(rates: Rates, disk: str | None) -> dict[str, Any]:
-    """Of the workspace's device; with control groups of version 1 docker_rates has the rest."""
+    """Rates of the workspace's device.
+
+    With control groups of version 1, docker_rates adds the rest.
+    """
     if disk is None:
         return {}
     wanted = {"BlkioDeviceReadBps": rates.disk_read, "BlkioDeviceWriteBps": rates.disk_write}
@@ -112,7 +115,7 @@ def _tmpfs(spec: SandboxSpec) -> dict[str, str]:
     options = f"size={spec.limits.tmp_bytes},mode=1777,nosuid,nodev,{execute}"
     mounts = {"/tmp": options}  # noqa: S108 - a path inside the sandbox
     if spec.limits.shm_bytes == 0:
-        # Some engines mount message queues even without shared memory: an empty
-        # directory takes their place.
+        # Some engines mount message queues even without shared memory, so an empty directory takes
+        # their place.
         mounts["/dev/mqueue"] = "ro,size=4096,mode=555,nosuid,nodev,noexec"
     return mounts

@@ -1,4 +1,4 @@
-"""An engine in memory, for tests: it keeps records, starts hooks, and fails on demand."""
+"""An in-memory engine for tests: it keeps records, runs hooks, and fails on demand."""
 
 import asyncio
 from collections import defaultdict
@@ -24,11 +24,11 @@ Hook = Callable[[SandboxSpec], Awaitable[None]]
 
 
 class FakeEngine(Engine):
-    """Containers that are records only.
+    """Containers that are only records.
 
-    `on_start` is awaited when a container starts (a test's agent dials there) and
-    `on_stop` when it ends. `containers` and `specs` are keyed by container id, and
-    `calls` lists the names of the methods called, in order.
+    `on_start` is awaited when a container starts (a test's agent connects there) and `on_stop` when
+    it ends. `containers` and `specs` are keyed by container id, and `calls` lists the names of the
+    called methods in order.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class FakeEngine(Engine):
         on_start: Hook | None = None,
         on_stop: Hook | None = None,
     ) -> None:
-        """Without `images` every image is there and has no labels."""
+        """Without `images`, every image exists and has no labels."""
         self.containers: dict[str, Container] = {}
         self.specs: dict[str, SandboxSpec] = {}
         self.calls: list[str] = []
@@ -56,11 +56,11 @@ class FakeEngine(Engine):
         self._made = 0
 
     def fail_next(self, method: str, error: Exception | None = None) -> None:
-        """The next call of `method` raises `error`, else EngineUnavailableError."""
+        """Makes the next call of `method` raise `error`, or EngineUnavailableError."""
         self._failures[method].append(error or EngineUnavailableError(f"{method} failed"))
 
     def hang_next(self, method: str) -> asyncio.Event:
-        """The next call of `method` waits until the event returned is set."""
+        """Makes the next call of `method` wait until the returned event is set."""
         released = asyncio.Event()
         self._hangs[method].append(released)
         return released
@@ -73,7 +73,7 @@ class FakeEngine(Engine):
             reader.put_nowait(EngineEvent(action, container_id, labels, exit_code))
 
     async def die(self, container_id: str, exit_code: int = 137, oom_killed: bool = False) -> None:
-        """The container's first process ends."""
+        """Ends the container's first process."""
         self.containers[container_id] = replace(
             self.containers[container_id],
             state=ContainerState.EXITED,

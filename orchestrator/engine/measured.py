@@ -1,4 +1,4 @@
-"""An engine whose calls are measured."""
+"""Measures the calls of an engine."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -8,9 +8,9 @@ from orchestrator.observe.metrics import ENGINE_OPERATIONS, Metrics
 
 
 def measured(engine: Engine, metrics: Metrics) -> Engine:
-    """Hands every call on, and records how long it took and whether it failed.
+    """Forwards every call and records its duration and whether it failed.
 
-    `events`, which lasts, and `close` are not measured.
+    `events`, which does not end, and `close` are not measured.
     """
     return cast(Engine, _Measured(engine, metrics))
 

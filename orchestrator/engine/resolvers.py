@@ -1,26 +1,26 @@
-"""Name servers that a sandbox with a network may be given: IPv4 addresses. Pure."""
+"""Checks of the name servers for a sandbox with a network: IPv4 addresses. Pure functions."""
 
 import ipaddress
 
-# More of them the C library does not ask.
+# The C library uses no more than this number.
 MOST_RESOLVERS = 3
 
 
 def check_resolver(text: str) -> str:
-    """An address that a sandbox can ask. Raises: ValueError."""
+    """An address that a sandbox can reach. Raises: ValueError."""
     try:
         address = ipaddress.IPv4Address(text)
     except ValueError:
         raise ValueError(f"{text!r} must be an IPv4 address") from None
     if address.is_loopback or address.is_unspecified or address.is_multicast:
-        raise ValueError(f"{text!r} must be an address that is reached from a sandbox")
+        raise ValueError(f"{text!r} must be an address that a sandbox can reach")
     if address == ipaddress.IPv4Address("255.255.255.255"):
         raise ValueError(f"{text!r} must be the address of one name server")
     return str(address)
 
 
 def usable(resolv_conf: str) -> tuple[str, ...]:
-    """Those that the text of a resolv.conf names, without those that no sandbox can ask."""
+    """The name servers of a resolv.conf text, without those that no sandbox can reach."""
     found: dict[str, None] = {}
     for line in resolv_conf.splitlines():
         words = line.split()
@@ -29,12 +29,12 @@ def usable(resolv_conf: str) -> tuple[str, ...]:
         try:
             found[check_resolver(words[1])] = None
         except ValueError:
-            continue  # IPv6, which the bridge has not, or the host's own loopback address
+            continue  # IPv6, which the bridge lacks, or the host's own loopback address
     return tuple(found)[:MOST_RESOLVERS]
 
 
 def resolv_conf(resolvers: tuple[str, ...]) -> str:
-    """The file for a sandbox; no search list: domains of the host are nobody's business there."""
+    """The file for a sandbox. It has no search list, to keep the host's domains private."""
     if not resolvers:
         return "# This sandbox has no name server.\n"
     return "".join(f"nameserver {address}\n" for address in resolvers)

@@ -1,7 +1,7 @@
-"""A workspace as a file system of its own, in a sparse file on a loop device.
+"""A workspace as its own file system, in a sparse file on a loop device.
 
-The file is as long as the workspace may be large, so neither the session nor the host can
-lose more to it. Removed blocks go back to the host (`discard`).
+The file is as long as the workspace's size limit, so neither the session nor the host can use more
+disk space for it. Freed blocks return to the host (`discard`).
 """
 
 import logging
@@ -20,29 +20,29 @@ log = logging.getLogger(__name__)
 _IMAGE = "workspace.img"
 _DRAFT = "workspace.img.new"
 _MOUNT = "fs"
-# Inode tables are zeros already; a file system that the host fails (its disk is full, or
-# broken) is not written any more.
+# Inode tables already contain zeros. When the host fails to write a file system, because its disk
+# is full or broken, the file system becomes read-only.
 _OPTIONS = "discard,noinit_itable,errors=remount-ro"
-# A container that was removed lets go of its mounts a moment later, of which nothing tells.
+# A removed container releases its mounts a moment later, and no event announces it.
 _RELEASE_SECONDS = 5.0
 _LOOK_SECONDS = 0.01
 
 
 class DiskImages:
-    """Slots with an image, mounted at `fs`; the data is a directory in it beside lost+found."""
+    """Slots with an image, mounted at `fs`. The data is a directory in it, next to lost+found."""
 
     def __init__(self, prepared: PreparedImages | None = None) -> None:
         self._prepared = prepared
 
     def data(self, slot: Path) -> Path:
-        """The directory in the image, where that is mounted."""
+        """The data directory in the mounted image."""
         return slot / _MOUNT / "data"
 
     def open(self, slot: Path, uid: int, size: int) -> Path:
-        """Makes what is missing, gives the image its size, and mounts it.
+        """Creates what is missing, resizes the image if needed, and mounts it.
 
-        Raises: ConflictError while something on the host uses files of an image that should
-        change its size; ImageError, MountError, CapacityExhaustedError, OSError.
+        Raises: ConflictError while something on the host uses files of an image that must be
+        resized; ImageError, MountError, CapacityExhaustedError, OSError.
         """
         make_slot(slot)
         image = slot / _IMAGE
@@ -57,7 +57,7 @@ class DiskImages:
         return make_data(self.data(slot), uid)
 
     def mount(self, slot: Path) -> None:
-        """Mounts the image where it is not. Raises: MountError, OSError."""
+        """Mounts the image unless it is mounted. Raises: MountError, OSError."""
         target = slot / _MOUNT
         target.mkdir(mode=0o700, exist_ok=True)
         if not mounts.is_mounted(str(target)):
@@ -65,24 +65,26 @@ class DiskImages:
                 mounts.mount_device(device, str(target), "ext4", _OPTIONS)
 
     def usage(self, slot: Path, uid: int) -> DiskUsage | None:
-        """As the image's file system counts; None while it is not mounted. Raises: OSError."""
+        """The usage that the image's file system reports; None while unmounted. Raises: OSError."""
         target = slot / _MOUNT
         if not mounts.is_mounted(str(target)):
             return None
         facts = os.statvfs(target)
         used = facts.f_blocks - facts.f_bfree
-        # Some blocks are free, but for nobody: the kernel keeps them for itself.
+        # Some free blocks are reserved by the kernel, and nobody can use them.
         return DiskUsage(used * facts.f_frsize, (used + facts.f_bavail) * facts.f_frsize)
 
     def remove(self, slot: Path, uid: int) -> None:
-        """Unmounts and removes the image: nothing in it is looked at.
+        """Unmounts and removes the image without reading its contents.
 
-        Raises: MountError; OSError, also when something unknown is in the slot.
+        Raises: MountError; OSError, also if the slot contains an unknown file.
         """
         image, target = slot / _IMAGE, slot / _MOUNT
         mounts.unmount(str(target))
         if image.exists() and not _released(image):
-            log.warning("%s: something on the host still uses it; its space is free later", slot)
+            log.warning(
+                "%s: something on the host still uses it; its space will be freed later", slot
+            )
         for file in (image, slot / _DRAFT):
             file.unlink(missing_ok=True)
         for directory in (target, slot):
@@ -112,9 +114,9 @@ class DiskImages:
 
 
 def refusal(directory: Path) -> str | None:
-    """Why images can't be used on this host; None: one was made and mounted in `directory`.
+    """Why this host can't use images; None if a test image was made and mounted in `directory`.
 
-    Nothing of it is left, nor of what an earlier try left there.
+    Leaves nothing behind, and removes what an earlier attempt left.
     """
     missing = ext4.missing_tools()
     if missing:
@@ -134,7 +136,7 @@ def refusal(directory: Path) -> str | None:
 
 
 def _released(image: Path) -> bool:
-    """Whether its file system is mounted nowhere, be it after a moment."""
+    """Waits briefly for the image's file system to be unmounted everywhere; False if it is not."""
     deadline = time.monotonic() + _RELEASE_SECONDS
     while loop.in_use(image):
         if time.monotonic() > deadline:

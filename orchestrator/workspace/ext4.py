@@ -1,6 +1,6 @@
-"""ext4 file systems in files: made, measured, and moved to another size.
+"""ext4 file systems in files: creating, measuring and resizing them.
 
-The tools of e2fsprogs do the work, from a thread: each call here blocks.
+The e2fsprogs tools do the work. Every call blocks, so run it in a thread.
 """
 
 import errno
@@ -17,20 +17,20 @@ from orchestrator.errors import CapacityExhaustedError, PaddockError
 
 TOOLS = ("mkfs.ext4", "e2fsck", "resize2fs")
 BLOCK_BYTES = 4096
-# A journal must have 1,024 blocks; a quarter of the smallest image goes to it.
+# A journal needs at least 1,024 blocks, which is a quarter of the smallest image.
 SMALLEST_BYTES = 16 * 1024 * 1024
 _JOURNAL_MIB = 4
-# An inode for each 8 KiB: what many small files run out of is room, or inodes soon after.
+# One inode per 8 KiB: many small files use up the space first, or the inodes soon after.
 _BYTES_PER_INODE = 8192
-# Where the tools are even when PATH is short.
+# The tools' usual directories, in case PATH lacks them.
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _MAKE_SECONDS = 60
 _RESIZE_SECONDS = 600
 _COPY_BYTES = 64 * 1024 * 1024
-# Once moved to the least size that it fits, an image has about nothing left to give.
+# An image that was shrunk to its smallest size has almost no free space left.
 _FULL = 15 / 16
-# The least size that resize2fs names is a guess: a better one the nearer it is, but now and
-# then one in which it fails itself.
+# resize2fs estimates the smallest size. The estimate improves as the image gets closer to it, but
+# resize2fs sometimes fails at its own estimate.
 _ATTEMPTS = 3
 _SLACKS = (0, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
 _SUPERBLOCK_AT = 1024
@@ -40,31 +40,31 @@ _RETRY_SECONDS = 10
 
 
 class ImageError(PaddockError):
-    """A workspace's file system can't be made, read or resized."""
+    """A workspace's file system can't be created, read or resized."""
 
     code = "sandbox_unavailable"
 
 
 @dataclass(frozen=True, slots=True)
 class FileSystem:
-    """What a superblock says, in bytes."""
+    """Facts from a superblock, in bytes."""
 
     size: int
     free: int
 
 
 def missing_tools() -> list[str]:
-    """The tools that this host lacks."""
+    """The required tools that this host lacks."""
     return [name for name in TOOLS if shutil.which(name, path=_PATH) is None]
 
 
 def whole_blocks(size: int) -> int:
-    """The size of the largest image that is not larger than `size`, in bytes."""
+    """The size in bytes of the largest image that does not exceed `size`."""
     return size - size % BLOCK_BYTES
 
 
 def make(image: Path, size: int) -> None:
-    """Makes a sparse image of whole blocks, `size` bytes at most; nothing is left on failure.
+    """Makes a sparse image of whole blocks, at most `size` bytes. On failure, nothing is left.
 
     Raises: ImageError, CapacityExhaustedError, OSError.
     """
@@ -75,10 +75,11 @@ def make(image: Path, size: int) -> None:
         _run(
             [
                 *("mkfs.ext4", "-q", "-F", "-b", str(BLOCK_BYTES), "-i", str(_BYTES_PER_INODE)),
-                # All of it is the session's. No room is kept for growing in place, and each
-                # group keeps its own tables: so it can shrink to about what its files take.
+                # The session may use all of it. No room is reserved for growing in place, and each
+                # group keeps its own tables, so the image can shrink to about the size of its
+                # files.
                 *("-m", "0", "-O", "^resize_inode,^flex_bg", "-J", f"size={_JOURNAL_MIB}"),
-                # A new file reads as zeros, so nothing has to be written over.
+                # A new file reads as zeros, so nothing has to be overwritten.
                 *("-E", "nodiscard,lazy_itable_init=1,lazy_journal_init=1", str(image)),
             ],
             _MAKE_SECONDS,
@@ -91,7 +92,7 @@ def make(image: Path, size: int) -> None:
 
 
 def measure(image: Path) -> FileSystem:
-    """The file system of an image that is not mounted. Raises: ImageError, OSError."""
+    """Reads the file system of an unmounted image. Raises: ImageError, OSError."""
     descriptor = os.open(image, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         return parse_superblock(os.pread(descriptor, _SUPERBLOCK_BYTES, _SUPERBLOCK_AT))
@@ -100,7 +101,7 @@ def measure(image: Path) -> FileSystem:
 
 
 def parse_superblock(data: bytes) -> FileSystem:
-    """From the 1,024 bytes of an ext4 superblock. Raises: ImageError."""
+    """Parses the 1,024 bytes of an ext4 superblock. Raises: ImageError."""
     if len(data) < _SUPERBLOCK_BYTES or struct.unpack_from("<H", data, 56)[0] != _MAGIC:
         raise ImageError("the workspace's image has no ext4 file system: restore it, or purge it")
     (shift,) = struct.unpack_from("<I", data, 24)
@@ -111,9 +112,9 @@ def parse_superblock(data: bytes) -> FileSystem:
 
 
 def wanted_size(found: FileSystem, limit: int) -> int | None:
-    """The size that an image should get for a limit, in bytes; None: the one that it has.
+    """The size in bytes that an image should get for a limit; None to keep its size.
 
-    One whose files do not fit stays as it is once it can give nothing back: it is full.
+    An image whose files exceed the limit keeps its size once it is full: it has no space to return.
     """
     limit = whole_blocks(limit)
     used = found.size - found.free
@@ -123,11 +124,11 @@ def wanted_size(found: FileSystem, limit: int) -> int | None:
 
 
 def resize(image: Path, size: int, draft: Path) -> None:
-    """Gives an image that is not mounted another size, or about the least that its files fit.
+    """Resizes an unmounted image, or shrinks it to about the smallest size that its files fit.
 
-    It is done on a copy at `draft`, which takes the image's place when it is complete: a
-    process that dies in between has harmed nothing. The copy has the used blocks only.
-    Raises: ImageError, CapacityExhaustedError, OSError: the image is as it was.
+    The work is done on a copy at `draft`, which replaces the image when it is complete, so a
+    process that dies during it does no harm. The copy holds the used blocks only. Raises:
+    ImageError, CapacityExhaustedError, OSError; the image is then unchanged.
     """
     try:
         for slack in _SLACKS:
@@ -150,17 +151,17 @@ def resize(image: Path, size: int, draft: Path) -> None:
 
 
 def _resized(image: Path, size: int, slack: float) -> bool:
-    """Whether it has its size now, or the least; False: its files need more than that."""
+    """Whether the image has its target or smallest size now; False if its files need more space."""
     for _ in range(_ATTEMPTS):
         now = image.stat().st_size
         least = least_size(_run(["resize2fs", "-P", str(image)], _RESIZE_SECONDS))
         final = max(size, whole_blocks(int(least * (1 + slack))))
         if now > size and final >= now:
-            return True  # it can give nothing back
+            return True  # it has no space to return
         os.truncate(image, max(final, now))
         try:
             _run(["resize2fs", str(image), f"{final // BLOCK_BYTES}"], _RESIZE_SECONDS)
-        except CapacityExhaustedError:  # the image's own room, at least at first
+        except CapacityExhaustedError:  # limited by the image's own free space, at least at first
             return False
         os.truncate(image, final)
         if final == size:
@@ -169,10 +170,10 @@ def _resized(image: Path, size: int, slack: float) -> bool:
 
 
 def least_size(said: str) -> int:
-    """The bytes that `resize2fs -P` names. Raises: ImageError."""
+    """The size in bytes that `resize2fs -P` reports. Raises: ImageError."""
     found = re.search(r"minimum size of the filesystem: (\d+)\s*$", said)
     if found is None:
-        raise ImageError("resize2fs did not say how small the workspace may get")
+        raise ImageError("resize2fs did not report the workspace's smallest size")
     return int(found[1]) * BLOCK_BYTES
 
 
@@ -193,13 +194,13 @@ def copy_sparse(source: Path, target: Path) -> None:
 
 
 def _data_ranges(descriptor: int) -> Iterator[tuple[int, int]]:
-    """Where a file has data, as (start, end) in bytes."""
+    """The ranges of a file that hold data, as (start, end) in bytes."""
     length, end = os.fstat(descriptor).st_size, 0
     while end < length:
         try:
             start = os.lseek(descriptor, end, os.SEEK_DATA)
         except OSError as error:
-            if error.errno != errno.ENXIO:  # nothing but a hole is left
+            if error.errno != errno.ENXIO:  # only a hole is left
                 raise
             return
         end = os.lseek(descriptor, start, os.SEEK_HOLE)
@@ -213,7 +214,7 @@ def _copy(read: int, write: int, start: int, end: int) -> None:
 
 
 def _run(argv: list[str], seconds: float, accepted: tuple[int, ...] = (0,)) -> str:
-    """What a tool says. Raises: ImageError, CapacityExhaustedError."""
+    """Runs a tool and returns its output. Raises: ImageError, CapacityExhaustedError."""
     program = shutil.which(argv[0], path=_PATH)
     if program is None:
         raise ImageError(f"{argv[0]} is not installed: install e2fsprogs")

@@ -1,7 +1,7 @@
-"""Loop devices: a file as a block device, by the kernel's own calls.
+"""Loop devices: files as block devices, through direct system calls.
 
-A device is bound with "autoclear": it frees itself when its last user is gone. So the mount
-of a file system is all that there is to own, and a process that dies leaves no device bound.
+Devices are bound with "autoclear", so a device frees itself when its last user is gone. Only the
+mount needs an owner, and a process that dies leaves no device bound.
 """
 
 import errno
@@ -17,25 +17,25 @@ _CTL_GET_FREE = 0x4C82
 _CONFIGURE = 0x4C0A
 _GET_STATUS64 = 0x4C05
 _AUTOCLEAR = 4
-# What is written is not kept in memory twice; the kernel drops it where the disk can't do it.
+# Avoids caching written data twice. The kernel ignores it if the disk does not support it.
 _DIRECT_IO = 16
-# At least that of every disk, which direct writes need; our file systems have the same.
+# Direct writes need at least the disk's block size. Our file systems use the same size.
 BLOCK_BYTES = 4096
-# `struct loop_info64`: where its flags are, and its length.
+# `struct loop_info64`: the offset of its flags, and its length.
 _INFO_FLAGS = 52
 _INFO_BYTES = 232
 _CONFIG_RESERVED = 64
-# Another process may take the free device first; so often in a row it is not by chance.
+# Another process may take the free device first. So many failures in a row are not chance.
 _ATTEMPTS = 32
 _BLOCK_DEVICES = Path("/sys/block")
 
 
 @contextmanager
 def attached(image: Path) -> Iterator[str]:
-    """The block device of `image`, for the time of the block; what was mounted keeps it.
+    """Provides the block device of `image` during the `with` block. A mount keeps it bound.
 
-    A file that is bound already keeps its device: two of one file would destroy it.
-    Raises: OSError: there is no device, or `image` is a symbolic link.
+    A file that is already bound keeps its device: two devices for one file would destroy it.
+    Raises: OSError if there is no device, or if `image` is a symbolic link.
     """
     image_fd = os.open(image, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -49,7 +49,7 @@ def attached(image: Path) -> Iterator[str]:
 
 
 def in_use(image: Path) -> bool:
-    """Whether a file system of it is mounted, be it in a place that nobody sees any more."""
+    """Whether a file system on it is mounted, even at a mount point that is no longer visible."""
     image_fd = os.open(image, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         found = _bound(image, image_fd)
@@ -88,21 +88,21 @@ def _bind(image_fd: int) -> tuple[str, int]:
                 return device, device_fd
     finally:
         os.close(control)
-    raise OSError(errno.EBUSY, "every free loop device is taken by somebody else")
+    raise OSError(errno.EBUSY, "other processes took every free loop device")
 
 
 def _bound(image: Path, image_fd: int) -> tuple[str, int] | None:
-    """The device that has this file now, and a descriptor that keeps it so.
+    """The device that has this file now, and a descriptor that keeps it bound.
 
-    Devices are told by the end of their file's path: of one that was bound in a container
-    which is gone, the kernel shows no more of it. The file itself decides.
+    Candidates are found by the end of their file's path, because the kernel shows no more than that
+    for a device bound in a container that is gone. Comparing the file itself decides.
     """
     end = f"/{image.parent.name}/{image.name}"
     for directory in _BLOCK_DEVICES.glob("loop*"):
         try:
             path = os.fsdecode((directory / "loop" / "backing_file").read_bytes())
         except OSError:
-            continue  # bound to nothing
+            continue  # not bound
         if not path.rstrip("\n").endswith(end):
             continue
         device = f"/dev/{directory.name}"
@@ -112,7 +112,7 @@ def _bound(image: Path, image_fd: int) -> tuple[str, int] | None:
             if error.errno != errno.ENXIO:  # it is being freed
                 raise
             continue
-        # It may have been freed, and taken for something else, before it was opened.
+        # It may have been freed and bound to another file before it was opened.
         if _file_of(device_fd) == _identity(image_fd):
             return device, device_fd
         os.close(device_fd)
@@ -124,7 +124,7 @@ def _file_of(device_fd: int) -> tuple[int, int] | None:
     try:
         fcntl.ioctl(device_fd, _GET_STATUS64, info)
     except OSError as error:
-        if error.errno != errno.ENXIO:  # bound to nothing
+        if error.errno != errno.ENXIO:  # not bound
             raise
         return None
     device, inode = struct.unpack_from("Q", info, 0)[0], struct.unpack_from("Q", info, 8)[0]

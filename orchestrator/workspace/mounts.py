@@ -1,7 +1,7 @@
-"""Mounts with flags of their own, made by system calls.
+"""Mounts with their own flags, made by system calls.
 
-A bind gets its flags while it is detached and is attached after: `mount --bind` and a
-remount would show it without them for a moment, and in another namespace for ever.
+A bind mount gets its flags while detached and is attached afterwards. With `mount --bind` and a
+remount it would be visible without them for a moment, and permanently in other namespaces.
 """
 
 import ctypes
@@ -33,7 +33,7 @@ UMOUNT_NOFOLLOW = 0x08
 
 
 class MountError(PaddockError):
-    """A mount can't be made or taken away."""
+    """A mount can't be made or removed."""
 
     code = "sandbox_unavailable"
 
@@ -50,10 +50,9 @@ class _MountAttr(ctypes.Structure):
 
 
 def bind(source: str, target: str, *, noexec: bool, read_only: bool = False) -> None:
-    """Shows the directory `source` at the directory `target`: nosuid, nodev, and as asked.
+    """Bind-mounts the directory `source` at `target`: nosuid, nodev, and the requested flags.
 
-    Neither may be a symbolic link. What is mounted below `source` is not shown.
-    Raises: MountError.
+    Neither may be a symbolic link. Mounts below `source` are not included. Raises: MountError.
     """
     attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
     attributes |= (MOUNT_ATTR_NOEXEC if noexec else 0) | (MOUNT_ATTR_RDONLY if read_only else 0)
@@ -86,27 +85,27 @@ def mount_device(device: str, target: str, file_system: str, options: str) -> No
 
 
 def is_mounted(target: str) -> bool:
-    """Whether something is mounted at the directory `target`. Raises: OSError."""
+    """Whether `target` is a mount point. Raises: OSError."""
     return os.lstat(target).st_dev != os.lstat(os.path.dirname(target)).st_dev
 
 
 def unmount(target: str, *, busy: bool = True) -> None:
-    """Takes away what is mounted at `target`; nothing there is fine.
+    """Unmounts `target`; does nothing if nothing is mounted there.
 
-    `busy`: also while files of it are open, until whose end the file system lives on unseen.
-    Raises: MountError.
+    `busy` also unmounts it while its files are open. The file system then lives on, invisibly,
+    until they are closed. Raises: MountError.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     flags = UMOUNT_NOFOLLOW | (MNT_DETACH if busy else 0)
     while libc.umount2(os.fsencode(target), flags) == 0:
         continue
     code = ctypes.get_errno()
-    if code not in (errno.EINVAL, errno.ENOENT):  # not a mount point, not there
+    if code not in (errno.EINVAL, errno.ENOENT):  # not a mount point, or it does not exist
         raise _explained("a workspace can't be unmounted", OSError(code, os.strerror(code)))
 
 
 def mounts_under(directory: str) -> list[str]:
-    """Mount points below `directory`, the innermost and latest first."""
+    """Mount points below `directory`; the innermost and latest come first."""
     with open("/proc/self/mountinfo", "rb") as file:
         return mount_points(file.read(), os.path.realpath(directory))
 
@@ -119,7 +118,7 @@ def mount_points(mountinfo: bytes, directory: str) -> list[str]:
 
 
 def lines_of(mountinfo: bytes) -> list[bytes]:
-    """The lines of a mountinfo file; names in it may hold a carriage return."""
+    """The lines of a mountinfo file. Names in it may contain a carriage return."""
     return mountinfo.removesuffix(b"\n").split(b"\n") if mountinfo else []
 
 
@@ -160,7 +159,7 @@ def _syscall(number: int, *arguments: object) -> int:
 
 
 def unescape(text: bytes) -> bytes:
-    """mountinfo writes space, tab, newline and backslash in octal, and marks the deleted."""
+    """Decodes mountinfo's octal escapes and drops its mark of a deleted source."""
     point = re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), text)
     return point.removesuffix(b"//deleted")
 

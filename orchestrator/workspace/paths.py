@@ -1,4 +1,4 @@
-"""Where a workspace's files are, and what an id may be: pure functions."""
+"""Paths of workspace files and the rules for workspace ids: pure functions."""
 
 import posixpath
 import re
@@ -15,22 +15,22 @@ PATH_RULE = "path-outside-workspace"
 
 
 def validate_id(workspace_id: str) -> str:
-    """Returns it unchanged. Raises: ValidationError naming `id`."""
+    """Returns the id unchanged. Raises: ValidationError that names `id`."""
     if not re.fullmatch(ID_PATTERN, workspace_id):
         raise ValidationError(
-            "an id has 1 to 128 of A-Z a-z 0-9 . _ - and begins with a letter or a digit",
+            "an id has 1 to 128 characters of A-Z a-z 0-9 . _ - and begins with a letter or digit",
             field="id",
         )
     return workspace_id
 
 
 def encode_id(workspace_id: str) -> str:
-    """The percent-encoded id, as it names the workspace's visible directory."""
+    """The percent-encoded id: the name of the workspace's visible directory."""
     return quote(validate_id(workspace_id), safe="")
 
 
 def visible_path(root: Path, workspace_id: str) -> Path:
-    """Where the operator finds a workspace: a link below `root`."""
+    """The path at which the operator finds a workspace: a link below `root`."""
     return root / encode_id(workspace_id)
 
 
@@ -40,16 +40,16 @@ def slots_path(state_dir: Path) -> Path:
 
 
 def slot_path(state_dir: Path, slot: str) -> Path:
-    """The directory that keeps one workspace."""
+    """The directory that holds one workspace."""
     if not re.fullmatch(SLOT_PATTERN, slot):
         raise ValueError(f"not a slot name: {slot!r}")
     return slots_path(state_dir) / slot
 
 
 def inside_path(path: str) -> str | None:
-    """A client's path relative to the workspace, `.` for itself; None when its text leaves it.
+    """A client's path relative to the workspace, `.` for the workspace itself; None if it escapes.
 
-    It is relative to the workspace, or absolute under /workspace.
+    The client's path is relative to the workspace, or absolute under /workspace.
     """
     absolute = posixpath.normpath(posixpath.join(WORKSPACE_DIR, path))
     if absolute == WORKSPACE_DIR:
@@ -60,9 +60,9 @@ def inside_path(path: str) -> str | None:
 
 
 def leads_inside(path: str, target: str) -> bool:
-    """Whether a link at `path` to that text stays in the workspace, as its text says.
+    """Whether the text of a link at `path` leads to a place in the workspace.
 
-    `path` is relative to the workspace; the target must be relative, too.
+    `path` is relative to the workspace. The target must be relative, too.
     """
     if target.startswith("/"):
         return False
@@ -70,9 +70,9 @@ def leads_inside(path: str, target: str) -> bool:
 
 
 def outside_path(path: str, *, writes: bool) -> str | None:
-    """The absolute form of a path outside of the workspace, where file operations may act on it.
+    """The absolute form of a path outside the workspace on which file operations may act.
 
-    That is for levels that allow any command: the image's files can be read, /tmp written to.
+    It applies to levels that allow any command: they may read the image's files and write to /tmp.
     """
     absolute = posixpath.normpath(posixpath.join(WORKSPACE_DIR, path))
     absolute = f"/{absolute.lstrip('/')}"
@@ -80,5 +80,5 @@ def outside_path(path: str, *, writes: bool) -> str | None:
 
 
 def escape_message(path: str) -> str:
-    """What is said of a path that leaves the workspace."""
+    """The message for a path that escapes the workspace."""
     return f"path escapes workspace: {path[:256]}"

@@ -1,4 +1,4 @@
-"""A workspace as a plain directory: nothing holds it to a size."""
+"""A workspace as a plain directory without a size limit."""
 
 from pathlib import Path
 
@@ -15,18 +15,18 @@ class PlainDirectories:
         return slot / "data"
 
     def open(self, slot: Path, uid: int, size: int) -> Path:
-        """Makes what is missing. Raises: OSError."""
+        """Creates what is missing. Raises: OSError."""
         del size
         make_slot(slot)
         return make_data(self.data(slot), uid)
 
     def mount(self, slot: Path) -> None:
-        """It is visible as long as it exists."""
+        """Does nothing: a plain directory is always visible."""
 
     def usage(self, slot: Path, uid: int) -> DiskUsage | None:
-        """Nothing counts it."""
+        """None: nothing counts its usage."""
         return None
 
     def remove(self, slot: Path, uid: int) -> None:
-        """Removes its files as their own user. Raises: PurgeError."""
+        """Removes the files as their own user. Raises: PurgeError."""
         purge_directory(slot, self.data(slot), uid)

@@ -1,4 +1,4 @@
-"""Disk images made ahead, so that a new workspace finds one that it only has to be given."""
+"""Disk images made in advance, so that a new workspace only has to take one."""
 
 import re
 import secrets
@@ -6,37 +6,38 @@ from pathlib import Path
 
 from orchestrator.workspace import ext4
 
-# Of each size that was asked for, and in all: together some MiB, as they are nearly empty.
+# The number of images kept per requested size, and in all. They are nearly empty, so together they
+# take a few MiB.
 READY = 4
 MOST = 16
 _NAME = re.compile(r"(\d+)-[0-9a-f]{16}\.img")
 
 
 class PreparedImages:
-    """A directory of complete images named by their sizes in bytes. Every call blocks."""
+    """A directory of complete images named by their size in bytes. Every call blocks."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def clean(self) -> None:
-        """Removes what is not complete; no other process uses the directory. Raises: OSError."""
+        """Removes incomplete images; no other process uses the directory. Raises: OSError."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         for path in self._directory.iterdir():
             if path.is_file() and not _NAME.fullmatch(path.name):
                 path.unlink()
 
     def take(self, size: int, target: Path) -> bool:
-        """Moves an image of that size to `target`; False when there is none. Raises: OSError."""
+        """Moves an image of that size to `target`; False if there is none. Raises: OSError."""
         for path in self._of(size):
             try:
                 path.rename(target)
-            except FileNotFoundError:  # somebody else has it
+            except FileNotFoundError:  # another call took it
                 continue
             return True
         return False
 
     def refill(self, size: int) -> None:
-        """Makes images of that size until enough are ready; too many others go.
+        """Makes images of that size until enough are ready, and removes surplus images.
 
         Raises: ImageError, CapacityExhaustedError, OSError.
         """

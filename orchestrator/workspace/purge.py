@@ -1,4 +1,4 @@
-"""Removing a workspace's files, in a process that has no more power than their owner."""
+"""Removes a workspace's files in a process that has only their owner's privileges."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ from orchestrator.workspace import purge_helper
 
 
 class PurgeError(PaddockError):
-    """A workspace could not be removed; the call may be tried again."""
+    """A workspace could not be removed. The call may be repeated."""
 
     code = "sandbox_unavailable"
 
@@ -19,8 +19,8 @@ class PurgeError(PaddockError):
 def purge_directory(slot: Path, data: Path, uid: int, *, time_limit: float = 300.0) -> None:
     """Removes a slot and its directory `data` with everything in it; blocks.
 
-    A slot that is gone is fine. `uid` is the workspace's, `time_limit` in seconds. No
-    command may run in the workspace. Raises: PurgeError: some of it is left.
+    Succeeds if the slot is already gone. `uid` is the workspace's, `time_limit` is in seconds. No
+    command may be running in the workspace. Raises: PurgeError if part of it remains.
     """
     try:
         if not _gone(data):
@@ -32,7 +32,7 @@ def purge_directory(slot: Path, data: Path, uid: int, *, time_limit: float = 300
 
 
 def _gone(directory: Path) -> bool:
-    """Removes an empty directory; False for one that isn't empty."""
+    """Removes an empty directory; False if it is not empty."""
     try:
         directory.rmdir()
     except FileNotFoundError:

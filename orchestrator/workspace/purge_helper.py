@@ -1,9 +1,9 @@
-"""Empties one workspace: started as a process of its own, and stdlib only.
+"""Empties one workspace. It runs as a separate process and uses the standard library only.
 
-It gives up the network and root before it looks at anything, and knows directories by
-descriptors, never by paths. A tree of any depth needs neither a stack nor many
-descriptors: what lies in a directory below the top is moved up to the top, until
-everything there is a file or an empty directory.
+It gives up the network and root before it reads anything, and it refers to directories by
+descriptors, never by paths. A tree of any depth needs neither a deep stack nor many descriptors:
+entries of nested directories are moved up to the top until everything there is a file or an empty
+directory.
 """
 
 import ctypes
@@ -19,22 +19,22 @@ DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def main(arguments: list[str]) -> int:
-    """`PATH UID`: empties the directory PATH as UID; 0 when nothing is left in it."""
+    """`PATH UID`: empties the directory PATH as UID. Returns 0 if nothing is left in it."""
     try:
         top = os.open(arguments[0], DIRECTORY)
         give_up_privileges(int(arguments[1]))
         empty(top)
     except OSError as error:
-        # Not the name: it is the workspace's, and may be anything.
+        # Leave the name out: the workspace chose it, and it may contain anything.
         sys.stderr.write(f"{error.strerror}\n")
         return 1
     return 0
 
 
 def give_up_privileges(uid: int) -> None:
-    """Leaves this process without network and with the rights of `uid` only.
+    """Drops the network and all rights except those of `uid`.
 
-    Raises: OSError; ValueError for root, as whom nothing in a workspace is touched.
+    Raises: OSError; ValueError for root, because root must never touch a workspace's files.
     """
     if uid <= 0:
         raise ValueError("a workspace is never purged as root")
@@ -50,7 +50,7 @@ def give_up_privileges(uid: int) -> None:
 
 
 def empty(top: int) -> None:
-    """Removes everything in the directory `top`, a descriptor. Raises: OSError."""
+    """Removes everything in the directory with the descriptor `top`. Raises: OSError."""
     os.fchmod(top, 0o700)
     names = fresh_names()
     while entries := _listed(top):
@@ -60,7 +60,7 @@ def empty(top: int) -> None:
 
 
 def fresh_names() -> Iterator[str]:
-    """Names that no workspace has guessed."""
+    """Names that no workspace can guess."""
     prefix = os.urandom(16).hex()
     number = 0
     while True:
@@ -69,12 +69,12 @@ def fresh_names() -> Iterator[str]:
 
 
 def _flatten(top: int, name: str, names: Iterator[str]) -> None:
-    """Removes a directory of `top`; directories in it that aren't empty move to `top`."""
+    """Removes a directory of `top`. Its non-empty directories move to `top`."""
     directory = _open(top, name)
     try:
         for entry in _listed(directory):
             if not _remove(directory, entry):
-                # Moving a directory writes its "..": it must be writable.
+                # Moving a directory writes its "..", so it must be writable.
                 os.close(_open(directory, entry))
                 os.rename(entry, next(names), src_dir_fd=directory, dst_dir_fd=top)
     finally:
@@ -88,7 +88,7 @@ def _listed(directory: int) -> list[str]:
 
 
 def _remove(parent: int, name: str) -> bool:
-    """Removes a file of any kind or an empty directory; False for any other directory."""
+    """Removes a file of any kind or an empty directory; False for a non-empty directory."""
     try:
         os.unlink(name, dir_fd=parent)
     except FileNotFoundError:

@@ -1,14 +1,14 @@
-"""What holds a workspace to its size: the interface of the drivers, and which one is used.
+"""The interface of the drivers that limit a workspace's size, and the choice between them.
 
-| driver    | what holds                                | where                                  |
-|-----------|-------------------------------------------|----------------------------------------|
-| `image`   | a file system of its own, in a file       | any host with loop devices             |
-| `project` | the host's file system, by its quotas     | ext4 or XFS mounted with `prjquota`    |
-| `none`    | nothing                                   | anywhere                               |
+| driver    | what enforces the size                    | where it works                         |
+|-----------|-------------------------------------------|----------------------------------------| |
+`image`   | the workspace's own file system, in a file | any host with loop devices            | |
+`project` | quotas of the host's file system          | ext4 or XFS mounted with `prjquota`    | |
+`none`    | nothing                                   | anywhere                               |
 
-`image` comes first: it holds by itself. A file's owner may give it to another project, so
-project quotas also rest on the filter of system calls that commands run under. What a
-workspace was made with it keeps.
+`image` comes first because it needs nothing else to be enforced. A file's owner may assign it to
+another project, so project quotas also depend on the system call filter of commands. A workspace
+keeps the driver that it was created with.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ from orchestrator.config.errors import ConfigError
 
 
 class Quota(StrEnum):
-    """The drivers, the best first."""
+    """The drivers, best first."""
 
     IMAGE = "image"
     PROJECT = "project"
@@ -30,41 +30,41 @@ class Quota(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DiskUsage:
-    """How full a workspace is, in bytes."""
+    """A workspace's usage and size, in bytes."""
 
     used_bytes: int
     limit_bytes: int
 
 
 class Driver(Protocol):
-    """Keeps workspaces in slots, directories that only root can enter. Every call blocks."""
+    """Keeps workspaces in slots: directories that only root can enter. Every call blocks."""
 
     def data(self, slot: Path) -> Path:
-        """Where the workspace's own files are; no call."""
+        """The directory of the workspace's own files; does no I/O."""
 
     def open(self, slot: Path, uid: int, size: int) -> Path:
-        """Makes the slot where it is missing, and holds it to `size` bytes; returns its data.
+        """Creates a missing slot, limits it to `size` bytes, and returns its data directory.
 
-        No command runs in the workspace meanwhile.
-        Raises: PaddockError, OSError: what was there is as it was.
+        No command runs in the workspace meanwhile. Raises: PaddockError, OSError; an existing
+        workspace is then unchanged.
         """
 
     def mount(self, slot: Path) -> None:
-        """Makes the data of an existing slot visible again. Raises: PaddockError, OSError."""
+        """Makes an existing slot's data visible again. Raises: PaddockError, OSError."""
 
     def usage(self, slot: Path, uid: int) -> DiskUsage | None:
-        """How full it is; None where nothing holds it. Raises: PaddockError, OSError."""
+        """The slot's usage; None if it has no size limit. Raises: PaddockError, OSError."""
 
     def remove(self, slot: Path, uid: int) -> None:
-        """Removes the slot and everything in it; one that is gone is fine.
+        """Removes the slot with everything in it; succeeds if it is already gone.
 
-        Raises: PaddockError, OSError: some of it is left; it may be called again.
+        Raises: PaddockError, OSError if part of it remains; the call may be repeated.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The driver of new workspaces, and why not each of the better ones."""
+    """The driver of new workspaces, and why each better driver was not chosen."""
 
     quota: Quota
     refusals: tuple[str, ...] = ()
@@ -74,10 +74,10 @@ def choose(
     setting: Literal["auto", "image", "project", "none"],
     refusals: Iterable[tuple[Quota, Callable[[], str | None]]],
 ) -> Choice:
-    """The driver that the setting means on this host.
+    """Chooses the driver that the setting selects on this host.
 
-    `refusals`: for each driver in order, what says why it can't be used (None: it can).
-    Raises: ConfigError where the one that the setting names can't.
+    `refusals` gives, per driver in order, a function that returns why it can't be used (None: it
+    can). Raises: ConfigError if the driver that the setting names can't be used.
     """
     if setting == "none":
         return Choice(Quota.NONE, ("it is set so",))

@@ -1,7 +1,7 @@
-"""Workspaces and their slots: who owns which, and the directories that hold them.
+"""Workspaces and their slots: their owners, and the directories that hold them.
 
-A workspace outlives its sessions: its id belongs to its first owner until it is purged.
-The functions that take a connection run inside the caller's transaction.
+A workspace outlives its sessions: its id belongs to its first owner until it is purged. Functions
+that take a connection run inside the caller's transaction.
 """
 
 import os
@@ -26,9 +26,9 @@ _LAST_END = "SELECT max(terminated_at) FROM sessions WHERE sessions.id = workspa
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """One row of the table `workspaces`: `slot` is 16 hex digits, `uid` its own.
+    """One row of the table `workspaces`. `slot` is 16 hex digits; `uid` is unique to it.
 
-    `quota` is the driver that it was made with, and that it keeps.
+    `quota` is the driver that it was created with and that it keeps.
     """
 
     id: str
@@ -40,14 +40,14 @@ class Workspace:
 
 
 class Holdings(NamedTuple):
-    """An owner's workspaces, those that are being purged included: how many, and of what size."""
+    """The number and total size of an owner's workspaces, including those being purged."""
 
     workspaces: int
     size: int
 
 
 def find(conn: sqlite3.Connection, workspace_id: str) -> Workspace | None:
-    """The workspace of exactly that id."""
+    """The workspace with exactly that id."""
     found = _find_any_case(conn, workspace_id)
     return found if found is not None and found.id == workspace_id else None
 
@@ -60,10 +60,10 @@ def claim(
     uid_count: int,
     quota: Quota,
 ) -> Workspace:
-    """The owner's workspace of that id, recorded now when it is new.
+    """The owner's workspace with that id; records it if it is new.
 
-    Raises: ValidationError for a bad id; ConflictError when the id, or one that differs
-    in case only, is taken; CapacityExhaustedError when every uid is in use.
+    Raises: ValidationError for a bad id; ConflictError if the id, or an id that differs only in
+    case, is taken; CapacityExhaustedError if every uid is in use.
     """
     validate_id(workspace_id)
     found = _find_any_case(conn, workspace_id)
@@ -93,7 +93,7 @@ def claim(
 def set_size(
     conn: sqlite3.Connection, workspace_id: str, size: int, *, only_larger: bool = False
 ) -> bool:
-    """Notes to how many bytes the workspace is held; whether that is a change."""
+    """Records the workspace's size limit in bytes; returns whether it changed."""
     larger = " AND size < :size" if only_larger else ""
     changed = conn.execute(
         f"UPDATE workspaces SET size = :size WHERE id = :id AND size <> :size{larger}",  # noqa: S608
@@ -103,7 +103,7 @@ def set_size(
 
 
 def holdings(conn: sqlite3.Connection, owner: str) -> Holdings:
-    """What the owner has."""
+    """The owner's holdings."""
     return Holdings(
         *conn.execute(
             "SELECT count(*), coalesce(sum(size), 0) FROM workspaces WHERE owner = ?", (owner,)
@@ -112,7 +112,7 @@ def holdings(conn: sqlite3.Connection, owner: str) -> Holdings:
 
 
 def oldest_kept(conn: sqlite3.Connection, owner: str, but: str) -> str | None:
-    """The oldest of the owner's workspaces that no session uses; not the one `but`."""
+    """The owner's oldest workspace that no session uses, except the one with the id `but`."""
     row = conn.execute(
         "SELECT id FROM workspaces WHERE owner = ? AND id <> ? AND purging = 0"  # noqa: S608
         f" AND NOT EXISTS ({_LIVE}) ORDER BY created_at LIMIT 1",
@@ -122,38 +122,38 @@ def oldest_kept(conn: sqlite3.Connection, owner: str, but: str) -> str | None:
 
 
 def in_use(conn: sqlite3.Connection, workspace_id: str) -> bool:
-    """Whether a live session has it."""
+    """Whether a live session uses it."""
     statement = "SELECT 1 FROM sessions WHERE id = ? AND status IN ('active', 'paused')"
     return conn.execute(statement, (workspace_id,)).fetchone() is not None
 
 
 def keep(conn: sqlite3.Connection, workspace_id: str) -> None:
-    """Somebody was told of a session that has it: from now on only an order removes it."""
+    """Marks it as used by a session that a client knows: from now on only an order removes it."""
     conn.execute("UPDATE workspaces SET used = 1 WHERE id = ?", (workspace_id,))
 
 
 def order_purge_unused(conn: sqlite3.Connection, workspace_id: str) -> None:
-    """Has it removed where nobody was ever told of a session that has it."""
+    """Orders its removal if no client ever learned of a session that uses it."""
     conn.execute("UPDATE workspaces SET purging = 1 WHERE id = ? AND NOT used", (workspace_id,))
 
 
 def order_purge(conn: sqlite3.Connection, workspace_id: str) -> None:
-    """From now on nobody can claim it; its files are to be removed, then it is released."""
+    """Orders a purge: nobody can claim it from now on. Its files go first, then it is released."""
     conn.execute("UPDATE workspaces SET purging = 1 WHERE id = ?", (workspace_id,))
 
 
 def ordered_purges(conn: sqlite3.Connection) -> list[Workspace]:
-    """Workspaces whose purge was ordered and is not finished."""
+    """Workspaces with an ordered but unfinished purge."""
     return _workspaces(conn, "purging = 1")
 
 
 def kept(conn: sqlite3.Connection) -> list[Workspace]:
-    """Every workspace that is not to be purged, those of live sessions first."""
+    """Every workspace without an ordered purge; those of live sessions come first."""
     return _workspaces(conn, f"purging = 0 ORDER BY NOT EXISTS ({_LIVE})")
 
 
 def order_expired_purges(conn: sqlite3.Connection, ended_before: str) -> int:
-    """Has those removed whose last session ended before that time; how many there are."""
+    """Orders purges of workspaces whose last session ended before that time; returns how many."""
     return conn.execute(
         f"UPDATE workspaces SET purging = 1 WHERE purging = 0 AND NOT EXISTS ({_LIVE})"  # noqa: S608
         f" AND ({_LAST_END}) < ?",
@@ -162,7 +162,7 @@ def order_expired_purges(conn: sqlite3.Connection, ended_before: str) -> int:
 
 
 def next_expiry(conn: sqlite3.Connection) -> str | None:
-    """When the session ended that was the first to end of those workspaces' last ones."""
+    """The earliest end of a last session among the unused workspaces, which expires first."""
     row = conn.execute(
         f"SELECT min(({_LAST_END})) FROM workspaces WHERE purging = 0 AND NOT EXISTS ({_LIVE})"  # noqa: S608
     ).fetchone()
@@ -170,22 +170,22 @@ def next_expiry(conn: sqlite3.Connection) -> str | None:
 
 
 def release(conn: sqlite3.Connection, workspace_id: str) -> None:
-    """Forgets the workspace, after its files are gone: id and uid are free again."""
+    """Forgets the workspace after its files are gone, which frees its id and uid."""
     conn.execute("DELETE FROM workspaces WHERE id = ?", (workspace_id,))
 
 
 def make_slot(slot: Path) -> None:
-    """Makes a slot's directory, for root only; one that is there stays. Raises: OSError."""
+    """Makes a slot's directory for root only; keeps an existing one. Raises: OSError."""
     for directory in (slot.parent, slot):
         with suppress(FileExistsError):
             directory.mkdir(mode=0o700)
 
 
 def make_data(data: Path, uid: int) -> Path:
-    """Makes the directory of a workspace's files, for `uid` alone, and returns it.
+    """Makes the directory of a workspace's files for `uid` only, and returns it.
 
-    What is there stays. Nothing is followed: the directory is the session's to change.
-    Raises: OSError.
+    Keeps what exists. Follows no links, because the session can change the directory. Raises:
+    OSError.
     """
     with suppress(FileExistsError):
         data.mkdir(mode=0o700)
@@ -201,8 +201,8 @@ def make_data(data: Path, uid: int) -> Path:
 def show(root: Path, workspace_id: str, data: Path, slots: Path) -> Path:
     """Links `<root>/<id>` to the workspace's data and returns the link.
 
-    `slots` is the directory of all slots. Raises: ConflictError when something that isn't a
-    link into it has that name.
+    `slots` is the directory of all slots. Raises: ConflictError if anything other than a link into
+    `slots` has that name.
     """
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     link = visible_path(root, workspace_id)
@@ -215,7 +215,7 @@ def show(root: Path, workspace_id: str, data: Path, slots: Path) -> Path:
                 f"{link.name} in the workspaces directory is not Paddock's: move it away"
             ) from None
         if os.readlink(link) != target:
-            # No id begins with a dot, so the name can't be a workspace's.
+            # No id begins with a dot, so this name can't be a workspace's.
             draft = root / f".{secrets.token_hex(8)}"
             draft.symlink_to(target)
             draft.replace(link)
@@ -223,7 +223,7 @@ def show(root: Path, workspace_id: str, data: Path, slots: Path) -> Path:
 
 
 def hide(root: Path, workspace_id: str, slots: Path) -> None:
-    """Removes the link that `show` made; anything else of that name stays."""
+    """Removes the link that `show` made; leaves anything else with that name."""
     link = visible_path(root, workspace_id)
     if _is_slot_link(link, slots):
         link.unlink(missing_ok=True)
@@ -252,7 +252,7 @@ def _workspaces(conn: sqlite3.Connection, condition: str, *values: str) -> list[
 
 
 def _free_uid(conn: sqlite3.Connection, base: int, count: int) -> int:
-    """The lowest uid of the range that no workspace has."""
+    """The lowest unused uid of the range."""
     row = conn.execute(
         "SELECT min(candidate) FROM"
         " (SELECT :base AS candidate UNION ALL SELECT uid + 1 FROM workspaces)"

@@ -1,4 +1,4 @@
-"""Where workspaces are kept: each by the driver that it was made with, off the event loop."""
+"""Stores workspaces, each with the driver it was created with, off the event loop."""
 
 import asyncio
 import errno
@@ -28,23 +28,23 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _MOUNT_SECONDS = 60.0
-# Resizing copies what the workspace holds; removing may have to walk all of it.
+# Resizing copies the workspace's contents, and removing may have to walk all of them.
 _LONG_SECONDS = 1200.0
 _USAGE_SECONDS = 0.8
 _RETRY_SECONDS = 10
-# More than creations under way; those that hang keep theirs.
+# More threads than concurrent creations; a call that hangs keeps its thread.
 _MOST_THREADS = 32
 _MOST_LOOKS = 8
 
 
 class StorageError(PaddockError):
-    """A workspace can't be made, mounted, resized or removed on this host."""
+    """This host can't make, mount, resize or remove a workspace."""
 
     code = "sandbox_unavailable"
 
 
 class Storage:
-    """The workspaces' slots. One call at a time works on one of them."""
+    """The workspaces' slots. Only one call at a time works on a slot."""
 
     def __init__(self, settings: Settings, choice: Choice) -> None:
         self._state_dir = settings.state_dir
@@ -58,18 +58,18 @@ class Storage:
         self._threads = Threads("workspaces", _MOST_THREADS)
         self._looks = Threads("the use of workspaces", _MOST_LOOKS)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        # Slots in which a call goes on that nobody waits for any more, as it took too long.
+        # Slots with a call that took too long: it still runs, but nobody waits for it.
         self._overdue: set[str] = set()
         self._looking: dict[str, asyncio.Future[DiskUsage | None]] = {}
-        # Sizes of which images are to be made, and the task that does.
+        # Sizes for which images are to be made, and the task that makes them.
         self._wanted: OrderedDict[int, None] = OrderedDict()
         self._refilling = TaskScope("making workspaces ahead")
 
     @classmethod
     async def open(cls, settings: Settings) -> Self:
-        """Looks what this host can do, and takes away what a start that failed has left.
+        """Checks what this host supports and removes what a failed start left.
 
-        Raises: ConfigError where it can't do what the settings say; StorageError.
+        Raises: ConfigError if the host does not support the settings; StorageError.
         """
         prepared = settings.state_dir / "prepared"
         try:
@@ -78,18 +78,18 @@ class Storage:
         except (OSError, TimeoutError) as error:
             raise StorageError(f"the state directory can't be used: {error}") from error
         if choice.quota is Quota.NONE and settings.workspace_quota != "none":
-            log.warning("workspaces are not held to their size: %s", "; ".join(choice.refusals))
+            log.warning("workspace sizes are not enforced: %s", "; ".join(choice.refusals))
         return cls(settings, choice)
 
     def data(self, workspace: Workspace) -> Path:
-        """Where the workspace's own files are, once it is prepared."""
+        """The directory of the workspace's own files, once it is prepared."""
         return self._drivers[workspace.quota].data(self._slot(workspace))
 
     async def prepare(self, workspace: Workspace, size: int) -> Path:
-        """Makes what is missing of it, and holds it to `size` bytes; returns its data.
+        """Creates what is missing, limits it to `size` bytes, and returns the data directory.
 
-        Raises: CapacityExhaustedError when the host's disk is full, ConflictError while
-        something on the host uses what must be resized; StorageError, ImageError, MountError.
+        Raises: CapacityExhaustedError if the host's disk is full; ConflictError while something on
+        the host uses a file that must be resized; StorageError, ImageError, MountError.
         """
         driver, slot = self._drivers[workspace.quota], self._slot(workspace)
         data = await self._call(
@@ -100,20 +100,20 @@ class Storage:
         return data
 
     async def mount(self, workspace: Workspace) -> None:
-        """Makes an existing workspace visible again, as after a start of the host.
+        """Makes an existing workspace visible again, for example after the host started.
 
         Raises: StorageError, MountError, ImageError.
         """
         driver, slot = self._drivers[workspace.quota], self._slot(workspace)
 
         def mount() -> None:
-            if slot.exists():  # purged meanwhile, it is not
+            if slot.exists():  # it does not exist if it was purged meanwhile
                 driver.mount(slot)
 
         await self._call(workspace, mount, _MOUNT_SECONDS)
 
     async def usage(self, workspace: Workspace) -> DiskUsage | None:
-        """How full it is; None where nothing holds it, or nobody can tell in time."""
+        """Its usage; None if it has no size limit, or if the answer takes too long."""
         driver, slot = self._drivers[workspace.quota], self._slot(workspace)
         until = asyncio.get_running_loop().time() + _USAGE_SECONDS
         try:
@@ -127,10 +127,10 @@ class Storage:
             async with asyncio.timeout_at(until):
                 return await asyncio.shield(looking)
         except (PaddockError, OSError, TimeoutError):
-            return None  # the rest of a session can be shown all the same
+            return None  # the rest of a session can still be shown
 
     async def remove(self, workspace: Workspace) -> None:
-        """Removes its files; no command runs in it.
+        """Removes its files; no command may be running in it.
 
         Raises: PurgeError, StorageError, MountError.
         """
@@ -138,7 +138,7 @@ class Storage:
         await self._call(workspace, lambda: driver.remove(slot, workspace.uid), _LONG_SECONDS)
 
     async def unmount_strays(self, known: Iterable[Workspace]) -> int:
-        """Unmounts what is mounted in slots of no workspace; how many. Files stay."""
+        """Unmounts slots that belong to no workspace and returns their number. Files stay."""
         slots = {str(self._slot(workspace).resolve()) for workspace in known}
 
         def unmount() -> int:
@@ -152,7 +152,7 @@ class Storage:
         return await self._threads.call(unmount, _MOUNT_SECONDS)
 
     async def close(self) -> None:
-        """Ends what goes on in the background; workspaces stay as they are."""
+        """Ends background work; workspaces stay as they are."""
         self._wanted.clear()
         await self._refilling.drain()
 
@@ -160,14 +160,17 @@ class Storage:
         return slot_path(self._state_dir, workspace.slot)
 
     async def _call(self, workspace: Workspace, function: Callable[[], T], seconds: float) -> T:
-        """What `function` returns; until it has, also when nobody waits, no other works there.
+        """Runs `function` on the slot and returns its result.
 
+        Until it has returned, no other call works on the slot, even if its caller stopped waiting.
         Raises: StorageError, CapacityExhaustedError, and what `function` raises.
         """
         slot = workspace.slot
         try:
             if slot in self._overdue:
-                raise StorageError("the workspace's disk still works on what took too long before")
+                raise StorageError(
+                    "the workspace's disk is still busy with a call that took too long"
+                )
             calling = await self._begin(slot, function, seconds)
             async with asyncio.timeout(seconds):
                 return await asyncio.shield(calling)
@@ -186,7 +189,7 @@ class Storage:
     async def _begin(
         self, slot: str, function: Callable[[], T], seconds: float
     ) -> asyncio.Future[T]:
-        """Has the call begun, with the slot's lock held until it has come back."""
+        """Starts the call and holds the slot's lock until it has returned."""
         lock = self._locks.setdefault(slot, asyncio.Lock())
         async with asyncio.timeout(seconds):
             await lock.acquire()
@@ -206,7 +209,7 @@ class Storage:
         return calling
 
     def _refill(self, size: int) -> None:
-        """Has images of that size made; those that wait already are made first."""
+        """Schedules images of that size; sizes that are already waiting come first."""
         self._wanted[size] = None
         if self._refilling.idle:
             self._refilling.spawn(self._refill_wanted())
@@ -218,13 +221,13 @@ class Storage:
             try:
                 await self._threads.call(refill, _MOUNT_SECONDS)
             except Exception as error:  # noqa: BLE001 - whatever it is, others are made
-                log.warning("no workspaces of %d bytes are made ahead: %s", size, error)
+                log.warning("workspaces of %d bytes could not be made in advance: %s", size, error)
 
 
 def choice_for(settings: Settings, directory: Path) -> Choice:
-    """The driver for new workspaces; it is tried in `directory`, of which nothing is left. Blocks.
+    """Chooses the driver for new workspaces by a trial in `directory`, and cleans up. Blocks.
 
-    Raises: ConfigError where the one that the settings name can't be used.
+    Raises: ConfigError if the driver that the settings name can't be used.
     """
     return choose(
         settings.workspace_quota,

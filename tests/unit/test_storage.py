@@ -78,7 +78,7 @@ async def test_what_takes_too_long_keeps_its_slot_until_it_is_done(
     with pytest.raises(StorageError, match="does not answer in time"):
         await storage.prepare(ONE, 1)
     for _ in range(3):
-        with pytest.raises(StorageError, match="still works on what took too long"):
+        with pytest.raises(StorageError, match="still busy with a call that took too long"):
             await storage.remove(ONE)
     assert disk.begun == 1
     disk.release.set()

@@ -82,7 +82,7 @@ def test_what_a_container_says_of_its_kernel() -> None:
     assert docker_kernel.parse("7 1\n") == SandboxKernel(7, seccomp=True)
     assert docker_kernel.parse("0 0") == SandboxKernel(0, seccomp=False)
     for said in ("", "7", "-1 1", "7 1 x", "Traceback: no 1"):
-        with pytest.raises(EngineUnavailableError, match="could not look"):
+        with pytest.raises(EngineUnavailableError, match="could not examine"):
             docker_kernel.parse(said)
     host = docker_kernel.config("image", "0a1b2c3d", "runsc")["HostConfig"]
     assert (host["Runtime"], host["CapDrop"], host["NetworkMode"]) == ("runsc", ["ALL"], "none")

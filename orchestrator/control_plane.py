@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from orchestrator.access.key_expiry import KeyExpiry
 from orchestrator.access.keys import KeyRing
@@ -24,6 +24,7 @@ from orchestrator.audit.record_room import RecordRoom, free_bytes
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.refusal_marks import RefusalMarks
 from orchestrator.audit.stop_records import StopRecords
+from orchestrator.checks.base import Check
 from orchestrator.checks.readiness import Readiness
 from orchestrator.commands.captures import Captures
 from orchestrator.commands.execution import Executions
@@ -297,17 +298,9 @@ class ControlPlane:
         """Lets go of everything in the reverse order; sandboxes go on running."""
         await self._resources.aclose()
 
-    async def readiness(self) -> dict[str, dict[str, Any]]:
-        """`{check: {ok, status, detail, remedy}}`: whether sessions can be created and recorded."""
-        return {
-            check.name: {
-                "ok": check.ok,
-                "status": str(check.status),
-                "detail": check.detail,
-                "remedy": check.remedy,
-            }
-            for check in await self.ready.checks()
-        }
+    async def readiness(self) -> dict[str, Check]:
+        """Whether sessions can be created and recorded: the checks by their names."""
+        return {check.name: check for check in await self.ready.checks()}
 
 
 def _lock(path: Path) -> int:

@@ -4,6 +4,8 @@ from api.access import Access
 from api.answers import Text, Unready
 from api.context import Context
 from api.operation import operation
+from orchestrator.checks import base
+from orchestrator.checks.base import healthy
 from orchestrator.observe.metrics import CONTENT_TYPE
 from paddock.contract.system import Check, Health, Readiness
 
@@ -32,10 +34,14 @@ async def healthz(context: Context) -> Health:
 async def readyz(context: Context) -> Readiness | Unready[Readiness]:
     """Whether sessions can be created: 503 if something that they need is missing."""
     found = await context.plane.readiness()
-    checks = {name: Check.model_validate(check) for name, check in found.items()}
-    if all(check.ok for check in checks.values()):
+    checks = {name: _told(check) for name, check in found.items()}
+    if healthy(found.values()):
         return Readiness(status="ready", checks=checks)
     return Unready(Readiness(status="not ready", checks=checks))
+
+
+def _told(check: base.Check) -> Check:
+    return Check(ok=check.ok, status=check.status.value, detail=check.detail, remedy=check.remedy)
 
 
 @operation(

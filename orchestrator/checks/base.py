@@ -1,5 +1,6 @@
 """What a check of this installation says. Pure."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -51,6 +52,6 @@ def failure(name: str, detail: str, remedy: str) -> Check:
     return Check(name, CheckStatus.FAILURE, detail, remedy)
 
 
-def healthy(checks: list[Check]) -> bool:
+def healthy(checks: Iterable[Check]) -> bool:
     """Whether there is no failure among them."""
     return all(check.ok for check in checks)

@@ -225,8 +225,8 @@ async def test_a_runtime_that_the_engine_has_not(sandbox_image: str) -> None:
             await plane.sessions.create(TESTER, NewSession(permission_level="low"))
         assert left_behind(plane.settings.state_dir) == NOTHING
         check = (await plane.readiness())["engine"]
-        assert not check["ok"]
-        assert "no runtime no-such-runtime" in check["detail"]
+        assert not check.ok
+        assert "no runtime no-such-runtime" in check.detail
 
 
 async def test_a_container_tells_what_a_sandbox_has(

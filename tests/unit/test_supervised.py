@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from orchestrator.approvals.webhook import Webhook
 from orchestrator.audit.anchoring import Anchoring
 from orchestrator.audit.archiving import Archiving
+from orchestrator.checks.base import CheckStatus
 from orchestrator.config.settings import AnchorSettings, Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.fake import FakeEngine
@@ -79,7 +80,7 @@ async def told(plane: ControlPlane, detail: str) -> None:
     await until(lambda: detail in plane.tasks.check().detail)
     plane.ready.fresh_seconds = 0
     check = (await plane.readiness())["tasks"]
-    assert check["status"] != "ok"
+    assert check.status is not CheckStatus.OK
 
 
 def test_none_is_left_out() -> None:

@@ -15,7 +15,7 @@ from orchestrator.access.keys import KeyRing
 from orchestrator.access.streams import Streams
 from orchestrator.approvals.approval_rows import Approval
 from orchestrator.approvals.service import Approvals
-from orchestrator.approvals.webhook import Webhook
+from orchestrator.approvals.webhook import Webhook, requested
 from orchestrator.audit.anchoring import Anchoring, load_key
 from orchestrator.audit.archiving import Archiving
 from orchestrator.audit.followers import Followers
@@ -290,9 +290,7 @@ class ControlPlane:
         webhook = Webhook(url, secret.get_secret_value())
         webhook.start(self.tasks)
         self._resources.push_async_callback(webhook.close)
-        return lambda approval: webhook.send(
-            {"type": "approval.requested", "approval": approval.public()}
-        )
+        return lambda approval: webhook.send(requested(approval))
 
     async def close(self) -> None:
         """Lets go of everything in the reverse order; sandboxes go on running."""

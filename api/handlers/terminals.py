@@ -5,6 +5,7 @@ from api.access import Access
 from api.answers import Accepted, Created, Text
 from api.context import Context
 from api.operation import SESSION, operation
+from api.views.terminals import interaction, terminal
 from paddock.contract.requests import IncarnationQuery
 from paddock.contract.terminals import (
     Interaction,
@@ -42,10 +43,11 @@ async def open_terminal(context: Context, body: TerminalBody) -> Created[Termina
 
     The terminal keeps the current version of the tool's manifest.
     """
-    record = await context.work.complete(
-        context.plane.tools.open(context.principal, context.session(), body.tool)
+    opened = terminal(
+        await context.work.complete(
+            context.plane.tools.open(context.principal, context.session(), body.tool)
+        )
     )
-    opened = Terminal.model_validate(record)
     return Created(opened, f"/api/sessions/{context.session_id}/ptys/{opened.id}")
 
 
@@ -72,11 +74,11 @@ async def interact(
     """
     if body.wait:
         context.work.follow()
-    envelope = await context.plane.tools.interact(
+    exchange = await context.plane.tools.interact(
         context.principal, context.session(), terminal_id, body.tool, body.command, body.wait
     )
-    interaction = Interaction.model_validate(envelope)
-    return Accepted(interaction) if interaction.status == "pending" else interaction
+    shown = interaction(exchange)
+    return Accepted(shown) if shown.status == "pending" else shown
 
 
 @operation(
@@ -90,7 +92,7 @@ async def interact(
 async def list_terminals(context: Context, query: IncarnationQuery) -> Terminals:
     """All terminals of the session, past and present, oldest first; also after its end."""
     records = await context.plane.terminals.records.list(await _key(context, query))
-    return Terminals(items=[Terminal.model_validate(record) for record in records], next=None)
+    return Terminals(items=[terminal(record) for record in records], next=None)
 
 
 @operation(
@@ -104,7 +106,7 @@ async def list_terminals(context: Context, query: IncarnationQuery) -> Terminals
 async def read_terminal(context: Context, terminal_id: str, query: IncarnationQuery) -> Terminal:
     """One terminal, also after its own end or the session's end."""
     key = await _key(context, query)
-    return Terminal.model_validate(await context.plane.terminals.records.get(key, terminal_id))
+    return terminal(await context.plane.terminals.records.get(key, terminal_id))
 
 
 @operation(
@@ -134,7 +136,7 @@ async def read_transcript(context: Context, terminal_id: str, query: Incarnation
 async def close_terminal(context: Context, terminal_id: str) -> Terminal:
     """Ends a terminal and its tool; an ended terminal stays unchanged."""
     ending = context.plane.terminals.close(context.session(), terminal_id)
-    return Terminal.model_validate(await context.work.complete(ending))
+    return terminal(await context.work.complete(ending))
 
 
 async def _key(context: Context, query: IncarnationQuery) -> str:

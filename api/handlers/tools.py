@@ -3,6 +3,7 @@
 from api.access import Access
 from api.context import Context
 from api.operation import SESSION, operation
+from api.views.tools import tool
 from orchestrator.tools.listing import Asker, list_tools
 from paddock.contract.tools import Tools
 
@@ -29,5 +30,5 @@ async def list_tools_of(context: Context) -> Tools:
         session.sandbox.mounts if session.sandbox is not None else (),
         context.plane.keys.bounds(context.principal),
     )
-    items = list_tools(context.plane.reload.tools, asker)
-    return Tools.model_validate({"items": items, "next": None})
+    listed = list_tools(context.plane.reload.tools, asker)
+    return Tools(items=[tool(each) for each in listed], next=None)

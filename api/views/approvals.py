@@ -1,9 +1,10 @@
 """Views of approvals."""
 
+from api.views.members import members
 from orchestrator.approvals import approval_rows
 from paddock.contract.approvals import Approval
 
 
 def approval(stored: approval_rows.Approval) -> Approval:
     """The approval; its text is the `command` that was sent."""
-    return Approval.model_validate(stored.public())
+    return Approval.model_validate(members(Approval, stored, command=stored.text))

@@ -35,13 +35,6 @@ class Approval:
     files: dict[str, str] = field(default_factory=dict)
     incarnation: int | None = None
 
-    def public(self) -> dict[str, Any]:
-        """The approval as a plain object; the text is the `command` that was sent."""
-        values = asdict(self)
-        del values["session_key"]
-        values["command"] = values.pop("text")
-        return values
-
 
 _NAMES = tuple(each.name for each in fields(Approval))
 _STORED = tuple(name for name in _NAMES if name != "incarnation")

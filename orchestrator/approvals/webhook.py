@@ -8,8 +8,10 @@ import logging
 import secrets
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
+from orchestrator.approvals.approval_rows import Approval
 from orchestrator.http_post import FAILURES, post
 from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 
@@ -89,6 +91,14 @@ class Webhook:
             "Paddock-Signature": signature(self._secret, timestamp, body),
         }
         return await post(self._url, headers, body)
+
+
+def requested(approval: Approval) -> dict[str, Any]:
+    """The message of a new approval, which has the members that the API shows."""
+    members = asdict(approval)
+    del members["session_key"]
+    members["command"] = members.pop("text")
+    return {"type": "approval.requested", "approval": members}
 
 
 def signature(secret: bytes, timestamp: str, body: bytes) -> str:

@@ -52,10 +52,6 @@ class Digests(NamedTuple):
     transcript_bytes: int
     transcript_hash: str
 
-    def public(self) -> dict[str, object]:
-        """As a plain object."""
-        return self._asdict()
-
 
 def disk_threads() -> Threads:
     """What calls the disk for all terminals."""

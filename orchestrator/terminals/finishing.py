@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -84,9 +85,7 @@ class Finishing:
 
     async def _record(self, live: Live, reason: str) -> None:
         digests = await self._close_files(live, reason)
-        ended_at = now()
-        final = live.final(reason, ended_at, digests)
-        live.record = final
+        final = live.record = live.final(reason, now(), digests)
         try:
             await self._recorder.record(
                 live.session,
@@ -96,13 +95,13 @@ class Finishing:
                 made=Made(
                     {"terminal_id": live.id},
                     {
-                        "exit_code": final["exit_code"],
+                        "exit_code": final.exit_code,
                         "interaction_count": live.interactions,
-                        **(digests.public() if digests else {}),
+                        **(digests._asdict() if digests else {}),
                     },
                 ),
                 effect=both(
-                    terminal_rows.ending(live.id, ended_at, final),
+                    terminal_rows.ending(final),
                     session_rows.counting(live.session.key, live.evidence.bytes),
                 ),
                 stop=True,
@@ -147,26 +146,27 @@ class Finishing:
 
         Raises: AuditUnavailableError.
         """
-        count = row.record["interaction_count"]
+        count = row.record.interaction_count
         digests = None
         try:
             finish = partial(finish_abandoned, directory, reason, count)
             digests = await self._threads.call(finish, DISK_SECONDS)
         except EvidenceError as error:
-            log.error("terminal %s: %s", row.id, error.detail)
+            log.error("terminal %s: %s", row.record.id, error.detail)
         except TimeoutError:
-            log.error("terminal %s: evidence can't be kept: the disk does not answer", row.id)
-        ended_at = now()
-        final = {
-            **row.record,
-            "status": str(Status.TERMINATED),
-            "ended_at": ended_at,
-            "reason": reason,
-            "evidence": digests.public() if digests else None,
-        }
+            log.error(
+                "terminal %s: evidence can't be kept: the disk does not answer", row.record.id
+            )
+        final = replace(
+            row.record,
+            status=Status.TERMINATED,
+            ended_at=now(),
+            reason=reason,
+            evidence=digests,
+        )
         kept = digests.raw_bytes + digests.transcript_bytes if digests else 0
         effect = both(
-            terminal_rows.ending(row.id, ended_at, final),
+            terminal_rows.ending(final),
             session_rows.counting(row.session_key, kept),
         )
         if session is None:  # forgotten meanwhile, with everything that could be recorded of it
@@ -176,8 +176,8 @@ class Finishing:
             session,
             "pty.close",
             actor="system",
-            args={"tool": row.record["tool"], "reason": reason},
-            made=Made({"terminal_id": row.id}, digests.public() if digests else {}),
+            args={"tool": row.record.tool, "reason": reason},
+            made=Made({"terminal_id": row.record.id}, digests._asdict() if digests else {}),
             effect=effect,
             stop=True,
         )

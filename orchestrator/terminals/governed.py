@@ -1,7 +1,6 @@
 """Terminals of declared tools: manifest, gates, approvals and terminals put together."""
 
 from functools import partial
-from typing import Any
 
 from orchestrator.access.keys import KeyRing, Principal
 from orchestrator.approvals.service import Approvals
@@ -11,6 +10,7 @@ from orchestrator.sessions.files import Files
 from orchestrator.sessions.session import Session
 from orchestrator.terminals import spec as specs
 from orchestrator.terminals.asking import Asking
+from orchestrator.terminals.record import Exchange, TerminalRecord
 from orchestrator.terminals.service import Terminals
 from orchestrator.tools.gates import Setting, Verdict, decide, opening
 from orchestrator.tools.manifest import Manifest
@@ -43,7 +43,7 @@ class GovernedTerminals:
         """Ends what is left of requests that nobody waits for."""
         await self._reader.close()
 
-    async def open(self, principal: Principal, session: Session, tool: str) -> dict[str, Any]:
+    async def open(self, principal: Principal, session: Session, tool: str) -> TerminalRecord:
         """A terminal of that tool.
 
         Raises: NotFoundError, PermissionDeniedError with the rule, and what `Terminals.open`
@@ -79,8 +79,8 @@ class GovernedTerminals:
         tool: str,
         text: str,
         wait: float,
-    ) -> dict[str, Any]:
-        """The envelope of a line that the gates let through; `wait` is for a person, in seconds.
+    ) -> Exchange:
+        """What came of a line that the gates let through; `wait` is for a person, in seconds.
 
         It is `pending`, with its `approval`, while nobody has decided: the same line again asks
         again. Raises: what `Terminals.interact` does.

@@ -1,9 +1,11 @@
 """One interaction: decided, approved where it must be, recorded, written, answered, recorded."""
 
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from orchestrator.audit.recorder import Recorder
 from orchestrator.errors import (
@@ -13,11 +15,12 @@ from orchestrator.errors import (
     PermissionDeniedError,
     SandboxUnavailableError,
 )
-from orchestrator.terminals import late, record
+from orchestrator.terminals import late
 from orchestrator.terminals.evidence import EvidenceError
 from orchestrator.terminals.line_record import LineRecord
 from orchestrator.terminals.line_turns import LineTurn, LineTurns
 from orchestrator.terminals.live import Live
+from orchestrator.terminals.record import NO_EXIT_CODE, Exchange, Results
 from orchestrator.terminals.spec import (
     Ask,
     Copies,
@@ -63,25 +66,25 @@ class Interaction:
         # What was decided of a line that waits for a person.
         self._pending: LineVerdict | None = None
 
-    async def run(self) -> dict[str, Any]:
-        """The interaction's envelope, with the `approval` where a person was asked.
+    async def run(self) -> Exchange:
+        """What came of it, with the `approval` where a person was asked.
 
         Raises: PermissionDeniedError with the rule, BusyError while the answer to an earlier
         line is not complete, ConflictError when the tool has ended; AuditUnavailableError and
         SandboxUnavailableError; what `LineTurns.take` and `ask` do.
         """
         attempt = partial(self._attempt, None)
-        envelope = await self._turns.take(self._live, self._sent.principal, attempt)
+        exchange = await self._turns.take(self._live, self._sent.principal, attempt)
         if self._pending is None or self._ask is None:
-            return {**envelope, "approval": None}
+            return exchange
         approval = await self._asked(self._ask, self._pending)
         if approval.approval.status == "approved":
             attempt = partial(self._attempt, approval)
-            envelope = await self._turns.take(self._live, self._sent.principal, attempt)
-        return {**envelope, "approval": approval.approval.public()}
+            exchange = await self._turns.take(self._live, self._sent.principal, attempt)
+        return replace(exchange, approval=approval.approval)
 
-    async def _attempt(self, approval: LineApproval | None, turn: LineTurn) -> dict[str, Any]:
-        """The line's envelope, written where it may be."""
+    async def _attempt(self, approval: LineApproval | None, turn: LineTurn) -> Exchange:
+        """What came of the line, written where it may be."""
         try:
             verdict = await self._decided(turn, approval)
             goes = _goes(verdict, approval)
@@ -93,7 +96,7 @@ class Interaction:
                 turn.counts = goes
                 if not goes:
                     self._pending = verdict
-                    return self._envelope(turn, "pending", error=verdict.message)
+                    return self._exchange(turn, "pending", error=verdict.message)
                 turn.after = Status.TIMED_OUT  # until its prompt comes
                 answer = await self._write(turn, verdict, approval)
             turn.after = Status.TIMED_OUT if answer.wait is Wait.TIMEOUT else Status.READY
@@ -171,7 +174,7 @@ class Interaction:
         except SandboxUnavailableError as error:
             # It may have been written: what comes is not taken for anything else.
             turn.written = True
-            await self._record.answered("error", None, error.detail, turn.started)
+            await self._record.answered("error", None, error.detail, turn.duration_ms)
             raise
         except EvidenceError:
             raise
@@ -181,17 +184,20 @@ class Interaction:
             await self._record.denied(rule, error.detail, verdict, approval)
             raise _NotWrittenError(error) from None
         except PaddockError as error:
-            await self._record.answered("error", None, error.detail, turn.started)
+            await self._record.answered("error", None, error.detail, turn.duration_ms)
             raise _NotWrittenError(error) from None
 
-    async def _answered(self, turn: LineTurn, answer: Answer) -> dict[str, Any]:
+    async def _answered(self, turn: LineTurn, answer: Answer) -> Exchange:
         await late.record(self._recorder, self._live)
         live, output = self._live, answer.output
         situation = live.situation
         prompt = self._terminal.shown.prompt if self._terminal.shown else ""
         at_prompt = answer.wait is Wait.PROMPT
-        results = record.results(
-            prompt if at_prompt else "", output.text, situation.session_state, live.interactions
+        results = Results(
+            prompt.rstrip() if at_prompt else "",
+            output.text,
+            situation.session_state,
+            live.interactions,
         )
         status, error = {
             Wait.PROMPT: ("success", None),
@@ -199,32 +205,34 @@ class Interaction:
             Wait.ENDED: ("error", "the tool has ended"),
         }[answer.wait]
         if at_prompt:
-            error = self._terminal.spec.result_problem(results)
+            error = self._terminal.spec.result_problem(results._asdict())
         if at_prompt and error is not None:
             status = "error"
-        await self._record.answered(status, answer, error, turn.started)
+        await self._record.answered(status, answer, error, turn.duration_ms)
         withheld = at_prompt and error is not None
-        return self._envelope(turn, status, answer, error, None if withheld else results)
+        return self._exchange(turn, status, answer, error, None if withheld else results)
 
-    def _envelope(
+    def _exchange(
         self,
         turn: LineTurn,
         status: str,
         answer: Answer | None = None,
         error: str | None = None,
-        results: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
+        results: Results | None = None,
+    ) -> Exchange:
         ending = self._terminal.exit
-        exit_code = 0 if status == "success" else record.NO_EXIT_CODE
+        exit_code = 0 if status == "success" else NO_EXIT_CODE
         if ending is not None and ending.exit_code is not None:
             exit_code = ending.exit_code
-        return record.envelope(
+        return Exchange(
             status=status,
+            scan_id=f"{int(turn.started)}-{secrets.token_hex(4)}",
             tool=self._sent.tool,
             command=self._sent.text,
             session_id=self._live.session.id,
             terminal_id=self._live.id,
             started=turn.started,
+            duration_ms=turn.duration_ms,
             exit_code=exit_code,
             output_hash=answer.raw_hash if answer else None,
             output_bytes=answer.raw_bytes if answer else 0,

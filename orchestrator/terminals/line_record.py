@@ -1,7 +1,6 @@
 """What is kept of one line: in the transcript of its terminal, and as events in the audit log."""
 
 import hashlib
-import time
 from typing import Any
 
 from orchestrator.audit.recorder import Made, Recorder
@@ -64,9 +63,9 @@ class LineRecord:
         )
 
     async def answered(
-        self, status: str, answer: Answer | None, error: str | None, started: float
+        self, status: str, answer: Answer | None, error: str | None, duration_ms: int
     ) -> None:
-        """What came of it; `started` in seconds since the epoch."""
+        """What came of it, and how long it took."""
         if answer is not None:
             self._note_output(answer)
             await self._live.evidence.flush()
@@ -86,7 +85,7 @@ class LineRecord:
                 },
             ),
             error=error,
-            duration_ms=max(0, int((time.time() - started) * 1000)),
+            duration_ms=duration_ms,
         )
 
     async def _note(self, decision: str, verdict: LineVerdict) -> None:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from orchestrator.access.keys import Principal
 from orchestrator.sessions.budgets import Budgets
@@ -11,6 +10,7 @@ from orchestrator.task_scope import TaskScope
 from orchestrator.terminals.evidence import EvidenceError
 from orchestrator.terminals.finishing import Finishing
 from orchestrator.terminals.live import Live
+from orchestrator.terminals.record import Exchange
 from orchestrator.terminals.records import Records
 from orchestrator.terminals.terminal import Status
 
@@ -31,6 +31,11 @@ class LineTurn:
     written: bool = False
     ends: str | None = None
 
+    @property
+    def duration_ms(self) -> int:
+        """How long it takes by now."""
+        return max(0, int((time.time() - self.started) * 1000))
+
 
 class LineTurns:
     """Gives turns at the terminals of this instance; `give_up` ends a terminal for a reason."""
@@ -50,8 +55,8 @@ class LineTurns:
         self._tasks = tasks
 
     async def take(
-        self, live: Live, principal: Principal, use: Callable[[LineTurn], Awaitable[dict[str, Any]]]
-    ) -> dict[str, Any]:
+        self, live: Live, principal: Principal, use: Callable[[LineTurn], Awaitable[Exchange]]
+    ) -> Exchange:
         """What `use` returns, which has the terminal; it goes on when the caller is cancelled.
 
         Raises: ConflictError for a terminal that has ended, BusyError while another line has it,
@@ -67,23 +72,23 @@ class LineTurns:
         live: Live,
         principal: Principal,
         turn: LineTurn,
-        use: Callable[[LineTurn], Awaitable[dict[str, Any]]],
-    ) -> dict[str, Any]:
+        use: Callable[[LineTurn], Awaitable[Exchange]],
+    ) -> Exchange:
         session = live.session
         # Before the terminal is taken: where nothing is left, it ends with the session.
         await self._budgets.admit(principal, session)
         try:
-            envelope = await self._hold(live, turn, use)
+            exchange = await self._hold(live, turn, use)
         finally:
             if not turn.counts:
                 self._budgets.withdraw(session)
-        if envelope["status"] == "error" and session.budget.exceeded is not None:
+        if exchange.status == "error" and session.budget.exceeded is not None:
             raise await self._budgets.refusal(session)
-        return envelope
+        return exchange
 
     async def _hold(
-        self, live: Live, turn: LineTurn, use: Callable[[LineTurn], Awaitable[dict[str, Any]]]
-    ) -> dict[str, Any]:
+        self, live: Live, turn: LineTurn, use: Callable[[LineTurn], Awaitable[Exchange]]
+    ) -> Exchange:
         turn.after = live.take()
         try:
             async with live.lock:

@@ -1,8 +1,7 @@
 """A terminal that has not ended: its driver, its session, its evidence, and what it is doing."""
 
 import asyncio
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from orchestrator.access.keys import Principal
 from orchestrator.errors import BusyError, ConflictError
@@ -10,20 +9,21 @@ from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sessions.session import Session
 from orchestrator.terminals.evidence import Digests, Evidence
 from orchestrator.terminals.pages import Exit
+from orchestrator.terminals.record import TerminalRecord
 from orchestrator.terminals.spec import Situation
 from orchestrator.terminals.terminal import Status, Terminal
 
 
 @dataclass(slots=True, eq=False)
 class Live:
-    """One terminal. `record` is its object as it was stored when it was opened."""
+    """One terminal. `record` is what was stored when it was opened; at last, of its end."""
 
     session: Session
     sandbox: Sandbox
     opener: Principal
     terminal: Terminal
     evidence: Evidence
-    record: dict[str, Any]
+    record: TerminalRecord
     status: Status = Status.SPAWNING
     interactions: int = 0
     # Why it is ended, before the agent says so.
@@ -56,25 +56,25 @@ class Live:
         before, self.status = self.status, Status.BUSY
         return before
 
-    def view(self) -> dict[str, Any]:
-        """The terminal's object now."""
+    def view(self) -> TerminalRecord:
+        """The terminal as it is now."""
         shown = self.terminal.shown
-        return {
-            **self.record,
-            "status": str(self.status),
-            "session_state": shown.state if shown else None,
-            "prompt": self.session.secrets.cut(shown.prompt.rstrip()) if shown else None,
-            "interaction_count": self.interactions,
-        }
+        return replace(
+            self.record,
+            status=self.status,
+            session_state=shown.state if shown else None,
+            prompt=self.session.secrets.cut(shown.prompt.rstrip()) if shown else None,
+            interaction_count=self.interactions,
+        )
 
-    def final(self, reason: str, ended_at: str, digests: Digests | None) -> dict[str, Any]:
-        """The terminal's object after its end."""
+    def final(self, reason: str, ended_at: str, digests: Digests | None) -> TerminalRecord:
+        """The terminal after its end."""
         ending = self.exit or self.terminal.exit
-        return {
-            **self.view(),
-            "status": str(Status.TERMINATED),
-            "ended_at": ended_at,
-            "reason": reason,
-            "exit_code": ending.exit_code if ending else None,
-            "evidence": None if digests is None else digests.public(),
-        }
+        return replace(
+            self.view(),
+            status=Status.TERMINATED,
+            ended_at=ended_at,
+            reason=reason,
+            exit_code=ending.exit_code if ending else None,
+            evidence=digests,
+        )

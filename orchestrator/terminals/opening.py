@@ -20,10 +20,11 @@ from orchestrator.sessions import session_rows
 from orchestrator.sessions.budgets import Budgets
 from orchestrator.sessions.cutting import Cutting
 from orchestrator.sessions.session import Session
-from orchestrator.terminals import record, terminal_rows, transcript
+from orchestrator.terminals import terminal_rows, transcript
 from orchestrator.terminals.evidence import Evidence
 from orchestrator.terminals.finishing import Finishing
 from orchestrator.terminals.live import Live
+from orchestrator.terminals.record import TerminalRecord
 from orchestrator.terminals.said import Said
 from orchestrator.terminals.spec import TerminalSpec
 from orchestrator.terminals.terminal import Status, Terminal, Wait
@@ -103,7 +104,7 @@ class Opening:
                 lambda window: self._cutting.spans(session.key, window, sandbox.link.spend),
             )
             terminal = Terminal(terminal_id, spec, sandbox.link, said, evidence.flush)
-            opened = record.opened(terminal_id, spec, now())
+            opened = TerminalRecord.opened(terminal_id, spec, now())
             live = Live(session, sandbox, principal, terminal, evidence, opened)
             await self._record(live)
         except BaseException:
@@ -127,9 +128,7 @@ class Opening:
                 made=Made({"terminal_id": live.id, "manifest_sha256": spec.manifest_sha256}),
                 effect=both(
                     session_rows.with_budget(session),
-                    terminal_rows.opening(
-                        live.id, session.key, live.record["opened_at"], live.record
-                    ),
+                    terminal_rows.opening(session.key, live.record),
                 ),
             )
         except BaseException:
@@ -174,5 +173,5 @@ class Opening:
         said = (await self._recorder.told(live.session, text))[-_MOST_SAID:]
         live.session.check_live()
         raise ConflictError(
-            f"the tool {what}; it said: {said!r}", pty=live.id, reason=live.record["reason"]
+            f"the tool {what}; it said: {said!r}", pty=live.id, reason=live.record.reason
         )

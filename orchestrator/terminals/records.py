@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from orchestrator.errors import ConflictError, NotFoundError
 from orchestrator.sessions.session import Session
@@ -10,6 +9,7 @@ from orchestrator.store.database import Database
 from orchestrator.terminals import terminal_rows
 from orchestrator.terminals.evidence import DISK_SECONDS, TRANSCRIPT_NAME, EvidenceError
 from orchestrator.terminals.live import Live
+from orchestrator.terminals.record import TerminalRecord
 from orchestrator.threads import Threads
 
 
@@ -24,14 +24,14 @@ class Records:
         self._live = live
         self._threads = threads
 
-    async def list(self, session_key: str) -> list[dict[str, Any]]:
+    async def list(self, session_key: str) -> list[TerminalRecord]:
         """The terminals that a session has, and had, oldest first."""
         found = await self._database.browse(
             lambda connection: terminal_rows.of_session(connection, session_key)
         )
         return [self._view(row) for row in found]
 
-    async def get(self, session_key: str, terminal_id: str) -> dict[str, Any]:
+    async def get(self, session_key: str, terminal_id: str) -> TerminalRecord:
         """A terminal of a session. Raises: NotFoundError."""
         return self._view(await self._row(session_key, terminal_id))
 
@@ -40,7 +40,7 @@ class Records:
         live = self._live.get(terminal_id)
         if live is not None and live.session is session:
             return live
-        reason = (await self.get(session.key, terminal_id))["reason"]
+        reason = (await self.get(session.key, terminal_id)).reason
         message = f"the terminal has ended ({reason}): open another one"
         raise ConflictError(message, pty=terminal_id, reason=reason)
 
@@ -50,17 +50,17 @@ class Records:
         Raises: NotFoundError, EvidenceError.
         """
         row = await self._row(session_key, terminal_id)
-        path = self._directory / row.session_key / row.id / TRANSCRIPT_NAME
+        path = self._directory / row.session_key / row.record.id / TRANSCRIPT_NAME
         try:
             data = await self._threads.call(path.read_bytes, DISK_SECONDS)
         except TimeoutError:
             raise EvidenceError("the transcript can't be read: the disk does not answer") from None
         except OSError:
-            raise NotFoundError(f"the transcript of terminal {row.id} is gone") from None
+            raise NotFoundError(f"the transcript of terminal {terminal_id} is gone") from None
         return data.decode()
 
-    def _view(self, row: terminal_rows.TerminalRow) -> dict[str, Any]:
-        live = self._live.get(row.id)
+    def _view(self, row: terminal_rows.TerminalRow) -> TerminalRecord:
+        live = self._live.get(row.record.id)
         return row.record if live is None else live.view()
 
     async def _row(self, session_key: str, terminal_id: str) -> terminal_rows.TerminalRow:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from orchestrator.access.keys import Principal
 from orchestrator.audit.events import Recorded
@@ -27,6 +27,7 @@ from orchestrator.terminals.line_turns import LineTurns
 from orchestrator.terminals.live import Live
 from orchestrator.terminals.opening import Opening
 from orchestrator.terminals.pages import parse_exit
+from orchestrator.terminals.record import Exchange, TerminalRecord
 from orchestrator.terminals.records import Records
 from orchestrator.terminals.spec import Ask, Decide, SentLine, TerminalSpec
 
@@ -76,7 +77,7 @@ class Terminals:
 
     async def open(
         self, principal: Principal, session: Session, spec: TerminalSpec
-    ) -> dict[str, Any]:
+    ) -> TerminalRecord:
         """A terminal whose tool shows its prompt.
 
         Raises: ConflictError with `reason` when the tool did not get to its prompt, BusyError
@@ -88,15 +89,13 @@ class Terminals:
 
     async def _open(
         self, principal: Principal, session: Session, sandbox: Sandbox, spec: TerminalSpec
-    ) -> dict[str, Any]:
+    ) -> TerminalRecord:
         return (await self._opening.run(principal, session, sandbox, spec)).view()
 
     # Interacting
 
-    async def interact(
-        self, sent: SentLine, decide: Decide, ask: Ask | None = None
-    ) -> dict[str, Any]:
-        """Sends one line, where `decide` allows it, and returns the envelope of its answer.
+    async def interact(self, sent: SentLine, decide: Decide, ask: Ask | None = None) -> Exchange:
+        """Sends one line, where `decide` allows it, and returns what came of it.
 
         A line that must be approved first is, where `ask` finds somebody who does; else it has
         the status `pending`, and was not sent. Raises: what `Interaction.run` does, and
@@ -117,8 +116,8 @@ class Terminals:
 
     async def close(
         self, session: Session, terminal_id: str, reason: str = "closed"
-    ) -> dict[str, Any]:
-        """Ends a terminal and its program; its object. One that has ended stays as it was.
+    ) -> TerminalRecord:
+        """Ends a terminal and its program; its record. One that has ended stays as it was.
 
         Raises: NotFoundError, SandboxUnavailableError when its end does not come.
         """
@@ -217,7 +216,7 @@ class Terminals:
         for session in by_key.values():
             self._end_strays(session)
         for row in left:
-            directory = self._directory / row.session_key / row.id
+            directory = self._directory / row.session_key / row.record.id
             await self._finishing.abandoned(by_key.get(row.session_key), row, directory, RESTARTED)
         return len(left)
 

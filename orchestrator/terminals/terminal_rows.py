@@ -2,40 +2,38 @@
 
 import json
 import sqlite3
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from orchestrator.audit.writer import Effect
-
-Record = dict[str, Any]
+from orchestrator.terminals.record import TerminalRecord
 
 
 class TerminalRow(NamedTuple):
-    """A stored terminal."""
+    """A stored terminal, and its session."""
 
-    id: str
     session_key: str
-    record: Record
+    record: TerminalRecord
 
 
-def opening(terminal_id: str, session_key: str, opened_at: str, record: Record) -> Effect:
+def opening(session_key: str, record: TerminalRecord) -> Effect:
     """Stores a terminal that is about to be opened."""
 
     def effect(connection: sqlite3.Connection) -> None:
         connection.execute(
             "INSERT INTO terminals (id, session_key, opened_at, record) VALUES (?, ?, ?, ?)",
-            (terminal_id, session_key, opened_at, json.dumps(record)),
+            (record.id, session_key, record.opened_at, json.dumps(record.stored())),
         )
 
     return effect
 
 
-def ending(terminal_id: str, ended_at: str, record: Record) -> Effect:
+def ending(record: TerminalRecord) -> Effect:
     """Stores how a terminal has ended."""
 
     def effect(connection: sqlite3.Connection) -> None:
         connection.execute(
             "UPDATE terminals SET ended_at = ?, record = ? WHERE id = ?",
-            (ended_at, json.dumps(record), terminal_id),
+            (record.ended_at, json.dumps(record.stored()), record.id),
         )
 
     return effect
@@ -58,6 +56,6 @@ def not_ended(connection: sqlite3.Connection) -> list[TerminalRow]:
 
 
 def _rows(connection: sqlite3.Connection, condition: str, *values: str) -> list[TerminalRow]:
-    query = f"SELECT id, session_key, record FROM terminals WHERE {condition}"  # noqa: S608
+    query = f"SELECT session_key, record FROM terminals WHERE {condition}"  # noqa: S608
     found = connection.execute(query, values)
-    return [TerminalRow(row[0], row[1], json.loads(row[2])) for row in found]
+    return [TerminalRow(row[0], TerminalRecord.restored(json.loads(row[1]))) for row in found]

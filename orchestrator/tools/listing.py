@@ -1,6 +1,7 @@
 """The tools as a session sees them: each command, and whether it could be allowed."""
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from orchestrator.access.key_bounds import KeyBounds
@@ -26,44 +27,62 @@ class Asker(NamedTuple):
     bounds: KeyBounds
 
 
-def list_tools(rules: ToolRules, asker: Asker) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedTool:
+    """A command of a tool, or a oneshot tool, whose `command` and `pattern` are empty.
+
+    `rule` is the gate that no line could pass in the session; None where one could.
+    """
+
+    name: str
+    tool: str
+    command: str = ""
+    description: str
+    pattern: str = ""
+    input_schema: dict[str, Any]
+    risk_tier: str
+    human_approval: bool
+    rule: str | None
+    sha256: str
+
+    @property
+    def allowed(self) -> bool:
+        """Whether a line could pass."""
+        return self.rule is None
+
+
+def list_tools(rules: ToolRules, asker: Asker) -> list[ListedTool]:
     """Every `{tool}.{command}`, in the order of the catalog, and then every oneshot `{tool}`.
 
-    `rule` is the gate that no line could pass in this session; None where `allowed`. The
-    policies are asked as for a first interaction, in every state that the tool can be in.
+    The policies are asked as for a first interaction, in every state that the tool can be in.
     """
     listed = []
     for manifest in rules.catalog.values():
         for command in manifest.commands.values():
-            rule = _refusing(rules, manifest, command, asker)
             listed.append(
-                {
-                    "name": manifest.tool_name(command.name),
-                    "tool": manifest.name,
-                    "command": command.name,
-                    "description": command.description,
-                    "pattern": command.pattern.text,
-                    "input_schema": input_schema(),
-                    "risk_tier": command.risk_tier,
-                    "human_approval": command.human_approval,
-                    "allowed": rule is None,
-                    "rule": rule,
-                    "sha256": manifest.sha256,
-                }
+                ListedTool(
+                    name=manifest.tool_name(command.name),
+                    tool=manifest.name,
+                    command=command.name,
+                    description=command.description,
+                    pattern=command.pattern.text,
+                    input_schema=input_schema(),
+                    risk_tier=command.risk_tier,
+                    human_approval=command.human_approval,
+                    rule=_refusing(rules, manifest, command, asker),
+                    sha256=manifest.sha256,
+                )
             )
     listed += [_oneshot(rules, tool, asker) for tool in rules.catalog.oneshots.values()]
     return listed
 
 
-def _oneshot(rules: ToolRules, tool: Oneshot, asker: Asker) -> dict[str, Any]:
-    rule = _refusing_oneshot(rules, tool, asker)
-    return {
-        "name": tool.name,
-        "tool": tool.name,
-        "command": "",
-        "description": tool.description,
-        "pattern": "",
-        "input_schema": {
+def _oneshot(rules: ToolRules, tool: Oneshot, asker: Asker) -> ListedTool:
+    return ListedTool(
+        name=tool.name,
+        tool=tool.name,
+        description=tool.description,
+        input_schema={
             "type": "object",
             "properties": {arg.name: _property(tool, arg) for arg in tool.args},
             "required": [
@@ -71,12 +90,11 @@ def _oneshot(rules: ToolRules, tool: Oneshot, asker: Asker) -> dict[str, Any]:
             ],
             "additionalProperties": False,
         },
-        "risk_tier": tool.risk_tier,
-        "human_approval": tool.human_approval,
-        "allowed": rule is None,
-        "rule": rule,
-        "sha256": tool.sha256,
-    }
+        risk_tier=tool.risk_tier,
+        human_approval=tool.human_approval,
+        rule=_refusing_oneshot(rules, tool, asker),
+        sha256=tool.sha256,
+    )
 
 
 def _property(tool: Oneshot, arg: Argument) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from pydantic import SecretStr
 
+from api.views.approvals import approval
 from orchestrator.access.keys import Principal, Role
 from orchestrator.approvals.service import Line
 from orchestrator.audit.verify import verify
@@ -190,7 +191,7 @@ async def test_the_webhook_is_told(settings: Settings, engine: FakeEngine, agent
             await plane.sessions.close(ADMIN, session, purge=False)
         finally:
             await plane.close()
-    assert message == {"type": "approval.requested", "approval": asked.public()}
+    assert message == {"type": "approval.requested", "approval": approval(asked).raw}
 
 
 async def test_a_restart_expires_what_waits(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from api.views.terminals import terminal as terminal_view
 from orchestrator.access.keys import Principal, Role
 from orchestrator.audit import query
 from orchestrator.config.settings import Settings
@@ -15,10 +16,11 @@ from orchestrator.engine.fake import FakeEngine
 from orchestrator.errors import ConflictError, PermissionDeniedError, SandboxUnavailableError
 from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.session import Session
+from orchestrator.terminals.record import Exchange
 from orchestrator.terminals.spec import SentLine
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.fake_terminals import PROMPT
-from tests.support.tool import Verdict, always, spec
+from tests.support.tool import Verdict, always, results, spec
 
 CLIENT = Principal("agent", Role.ADMIN)
 
@@ -27,13 +29,13 @@ async def opened(api: Api, **members: Any) -> tuple[str, Session, dict[str, Any]
     """The path of a new session, the session, and a terminal of it."""
     created = await api.session(permission_level="high", key=OPERATOR_KEY)
     session = api.plane.sessions.find(CLIENT, created["id"])
-    terminal = await api.plane.terminals.open(CLIENT, session, spec(**members))
-    return f"/api/sessions/{session.id}", session, terminal
+    record = await api.plane.terminals.open(CLIENT, session, spec(**members))
+    return f"/api/sessions/{session.id}", session, terminal_view(record).raw
 
 
 async def interact(
     api: Api, session: Session, terminal: dict[str, Any], text: str, verdict: Verdict | None = None
-) -> dict[str, Any]:
+) -> Exchange:
     decide = always(verdict or Verdict())
     return await api.plane.terminals.interact(sent(session, terminal, text), decide)
 
@@ -48,7 +50,7 @@ async def test_a_terminal_from_its_start_to_its_end(api: Api) -> None:
     assert await api.json("GET", place) == terminal
     assert (await api.json("GET", f"{path}/ptys"))["items"] == [terminal]
     answer = await interact(api, session, terminal, "hello")
-    assert answer["results"]["output"] == "you said hello"
+    assert results(answer).output == "you said hello"
     ended = await api.json("DELETE", place)
     assert (ended["status"], ended["reason"], ended["exit_code"]) == ("terminated", "closed", 143)
     assert await api.json("DELETE", place) == ended
@@ -146,7 +148,7 @@ async def test_an_agent_that_answers_with_garbage_leaves_it_out_of_step(api: Api
     view = await api.json("GET", f"{path}/ptys/{terminal['id']}")
     assert (view["status"], view["interaction_count"]) == ("timed_out", 0)
     del api.agent.overrides["pty.send"]
-    assert (await interact(api, session, terminal, "again"))["status"] == "success"
+    assert (await interact(api, session, terminal, "again")).status == "success"
 
 
 async def test_a_late_prompt_changes_what_is_decided(api: Api) -> None:
@@ -180,7 +182,7 @@ async def said_late(api: Api, path: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("end", ["close", "exit", "session"])
 async def test_what_a_tool_says_after_its_last_answer_is_on_record(api: Api, end: str) -> None:
     path, session, terminal = await opened(api)
-    assert (await interact(api, session, terminal, "hello"))["status"] == "success"
+    assert (await interact(api, session, terminal, "hello")).status == "success"
     api.agent.terminals.all[terminal["id"]].say(b"\r\nthe backup failed\r\n" + PROMPT)
     await leave(api, path, terminal, end)
     ((terminal_id, output),) = await said_late(api, path)
@@ -191,7 +193,7 @@ async def test_what_a_tool_says_after_its_last_answer_is_on_record(api: Api, end
 async def test_what_comes_after_a_timeout_is_on_record(api: Api, end: str) -> None:
     path, session, terminal = await opened(api, output_wait_ms=50)
     api.agent.terminals.answers["long"] = b"long\r\nbegun\r\n"
-    assert (await interact(api, session, terminal, "long"))["status"] == "timeout"
+    assert (await interact(api, session, terminal, "long")).status == "timeout"
     api.agent.terminals.all[terminal["id"]].say(b"and done\r\n" + PROMPT)
     await leave(api, path, terminal, end)
     ((_, output),) = await said_late(api, path)
@@ -231,7 +233,7 @@ async def test_a_prompt_in_pieces(api: Api) -> None:
     waiting = asyncio.create_task(interact(api, session, terminal, "x"))
     await api.agent.asked("pty.send")
     api.agent.terminals.all[terminal["id"]].say(PROMPT.removeprefix(b"tool="))
-    assert (await waiting)["results"]["output"] == "out"
+    assert results(await waiting).output == "out"
 
 
 async def test_terminals_that_ended_with_both_are_in_the_gap(

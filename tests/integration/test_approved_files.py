@@ -2,15 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from orchestrator.access.keys import Principal, Role
 from orchestrator.control_plane import ControlPlane
+from orchestrator.terminals.record import Exchange
 from tests.support.box import TESTER, Box
 from tests.support.plane import opened
+from tests.support.tool import results
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -80,7 +81,7 @@ async def test_what_changes_the_file_later_changes_nothing(plane: ControlPlane) 
     await box.write("web.yaml", b"evil\n")
     assert (await box.python(_ATTACK, copy)).value == ["PermissionError"] * 7
     await box.bash("echo go > changed")
-    assert (await reading)["results"]["output"] == "it is good"
+    assert results(await reading).output == "it is good"
     # With the next line the copy is gone.
     assert await _says(box, terminal, "reader.say", "echo done") == "done"
     assert (await box.bash(f"test -e {copy.rpartition('/')[0]}")).exit_code == 1
@@ -91,7 +92,7 @@ async def test_the_end_of_the_terminal_removes_its_copies(plane: ControlPlane) -
     box = await Box.create(plane, "high")
     terminal, copy, reading = await _reading(box)
     await plane.terminals.close(box.session, terminal)
-    assert (await reading)["status"] == "error"
+    assert (await reading).status == "error"
     assert (await box.bash(f"test -e {copy.rpartition('/')[0]}")).exit_code == 1
     await box.close()
 
@@ -109,7 +110,7 @@ async def test_a_confined_tool_reads_the_copy(plane: ControlPlane) -> None:
 _READ = ("reader.read", "dash slow.sh web.yaml")
 
 
-async def _reading(box: Box) -> tuple[str, str, asyncio.Task[dict[str, Any]]]:
+async def _reading(box: Box) -> tuple[str, str, asyncio.Task[Exchange]]:
     """A terminal, the path that its program was given, and the line under way."""
     await box.write("slow.sh", _SLOW.encode())
     await box.write("web.yaml", b"good\n")
@@ -124,18 +125,19 @@ async def _reading(box: Box) -> tuple[str, str, asyncio.Task[dict[str, Any]]]:
 
 async def _open(box: Box) -> str:
     opened = await box.plane.tools.open(TESTER, box.session, "reader")
-    return str(opened["id"])
+    return opened.id
 
 
 async def _approve(box: Box, terminal: str) -> None:
     tools = box.plane.tools
     pending = await tools.interact(TESTER, box.session, terminal, *_READ, 0)
+    assert pending.approval is not None
     admin = Principal("admin", Role.ADMIN)
-    await box.plane.approvals.decide(admin, pending["approval"]["id"], "approve", None)
+    await box.plane.approvals.decide(admin, pending.approval.id, "approve", None)
 
 
 async def _says(box: Box, terminal: str, tool: str, text: str) -> str:
     tools = box.plane.tools
     envelope = await tools.interact(TESTER, box.session, terminal, tool, text, 0)
-    assert envelope["status"] == "success", envelope
-    return str(envelope["results"]["output"])
+    assert envelope.status == "success", envelope
+    return results(envelope).output

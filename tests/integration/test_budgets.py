@@ -96,14 +96,14 @@ async def test_an_output_flood_is_stopped(new_box: BoxFactory) -> None:
 async def test_terminals_use_up_the_budget_and_end_with_it(new_box: BoxFactory) -> None:
     box = await new_box("high", budget={"output_bytes": 300_000})
     flooding, idle = await Tool.open(box), await Tool.open(box)
-    assert (await flooding.do("big 100000"))["status"] == "success"
+    assert (await flooding.do("big 100000")).status == "success"
     with pytest.raises(BudgetExceededError) as refusal:
         await flooding.do("big 1000000")
     assert refusal.value.fields["kind"] == "output_bytes"
     assert box.processes() == []
     assert box.session.status == "budget-exceeded"
     for tool in (flooding, idle):
-        assert (await tool.view())["reason"] == "budget_exceeded"
+        assert (await tool.view()).reason == "budget_exceeded"
     ends = await box.events("pty.exit")
     assert {event["result"]["signal"] for event in ends} == {"SIGKILL"}
     assert max(event["result"]["session_output_bytes"] for event in ends) > 300_000

@@ -5,6 +5,7 @@ import pytest
 from orchestrator.errors import ConflictError, PermissionDeniedError
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
+from tests.support.tool import results
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -19,16 +20,15 @@ class Python:
     @classmethod
     async def open(cls, box: Box) -> "Python":
         opened = await box.plane.tools.open(TESTER, box.session, "python3")
-        return cls(box, opened["id"])
+        return cls(box, opened.id)
 
     async def send(self, command: str, text: str) -> str:
         """What it answers to a line that must succeed."""
         answer = await self.box.plane.tools.interact(
             TESTER, self.box.session, self.id, f"python3.{command}", text, 0
         )
-        assert answer["status"] == "success", answer
-        output: str = answer["results"]["output"]
-        return output
+        assert answer.status == "success", answer
+        return results(answer).output
 
 
 @pytest.mark.parametrize("level", ["low", "medium", "high"])

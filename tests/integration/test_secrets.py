@@ -362,4 +362,4 @@ async def test_who_is_given_them(new_box: BoxFactory) -> None:
     opened = await box.plane.tools.open(TESTER, box.session, "python3")
     (tool,) = [p for p in box.processes() if p.cmdline()[1:] == ["-I", "-S", "-q"]]
     assert "SECRET_TOKEN" not in tool.environ()
-    await box.plane.terminals.close(box.session, opened["id"])
+    await box.plane.terminals.close(box.session, opened.id)

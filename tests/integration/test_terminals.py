@@ -5,6 +5,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -21,10 +22,11 @@ from orchestrator.errors import (
 )
 from orchestrator.sessions.budget import Kind
 from orchestrator.terminals import evidence
+from orchestrator.terminals.record import Results
 from orchestrator.terminals.spec import Needs, Situation
 from tests.conftest import BoxFactory
 from tests.support.box import TESTER, Box
-from tests.support.tool import Pattern, Person, Tool, Verdict
+from tests.support.tool import Pattern, Person, Tool, Verdict, results
 from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -32,26 +34,20 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 async def test_a_line_and_its_answer(high: Box) -> None:
     tool = await Tool.open(high)
-    assert tool.opened["status"] == "ready"
-    assert tool.opened["prompt"] == "tool=>"
+    assert tool.opened.status == "ready"
+    assert tool.opened.prompt == "tool=>"
     envelope = await tool.do("say hello")
-    assert envelope["status"] == "success"
-    assert envelope["exit_code"] == 0
-    assert envelope["stderr"] == ""
-    assert envelope["results"] == {
-        "prompt": "tool=>",
-        "output": "hello",
-        "session_state": "ready",
-        "interaction_count": 1,
-    }
+    assert envelope.status == "success"
+    assert envelope.exit_code == 0
+    assert envelope.results == Results("tool=>", "hello", "ready", 1)
     raw = b"say hello\r\nhello\r\ntool=> "
-    assert envelope["output_hash"] == f"sha256:{hashlib.sha256(raw).hexdigest()}"
-    assert envelope["output_bytes"] == len(raw)
-    assert re.fullmatch(r"\d+-[0-9a-f]{8}", envelope["scan_id"])
-    assert envelope["session_id"] == high.session.id
-    assert envelope["pty"] == tool.id
+    assert envelope.output_hash == f"sha256:{hashlib.sha256(raw).hexdigest()}"
+    assert envelope.output_bytes == len(raw)
+    assert re.fullmatch(r"\d+-[0-9a-f]{8}", envelope.scan_id)
+    assert envelope.session_id == high.session.id
+    assert envelope.terminal_id == tool.id
     closed = await tool.close()
-    assert (closed["status"], closed["reason"]) == ("terminated", "closed")
+    assert (closed.status, closed.reason) == ("terminated", "closed")
 
 
 async def test_the_program_has_a_terminal_of_its_own(high: Box) -> None:
@@ -177,24 +173,24 @@ async def test_without_echo_nothing_is_taken_away(high: Box) -> None:
     await tool.do("echo off")
     assert await tool.output("say one") == "one"
     # Nothing tells this from data that looks like two prompts.
-    assert (await tool.do("nothing"))["status"] == "success"
+    assert (await tool.do("nothing")).status == "success"
     await tool.close()
 
 
 async def test_output_that_joins_the_prompt_times_out(high: Box) -> None:
     tool = await Tool.open(high, output_wait_ms=200)
     envelope = await tool.do("join 42")
-    assert envelope["status"] == "timeout"
-    assert envelope["exit_code"] == -1
-    assert envelope["results"]["output"] == "42tool=> "
+    assert envelope.status == "timeout"
+    assert envelope.exit_code == -1
+    assert results(envelope).output == "42tool=> "
     await tool.close()
 
 
 async def test_what_comes_after_a_timeout_is_nobodys_answer(high: Box) -> None:
     tool = await Tool.open(high, output_wait_ms=300)
     envelope = await tool.do("pause 1")
-    assert (envelope["status"], envelope["results"]["output"]) == ("timeout", "first")
-    assert (await tool.view())["status"] == "timed_out"
+    assert (envelope.status, results(envelope).output) == ("timeout", "first")
+    assert (await tool.view()).status == "timed_out"
     with pytest.raises(BusyError, match="not come back to its prompt"):
         await tool.do("say early")
     await tool.more()
@@ -214,7 +210,7 @@ async def test_a_prompt_in_front_of_a_sleep_is_none(high: Box) -> None:
 async def test_what_a_spoofer_says_later_is_nobodys_answer(high: Box) -> None:
     tool = await Tool.open(high, output_wait_ms=300)
     envelope = await tool.do("spoof")
-    assert (envelope["status"], envelope["results"]["output"]) == ("timeout", "")
+    assert (envelope.status, results(envelope).output) == ("timeout", "")
     with pytest.raises(BusyError, match="not come back to its prompt"):
         await tool.do("say early")
     await tool.wake()
@@ -233,7 +229,7 @@ async def test_there_are_many_ways_to_wait_for_input(high: Box, how: str) -> Non
 
 async def test_who_reads_in_the_tools_place_is_not_the_tool(high: Box) -> None:
     tool = await Tool.open(high, output_wait_ms=300)
-    assert (await tool.do("nested"))["status"] == "timeout"
+    assert (await tool.do("nested")).status == "timeout"
     with pytest.raises(BusyError, match="not come back to its prompt"):
         await tool.do("say early")
     await tool.close()
@@ -241,13 +237,13 @@ async def test_who_reads_in_the_tools_place_is_not_the_tool(high: Box) -> None:
 
 async def test_who_waits_for_something_else_waits_for_no_input(high: Box) -> None:
     tool = await Tool.open(high, output_wait_ms=200)
-    assert (await tool.do("wait_for other"))["status"] == "timeout"
+    assert (await tool.do("wait_for other")).status == "timeout"
     await tool.close()
 
 
 async def test_who_hides_from_the_agent_is_not_at_its_prompt(high: Box) -> None:
     tool = await Tool.open(high, needs=Needs(read=("/usr/lib/python3.11",)), output_wait_ms=300)
-    assert (await tool.do("hide"))["status"] == "timeout"
+    assert (await tool.do("hide")).status == "timeout"
     with pytest.raises(BusyError):
         await tool.do("say next")
     await tool.close()
@@ -281,11 +277,11 @@ async def test_what_a_tool_says_between_lines_is_nobodys_answer(high: Box) -> No
 async def test_much_output_is_cut_and_the_terminal_goes_on(high: Box) -> None:
     tool = await Tool.open(high, output_wait_ms=20_000)
     envelope = await tool.do("big 4000000")
-    assert envelope["status"] == "success"
-    assert envelope["truncated"]
-    assert len(envelope["results"]["output"].encode()) == 64 * 1024
+    assert envelope.status == "success"
+    assert envelope.truncated
+    assert len(results(envelope).output.encode()) == 64 * 1024
     lines = 4_000_000 // 65 + 1  # each got a carriage return
-    assert envelope["output_bytes"] >= 4_000_000 + lines
+    assert envelope.output_bytes >= 4_000_000 + lines
     assert await tool.output("say next") == "next"
     await tool.close()
 
@@ -293,18 +289,18 @@ async def test_much_output_is_cut_and_the_terminal_goes_on(high: Box) -> None:
 async def test_a_flood_waits_and_ends(high: Box) -> None:
     tool = await Tool.open(high, output_wait_ms=300)
     envelope = await tool.do("flood")
-    assert (envelope["status"], envelope["truncated"]) == ("timeout", True)
+    assert (envelope.status, envelope.truncated) == ("timeout", True)
     assert await high.run("echo fine")
-    assert (await tool.close())["reason"] == "closed"
+    assert (await tool.close()).reason == "closed"
 
 
 async def test_a_tool_that_exits_has_said_its_last(high: Box) -> None:
     tool = await Tool.open(high)
     envelope = await tool.do("exit 7")
-    assert (envelope["status"], envelope["exit_code"]) == ("error", 7)
-    assert envelope["results"]["output"] == "bye"
+    assert (envelope.status, envelope.exit_code) == ("error", 7)
+    assert results(envelope).output == "bye"
     view = await tool.view()
-    assert (view["status"], view["reason"], view["exit_code"]) == ("terminated", "exited", 7)
+    assert (view.status, view.reason, view.exit_code) == ("terminated", "exited", 7)
     with pytest.raises(ConflictError, match="has ended"):
         await tool.do("say more")
 
@@ -312,7 +308,7 @@ async def test_a_tool_that_exits_has_said_its_last(high: Box) -> None:
 async def test_a_tool_that_is_killed_between_lines_has_ended(high: Box) -> None:
     tool = await Tool.open(high)
     envelope = await tool.do("kill 9")
-    assert (envelope["status"], envelope["exit_code"]) == ("error", 137)
+    assert (envelope.status, envelope.exit_code) == ("error", 137)
 
 
 @pytest.mark.parametrize(
@@ -325,15 +321,15 @@ async def test_a_tool_that_is_killed_between_lines_has_ended(high: Box) -> None:
 async def test_limits_end_it_by_themselves(high: Box, limits: dict[str, int], reason: str) -> None:
     tool = await Tool.open(high, **limits)
     view = await tool.ended()
-    assert (view["status"], view["reason"]) == ("terminated", reason)
+    assert (view.status, view.reason) == ("terminated", reason)
     assert f"CLOSED   reason={reason}" in await tool.transcript()
 
 
 async def test_the_lifetime_ends_in_the_middle_of_a_line_too(high: Box) -> None:
     tool = await Tool.open(high, session_timeout_seconds=1, output_wait_ms=20_000)
     envelope = await tool.do("hang")
-    assert envelope["status"] == "error"
-    assert (await tool.view())["reason"] == "session_timeout"
+    assert envelope.status == "error"
+    assert (await tool.view()).reason == "session_timeout"
 
 
 async def test_one_interaction_too_many_ends_it(high: Box) -> None:
@@ -346,7 +342,7 @@ async def test_one_interaction_too_many_ends_it(high: Box) -> None:
         await tool.do("say 3")
     assert refusal.value.fields["rule"] == "max-interactions"
     view = await tool.view()
-    assert (view["reason"], view["interaction_count"]) == ("max_interactions", 2)
+    assert (view.reason, view.interaction_count) == ("max_interactions", 2)
 
 
 async def test_one_interaction_at_a_time(high: Box) -> None:
@@ -355,7 +351,7 @@ async def test_one_interaction_at_a_time(high: Box) -> None:
     await asyncio.sleep(0)
     with pytest.raises(BusyError, match="one interaction at a time"):
         await tool.do("say second")
-    assert (await first)["results"]["output"] == "at last"
+    assert results(await first).output == "at last"
     await tool.close()
 
 
@@ -378,10 +374,10 @@ async def test_denied_and_pending_lines_reach_no_tool(high: Box) -> None:
         await tool.do("say denied", denied)
     pending = Verdict("pending", "human-approval", "a person must approve", "update", ("update",))
     envelope = await tool.do("say pending", pending)
-    assert (envelope["status"], envelope["results"]) == ("pending", None)
+    assert (envelope.status, envelope.results) == ("pending", None)
     person = Person()
     approved = await tool.do("say pending", pending, ask=person.ask)
-    assert approved["results"]["output"] == "pending"
+    assert results(approved).output == "pending"
     assert person.steps == ["use", "True"]
     raw = high.plane.settings.state_dir / "evidence" / high.session.key / tool.id / "raw"
     assert raw.read_bytes().count(b"pending") == 2  # echo and answer of the approved one
@@ -413,13 +409,13 @@ async def test_the_agent_refuses_what_the_host_let_through(high: Box) -> None:
         await tool.do("say a", tool="fake.other")
     assert refusal.value.fields["rule"] == "unknown-tool"
     assert await tool.output("say (fine)") == "(fine)"
-    assert (await tool.view())["interaction_count"] == 1
+    assert (await tool.view()).interaction_count == 1
     await tool.close()
 
 
 async def test_decisions_see_the_state_at_the_prompt(high: Box) -> None:
     tool = await Tool.open(high)
-    assert (await tool.do("prompt root=#"))["results"]["session_state"] == "admin"
+    assert results(await tool.do("prompt root=#")).session_state == "admin"
     seen: list[Situation] = []
 
     def decide(situation: Situation) -> Verdict:
@@ -434,9 +430,9 @@ async def test_decisions_see_the_state_at_the_prompt(high: Box) -> None:
 async def test_a_result_that_breaks_the_schema_is_withheld(high: Box) -> None:
     tool = await Tool.open(high, result_problem=lambda _: "output does not hold to maxLength")
     envelope = await tool.do("say secret")
-    assert (envelope["status"], envelope["results"]) == ("error", None)
-    assert envelope["error"] == "output does not hold to maxLength"
-    assert "secret" not in str({**envelope, "command": ""})
+    assert (envelope.status, envelope.results) == ("error", None)
+    assert envelope.error == "output does not hold to maxLength"
+    assert "secret" not in str(replace(envelope, command=""))
     await tool.close()
 
 
@@ -458,7 +454,8 @@ async def test_the_transcript(high: Box) -> None:
     ]
     view = await tool.view()
     digest = hashlib.sha256(text.encode()).hexdigest()
-    assert view["evidence"]["transcript_hash"] == f"sha256:{digest}"
+    assert view.evidence is not None
+    assert view.evidence.transcript_hash == f"sha256:{digest}"
     directory = high.plane.settings.state_dir / "evidence" / high.session.key / tool.id
     assert {path.name: path.stat().st_mode & 0o777 for path in directory.iterdir()} == {
         "raw": 0o600,
@@ -466,7 +463,7 @@ async def test_the_transcript(high: Box) -> None:
     }
     assert directory.stat().st_mode & 0o777 == 0o700
     raw = (directory / "raw").read_bytes()
-    assert view["evidence"]["raw_hash"] == f"sha256:{hashlib.sha256(raw).hexdigest()}"
+    assert view.evidence.raw_hash == f"sha256:{hashlib.sha256(raw).hexdigest()}"
 
 
 async def test_events_tell_all_of_it(new_box: BoxFactory) -> None:
@@ -548,7 +545,7 @@ async def test_without_evidence_nothing_is_sent(
         with pytest.raises(AuditUnavailableError, match="transcript is full"):
             await tool.do("say x")
     view = await tool.view()
-    assert (view["reason"], view["interaction_count"]) == ("evidence_unavailable", 0)
+    assert (view.reason, view.interaction_count) == ("evidence_unavailable", 0)
 
 
 async def test_a_readline_tool(high: Box) -> None:
@@ -563,15 +560,10 @@ async def test_a_readline_tool(high: Box) -> None:
     # Longer than the terminal is wide: readline shows the end only.
     text = "a" * 500
     assert await tool.output(f"print('{text}')") == text
-    assert (await tool.do("if x:"))["results"]["session_state"] == "more"
+    assert results(await tool.do("if x:")).session_state == "more"
     assert await tool.output(" print('é⛛')") == ""
     envelope = await tool.do("")
-    assert envelope["results"] == {
-        "prompt": ">>>",
-        "output": "é⛛",
-        "session_state": "ready",
-        "interaction_count": 6,
-    }
+    assert envelope.results == Results(">>>", "é⛛", "ready", 6)
     assert "ZeroDivisionError" in await tool.output("1 / 0")
     await tool.close()
 
@@ -582,9 +574,9 @@ async def test_a_level_change_ends_it(new_box: BoxFactory) -> None:
     hanging = asyncio.create_task(tool.do("hang"))
     await tool.recorded("pty.interaction")
     await box.plane.sessions.change_settings(TESTER, box.session, "low", {})
-    assert (await hanging)["status"] == "error"
+    assert (await hanging).status == "error"
     view = await tool.view()
-    assert (view["status"], view["reason"]) == ("terminated", "level_changed")
+    assert (view.status, view.reason) == ("terminated", "level_changed")
 
 
 async def test_a_pause_freezes_it(new_box: BoxFactory) -> None:
@@ -604,7 +596,7 @@ async def test_the_end_of_a_session_is_that_of_its_terminals(new_box: BoxFactory
     key = box.session.key
     await box.plane.sessions.complete(TESTER, box.session)
     view = await box.plane.terminals.records.get(key, tool.id)
-    assert (view["status"], view["reason"]) == ("terminated", "session_ended")
+    assert (view.status, view.reason) == ("terminated", "session_ended")
     assert "reason=session_ended" in await box.plane.terminals.records.transcript(key, tool.id)
 
 
@@ -613,7 +605,7 @@ async def test_a_sandbox_that_dies_takes_them_along(new_box: BoxFactory) -> None
     tool = await Tool.open(box)
     os.kill(box.agent().pid, 9)
     view = await tool.ended()
-    assert (view["status"], view["reason"]) == ("terminated", "sandbox_ended")
+    assert (view.status, view.reason) == ("terminated", "sandbox_ended")
 
 
 async def test_terminals_count_as_what_runs(new_box: BoxFactory) -> None:
@@ -624,7 +616,7 @@ async def test_terminals_count_as_what_runs(new_box: BoxFactory) -> None:
     with pytest.raises(BusyError):
         await box.run("echo hi")
     await box.plane.terminals.close_all(box.session, "closed")
-    assert {(await tool.view())["status"] for tool in tools} == {"terminated"}
+    assert {(await tool.view()).status for tool in tools} == {"terminated"}
     assert (await box.run("echo hi")).stdout == "hi\n"
 
 
@@ -649,11 +641,11 @@ async def test_a_tool_that_says_more_than_may_be_recorded_is_ended(
     before = box.session.budget.used(Kind.AUDIT_BYTES)
     await until(lambda: box.session.budget.used(Kind.AUDIT_BYTES) > before + 100_000)
     fill()
-    assert (await tool.ended())["reason"] == "no_room"
+    assert (await tool.ended()).reason == "no_room"
     assert (await box.event("pty.exit"))["result"]["reason"] == "no_room"
     assert (await box.event("pty.close"))["args"]["reason"] == "no_room"
     assert box.processes() == []
-    assert (await line)["error"] == "the tool has ended"
+    assert (await line).error == "the tool has ended"
     assert box.session.live
 
 
@@ -664,7 +656,7 @@ async def test_what_a_command_executes_ends_terminals_where_nothing_more_may_be_
     idle = await Tool.open(box)
     loop = await box.start(argv=["bash", "-c", "while :; do /bin/true; done"], background=True)
     fill()
-    assert (await idle.ended())["reason"] == "no_room"
+    assert (await idle.ended()).reason == "no_room"
     assert (await box.finish(loop)).exit["reason"] == "no_room"
     assert box.processes() == []
     assert box.session.live
@@ -678,5 +670,5 @@ async def test_what_a_tool_executes_ends_it_where_nothing_more_may_be_recorded(
     tool = await Tool.open(box, "--executes")
     assert await tool.output("say hello") == "hello"
     fill()
-    assert (await tool.ended())["reason"] == "no_room"
+    assert (await tool.ended()).reason == "no_room"
     assert box.processes() == []

@@ -34,7 +34,7 @@ async def test_fifty_terminals_in_ten_sessions(new_box: BoxFactory) -> None:
         )
         assert outputs == said
     views = await asyncio.gather(*(tool.close() for tool in tools))
-    assert {view["interaction_count"] for view in views} == {3}
+    assert {view.interaction_count for view in views} == {3}
     for box in boxes:
         assert box.processes() == []
         await box.close()
@@ -67,9 +67,9 @@ async def test_terminals_of_a_killed_control_plane_have_ended(
     )
     try:
         box = Box(plane, plane.sessions.find(TESTER, known["session"]))
-        tool = Tool(box, {"id": known["terminal"]})
+        tool = Tool(box, await plane.terminals.records.get(box.session.key, known["terminal"]))
         view = await tool.view()
-        assert (view["status"], view["reason"]) == ("terminated", "control_plane_restarted")
+        assert (view.status, view.reason) == ("terminated", "control_plane_restarted")
         with pytest.raises(ConflictError, match="control_plane_restarted"):
             await tool.do("say more")
         # The program that still ran is ended, too.
@@ -80,7 +80,8 @@ async def test_terminals_of_a_killed_control_plane_have_ended(
             *("STARTUP", "READY", "INPUT", "OUTPUT", "INPUT", "CLOSED"),
         ]
         digest = hashlib.sha256(text.encode()).hexdigest()
-        assert view["evidence"]["transcript_hash"] == f"sha256:{digest}"
+        assert view.evidence is not None
+        assert view.evidence.transcript_hash == f"sha256:{digest}"
         assert [event["args"]["reason"] for event in await box.events("pty.close")] == [
             "control_plane_restarted"
         ]
@@ -114,7 +115,7 @@ async def test_a_control_plane_that_stops_ends_its_terminals(
     try:
         session = plane.sessions.find(TESTER, box.session.id)
         view = await plane.terminals.records.get(session.key, tool.id)
-        assert (view["status"], view["reason"]) == ("terminated", "control_plane_stopped")
+        assert (view.status, view.reason) == ("terminated", "control_plane_stopped")
         await plane.sessions.close(TESTER, session, purge=True)
     finally:
         await plane.close()

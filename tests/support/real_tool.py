@@ -3,16 +3,17 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from orchestrator.access.keys import Principal, Role
 from orchestrator.errors import PermissionDeniedError
 from orchestrator.terminals.governed import GovernedTerminals
+from orchestrator.terminals.record import Exchange
 from orchestrator.tools import loader
 from tests.support.box import TESTER, Box
 from tests.support.programs import DATABASE, USER
+from tests.support.tool import results
 
 SHIPPED = Path(loader.__file__).with_name("manifests")
 OPERATOR = Principal("operator", Role.ADMIN)
@@ -61,25 +62,25 @@ class RealTool:
     @classmethod
     async def open(cls, box: Box, tool: str) -> "RealTool":
         opened = await _governed(box).open(TESTER, box.session, tool)
-        return cls(box, tool, opened["id"])
+        return cls(box, tool, opened.id)
 
-    async def do(self, command: str, text: str, wait: float = 0) -> dict[str, Any]:
-        """A line's envelope."""
+    async def do(self, command: str, text: str, wait: float = 0) -> Exchange:
+        """What comes of a line."""
         call = (TESTER, self.box.session, self.id, f"{self.tool}.{command}", text)
         return await _governed(self.box).interact(*call, wait)
 
     async def said(self, command: str, text: str) -> str:
         """What the tool says to a line that is let through."""
-        envelope = await self.do(command, text)
-        assert envelope["status"] == "success", envelope
-        output: str = envelope["results"]["output"]
-        return output
+        exchange = await self.do(command, text)
+        assert exchange.status == "success", exchange
+        return results(exchange).output
 
     async def state(self) -> str:
         """The state that it is in."""
         records = self.box.plane.terminals.records
-        shown: str = (await records.get(self.box.session.key, self.id))["session_state"]
-        return shown
+        state = (await records.get(self.box.session.key, self.id)).session_state
+        assert state is not None
+        return state
 
     async def refuses(self, command: str, text: str, rule: str = "pattern") -> None:
         """A line is refused, and not a byte of it reaches the program, which would echo it."""

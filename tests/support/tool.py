@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.approvals.approval_rows import Approval
 from orchestrator.terminals.live import Live
+from orchestrator.terminals.record import Exchange, Results, TerminalRecord
 from orchestrator.terminals.spec import (
     Decide,
     LineApproval,
@@ -90,6 +91,12 @@ def always(verdict: Verdict) -> Decide:
     return decide
 
 
+def results(exchange: Exchange) -> Results:
+    """What a tool said to a line; it must have said something."""
+    assert exchange.results is not None, exchange
+    return exchange.results
+
+
 class Person:
     """Approves every line that they are asked about; `steps` are what is done with that."""
 
@@ -119,9 +126,9 @@ class Person:
 class Tool:
     """One terminal of the fake tool in a real sandbox."""
 
-    def __init__(self, box: Box, view: dict[str, Any]) -> None:
+    def __init__(self, box: Box, view: TerminalRecord) -> None:
         self.box = box
-        self.id: str = view["id"]
+        self.id = view.id
         self.opened = view
 
     @classmethod
@@ -131,8 +138,8 @@ class Tool:
         opened = await box.plane.terminals.open(TESTER, box.session, spec(*arguments, **members))
         return cls(box, opened)
 
-    async def do(self, text: str, verdict: Verdict | None = None, **more: Any) -> dict[str, Any]:
-        """The envelope of a line."""
+    async def do(self, text: str, verdict: Verdict | None = None, **more: Any) -> Exchange:
+        """What comes of a line."""
         decide = more.pop("decide", always(verdict or Verdict()))
         tool = more.pop("tool", "fake.do")
         sent = SentLine(TESTER, self.box.session, self.id, tool, text)
@@ -162,18 +169,17 @@ class Tool:
 
     async def output(self, text: str) -> str:
         """The output of a line that must succeed."""
-        envelope = await self.do(text)
-        assert envelope["status"] == "success", envelope
-        output: str = envelope["results"]["output"]
-        return output
+        exchange = await self.do(text)
+        assert exchange.status == "success", exchange
+        return results(exchange).output
 
-    async def view(self) -> dict[str, Any]:
+    async def view(self) -> TerminalRecord:
         return await self.box.plane.terminals.records.get(self.box.session.key, self.id)
 
     async def transcript(self) -> str:
         return await self.box.plane.terminals.records.transcript(self.box.session.key, self.id)
 
-    async def close(self) -> dict[str, Any]:
+    async def close(self) -> TerminalRecord:
         return await self.box.plane.terminals.close(self.box.session, self.id)
 
     async def recorded(self, operation: str) -> None:
@@ -186,7 +192,7 @@ class Tool:
             ):
                 seq = await self.box.plane.ledger.wait(self.box.session.key, seq)
 
-    async def ended(self) -> dict[str, Any]:
-        """The terminal's object, once its end is on record."""
+    async def ended(self) -> TerminalRecord:
+        """The terminal's record, once its end is on record."""
         await self.recorded("pty.close")
         return await self.view()

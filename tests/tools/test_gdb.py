@@ -107,7 +107,7 @@ async def test_changing_the_program_needs_a_person(gdb: RealTool) -> None:
     await gdb.said("break", "break add")
     await gdb.said("run", "run")
     line = "set variable total = 10"
-    assert (await gdb.do("set", line))["status"] == "pending"
+    assert (await gdb.do("set", line)).status == "pending"
     assert await gdb.said("print", "print total") == "$1 = 0"
     assert await gdb.decide("approve") == line
     await gdb.do("set", line)

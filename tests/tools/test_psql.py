@@ -10,6 +10,7 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import PermissionDeniedError
 from tests.support.box import Box
 from tests.support.real_tool import RealTool
+from tests.support.tool import results
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -131,12 +132,12 @@ async def test_long_and_wide_output(psql: RealTool) -> None:
 async def test_an_update_waits_for_a_person(psql: RealTool, table: str) -> None:
     line = f"UPDATE {table} SET name = 'pencil' WHERE id = 1"
     envelope = await psql.do("update", line)
-    assert envelope["status"] == "pending"
+    assert envelope.status == "pending"
     assert "pen" in await psql.said("select_query", f"SELECT name FROM {table} WHERE id = 1")
     waiting = asyncio.create_task(psql.do("update", line, wait=30))
     assert await psql.decide("approve") == line
     envelope = await waiting
-    assert envelope["results"]["output"] == "UPDATE 1"
+    assert results(envelope).output == "UPDATE 1"
     assert "pencil" in await psql.said("select_query", f"SELECT name FROM {table} WHERE id = 1")
 
 
@@ -144,7 +145,7 @@ async def test_a_denied_drop_drops_nothing(plane: ControlPlane, table: str) -> N
     box = await Box.create(plane, "high", mounts=("postgresql",))
     psql = await RealTool.open(box, "psql")
     envelope = await psql.do("drop_table", f"DROP TABLE {table}")
-    assert envelope["status"] == "pending"
+    assert envelope.status == "pending"
     await psql.decide("deny")
     with pytest.raises(PermissionDeniedError) as denied:
         await psql.do("drop_table", f"DROP TABLE {table}")
@@ -182,7 +183,7 @@ async def test_what_looks_like_a_column_can_be_a_call(plane: ControlPlane) -> No
 
 async def test_an_insert_that_updates_waits_for_a_person(psql: RealTool, table: str) -> None:
     line = f"INSERT INTO {table} VALUES (7, 'a') ON CONFLICT (id) DO UPDATE SET name = 'b'"
-    assert (await psql.do("upsert", line))["status"] == "pending"
+    assert (await psql.do("upsert", line)).status == "pending"
     assert "(0 rows)" in await psql.said("select_query", f"SELECT * FROM {table} WHERE id = 7")
 
 
@@ -221,7 +222,7 @@ async def test_the_documented_manifest_works_as_it_is(plane: ControlPlane) -> No
     assert "2" in (await psql.said("select_query", "SELECT 1 + 1")).split()
     assert "(1 row)" in await psql.said("select_query", "SELECT current_user")
     envelope = await psql.do("update", "UPDATE users SET name = 'x'")
-    assert envelope["status"] == "pending"
+    assert envelope.status == "pending"
     await psql.close()
     evidence = plane.settings.state_dir / "evidence" / box.session.key
     assert b"SELECT 1 + 1" in (evidence / f"{psql.id}-psql" / "raw").read_bytes()

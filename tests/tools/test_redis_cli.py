@@ -6,6 +6,7 @@ import pytest_asyncio
 from orchestrator.control_plane import ControlPlane
 from tests.support.box import Box
 from tests.support.real_tool import RealTool
+from tests.support.tool import results
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -73,9 +74,9 @@ async def test_flushing_needs_the_highest_level_and_a_person(
     await redis_cli.refuses("flushdb", "FLUSHDB", "risk-tier")
     box = await Box.create(plane, "high", mounts=("redis",))
     tool = await RealTool.open(box, "redis-cli")
-    assert (await tool.do("flushdb", "FLUSHDB"))["status"] == "pending"
+    assert (await tool.do("flushdb", "FLUSHDB")).status == "pending"
     assert await tool.said("get", "GET kept") == '"yes"'
     await tool.decide("approve")
-    assert (await tool.do("flushdb", "FLUSHDB"))["results"]["output"] == "OK"
+    assert results(await tool.do("flushdb", "FLUSHDB")).output == "OK"
     assert await tool.said("get", "GET kept") == "(nil)"
     await box.close()

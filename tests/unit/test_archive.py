@@ -108,7 +108,7 @@ async def ended(
     digests = await evidence.finish()
     await asyncio.gather(*(ledger.append(draft(key=key)) for _ in range(events)))
     await ledger.append(
-        draft("pty.close", key, args={"terminal_id": "pty-1"}, result=digests.public())
+        draft("pty.close", key, args={"terminal_id": "pty-1"}, result=digests._asdict())
     )
     await database.write(lambda connection: _rows(connection, key))
 

@@ -18,7 +18,10 @@ from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sandboxes.stopping import Stopper
 from orchestrator.terminals import finishing
 from orchestrator.terminals.finishing import Finishing
+from orchestrator.terminals.record import TerminalRecord
+from orchestrator.terminals.terminal_rows import TerminalRow
 from orchestrator.threads import Threads
+from tests.support.tool import spec
 
 SANDBOXES = 40
 
@@ -113,7 +116,7 @@ async def test_a_terminal_s_end_is_on_record_though_its_files_hang(
     monkeypatch.setattr(finishing, "DISK_SECONDS", 0.05)
     nobody = cast(Any, None)
     ends = Finishing(cast(Any, Store()), nobody, {}, nobody, Threads("the test", 1))
-    row = SimpleNamespace(id="pty-1", session_key="key", record={"interaction_count": 0})
-    await ends.abandoned(None, cast(Any, row), tmp_path, "restarted")
+    row = TerminalRow("key", TerminalRecord.opened("pty-1", spec(), "2026-03-04T09:30:12.482113Z"))
+    await ends.abandoned(None, row, tmp_path, "restarted")
     assert len(written) == 1
     release.set()

@@ -15,6 +15,7 @@ import pytest
 from orchestrator.access.keys import KeyRing, Principal, Role
 from orchestrator.access.limits import KeyLimits
 from orchestrator.audit import query
+from orchestrator.audit.events import now
 from orchestrator.audit.gaps import Gaps
 from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.record_room import RecordRoom
@@ -40,10 +41,12 @@ from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets
 from orchestrator.store.database import Database
 from orchestrator.terminals.evidence import Evidence
 from orchestrator.terminals.finishing import Finishing
+from orchestrator.terminals.record import TerminalRecord
 from orchestrator.terminals.terminal_rows import TerminalRow
 from orchestrator.threads import Threads
 from paddock.audit.archive_file import _evidence_of
 from paddock.contract.words import Status
+from tests.support.tool import spec
 from tests.support.until import until
 
 AGENT = Principal("ci", Role.OPERATOR)
@@ -301,7 +304,8 @@ async def test_secrets_like_digests_leave_what_archives_need(
     nobody = cast(Any, None)
     finishing = Finishing(database, bench.recorder, {}, nobody, Threads("tests", 1))
     session.secrets.give({"TERMINAL": directory.name})
-    row = TerminalRow(directory.name, "k", {"tool": "psql", "interaction_count": 0})
+    opened = TerminalRecord.opened(directory.name, spec(), now())
+    row = TerminalRow("k", opened)
     await finishing.abandoned(session, row, directory, "killed")
     (event,) = await query.events(database, "k", operation="pty.close")
     assert len(_evidence_of(event)) == 2

@@ -1,0 +1,10 @@
+"""Tools as the API shows them."""
+
+from api.views.members import members
+from orchestrator.tools.listing import ListedTool
+from paddock.contract.tools import Tool
+
+
+def tool(listed: ListedTool) -> Tool:
+    """One command of a tool."""
+    return Tool.model_validate(members(Tool, listed))

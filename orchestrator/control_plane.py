@@ -18,7 +18,7 @@ from orchestrator.approvals.service import Approvals
 from orchestrator.approvals.webhook import Webhook, requested
 from orchestrator.audit.anchoring import Anchoring, load_key
 from orchestrator.audit.archiving import Archiving
-from orchestrator.audit.followers import Followers
+from orchestrator.audit.follow import Followers
 from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.record_room import RecordRoom, free_bytes
 from orchestrator.audit.recorder import Recorder

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack
-from operator import attrgetter
 
 from api.access import Access
 from api.answers import HEARTBEAT_SECONDS, Event, EventStream
 from api.context import Context
 from api.operation import SESSION, Events, operation
-from orchestrator.audit.followers import Follower, StreamedEvent
+from orchestrator.audit.follow import Follower
+from orchestrator.audit.query import Selection
+from orchestrator.audit.recorded import Recorded
 from orchestrator.sessions.session import Session
 from paddock.contract.audit import AuditEvent, EventsQuery
 
@@ -29,11 +30,11 @@ async def follow_session(context: Context, query: EventsQuery) -> EventStream:
     after = context.resume_position(query.after) or 0
     with ExitStack() as held:
         held.enter_context(context.streaming("events", session))
-        followers = context.plane.followers
-        following = followers.of_session(session.key, after, session.over)
+        wanted = Selection(session.key)
+        following = context.plane.followers.follow(wanted, after, session.over)
         follower = held.enter_context(following)
         context.work.follow()
-        return EventStream(_follow(context, follower, "seq", session), held.pop_all())
+        return EventStream(_follow(context, follower, wanted, session), held.pop_all())
 
 
 @operation(
@@ -50,34 +51,33 @@ async def follow_all(context: Context, query: EventsQuery) -> EventStream:
     after = context.resume_position(query.after)
     if after is None:
         after = await context.plane.ledger.wait(None, -1)
-    owner = context.principal.sees_owner
+    wanted = Selection(owner=context.principal.sees_owner)
     with ExitStack() as held:
         held.enter_context(context.streaming("events"))
-        follower = held.enter_context(context.plane.followers.of_all(after, owner))
+        follower = held.enter_context(context.plane.followers.follow(wanted, after))
         context.work.follow()
-        return EventStream(_follow(context, follower, "id", None), held.pop_all())
+        return EventStream(_follow(context, follower, wanted, None), held.pop_all())
 
 
 async def _follow(
-    context: Context, follower: Follower, position: str, session: Session | None
+    context: Context, follower: Follower, wanted: Selection, session: Session | None
 ) -> AsyncGenerator[Event | None]:
     """The follower's events, until they end or the caller loses access.
 
     The events of an ended session can be read to the end, even with its own handle.
     """
-    position_of = attrgetter(position)
     while True:
         events = await _next(follower)
         if events is None:
             yield None
         for event in events or ():
-            yield Event(event.operation, event.text, position_of(event))
+            yield Event(event.operation, event.line, wanted.position(event))
         over = events == []
         if over or (not context.allowed() and (session is None or session.live)):
             return
 
 
-async def _next(follower: Follower) -> list[StreamedEvent] | None:
+async def _next(follower: Follower) -> list[Recorded] | None:
     """The next events: empty at the end, None after a heartbeat's time without events."""
     try:
         async with asyncio.timeout(HEARTBEAT_SECONDS):

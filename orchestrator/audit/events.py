@@ -1,11 +1,10 @@
 """Audit events: what they may hold, and how it is bounded. No I/O."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from paddock.audit.chain import Event, canonical
 
@@ -95,24 +94,6 @@ class EventDraft:
     stop: bool = False
 
 
-class Recorded(NamedTuple):
-    """An event that is durable; `body` has all of its members, the hashes included.
-
-    `bytes` is what it takes of the ledger; 0 where it was there before.
-    """
-
-    id: int
-    seq: int
-    time: str
-    hash: str
-    body: Event
-    bytes: int = 0
-
-    def event(self) -> Event:
-        """The event as the API gives it."""
-        return dict(self.body)
-
-
 def now() -> str:
     """The time as events and records have it: RFC 3339, UTC, microseconds."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -152,10 +133,19 @@ def members(draft: EventDraft) -> Event:
     }
 
 
-def full_event(text: str, prev_hash: str, event_hash: str) -> Event:
-    """The event of that canonical text, with its hashes."""
-    event: Event = json.loads(text)
-    return event | {"prev_hash": prev_hash, "hash": event_hash}
+def written(event: Event) -> tuple[Event, str]:
+    """The event with `args` and `result` within MAX_OBJECT_BYTES, and its canonical text.
+
+    All who read the event share this text. It is made again only where something was too large.
+    """
+    text = canonical(event)
+    # Only a long text can have an object in it that is too large: a character has at most 4 bytes.
+    if len(text) > MAX_OBJECT_BYTES // 4:
+        event = event | {"args": _fitted_args(event["args"])}
+        if event["result"] is not None:
+            event["result"] = _fitted(event["result"])
+        text = canonical(event)
+    return event, text
 
 
 def printable(value: Any) -> Any:
@@ -210,9 +200,18 @@ def _object(name: str, value: Mapping[str, Any]) -> Event:
     if not isinstance(value, Mapping):
         raise EventError(f"{name} must be an object")
     try:
-        return _fitted(printable(value))
+        members: Event = printable(value)
     except EventError as error:
         raise EventError(f"{name}: {error}") from None
+    return members
+
+
+def _fitted_args(args: Event) -> Event:
+    """They name their command, however large they are."""
+    if "command_id" not in args:
+        return _fitted(args)
+    others = {name: value for name, value in args.items() if name != "command_id"}
+    return _fitted(others) | {"command_id": args["command_id"]}
 
 
 def _fitted(value: Event) -> Event:

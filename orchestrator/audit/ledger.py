@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
-from orchestrator.audit.events import EventDraft, Recorded, members
+from orchestrator.audit.events import EventDraft, members
+from orchestrator.audit.recorded import Recorded
 from orchestrator.audit.writer import Batch, Effect, Head, Heads, Item, chain_head, last_id
 from orchestrator.errors import AuditUnavailableError
 from orchestrator.store.database import Database, StoreError
@@ -31,9 +32,9 @@ _AGENT_HEAD = """
 
 T = TypeVar("T")
 
-# Told of each commit: its new events with their session_keys, in order. None: it is not known
-# what was committed, and the database has to be asked.
-OnCommit = Callable[[Sequence[tuple[str, Recorded]] | None], None]
+# Told of each commit: its new events, in order. None: it is not known what was committed, and the
+# database has to be asked.
+OnCommit = Callable[[Sequence[Recorded] | None], None]
 
 
 class Lag(NamedTuple):
@@ -190,14 +191,14 @@ class Ledger:
             self._announce(written.heads)
             self._tell(
                 [
-                    (item.session_key, done)
-                    for item, done in zip(items, written.outcomes, strict=True)
+                    done
+                    for done in written.outcomes
                     # An event that an agent repeated was told of before.
                     if isinstance(done, Recorded) and done.id >= written.first_id
                 ]
             )
 
-    def _tell(self, committed: Sequence[tuple[str, Recorded]] | None) -> None:
+    def _tell(self, committed: Sequence[Recorded] | None) -> None:
         for listener in self._listeners:
             listener(committed)
 

@@ -3,10 +3,12 @@
 import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from orchestrator.audit.events import full_event
+from orchestrator.audit.events import OPERATIONS
+from orchestrator.audit.recorded import SELECT_RECORDED, Recorded, full_event
 from orchestrator.audit.writer import chain_head
 from orchestrator.store.database import Database
 from paddock.audit.chain import Event, canonical
@@ -47,14 +49,47 @@ _LATEST_COMMANDS = """
 """
 
 
-class EventPage(NamedTuple):
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class EventPage(Generic[T]):
     """Events, and where the next page begins (after it); None: nothing is left now.
 
     There may be fewer than were asked for, or none, although more are left.
     """
 
-    items: list[Event]
+    items: list[T]
     next: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which events are wanted: all, those of one chain, or those of one owner's sessions.
+
+    `operations`: only these ones. Raises: ValueError for a chain and an owner, and for an
+    operation that is never recorded.
+    """
+
+    session_key: str | None = None
+    owner: str | None = None
+    operations: frozenset[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.session_key is not None and self.owner is not None:
+            raise ValueError("a chain has one owner")
+        unknown = (self.operations or frozenset()) - OPERATIONS
+        if unknown:
+            raise ValueError(f"no such operations: {', '.join(sorted(unknown))}")
+
+    @property
+    def filters(self) -> bool:
+        """Whether there can be events between two that are wanted."""
+        return self.owner is not None or self.operations is not None
+
+    def position(self, event: Recorded) -> int:
+        """Where it is among all that are looked at: its `seq` in one chain, else its `id`."""
+        return event.id if self.session_key is None else event.seq
 
 
 async def page(
@@ -66,13 +101,37 @@ async def page(
     turn: int | None = None,
     operation: str | None = None,
     decision: str | None = None,
-) -> EventPage:
+) -> EventPage[Event]:
     """Events of one chain with a higher `seq`, in order; filters that are None are off."""
     filters = {"turn": turn, "operation": operation, "decision": decision}
     wanted = {column: value for column, value in filters.items() if value is not None}
     rows, others = _rows(wanted)
     values = {"key": session_key, "after": after_seq, **wanted}
-    return await database.browse(partial(_page, rows, others, "seq", values, limit))
+
+    def read(connection: sqlite3.Connection) -> EventPage[Event]:
+        found = _page(_Search("seq", rows, others, values), limit, connection)
+        return EventPage([recorded.event for recorded in found.items], found.next)
+
+    return await database.browse(read)
+
+
+async def recorded(
+    database: Database, wanted: Selection, after: int = 0, limit: int = 100
+) -> EventPage[Recorded]:
+    """The wanted events behind a position, in order, as they were recorded."""
+    others = ""
+    values: dict[str, Any] = {"after": after, "key": wanted.session_key, "owner": wanted.owner}
+    if wanted.session_key is None:
+        position, rows = "id", "WHERE id > :after ORDER BY id"
+    else:
+        position, rows = "seq", "WHERE session_key = :key AND seq > :after ORDER BY seq"
+    if wanted.owner is not None:
+        others += " AND session_key IN (SELECT key FROM sessions WHERE owner = :owner)"
+    if wanted.operations is not None:
+        operations = {f"operation_{n}": each for n, each in enumerate(sorted(wanted.operations))}
+        others += f" AND operation IN ({', '.join(f':{each}' for each in operations)})"
+        values |= operations
+    return await database.browse(partial(_page, _Search(position, rows, others, values), limit))
 
 
 async def events(database: Database, session_key: str, **wanted: Any) -> list[Event]:
@@ -99,24 +158,27 @@ def _rows(wanted: Mapping[str, Any]) -> tuple[str, str]:
     return rows, "".join(f" AND {column} = :{column}" for column in wanted if column != leading)
 
 
-def _page(
-    rows: str,
-    others: str,
-    position: str,
-    values: Mapping[str, Any],
-    limit: int,
-    connection: sqlite3.Connection,
-) -> EventPage:
-    """`position`, `seq` or `id`, is what `next` tells. No more than a part is ever looked at."""
+class _Search(NamedTuple):
+    """Rows in the order of `position` (`seq` or `id`), and what must hold for them besides."""
+
+    position: str
+    rows: str
+    others: str
+    values: Mapping[str, Any]
+
+
+def _page(search: _Search, limit: int, connection: sqlite3.Connection) -> EventPage[Recorded]:
+    """No more than a part is ever looked at."""
+    position, rows, others, values = search
     most = MOST_EXAMINED if others else limit
     candidates = f"SELECT id FROM events {rows} LIMIT :most"  # noqa: S608
     values = {**values, "most": most, "limit": limit}
     found = connection.execute(
-        f"{_EVENT} WHERE id IN ({candidates}){others} ORDER BY id LIMIT :limit", values
+        f"{SELECT_RECORDED} WHERE id IN ({candidates}){others} ORDER BY id LIMIT :limit", values
     ).fetchall()
-    items = [full_event(*row) for row in found]
+    items = [Recorded(*row) for row in found]
     if len(items) == limit:
-        return EventPage(items, items[-1][position])
+        return EventPage(items, getattr(items[-1], position))
     if not others:
         return EventPage(items, None)
     examined, last = connection.execute(
@@ -134,21 +196,6 @@ async def incarnation(database: Database, session_key: str) -> int | None:
         return None if row is None else int(row[0])
 
     return await database.browse(read)
-
-
-async def all_page(
-    database: Database, after_id: int = 0, limit: int = 100, owner: str | None = None
-) -> EventPage:
-    """Events of all chains with a higher `id`, in order.
-
-    With an owner: of that owner's sessions only.
-    """
-    owned = (
-        "" if owner is None else " AND session_key IN (SELECT key FROM sessions WHERE owner=:owner)"
-    )
-    values = {"after": after_id, "owner": owner}
-    rows = "WHERE id > :after ORDER BY id"
-    return await database.browse(partial(_page, rows, owned, "id", values, limit))
 
 
 async def latest_denials(database: Database, session_key: str, limit: int) -> list[Event]:

@@ -4,9 +4,10 @@ import logging
 from collections.abc import Callable, Container, Mapping
 from typing import Any, NamedTuple
 
-from orchestrator.audit.events import SYSTEM_KEY, EventDraft, EventError, Recorded
+from orchestrator.audit.events import SYSTEM_KEY, EventDraft, EventError
 from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.record_room import RecordRoom
+from orchestrator.audit.recorded import Recorded
 from orchestrator.audit.refusals import Marks, Refusals
 from orchestrator.audit.writer import Effect
 from orchestrator.link.messages import AgentEvent

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from orchestrator.audit.events import full_event
+from orchestrator.audit.recorded import full_event
 from orchestrator.store.database import Database
 from paddock.audit.chain import Event
 

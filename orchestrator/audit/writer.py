@@ -5,8 +5,9 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from orchestrator.audit.events import Recorded, full_event
-from paddock.audit.chain import GENESIS_HASH, Event, canonical, chain_hash
+from orchestrator.audit.events import written
+from orchestrator.audit.recorded import SELECT_RECORDED, Recorded
+from paddock.audit.chain import GENESIS_HASH, Event, chain_hash
 
 Effect = Callable[[sqlite3.Connection], None]
 
@@ -156,8 +157,7 @@ class Batch:
     def _insert(self, item: Item) -> Recorded:
         head = self._head(item.session_key)
         event_id, seq = self.last_id + 1, head.seq + 1
-        body = {"id": event_id, "seq": seq, **item.members}
-        text = canonical(body)
+        body, text = written({"id": event_id, "seq": seq, **item.members})
         event_hash = chain_hash(head.hash, text)
         try:
             self._connection.execute(
@@ -171,9 +171,18 @@ class Batch:
             return recorded
         self.last_id = event_id
         self.heads[item.session_key] = Head(seq, event_hash)
-        body |= {"prev_hash": head.hash, "hash": event_hash}
-        size = len(text.encode()) + _ROW_BYTES
-        return Recorded(event_id, seq, body["time"], event_hash, body, size)
+        return Recorded(
+            session_key=item.session_key,
+            id=event_id,
+            seq=seq,
+            time=body["time"],
+            operation=body["operation"],
+            text=text,
+            prev_hash=head.hash,
+            hash=event_hash,
+            bytes=len(text.encode()) + _ROW_BYTES,
+            body=body,
+        )
 
     def _head(self, session_key: str) -> Head:
         return (
@@ -232,14 +241,10 @@ def _recorded_before(connection: sqlite3.Connection, item: Item) -> Recorded | N
     if agent is None:
         return None
     row = connection.execute(
-        "SELECT body, prev_hash, hash FROM events"
-        " WHERE session_key = ? AND agent_boot_id = ? AND agent_seq = ?",
+        f"{SELECT_RECORDED} WHERE session_key = ? AND agent_boot_id = ? AND agent_seq = ?",
         (item.session_key, agent["boot_id"], agent["seq"]),
     ).fetchone()
-    if row is None:
-        return None
-    body = full_event(*row)
-    return Recorded(body["id"], body["seq"], body["time"], body["hash"], body)
+    return None if row is None else Recorded(*row)
 
 
 def _is_storage_error(error: Exception) -> bool:

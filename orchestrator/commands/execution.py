@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.access.keys import Principal
-from orchestrator.audit.events import Recorded
+from orchestrator.audit.recorded import Recorded
 from orchestrator.audit.recorder import Recorder
 from orchestrator.commands.outcome import exit_result
 from orchestrator.errors import (
@@ -213,7 +213,7 @@ class Executions:
             command.losing = None
             losing.set_result(None)
         command.dispatched = False
-        detail = recorded.body["error"]
+        detail = recorded.event["error"]
         command.finish(exit_result(None, detail, rule, None, recorded.seq, recorded.hash))
 
     # What the agent says
@@ -229,7 +229,7 @@ class Executions:
                 command.output = event.output
             command.finish(
                 exit_result(
-                    *(event.result, recorded.body["error"], rule),
+                    *(event.result, recorded.event["error"], rule),
                     *(event.duration_ms, recorded.seq, recorded.hash),
                 )
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from orchestrator.audit.events import Recorded
+from orchestrator.audit.recorded import Recorded
 from orchestrator.link.messages import AgentEvent, Hello
 from orchestrator.sessions.session import Session
 from sandbox_agent.protocol import AGENT_OPERATIONS

@@ -1,6 +1,6 @@
 """Puts on record what sandbox agents report, together with what it uses of a session's budget."""
 
-from orchestrator.audit.events import Recorded
+from orchestrator.audit.recorded import Recorded
 from orchestrator.audit.recorder import Recorder
 from orchestrator.link.messages import AgentEvent
 from orchestrator.sessions.budgets import Budgets

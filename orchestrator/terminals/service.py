@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from orchestrator.access.keys import Principal
-from orchestrator.audit.events import Recorded
+from orchestrator.audit.recorded import Recorded
 from orchestrator.audit.recorder import Recorder
 from orchestrator.commands.execution import NO_ROOM_REASON
 from orchestrator.errors import PaddockError, SandboxUnavailableError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from api.answers import HEARTBEAT_SECONDS
-from orchestrator.audit.events import Recorded
+from orchestrator.audit.recorded import Recorded
 from orchestrator.audit.recorder import Recorder
 from orchestrator.store.round_robin import asker
 from paddock.audit.chain import verify_chain

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.audit.events import EventDraft, Recorded
+from orchestrator.audit.events import EventDraft
+from orchestrator.audit.recorded import Recorded
 from orchestrator.audit.writer import Effect
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import (

@@ -23,6 +23,7 @@ from orchestrator.audit.archive_disk import ArchiveDisk
 from orchestrator.audit.archiving import Archiving
 from orchestrator.audit.events import EventDraft
 from orchestrator.audit.ledger import Ledger
+from orchestrator.audit.query import Selection
 from orchestrator.audit.record_room import RecordRoom
 from orchestrator.audit.search import Search, search
 from orchestrator.audit.verify import verify
@@ -204,7 +205,7 @@ async def test_a_chain_goes_whole_and_its_head_stays(
     assert await counts(database) == [0, 0, 0, 0]
     assert not (tmp_path / "evidence" / KEY).exists()
     assert freed == [("ci", -taken)]
-    (sealed,) = (await query.all_page(database)).items
+    (sealed,) = [found.event for found in (await query.recorded(database, Selection())).items]
     assert sealed["operation"] == "audit.archived"
     assert sealed["result"] == {"head_seq": head.seq, "head_hash": head.hash}
     assert sealed["args"]["sha256"] == archived.sha256

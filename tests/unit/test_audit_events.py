@@ -11,10 +11,11 @@ from orchestrator.audit.events import (
     MAX_TEXT_BYTES,
     EventDraft,
     EventError,
-    full_event,
     members,
     printable,
+    written,
 )
+from orchestrator.audit.recorded import Recorded, full_event
 from paddock.audit.chain import canonical, chain_hash
 
 ANY_TEXT = st.text(st.characters(codec=None, categories=None))
@@ -117,11 +118,15 @@ def test_long_strings_are_cut_and_say_so(text: str) -> None:
 
 
 def test_large_objects_are_cut() -> None:
-    event = members(draft(args={"argv": ["x" * 50] * 100_000, "cwd": "/"}, command_id="c"))
+    event, _ = written(
+        members(draft(args={"argv": ["x" * 50] * 100_000, "cwd": "/"}, command_id="c"))
+    )
     assert event["args"]["cwd"] == "/"
     assert event["args"]["command_id"] == "c"
     assert event["args"]["argv"].startswith('["xxx')
-    many = members(draft(args={f"{n:05}": "x" * 50 for n in range(5000)}, command_id="c"))
+    many, _ = written(
+        members(draft(args={f"{n:05}": "x" * 50 for n in range(5000)}, command_id="c"))
+    )
     assert set(many["args"]) == {"truncated", "command_id"}
 
 
@@ -134,9 +139,23 @@ def test_printable_is_stable_json_without_surrogates(value: Any) -> None:
     assert "\\u0000" not in text
 
 
-@given(st.dictionaries(ANY_TEXT, JSON, max_size=4))
-def test_canonical_text_survives_a_round_trip(args: dict[str, Any]) -> None:
-    event = members(draft(args=args))
-    text = canonical(event)
-    assert canonical(json.loads(text)) == text
-    assert len(canonical(event["args"]).encode()) <= MAX_OBJECT_BYTES
+LARGE = st.text(st.characters(codec=None, categories=None), min_size=200).map(
+    lambda text: text * 40
+)
+OBJECTS = st.dictionaries(ANY_TEXT, JSON | LARGE, max_size=4)
+
+
+@given(OBJECTS, st.none() | OBJECTS, st.none() | ANY_TEXT, st.integers(1, 2**63 - 1))
+def test_an_events_text_is_made_once_and_is_the_canonical_one(
+    args: dict[str, Any], result: dict[str, Any] | None, error: str | None, place: int
+) -> None:
+    body = members(draft(args=args, result=result, error=error, agent=("boot", 1)))
+    event, text = written({"id": place, "seq": place + 1, **body})
+    assert text == canonical(event)
+    for value in (event["args"], event["result"]):
+        assert len(canonical(value).encode()) <= MAX_OBJECT_BYTES
+    recorded = Recorded("k", place, place + 1, "", "command.start", text, "0" * 64, "f" * 64)
+    assert recorded.line.isascii()
+    assert recorded.line.isprintable()  # there is no end of a line in it
+    assert json.loads(recorded.line) == recorded.event
+    assert recorded.event == json.loads(text) | {"prev_hash": "0" * 64, "hash": "f" * 64}

@@ -11,6 +11,7 @@ import pytest
 from orchestrator import store
 from orchestrator.audit import query
 from orchestrator.audit.ledger import Ledger
+from orchestrator.audit.query import Selection
 from orchestrator.errors import ConflictError
 from orchestrator.store.database import Database
 from paddock.audit.chain import verify_chain
@@ -123,11 +124,11 @@ async def test_events_of_a_key_are_looked_for_part_by_part(
 ) -> None:
     monkeypatch.setattr(query, "MOST_EXAMINED", 10)
     await fill(ledger, 25, "k1")
-    page = await query.all_page(database, 0, 100, "ci")
+    page = await query.recorded(database, Selection(owner="ci"))
     assert (page.items, page.next) == ([], 10)
-    page = await query.all_page(database, 20, 100, "ci")
+    page = await query.recorded(database, Selection(owner="ci"), 20)
     assert (page.items, page.next) == ([], None)
-    assert (await query.all_page(database, 0, 20)).next == 20
+    assert (await query.recorded(database, Selection(), limit=20)).next == 20
 
 
 async def test_all_chains_and_those_of_one_owner(database: Database, ledger: Ledger) -> None:
@@ -140,13 +141,35 @@ async def test_all_chains_and_those_of_one_owner(database: Database, ledger: Led
         )
     )
 
-    async def ids(*args: Any, **owner: Any) -> list[int]:
-        return [event["id"] for event in (await query.all_page(database, *args, **owner)).items]
+    async def ids(wanted: Selection, *place: int) -> list[int]:
+        return [event.id for event in (await query.recorded(database, wanted, *place)).items]
 
-    assert await ids() == [1, 2, 3]
-    assert await ids(1, 1) == [2]
-    assert await ids(owner="ci") == [3]
-    assert await ids(owner="nobody") == []
+    assert await ids(Selection()) == [1, 2, 3]
+    assert await ids(Selection(), 1, 1) == [2]
+    assert await ids(Selection("k1"), 1) == [2]
+    assert await ids(Selection(owner="ci")) == [3]
+    assert await ids(Selection(owner="nobody")) == []
+
+
+async def test_operations_that_are_selected(database: Database, ledger: Ledger) -> None:
+    for operation in ("file.read", "file.write", "command.exit", "file.read"):
+        await ledger.append(draft("k1", operation=operation))
+    await ledger.append(draft("k2", operation="file.read"))
+
+    async def ids(wanted: Selection) -> list[int]:
+        return [event.id for event in (await query.recorded(database, wanted)).items]
+
+    files = frozenset({"file.read", "file.write"})
+    assert await ids(Selection("k1", operations=files)) == [1, 2, 4]
+    assert await ids(Selection(operations=frozenset({"file.read"}))) == [1, 4, 5]
+    assert await ids(Selection(operations=frozenset())) == []
+
+
+def test_a_selection_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"no such operations: command\.begin"):
+        Selection(operations=frozenset({"command.begin", "command.exit"}))
+    with pytest.raises(ValueError, match="a chain has one owner"):
+        Selection("k1", owner="ci")
 
 
 async def test_stats(database: Database, ledger: Ledger) -> None:

@@ -2,6 +2,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from orchestrator.audit import query, verify
 from orchestrator.audit.events import EventError
 from orchestrator.audit.ledger import Ledger
+from orchestrator.audit.query import Selection
 from orchestrator.errors import AuditUnavailableError, ConflictError
 from orchestrator.store.database import Database
 from orchestrator.store.room import Room
@@ -53,10 +55,10 @@ async def test_an_event_in_its_chain(database: Database, ledger: Ledger) -> None
     other = await ledger.append(draft("k2"))
     second = await ledger.append(draft())
     assert [(e.id, e.seq) for e in (first, other, second)] == [(1, 1), (2, 1), (3, 2)]
-    assert first.body["prev_hash"] == other.body["prev_hash"] == GENESIS_HASH
-    assert second.body["prev_hash"] == first.hash
-    assert await query.events(database, "k1") == [first.event(), second.event()]
-    assert len(first.event()) == 21
+    assert first.prev_hash == other.prev_hash == GENESIS_HASH
+    assert second.prev_hash == first.hash
+    assert await query.events(database, "k1") == [first.event, second.event]
+    assert len(first.event) == 21
     assert (await verify.verify(database, "k1")).hash == second.hash
 
 
@@ -103,7 +105,7 @@ async def test_a_failing_effect_fails_only_its_own_append(
     assert await database.read(marks) == ["w", "x"]
     verdict = await verify.verify(database, "k1")
     assert (verdict.ok, verdict.seq) == (True, 2)
-    assert [e["id"] for e in (await query.all_page(database)).items] == [1, 2]
+    assert [event.id for event in (await query.recorded(database, Selection())).items] == [1, 2]
 
 
 async def test_an_effect_with_a_mistake_fails_alone(ledger: Ledger) -> None:
@@ -122,7 +124,7 @@ async def test_an_effect_with_a_mistake_fails_alone(ledger: Ledger) -> None:
 async def test_a_malformed_draft_changes_nothing(database: Database, ledger: Ledger) -> None:
     with pytest.raises(EventError):
         await ledger.append(draft(args={"x": 1.5}))
-    assert (await query.all_page(database)).items == []
+    assert (await query.recorded(database, Selection())).items == []
 
 
 async def test_an_agents_repeated_event_is_the_one_recorded(
@@ -135,7 +137,7 @@ async def test_an_agents_repeated_event_is_the_one_recorded(
         ledger.append(event),
         ledger.append(draft(agent=("boot", 2))),
     )
-    assert again == twice == first._replace(bytes=0)
+    assert again == twice == replace(first, bytes=0)
     assert new.seq == 2
     assert await ledger.append(draft(agent=("other-boot", 1))) != first
     assert await ledger.agent_head("k1", "boot") == 2

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.audit.events import Recorded
+from orchestrator.audit.recorded import Recorded
 from orchestrator.errors import AuditUnavailableError, PaddockError
 from orchestrator.link.messages import AgentEvent
 from orchestrator.sandboxes.subscribers import Subscribers

@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from orchestrator.audit import followers as module
+from orchestrator.audit import follow as module
 from orchestrator.audit import query
 from orchestrator.audit.events import SYSTEM_KEY
-from orchestrator.audit.followers import Follower, Followers
+from orchestrator.audit.follow import CatchUp, Follower, Followers
 from orchestrator.audit.ledger import Ledger
+from orchestrator.audit.query import Selection
+from orchestrator.audit.recorded import Recorded
 from orchestrator.store.database import Database, StoreError
-from paddock.audit.chain import Event
+from paddock.audit.chain import canonical
 from tests.unit.ledger_support import draft, fill
 
 OWNERS = {"k1": "one", "k2": "two"}
@@ -61,42 +63,51 @@ def browsed(database: Database, monkeypatch: pytest.MonkeyPatch) -> Browsed:
     return browsed
 
 
+async def events(follower: Follower, until: int) -> list[Recorded]:
+    """What it gets, up to that `seq`."""
+    found: list[Recorded] = []
+    async with asyncio.timeout(60):
+        while not found or found[-1].seq < until:
+            found += await follower.next()
+    return found
+
+
 async def numbers(follower: Follower, until: int) -> list[int]:
     """The `seq` of what it gets, up to that one."""
-    found: list[int] = []
-    async with asyncio.timeout(60):
-        while not found or found[-1] < until:
-            found += [event.seq for event in await follower.next()]
-    return found
+    return [event.seq for event in await events(follower, until)]
 
 
 @contextmanager
 def all_of(followers: Followers, count: int, key: str, after: int) -> Iterator[list[Follower]]:
     with ExitStack() as stack:
-        yield [stack.enter_context(followers.of_session(key, after)) for _ in range(count)]
+        yield [stack.enter_context(followers.follow(Selection(key), after)) for _ in range(count)]
 
 
-async def test_a_commit_is_read_and_dumped_once_for_all_followers(
+async def test_a_commit_is_written_once_and_shared_by_all_followers(
     ledger: Ledger, followers: Followers, browsed: Browsed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dumped: list[int] = []
-    streamed = module._streamed
+    written = 0
 
-    def counting(event: Event) -> Any:
-        dumped.append(event["seq"])
-        return streamed(event)
+    def counting(value: Any) -> str:
+        nonlocal written
+        text = canonical(value)
+        written += len(text)
+        return text
 
     await fill(ledger, 1)
     with all_of(followers, 50, "k1", 0) as following:
         first = (numbers(follower, 1) for follower in following)
         assert await asyncio.gather(*first) == [[1]] * 50
-        monkeypatch.setattr(module, "_streamed", counting)
+        monkeypatch.setattr("orchestrator.audit.events.canonical", counting)
         browsed.count = 0
-        rest = [asyncio.create_task(numbers(follower, 101)) for follower in following]
+        rest = [asyncio.create_task(events(follower, 101)) for follower in following]
         await fill(ledger, 100)
-        await fill(ledger, 5, "k2")  # nobody follows it
-        assert await asyncio.gather(*rest) == [list(range(2, 102))] * 50
-    assert dumped == list(range(2, 102))
+        one, *others = await asyncio.gather(*rest)
+        assert [event.seq for event in one] == list(range(2, 102))
+        assert all(a is b for other in others for a, b in zip(one, other, strict=True))
+    assert all(event.line is event.line and event.event is event.event for event in one)
+    # No text is made but those of the events, of which `id` and `seq` are put in.
+    assert written <= sum(len(event.text) for event in one)
     assert browsed.count == 0
 
 
@@ -104,7 +115,7 @@ async def test_what_came_before_is_read_and_nothing_twice(
     ledger: Ledger, followers: Followers
 ) -> None:
     await fill(ledger, 250)
-    with followers.of_session("k1", 0) as one, followers.of_session("k1", 249) as two:
+    with followers.follow(Selection("k1"), 0) as one, followers.follow(Selection("k1"), 249) as two:
         adding = asyncio.create_task(fill(ledger, 250))
         assert await numbers(one, 500) == list(range(1, 501))
         assert await numbers(two, 500) == list(range(250, 501))
@@ -114,14 +125,15 @@ async def test_what_came_before_is_read_and_nothing_twice(
 async def test_events_are_those_of_the_ledger(
     ledger: Ledger, followers: Followers, database: Database
 ) -> None:
-    with followers.of_session("k1", 0) as follower:
+    with followers.follow(Selection("k1"), 0) as follower:
         await fill(ledger, 1)
         read = await follower.next()
         await fill(ledger, 1)
         told = await follower.next()
-    events = await query.events(database, "k1")
-    assert [json.loads(event.text) for event in (*read, *told)] == events
-    assert all(event.text.isascii() and "\n" not in event.text for event in (*read, *told))
+    recorded = await query.events(database, "k1")
+    assert [json.loads(event.line) for event in (*read, *told)] == recorded
+    assert [event.event for event in (*read, *told)] == recorded
+    assert all(event.line.isascii() and "\n" not in event.line for event in (*read, *told))
     assert [(e.id, e.seq, e.operation) for e in told] == [(2, 2, "command.start")]
 
 
@@ -129,7 +141,10 @@ async def test_who_is_slow_holds_little_and_misses_nothing(
     ledger: Ledger, followers: Followers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_MOST_WAITING", 10)
-    with followers.of_session("k1", 0) as slow, followers.of_session("k1", 0) as quick:
+    with (
+        followers.follow(Selection("k1"), 0) as slow,
+        followers.follow(Selection("k1"), 0) as quick,
+    ):
         await fill(ledger, 1)
         assert await numbers(slow, 1) == await numbers(quick, 1) == [1]
         quickly = asyncio.create_task(numbers(quick, 200))
@@ -143,7 +158,7 @@ async def test_large_events_wait_in_few(
     ledger: Ledger, followers: Followers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_MOST_WAITING_BYTES", 20_000)
-    with followers.of_session("k1", 0) as slow:
+    with followers.follow(Selection("k1"), 0) as slow:
         await fill(ledger, 1)
         await slow.next()
         for _ in range(20):
@@ -162,7 +177,10 @@ async def test_an_unknown_commit_is_looked_for(
         await write(function, **options)
         raise StoreError("the disk went away")
 
-    with followers.of_session("k1", 0) as one, followers.of_all(0, None) as everybodys:
+    with (
+        followers.follow(Selection("k1"), 0) as one,
+        followers.follow(Selection(), 0) as everybodys,
+    ):
         await fill(ledger, 1)
         assert await numbers(one, 1) == await numbers(everybodys, 1) == [1]
         waiting = [asyncio.create_task(numbers(follower, 2)) for follower in (one, everybodys)]
@@ -177,7 +195,10 @@ async def test_a_commit_that_comes_too_late_to_be_told_of_is_looked_for(
     database: Database, ledger: Ledger, followers: Followers
 ) -> None:
     """Nobody heard of it, only that the next one does not follow what was told before."""
-    with followers.of_session("k1", 0) as one, followers.of_all(0, None) as everybodys:
+    with (
+        followers.follow(Selection("k1"), 0) as one,
+        followers.follow(Selection(), 0) as everybodys,
+    ):
         await fill(ledger, 1)
         assert await numbers(one, 1) == await numbers(everybodys, 1) == [1]
         untold = Ledger(database)
@@ -200,7 +221,10 @@ async def test_an_owner_gets_events_of_the_owners_sessions_only(
             )
 
     await database.write(sessions)
-    with followers.of_all(0, "one") as follower, followers.of_all(0, None) as everybodys:
+    with (
+        followers.follow(Selection(owner="one"), 0) as follower,
+        followers.follow(Selection(), 0) as everybodys,
+    ):
         await fill(ledger, 1)
         assert [event.id for event in await follower.next()] == [1]
         for key in ("k2", SYSTEM_KEY, "k1", "k2", "k3", "k1"):
@@ -220,14 +244,14 @@ async def test_an_owner_gets_events_of_the_owners_sessions_only(
 
 async def test_what_is_over_is_read_to_its_end(ledger: Ledger, followers: Followers) -> None:
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    with followers.of_session("k1", 0, over) as follower:
+    with followers.follow(Selection("k1"), 0, over) as follower:
         await fill(ledger, 3)
         assert len(await follower.next()) == 3
         waiting = asyncio.create_task(follower.next())
         await asyncio.wait([waiting], timeout=0.01)
         over.set_result(None)
         assert await waiting == []
-    with followers.of_session("k1", 1, over) as late:
+    with followers.follow(Selection("k1"), 1, over) as late:
         assert await numbers(late, 3) == [2, 3]
         assert await late.next() == []
 
@@ -235,11 +259,11 @@ async def test_what_is_over_is_read_to_its_end(ledger: Ledger, followers: Follow
 async def test_an_end_while_the_ledger_is_read_is_not_missed() -> None:
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def read(position: int) -> module._Page:
+    async def read(position: int) -> CatchUp:
         if not over.done():
             over.set_result(None)
             await asyncio.sleep(0)  # who waits for it is told
-        return module._Page([], position, more=False)
+        return CatchUp([], position, more=False)
 
     async with asyncio.timeout(60):
         assert await Follower(read, 0, over).next() == []
@@ -247,7 +271,7 @@ async def test_an_end_while_the_ledger_is_read_is_not_missed() -> None:
 
 async def test_a_wait_that_is_given_up_loses_nothing(ledger: Ledger, followers: Followers) -> None:
     chance, found = random.Random(9), list[int]()
-    with followers.of_session("k1", 0) as follower:
+    with followers.follow(Selection("k1"), 0) as follower:
         adding = asyncio.create_task(fill(ledger, 300))
         while not found or found[-1] < 300:
             waiting = asyncio.create_task(follower.next())
@@ -262,7 +286,44 @@ async def test_a_wait_that_is_given_up_loses_nothing(ledger: Ledger, followers: 
 
 async def test_nothing_is_left_of_who_leaves(ledger: Ledger, followers: Followers) -> None:
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    with followers.of_session("k1", 0, over), followers.of_all(0, None):
+    with followers.follow(Selection("k1"), 0, over), followers.follow(Selection(), 0):
         pass
     assert (followers._of_sessions, followers._of_all) == ({}, {})
     await fill(ledger, 1)
+
+
+async def test_what_is_not_wanted_costs_no_room_and_no_search(
+    ledger: Ledger, followers: Followers, browsed: Browsed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_WAITING", 3)
+    exits = frozenset({"command.exit"})
+    mine, all_ = Selection("k1", operations=exits), Selection(operations=exits)
+    with followers.follow(mine, 0) as one, followers.follow(all_, 0) as everybodys:
+        await ledger.append(draft(operation="command.exit"))
+        assert [event.seq for event in await one.next()] == [1]
+        assert [event.id for event in await everybodys.next()] == [1]
+        looked_up = browsed.count
+        await fill(ledger, 300)
+        await fill(ledger, 300, "k2")
+        await ledger.append(draft(operation="command.exit"))
+        assert len(one._waiting) == len(everybodys._waiting) == 2
+        assert [event.seq for event in await one.next()] == [302]
+        assert [event.id for event in await everybodys.next()] == [602]
+        assert browsed.count == looked_up
+
+
+async def test_a_search_that_finds_nothing_goes_on_and_ends(
+    ledger: Ledger, followers: Followers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query, "MOST_EXAMINED", 10)
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    await fill(ledger, 35)
+    await ledger.append(draft(operation="session.terminated"))
+    over.set_result(None)
+    last = Selection("k1", operations=frozenset({"session.terminated"}))
+    with followers.follow(last, 0, over) as follower:
+        assert [event.seq for event in await follower.next()] == [36]
+        assert await follower.next() == []
+    nothing = Selection("k1", operations=frozenset({"pty.open"}))
+    with followers.follow(nothing, 0, over) as follower:
+        assert await follower.next() == []

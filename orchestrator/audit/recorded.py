@@ -1,0 +1,57 @@
+"""An event as it is in the ledger: one value for all who read it. No I/O."""
+
+import json
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from paddock.audit.chain import Event
+
+# The rows that `Recorded` is made of.
+SELECT_RECORDED = "SELECT session_key, id, seq, time, operation, body, prev_hash, hash FROM events"
+_ESCAPED = re.compile(r"[^ -~]+")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """An event that is durable. All who read it share this one, and must not change it.
+
+    `text` is the canonical text that was hashed. `bytes` is what the event takes of the ledger; 0
+    where it was there before. `body` is the text's object where the event has just been
+    written, so that nobody has to parse it.
+    """
+
+    session_key: str
+    id: int
+    seq: int
+    time: str
+    operation: str
+    text: str
+    prev_hash: str
+    hash: str
+    bytes: int = 0
+    body: Event | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def event(self) -> Event:
+        """The event as the API gives it. Raises: ValueError where somebody broke the text."""
+        if self.body is None:
+            return full_event(self.text, self.prev_hash, self.hash)
+        return self.body | {"prev_hash": self.prev_hash, "hash": self.hash}
+
+    @cached_property
+    def line(self) -> str:
+        """The event as the API gives it: JSON in ASCII on one line.
+
+        Some readers take other characters than a line feed for the end of a line.
+        """
+        text = self.text
+        if not text.isascii() or "\n" in text or "\r" in text:
+            text = _ESCAPED.sub(lambda found: json.dumps(found[0])[1:-1], text)
+        return f'{text[:-1]},"prev_hash":"{self.prev_hash}","hash":"{self.hash}"}}'
+
+
+def full_event(text: str, prev_hash: str, event_hash: str) -> Event:
+    """The event of that canonical text, with its hashes."""
+    event: Event = json.loads(text)
+    return event | {"prev_hash": prev_hash, "hash": event_hash}

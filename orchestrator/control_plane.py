@@ -168,7 +168,6 @@ class ControlPlane:
             self.database, recorder, budgets, settings.state_dir, self._expire_approvals
         )
         captures = Captures(self.files, self.executions, recorder, settings.state_dir / "evidence")
-        self._resources.push_async_callback(captures.close)
         self.governed_commands = GovernedCommands(
             self.reload.tools, self.keys, recorder, self.executions, self.approvals, captures
         )
@@ -232,6 +231,8 @@ class ControlPlane:
         self._resources.push_async_callback(watcher.close)
         self.reload.watch(recorder, self.tasks)
         self._resources.push_async_callback(self.reload.close)
+        # Before the sandboxes go: nothing that is read in vain is told of them.
+        self._resources.push_async_callback(captures.close)
 
     def _anchor(self) -> None:
         """Begins to anchor heads of chains, where the settings say so. Raises: ConfigError."""

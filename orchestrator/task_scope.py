@@ -46,9 +46,11 @@ class TaskScope:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Starts work that nobody waits for; its failure is logged."""
-        self.begin(work).add_done_callback(lambda done: self._look(done, logging.WARNING))
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Starts work that nobody may wait for; its failure is logged."""
+        task = self.begin(work)
+        task.add_done_callback(lambda done: self._look(done, logging.WARNING))
+        return task
 
     async def shield(
         self, work: Coroutine[Any, Any, T], abandoned: Callable[[T], None] | None = None

@@ -94,7 +94,7 @@ class Refusals:
             await self._record(session, members)
             return
         if counted.task is None:
-            counted.task = self._tasks.begin(self._tell_later(counted))
+            counted.task = self._tasks.spawn(self._tell_later(counted))
         await self._mark(counted)
 
     def _begin(self, session: Session) -> _Counted:

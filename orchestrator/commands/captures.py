@@ -80,7 +80,7 @@ class Captures:
 
     def _follow(self, principal: Principal, session: Session, command: Command, kept: Kept) -> None:
         if kept.file is not None or kept.capture:
-            command.keeping = self._tasks.begin(self._keep(principal, session, command, kept))
+            command.keeping = self._tasks.spawn(self._keep(principal, session, command, kept))
 
     async def close(self) -> None:
         """Ends what is still being kept."""

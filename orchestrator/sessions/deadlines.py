@@ -64,6 +64,7 @@ class Deadlines:
         self._expire = expire
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._tasks = TaskScope("the end of a session")
+        self._closed = False
 
     def watch(self, session: Session) -> None:
         """Starts, or starts again, the session's timer."""
@@ -71,6 +72,8 @@ class Deadlines:
 
     def _start(self, session: Session, seconds: float) -> None:
         self.forget(session)
+        if self._closed:
+            return
         loop = asyncio.get_running_loop()
         context = session_context(session.id, session.secrets.cut)
         timer = loop.call_later(seconds, self._due, session, context=context)
@@ -105,7 +108,8 @@ class Deadlines:
                 self.watch(session)  # somebody was quicker
 
     async def close(self) -> None:
-        """Stops every timer."""
+        """Stops every timer; none is started any more."""
+        self._closed = True
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -1,6 +1,5 @@
 """Files of a workspace, read and written through the sandbox's agent."""
 
-import asyncio
 import base64
 import math
 from collections.abc import AsyncIterator
@@ -235,13 +234,15 @@ class Files:
         self, link: AgentLink, operation: str, path: str, **members: int | None
     ) -> Message:
         """Opens a stream; when the caller is cancelled meanwhile, it is closed again."""
+
+        async def close(opened: Message) -> None:
+            await _close(link, _number(opened, "stream"))
+
+        def abandoned(opened: Message) -> None:
+            self._tasks.spawn(close(opened))
+
         params = {"op": operation, "path": path, **members}
-        opening = self._tasks.begin(self._ask(link, "file.open", params))
-        try:
-            return await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            await _close(link, _number(await opening, "stream"))
-            raise
+        return await self._tasks.shield(self._ask(link, "file.open", params), abandoned)
 
     async def _ask(self, link: AgentLink, method: str, params: Message) -> Message:
         """The agent's answer, or its error, once what it reported of it is on record."""

@@ -117,6 +117,7 @@ class Sessions:
         self._inspector = Inspector(database, workspaces)
         self._level_change = LevelChange(database, recorder, stopper, stops, self.gaps, sandboxes)
         self._tasks = TaskScope("a change of a session")
+        self._closing = False
 
     # Finding
 
@@ -259,9 +260,11 @@ class Sessions:
     async def expire(self, session: Session) -> None:
         """Ends a session that has run into one of its deadlines; others go on.
 
-        One that ends already has ended when this returns.
+        One that ends already has ended when this returns. While the control plane ends none
+        begins to: the next start finds it.
         """
-        await self._tasks.shield(self._expire(session))
+        if not self._closing:
+            await self._tasks.shield(self._expire(session))
 
     async def _expire(self, session: Session) -> None:
         if not session.live:
@@ -406,6 +409,7 @@ class Sessions:
 
     async def shut_down(self) -> None:
         """Finishes what is under way and lets go of the sandboxes, which go on running."""
+        self._closing = True
         await self.deadlines.close()
         await self._tasks.drain()
         sandboxes = [session.sandbox for session in self.registry.live if session.sandbox]

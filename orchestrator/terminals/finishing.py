@@ -58,7 +58,7 @@ class Finishing:
     def start(self, live: Live) -> asyncio.Task[None]:
         """Finishes it as soon as nothing is asked of it any more."""
         if live.finishing is None:
-            live.finishing = self._tasks.begin(self._finish(live))
+            live.finishing = self._tasks.spawn(self._finish(live))
         return live.finishing
 
     async def run(self, live: Live) -> None:

@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 
+from orchestrator.audit import query
 from orchestrator.config.settings import Settings
 from orchestrator.errors import SessionTerminatedError
 from orchestrator.sessions.session import MAX_RUNNING
 from paddock import ApprovalPendingError, Paddock, PermissionDeniedError
+from sandbox_agent.protocol import Message
 from tests.api.conftest import OPERATOR_KEY, Api
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Play
 from tests.support.keys import entry
+from tests.support.restart import reopened
 from tests.support.until import until
 from tests.unit.test_tool_oneshot import FETCH
 
@@ -35,6 +38,18 @@ default = "soft"
 template = "rm --{mode} {table}"
 [output]
 """
+SHOW = """
+[tool]
+name = "show"
+[tool.evidence]
+capture = true
+[args.name]
+type = "string"
+pattern = "^[a-z]+$"
+[command]
+template = "cat {name}"
+[output]
+"""
 CALL = {"tool": "wipe", "arguments": {"table": "users"}}
 
 
@@ -44,6 +59,7 @@ def settings(settings: Settings, tmp_path: Path) -> Settings:
     tools.mkdir()
     (tools / "fetch.clad.toml").write_text(FETCH)
     (tools / "wipe.clad.toml").write_text(WIPE)
+    (tools / "show.clad.toml").write_text(SHOW)
     scope = tmp_path / "scope.toml"
     scope.write_text('[scope]\ndomains = ["api.example.com"]')
     return settings.model_copy(update={"tools_dir": tools, "scope_file": scope})
@@ -356,3 +372,39 @@ async def test_a_key_runs_its_own_tools(api: Api) -> None:
     events = (await api.json("GET", path + "/audit?operation=command.start"))["items"]
     found = [(event["decision"], event["rule"], event["args"]["tool"]) for event in events]
     assert found == [("deny", "key-tools", "fetch")] * 2
+
+
+async def test_a_stop_tells_nothing_of_evidence_that_it_interrupts(
+    api: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sandbox lives on, so that its agent is not what was missing."""
+    session = await api.session(permission_level="high")
+    api.agents.plays["cat"] = Play(stdout=b"said")
+
+    async def silent(_params: object) -> Message:
+        await asyncio.Event().wait()
+        return {}
+
+    monkeypatch.setattr(api.agent, "_on_output", silent)
+    body = {"tool": "show", "arguments": {"name": "x"}, "background": True}
+    path = f"/api/sessions/{session['id']}"
+    assert (await api.call("POST", path + "/exec", json=body)).status == 202
+    await api.agent.asked("output")
+    found = api.plane.sessions.registry.get(session["id"])
+    assert found is not None
+    assert found.sandbox is not None
+    close = found.sandbox.link.close
+
+    async def closed() -> None:
+        await close()
+        await until(lambda: all(command.settled for command in found.commands.values()))
+
+    monkeypatch.setattr(found.sandbox.link, "close", closed)
+    await api.plane.close()
+    plane = await reopened(settings, api.engine, api.agents)
+    try:
+        operations = [each["operation"] for each in await query.events(plane.database, found.key)]
+        assert "command.exit" in operations, operations
+        assert "command.evidence" not in operations
+    finally:
+        await plane.close()

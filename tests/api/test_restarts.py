@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Awaitable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +31,8 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import LABEL_PROTOCOL, ContainerState, Image
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.errors import ConflictError, EngineUnavailableError, PaddockError
+from orchestrator.sessions import session_rows
+from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.requests import ExecRequest, NewSession
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import StoreError
@@ -336,6 +339,29 @@ async def test_a_session_outlives_a_restart_although_its_id_was_used_before(
         command = await plane.executions.start(ADMIN, found, ExecRequest(argv=["true"]))
         assert (await plane.executions.wait(found, command))["exit_code"] == 0
         await plane.sessions.close(ADMIN, found, purge=False)
+        assert engine.containers == {}
+    finally:
+        await plane.close()
+
+
+async def test_no_session_begins_to_end_while_the_control_plane_does(
+    settings: Settings, engine: FakeEngine, agents: Agents
+) -> None:
+    """Its sandbox can't be asked any more: the next start ends it."""
+    plane = await ControlPlane.open(settings, engine)
+    session, _ = await plane.sessions.create(ADMIN, NewSession(budget={"commands": 1}))
+    await plane.sessions.shut_down()
+    session.budget.exceed(Kind.COMMANDS, datetime.now(UTC))
+    await plane.sessions.expire(session)
+    plane.sessions.deadlines.watch(session)
+    assert plane.sessions._tasks.idle
+    assert plane.sessions.deadlines._timers == {}
+    await plane.database.write(session_rows.with_budget(session))
+    await plane.close()
+    assert len(engine.containers) == 1
+    plane = await reopened(settings, engine, agents)
+    try:
+        assert plane.sessions.registry.live == []
         assert engine.containers == {}
     finally:
         await plane.close()

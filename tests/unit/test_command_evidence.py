@@ -27,6 +27,7 @@ from orchestrator.commands.evidence_file import EvidenceFile
 from orchestrator.errors import (
     BusyError,
     ConflictError,
+    NotFoundError,
     SandboxUnavailableError,
     SessionTerminatedError,
 )
@@ -255,6 +256,19 @@ async def test_evidence_goes_when_its_keeper_is_closed(bench: Bench) -> None:
     assert (bench.on_disk, bench.paid) == (0, 0)
 
 
+async def test_a_failure_that_nobody_thought_of_is_told_at_once(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("no")
+
+    bench.workspace.before = fail
+    command = bench.end("c")  # holds its task, whose failure nobody would hear of
+    assert command.keeping is not None
+    await asyncio.wait([command.keeping])
+    await until(lambda: "what is kept of a command failed" in caplog.text)
+
+
 @pytest.mark.parametrize("call", ["_begin", "_write", "_finish"])
 async def test_a_call_that_comes_back_late_leaves_nothing(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, call: str
@@ -399,6 +413,49 @@ async def test_names_of_evidence_are_durable(
     terminal = directory.with_name("pty-1")
     await Evidence(terminal).finish()
     assert calls[-4:] == [("sync", str(terminal)), *above]
+
+
+class Opening:
+    """An agent that opens a file once it may."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self.error = error
+        self.asked: list[str] = []
+        self.goes_on = asyncio.Event()
+
+    async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        self.asked.append(method)
+        if method == "file.close":
+            assert (params["stream"], params["commit"]) == (7, False)
+            return {}
+        await self.goes_on.wait()
+        if self.error is not None:
+            raise self.error
+        return {"stream": 7, "size": 1}
+
+    async def settled(self) -> None:
+        """Everything is on record."""
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("error", [None, NotFoundError("no such file")])
+async def test_a_file_that_is_opened_for_nobody_is_closed(
+    times: int, error: Exception | None
+) -> None:
+    link = Opening(error)
+    session = SimpleNamespace(check_open=lambda: SimpleNamespace(link=link))
+    files = Files(cast(Any, SimpleNamespace(check_room=lambda _: None)))
+    reading = asyncio.create_task(files.read(AGENT, cast(Any, session), "output.txt"))
+    await until(lambda: link.asked == ["file.open"])
+    for _ in range(times):
+        reading.cancel()
+        await asyncio.sleep(0)
+    link.goes_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    await files._tasks.drain()
+    await until(lambda: files._tasks.idle)
+    assert link.asked == ["file.open", *([] if error else ["file.close"])]
 
 
 @pytest.mark.parametrize("told", [{}, {"links": False}])

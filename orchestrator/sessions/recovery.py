@@ -16,7 +16,7 @@ from orchestrator.config.settings import Settings
 from orchestrator.engine.base import Container, ContainerState, Engine
 from orchestrator.errors import PaddockError
 from orchestrator.policy.levels import clamped_limits
-from orchestrator.sandboxes.directory import left_over
+from orchestrator.sandboxes.directory import SandboxDirectory, left_over
 from orchestrator.sandboxes.parts import LABEL_SANDBOX
 from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sessions import session_rows
@@ -26,11 +26,15 @@ from orchestrator.sessions.session import Command, Session
 from orchestrator.sessions.session_rows import SessionRow
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
+from orchestrator.threads import Threads
 from paddock.contract.words import Rationale, Status
 
 log = logging.getLogger(__name__)
 
 _COMMANDS = 64
+# Unmounting waits for the disk. So many at once.
+_RELEASE_SECONDS = 15.0
+_MOST_RELEASES = 8
 # Each was made by a sandbox that hung or died.
 _GAPS = 1000
 
@@ -226,15 +230,20 @@ class Recovery:
             if name not in in_use:
                 await self._engine.remove(container.id)
                 self._found.containers_removed += 1
-        for directory in left_over(self._settings.state_dir):
-            if directory.name not in in_use:
-                try:
-                    directory.release()
-                    self._found.directories_removed += 1
-                except (PaddockError, OSError) as error:
-                    log.error("%s is left over and can't be removed: %s", directory.path, error)
+        left = [each for each in left_over(self._settings.state_dir) if each.name not in in_use]
+        threads = Threads("directories that are left over", _MOST_RELEASES)
+        await asyncio.gather(*(self._release(directory, threads) for directory in left))
         if not any(session.sandbox.network for session in self._live_with_sandbox()):
             await self._engine.remove_open_network(self._settings.image)
+
+    async def _release(self, directory: SandboxDirectory, threads: Threads) -> None:
+        """A mount that hangs keeps its own directory, which the next start finds again."""
+        try:
+            await threads.call(directory.release, _RELEASE_SECONDS)
+            self._found.directories_removed += 1
+        except (PaddockError, OSError) as error:  # of time, too
+            reason = str(error) or "the disk does not answer"
+            log.error("%s is left over and can't be removed: %s", directory.path, reason)
 
     def _live_with_sandbox(self) -> list[Any]:
         return [s for s in self._sessions.registry.live if s.sandbox is not None]

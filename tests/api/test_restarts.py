@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 import tempfile
+import threading
 from collections.abc import Awaitable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -31,7 +32,8 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import LABEL_PROTOCOL, ContainerState, Image
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.errors import ConflictError, EngineUnavailableError, PaddockError
-from orchestrator.sessions import session_rows
+from orchestrator.sandboxes.directory import SandboxDirectory
+from orchestrator.sessions import recovery, session_rows
 from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.requests import ExecRequest, NewSession
 from orchestrator.sessions.session import Session
@@ -365,6 +367,33 @@ async def test_no_session_begins_to_end_while_the_control_plane_does(
         assert engine.containers == {}
     finally:
         await plane.close()
+
+
+async def test_a_mount_that_hangs_keeps_no_control_plane_from_its_start(
+    settings: Settings, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plane = await ControlPlane.open(settings, engine)
+    await plane.close()
+    left = [SandboxDirectory(settings.state_dir / "sandboxes" / name) for name in ("a", "b")]
+    for directory in left:
+        directory.path.mkdir(parents=True)
+    release, goes_on = SandboxDirectory.release, threading.Event()
+
+    def hang(directory: SandboxDirectory) -> None:
+        if directory.name == "a":
+            assert goes_on.wait(60)
+        release(directory)
+
+    monkeypatch.setattr(SandboxDirectory, "release", hang)
+    monkeypatch.setattr(recovery, "_RELEASE_SECONDS", 3.0)
+    plane = await ControlPlane.open(settings, engine)
+    try:
+        assert [directory.path.exists() for directory in left] == [True, False]
+        assert plane.recovered.directories_removed == 1
+    finally:
+        goes_on.set()
+        await plane.close()
+        await until(lambda: not left[0].path.exists())
 
 
 @pytest.fixture

@@ -6,9 +6,18 @@ from dataclasses import dataclass, field
 from orchestrator.errors import SandboxUnavailableError
 from orchestrator.link.agent_link import AgentLink
 from orchestrator.node.killing import FirstProcess
-from orchestrator.node.processes import Earlier
+from orchestrator.node.processes import Earlier, Measured
 from orchestrator.sandboxes.directory import SandboxDirectory
 from orchestrator.sandboxes.parts import Assembly
+
+
+@dataclass(slots=True, eq=False)
+class Looks:
+    """The looks at one sandbox: the latest, what the next is compared with, and one under way."""
+
+    latest: Measured | None = None
+    earlier: Earlier = field(default_factory=Earlier)
+    under_way: asyncio.Future[Measured | None] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -25,8 +34,7 @@ class Sandbox:
     first: FirstProcess | None
     # As the engine reported them: cpus, memory_bytes, pids; None: it did not answer.
     limits: dict[str, float] | None
-    # What its use of the host is compared with.
-    looks: Earlier = field(default_factory=Earlier)
+    looks: Looks = field(default_factory=Looks)
     # Once it is to stand still for good: whether it can be thawed.
     freezing: asyncio.Task[bool] | None = None
 

@@ -2,13 +2,18 @@
 
 import asyncio
 import logging
+import time
+from functools import partial
 from typing import NamedTuple
 
 from orchestrator.audit import query
-from orchestrator.node.processes import Measured, measure
+from orchestrator.link.fair_share import FairShare
+from orchestrator.node.processes import Earlier, Measured, measure
+from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
+from orchestrator.task_scope import TaskScope
 from orchestrator.threads import Threads
 from orchestrator.workspace.quota import DiskUsage
 from paddock.audit.chain import Event
@@ -38,10 +43,19 @@ class Inspection(NamedTuple):
 class Inspector:
     """Looks at sessions. It asks no agent and no engine, so one that hangs does not matter."""
 
-    def __init__(self, database: Database, workspaces: Workspaces) -> None:
+    def __init__(
+        self, database: Database, workspaces: Workspaces, share: FairShare | None = None
+    ) -> None:
+        """`share` is what looks at processes share; None: one of their own."""
         self._database = database
         self._workspaces = workspaces
         self._threads = Threads("the processes of sandboxes", _MOST_MEASURES)
+        self._share = share or FairShare()
+        self._tasks = TaskScope("a look at processes")
+
+    async def close(self) -> None:
+        """Gives up what is still looked at."""
+        await self._tasks.close()
 
     async def inspect(self, session: Session) -> Inspection:
         """What goes on in the session now. Raises: StoreError."""
@@ -53,19 +67,48 @@ class Inspector:
         return Inspection(measured, disk, denials)
 
     async def _measure(self, session: Session) -> Measured | None:
+        """One look at a time at each sandbox, for all who ask meanwhile.
+
+        Of one whose processes take long to look at, the latest look is told until its share of
+        the time has paid for that.
+        """
         sandbox = session.sandbox
         if sandbox is None:
             return None
-        pid = None if sandbox.first is None else sandbox.first.pid
         looks = sandbox.looks
+        if looks.under_way is None:
+            if looks.latest is not None and self._share.spend(sandbox, 0.0) > 0:
+                return looks.latest
+            looks.under_way = self._tasks.spawn(self._look(sandbox))
         try:
-            found = await self._threads.call(
-                lambda: measure(sandbox.container_id, pid, looks), _MEASURE_SECONDS
-            )
+            async with asyncio.timeout(_MEASURE_SECONDS):
+                return await asyncio.shield(looks.under_way)
         except TimeoutError:
             log.warning("the processes of sandbox %s can't be read in time", sandbox.name)
             return None
+
+    async def _look(self, sandbox: Sandbox) -> Measured | None:
+        looks = sandbox.looks
+        pid = None if sandbox.first is None else sandbox.first.pid
+        look = partial(_timed, sandbox.container_id, pid, looks.earlier)
+        try:
+            outcome = await self._threads.begin(look, _MEASURE_SECONDS)
+            found, seconds = await asyncio.shield(outcome)
+        except TimeoutError:  # no thread is free
+            return None
+        finally:
+            looks.under_way = None
+        self._share.spend(sandbox, seconds)
+        sandbox.link.spend(seconds)
         if found is None:
             return None
-        measured, sandbox.looks = found
-        return measured
+        looks.latest, looks.earlier = found
+        return looks.latest
+
+
+def _timed(
+    container_id: str, pid: int | None, earlier: Earlier
+) -> tuple[tuple[Measured, Earlier] | None, float]:
+    """What there is to see, and the processor time that this thread took; it blocks."""
+    began = time.thread_time()
+    return measure(container_id, pid, earlier), time.thread_time() - began

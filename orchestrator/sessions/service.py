@@ -411,6 +411,7 @@ class Sessions:
         """Finishes what is under way and lets go of the sandboxes, which go on running."""
         self._closing = True
         await self.deadlines.close()
+        await self._inspector.close()
         await self._tasks.drain()
         sandboxes = [session.sandbox for session in self.registry.live if session.sandbox]
         for sandbox in sandboxes:

@@ -28,7 +28,7 @@ class Record:
         if operation == "command.exit":
             await self.answer
         self.written.append(operation)
-        return SimpleNamespace(seq=1, hash="x", body={"error": "lost"})
+        return SimpleNamespace(seq=1, hash="x", event={"error": "lost"})
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """The client's names, loaded when one is used: the command line starts without them."""
+    """Loads the client's names on first use: the command line starts without them."""
     client = import_module("paddock.client")
     if name == "__all__" or name in client.__all__:
         return getattr(client, name)

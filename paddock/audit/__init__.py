@@ -1,1 +1,1 @@
-"""What is on record, outside of a control plane: its formats, and whether it is whole."""
+"""The formats of audit records outside a control plane, and their verification."""

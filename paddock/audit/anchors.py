@@ -1,7 +1,7 @@
-"""Signed heads of chains, kept where whoever rewrites the ledger can't reach them. No I/O.
+"""Signed chain heads, kept out of reach of anyone who rewrites the ledger. No I/O.
 
-An anchor is one line of canonical JSON: which chains ended with which events at that time, the
-SHA-256 of the line before (64 zeros for the first), and an Ed25519 signature of all of it.
+An anchor is one line of canonical JSON: the chains with their last events at that time, the SHA-256
+of the previous line (64 zeros for the first), and an Ed25519 signature of all of it.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from paddock.audit.chain import GENESIS_HASH, Verdict, canonical
 
 FORMAT = "paddock-anchor-1"
-# Heads of one line; more chains make more lines.
+# Chain heads per line; more chains take more lines.
 MOST_HEADS = 1000
 _LONGEST_LINE = 1024 * 1024
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -24,17 +24,17 @@ _SIGNATURE = re.compile(r"[0-9a-f]{128}")
 
 
 class AnchorError(Exception):
-    """Anchors that were not made by that key, or are not all there; the message says where."""
+    """Anchors that were not made by that key, or that are incomplete; the message says where."""
 
 
 class ChainHead(NamedTuple):
-    """The last event of a chain, when it was anchored."""
+    """The last event of a chain at the time of the anchor."""
 
     session_key: str
     session_id: str | None
     seq: int
     hash: str
-    # Which session of that id, from 1; anchors of earlier versions do not say it.
+    # The incarnation of the session, from 1; anchors of earlier versions lack it.
     incarnation: int | None = None
 
 
@@ -43,14 +43,14 @@ Chains = dict[str, dict[int, str]]
 
 
 class Anchors:
-    """What a file of anchors says. `public_key` (hex) signed them all."""
+    """The content of an anchor file. `public_key` (hex) signed all of it."""
 
     def __init__(self, public_key: str, heads: Iterable[ChainHead]) -> None:
         self.public_key = public_key
         self.heads = tuple(heads)
         self._chains: Chains = {}
-        # The chains of each id of a session; and incarnations, of which what a later anchor says
-        # holds for the earlier ones of the chain.
+        # The chains of each session id, and their incarnations. If only a later anchor of a chain
+        # states the incarnation, it applies to the earlier ones as well.
         self._keys: dict[str, set[str]] = {}
         self._numbers: dict[str, int] = {}
         for head in self.heads:
@@ -61,7 +61,7 @@ class Anchors:
                 self._numbers[head.session_key] = head.incarnation
 
     def sessions(self) -> dict[str, set[int]]:
-        """The ids of sessions of which something was anchored, with their incarnations."""
+        """The ids of anchored sessions, with their incarnations."""
         numbers = self._numbers
         return {
             session_id: {numbers[key] for key in keys if key in numbers}
@@ -69,28 +69,28 @@ class Anchors:
         }
 
     def of_incarnation(self, session_id: str, incarnation: int | None) -> Chains:
-        """What was anchored of that session; there is more than one chain only by a forgery.
+        """The anchors of that session; more than one chain means a forgery.
 
-        None: of those whose anchors, of earlier versions, do not say which they are.
+        None: the anchors of earlier versions, which do not state the incarnation.
         """
         keys = self._keys.get(session_id, ())
         return {k: self._chains[k] for k in keys if self._numbers.get(k) == incarnation}
 
     def of_chain(self, session_key: str) -> Chains:
-        """What was anchored of the chain of that key."""
+        """The anchors of the chain with that key."""
         found = self._chains.get(session_key)
         return {} if found is None else {session_key: found}
 
 
 def public_key(key: Ed25519PrivateKey) -> str:
-    """The public half, in hex."""
+    """The public key in hex."""
     return key.public_key().public_bytes_raw().hex()
 
 
 def line(
     key: Ed25519PrivateKey, instance: str, time: str, heads: Iterable[ChainHead], previous: str
 ) -> str:
-    """One anchor, without a line break; `previous` is the digest of the one before."""
+    """One anchor without a line break; `previous` is the digest of the previous one."""
     body: dict[str, Any] = {
         "format": FORMAT,
         "instance": instance,
@@ -104,14 +104,14 @@ def line(
 
 
 def digest(anchor: str) -> str:
-    """What the next anchor has as `previous`."""
+    """The value of `previous` in the next anchor."""
     return hashlib.sha256(anchor.encode()).hexdigest()
 
 
 def read(lines: Iterable[str], expected_key: str | None = None) -> Anchors:
     """Verifies all anchors of a file, first to last.
 
-    Without an expected public key they need only be of one key. Raises: AnchorError.
+    Without an expected public key, they must only have the same key. Raises: AnchorError.
     """
     previous, heads = GENESIS_HASH, list[ChainHead]()
     key = expected_key
@@ -135,9 +135,9 @@ def read(lines: Iterable[str], expected_key: str | None = None) -> Anchors:
 def judged(
     verdict: Verdict, seen: Mapping[int, str], chains: Chains, any_of: Chains | None = None
 ) -> Verdict:
-    """The verdict on a chain that must have all that was anchored of those chains.
+    """The verdict on a chain that must contain all anchored events of `anchored`.
 
-    Where there are none, it must have all of one of `any_of`. `seen` has its hashes, by seq.
+    If there are none, it must contain all of one of `any_of`. `seen` has its hashes, by seq.
     """
     if not verdict.ok:
         return verdict

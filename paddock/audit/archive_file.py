@@ -1,8 +1,9 @@
 """The file of an archived chain: written, and verified without a control plane. It blocks.
 
-A gzip-compressed tar. `manifest.json` comes first: what it is of, the head of the chain, and size
-and SHA-256 of every other member. `events.jsonl` is the chain as it is exported; `approvals.jsonl`
-and `terminals.jsonl` are the rows of the same session; `evidence/…` what is kept of its terminals.
+It is a gzip-compressed tar. `manifest.json` comes first: whose chain it is, the head of the chain,
+and size and SHA-256 of every other member. `events.jsonl` is the exported chain; `approvals.jsonl`
+and `terminals.jsonl` are the rows of the same session; `evidence/…` is the evidence of its
+terminals.
 """
 
 import hashlib
@@ -36,11 +37,11 @@ _LONGEST_LINE = 1024 * 1024
 
 
 class ArchiveError(Exception):
-    """A file that can't be written or read as an archive: one sentence says why."""
+    """A file that can't be written or read as an archive; the message is one sentence."""
 
 
 class Seal(NamedTuple):
-    """What is put on record of an archive: the head of its chain, and the file."""
+    """The record of an archive: the head of its chain, and the file."""
 
     seq: int
     hash: str
@@ -49,7 +50,7 @@ class Seal(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """An archive that was read: the verdict on its chain, and what its manifest says."""
+    """A verified archive: the verdict on its chain, and its manifest."""
 
     verdict: Verdict
     manifest: dict[str, Any]
@@ -59,9 +60,9 @@ class Verified(NamedTuple):
 def write(
     target: Path, about: dict[str, Any], head: tuple[int, str], source: Path, evidence: Path
 ) -> Seal:
-    """Packs the files of `source`, and those below `evidence` where it is there.
+    """Packs the files of `source`, and those below `evidence` if it exists.
 
-    It is durable, and read back, before it has its name. Raises: ArchiveError.
+    The file is durable and has been read back before it gets its name. Raises: ArchiveError.
     """
     seq, event_hash = head
     members = list(_members(source, evidence))
@@ -87,11 +88,12 @@ def write(
 
 
 def verify(path: Path, chain: Chain | None = None) -> Verified:
-    """Recomputes everything that the archive holds.
+    """Recomputes everything in the archive.
 
-    A verdict that is not ok says what is wrong first, in the chain or besides it. `chain` may
-    know of events that were noted elsewhere.
-    Raises: ArchiveError where it is no archive at all.
+    A verdict that is not ok gives the first error, in the chain or elsewhere. `chain` may contain
+    events that were noted elsewhere.
+
+    Raises: ArchiveError if it is not an archive at all.
     """
     try:
         sha256, size = _file_digest(path)
@@ -140,14 +142,14 @@ def _verify(archive: tarfile.TarFile, manifest: dict[str, Any], chain: Chain) ->
 
 
 def _read_rest(archive: tarfile.TarFile) -> None:
-    """What follows the last member: only the end has the checksum of all that was compressed."""
+    """Reads to the end, as only the end has the checksum of all compressed data."""
     file = archive.fileobj
     while file is not None and file.read(_PIECE):
         pass
 
 
 def _followed(data: IO[bytes], chain: Chain, told: dict[str, str]) -> Iterator[bytes]:
-    """The lines of the chain, which follows them; `told` gets the evidence that they tell of."""
+    """Yields the lines while `chain` follows them; `told` receives the evidence that they name."""
     while line := data.readline(_LONGEST_LINE + 1):
         if len(line) > _LONGEST_LINE:
             raise ValueError("a line is too long")
@@ -158,7 +160,7 @@ def _followed(data: IO[bytes], chain: Chain, told: dict[str, str]) -> Iterator[b
 
 
 def _evidence_of(event: dict[str, Any]) -> dict[str, str]:
-    """The files of a terminal or command that has ended, and their digests; none that were lost."""
+    """The files of an ended terminal or command, and their digests, without lost ones."""
     result = event["result"] or {}
     if event["operation"] == "command.evidence" and "output_hash" in result:
         return {f"{EVIDENCE}/{event['args']['command_id']}/output": result["output_hash"]}

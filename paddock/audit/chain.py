@@ -1,4 +1,4 @@
-"""A chain of audit events: its canonical text, its hashes, and whether it is whole. No I/O."""
+"""A chain of audit events: its canonical text, its hashes, and its verification. No I/O."""
 
 import hashlib
 import json
@@ -16,17 +16,17 @@ _ENCODER = json.JSONEncoder(
 
 
 def canonical(value: Any) -> str:
-    """The text of a JSON value that is hashed: sorted keys, no white space, UTF-8 as it is."""
+    """The text of a JSON value that is hashed: sorted keys, no white space, unescaped UTF-8."""
     return _ENCODER.encode(value)
 
 
 def chain_hash(prev_hash: str, text: str) -> str:
-    """The hash of an event of that canonical text that follows `prev_hash`."""
+    """The hash of an event with that canonical text that follows `prev_hash`."""
     return hashlib.sha256((prev_hash + text).encode()).hexdigest()
 
 
 class Anchor(NamedTuple):
-    """A place in the chain that was noted elsewhere: it tells when the end was cut off."""
+    """A noted position in the chain, which reveals that the end was cut off."""
 
     seq: int
     hash: str
@@ -34,10 +34,10 @@ class Anchor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a chain is whole.
+    """Whether a chain is intact.
 
-    `index` (from 0) and `reason` are of the first event that is not as it was recorded;
-    `seq` and `hash` of the last one before it, which is the head when all are.
+    `index` (from 0) and `reason` describe the first event that differs from the record; `seq` and
+    `hash` are those of the last event before it, which is the head if all are intact.
     """
 
     ok: bool
@@ -48,14 +48,14 @@ class Verdict:
 
 
 class BrokenError(Exception):
-    """The event at hand is not the one that was recorded."""
+    """The event differs from the one that was recorded."""
 
 
 class Chain:
-    """Follows a chain event by event, and stops at the first that is wrong."""
+    """Follows a chain event by event, and stops at the first wrong one."""
 
     def __init__(self, anchor: Anchor | None = None, wanted: Container[int] = ()) -> None:
-        """`wanted`: of which events `seen` gets the hashes, by seq."""
+        """`wanted`: the seqs of the events whose hashes `seen` gets."""
         self._anchor = anchor
         self._wanted = wanted
         self.seen: dict[int, str] = {}
@@ -66,7 +66,7 @@ class Chain:
 
     @property
     def broken(self) -> bool:
-        """Whether a wrong event has been seen."""
+        """Whether a wrong event has been found."""
         return self._reason is not None
 
     def follow(self, event: str | Mapping[str, Any]) -> None:
@@ -79,11 +79,11 @@ class Chain:
             self._reason = str(error)
 
     def refuse(self, reason: str) -> None:
-        """Says that the next event is wrong for a reason that only the caller can see."""
+        """Rejects the next event for a reason that only the caller can know."""
         self._reason = self._reason or reason
 
     def verdict(self) -> Verdict:
-        """The verdict, when there are no more events."""
+        """The verdict, after the last event."""
         anchor = self._anchor
         if not self.broken and anchor is not None and anchor.seq > self._seq:
             self._reason = f"the chain ends before seq {anchor.seq}"
@@ -119,8 +119,8 @@ def verify_chain(
 ) -> Verdict:
     """Recomputes a whole chain from its lines or events, first to last.
 
-    Lines must be as exported, to the byte. Without an anchor, a chain whose end was cut
-    off is not told from one that never had it.
+    Lines must be exactly as exported. Without an anchor, a chain whose end was cut off looks like
+    one that never had it.
     """
     chain = Chain(None if anchor is None else Anchor(*anchor))
     for event in events:
@@ -131,7 +131,7 @@ def verify_chain(
 
 
 def parse(text: str) -> Event:
-    """The object of a canonical text: any other spelling of it is refused.
+    """Parses a canonical text; refuses any other spelling of it.
 
     Raises: BrokenError.
     """

@@ -1,4 +1,4 @@
-"""The command line: `paddock`, and the same as `python -m paddock`."""
+"""The command line `paddock`, also run by `python -m paddock`."""
 
 from paddock.cli.program import main
 

@@ -1,4 +1,4 @@
-"""What stands in the server's place where only the client is installed."""
+"""Stands in for the server if only the client is installed."""
 
 from collections.abc import Callable, Mapping
 from typing import NoReturn
@@ -24,7 +24,7 @@ _REMEDY = "install paddock-server, or run it in the server's image"
 
 
 def absent() -> Server:
-    """The server that is not there."""
+    """A placeholder for the missing server."""
     return Server(
         machine=_commands("paddock", _MACHINE, PANEL),
         tools=_commands("paddock tools", _TOOLS, None),
@@ -36,7 +36,7 @@ def absent() -> Server:
 
 
 def _commands(above: str, commands: Mapping[str, str], panel: str | None) -> typer.Typer:
-    """Commands that take any arguments, and only say what they need."""
+    """Commands that accept any arguments and only report what they need."""
     app = typer.Typer()
     for name, help_text in commands.items():
         app.command(

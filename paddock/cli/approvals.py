@@ -1,4 +1,4 @@
-"""Approvals: what waits for a person, and their word."""
+"""Approvals: requests that wait for a person, and the decisions."""
 
 from contextlib import aclosing
 from enum import StrEnum
@@ -21,11 +21,11 @@ from paddock.cli.terminal import (
 if TYPE_CHECKING:
     from paddock.client import Approval, Paddock
 
-app = group("Commands of tools that wait for a person's word.")
+app = group("Commands of tools that wait for a person's approval.")
 
 
 class ApprovalStatus(StrEnum):
-    """What became of them."""
+    """The status of an approval."""
 
     PENDING = "pending"
     APPROVED = "approved"
@@ -35,7 +35,8 @@ class ApprovalStatus(StrEnum):
 
 _Id = Annotated[str, typer.Argument(metavar="APPROVAL", help="The approval's id.")]
 _Reason = Annotated[
-    str | None, typer.Option("--reason", "-r", metavar="TEXT", help="Why; it goes on record.")
+    str | None,
+    typer.Option("--reason", "-r", metavar="TEXT", help="The reason, which is recorded."),
 ]
 
 
@@ -45,15 +46,19 @@ async def list_all(
     paddock: "Paddock",
     status: Annotated[
         ApprovalStatus | None,
-        typer.Option("--status", metavar="STATUS", help="Only these: pending, approved, …"),
+        typer.Option(
+            "--status",
+            metavar="STATUS",
+            help="Only approvals with this status: pending, approved, …",
+        ),
     ] = None,
     session: Annotated[
-        str | None, typer.Option(metavar="SESSION", help="Only of that session.")
+        str | None, typer.Option(metavar="SESSION", help="Only approvals of this session.")
     ] = None,
     incarnation: Incarnation = None,
     as_json: AsJson = False,
 ) -> None:
-    """List approvals, newest first: those that wait, and those that were decided."""
+    """List approvals, newest first: pending and decided ones."""
     approvals = await paddock.approvals.list(
         status=status, session=session, incarnation=incarnation
     )
@@ -81,10 +86,10 @@ async def list_all(
 async def watch(
     paddock: "Paddock",
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print each as JSON on a line of its own.")
+        bool, typer.Option("--json", help="Print one JSON object per line.")
     ] = False,
 ) -> None:
-    """Show what waits for an approval, as it comes, until Ctrl-C."""
+    """Show approvals as they are requested, until Ctrl-C."""
     if not as_json:
         note("waiting for commands that need an approval; Ctrl-C ends it")
     async with aclosing(paddock.approvals.watch()) as coming:
@@ -100,7 +105,7 @@ async def watch(
 async def approve(
     paddock: "Paddock", approval: _Id, reason: _Reason = None, as_json: AsJson = False
 ) -> None:
-    """Let a command be sent: exactly the text that is shown, once."""
+    """Approve a command: exactly the text that is shown, once."""
     _show(await paddock.approvals.approve(approval, reason=reason), as_json=as_json)
 
 
@@ -109,7 +114,7 @@ async def approve(
 async def deny(
     paddock: "Paddock", approval: _Id, reason: _Reason = None, as_json: AsJson = False
 ) -> None:
-    """Have a command refused."""
+    """Deny a command."""
     _show(await paddock.approvals.deny(approval, reason=reason), as_json=as_json)
 
 

@@ -32,10 +32,10 @@ _Operation = Annotated[
 ]
 _Decision = Annotated[str | None, typer.Option(metavar="DECISION", help="allow, deny or pending.")]
 _Seq = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="An event that was noted: its seq,")
+    int | None, typer.Option(min=1, metavar="N", help="The seq of an event noted earlier,")
 ]
 _Hash = Annotated[
-    str | None, typer.Option(metavar="SHA256", help="and its hash; the chain must have it.")
+    str | None, typer.Option(metavar="SHA256", help="and its hash; the chain must contain it.")
 ]
 _Time = Annotated[
     datetime | None,
@@ -48,7 +48,7 @@ _Time = Annotated[
 _NOT_SEARCHED = (
     "Archived chains that were not searched: {}. `paddock audit archives` lists them for an admin; "
     "`tar -xOzf FILE events.jsonl | grep TEXT` searches a file, and "
-    "`paddock audit verify --archive FILE` says whether it is whole."
+    "`paddock audit verify --archive FILE` verifies it."
 )
 _Json = Annotated[bool, typer.Option("--json", help="Print each as JSON on a line of its own.")]
 
@@ -58,14 +58,14 @@ _Json = Annotated[bool, typer.Option("--json", help="Print each as JSON on a lin
 async def search(
     paddock: "Paddock",
     session: Annotated[
-        str | None, typer.Option(metavar="SESSION", help="Only of that session.")
+        str | None, typer.Option(metavar="SESSION", help="Only events of this session.")
     ] = None,
     incarnation: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Which session of that id; otherwise all of them."),
+        typer.Option(min=1, metavar="N", help="The incarnation of the session id; by default all."),
     ] = None,
     owner: Annotated[
-        str | None, typer.Option(metavar="KEY", help="Only of that key's sessions.")
+        str | None, typer.Option(metavar="KEY", help="Only events of this key's sessions.")
     ] = None,
     operation: _Operation = None,
     decision: _Decision = None,
@@ -76,16 +76,16 @@ async def search(
         str | None, typer.Option(metavar="NAME", help="A key's name, or handle:SESSION.")
     ] = None,
     text: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What is somewhere in the event.")
+        str | None, typer.Option(metavar="TEXT", help="A text anywhere in the event.")
     ] = None,
     since: _Time = None,
     until: _Time = None,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many at most.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of events.")] = 100,
     as_json: _Json = False,
 ) -> None:
-    """Search the events of all sessions, newest first; of those that ended long ago, too.
+    """Search the events of all sessions, newest first, including sessions that ended long ago.
 
-    Chains that are in archives are not searched; how many were left out is said at the end.
+    Archived chains are not searched; a note at the end gives their number.
     """
     archived = [0]
     found = paddock.search(
@@ -113,11 +113,13 @@ async def list_all(
     session: SessionId,
     operation: _Operation = None,
     decision: _Decision = None,
-    after: Annotated[int, typer.Option(min=0, metavar="SEQ", help="Only those after it.")] = 0,
+    after: Annotated[
+        int, typer.Option(min=0, metavar="SEQ", help="Only events after this one.")
+    ] = 0,
     incarnation: Incarnation = None,
     as_json: _Json = False,
 ) -> None:
-    """List a session's events, first to last; of one that ended long ago, too."""
+    """List a session's events, first to last, also of a session that ended long ago."""
     events = paddock.sessions.audit(session, incarnation=incarnation).events(
         after=after, operation=operation, decision=decision
     )
@@ -154,7 +156,7 @@ async def export(
     ] = None,
     incarnation: Incarnation = None,
 ) -> None:
-    """Write a session's whole chain, an event a line, as `audit verify --file` reads it."""
+    """Write a session's whole chain, one event per line, for `audit verify --file`."""
     count = 0
     target = nullcontext(sys.stdout) if output is None else output.open("w", encoding="utf-8")
     with target as file:
@@ -172,7 +174,8 @@ async def export(
 async def verify(
     connection: Connection,
     session: Annotated[
-        str | None, typer.Argument(metavar="SESSION", help="Have the control plane do it.")
+        str | None,
+        typer.Argument(metavar="SESSION", help="Verify this session's chain on the server."),
     ] = None,
     file: Annotated[
         Path | None,
@@ -190,17 +193,18 @@ async def verify(
         typer.Option("--anchor", metavar="FILE", help="Anchored heads; the chain must have them."),
     ] = None,
     public_key: Annotated[
-        str | None, typer.Option(metavar="HEX", help="Whose anchors they must be.")
+        str | None,
+        typer.Option(metavar="HEX", help="The public key that must have signed the anchors."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recompute a chain, and tell whether it is as it was recorded.
+    """Recompute a chain, and report whether it is intact.
 
-    A changed, removed or reordered event is always found; that the end was cut off, or the
-    whole written anew, is found with --seq and --hash of an event that was noted before, or
-    with --anchor. With --anchor and a SESSION, every session of that id that was anchored must
-    still be there; with --anchor alone every session (with an admin's key). The exit status is 1
-    where the chain is not whole, or one is gone.
+    A changed, removed or reordered event is always detected. A cut-off end, or a chain that was
+    rewritten completely, is detected with --seq and --hash of an event that was noted before, or
+    with --anchor. With --anchor and a SESSION, every anchored session of that id must still exist;
+    with --anchor alone, every anchored session (with an admin's key). The exit status is 1 if the
+    chain is not intact, or if a session is gone.
     """
     from paddock.cli.verifying import Noted, verify_all, verify_archive, verify_file, verify_session
 
@@ -234,7 +238,7 @@ async def verify(
 
 
 def _show_verdict(verdict: dict[str, Any], as_json: bool) -> None:
-    """Prints what verifying came to. Raises: typer.Exit where the chain is not whole."""
+    """Prints the verdict. Raises: typer.Exit if the chain is not intact."""
     if as_json:
         print_json(verdict)
     elif verdict["ok"] and "sessions" in verdict:
@@ -260,15 +264,18 @@ def _show_verdict(verdict: dict[str, Any], as_json: bool) -> None:
 async def archive(
     paddock: "Paddock",
     older_than: Annotated[
-        float, typer.Option(min=0.001, metavar="DAYS", help="Sessions that ended longer ago.")
+        float,
+        typer.Option(
+            min=0.001, metavar="DAYS", help="Archive sessions that ended more than DAYS ago."
+        ),
     ] = 7,
     as_json: AsJson = False,
 ) -> None:
     """Move whole chains of ended sessions into compressed files, with approvals and evidence.
 
-    The files are verified, and the heads of their chains put on record, before anything is
-    deleted. They are in the control plane's archive directory, and need nothing else to be
-    verified: `paddock audit verify --archive FILE`. An admin's key is needed.
+    The files are verified, and the heads of their chains recorded, before anything is deleted. They
+    are in the control plane's archive directory, and can be verified alone: `paddock audit verify
+    --archive FILE`. This needs an admin's key.
     """
     seconds = max(60, int(older_than * 86_400))
     done: list[Archive] = []
@@ -290,7 +297,7 @@ async def archive(
 @app.command(epilog=example("paddock audit archives"))
 @remote
 async def archives(paddock: "Paddock", as_json: AsJson = False) -> None:
-    """List what is archived, with the heads of the chains."""
+    """List archived chains with their heads."""
     found = [archive async for archive in paddock.archives.list()]
     _show_archives(found, as_json, nothing="nothing is archived")
 

@@ -1,4 +1,4 @@
-"""What a session may use up: given when it is created, shown at any time."""
+"""Session budgets: set at creation, shown at any time."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,5 +58,5 @@ def _number(kind: str, text: str) -> int | float:
 
 
 def _amount(value: float | None) -> str:
-    """A number without the noise of its last digits; a dash where nothing is limited."""
+    """A number without meaningless last digits; a dash if there is no limit."""
     return "-" if value is None else f"{round(value, 3):.15g}"

@@ -1,4 +1,4 @@
-"""Audit events in words: what a person wants to see of each on one line. Pure."""
+"""Describes audit events for people, each on one line. Pure."""
 
 import shlex
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ _MOST_CHARACTERS = 400
 
 
 def summary(event: Mapping[str, Any]) -> str:
-    """What an event is about: the command, its exit, the path, the new status."""
+    """The subject of an event: the command, its exit, the path, the new status."""
     args, result = event.get("args") or {}, event.get("result") or {}
     text = _subject(str(event.get("operation")), args, result)
     error = event.get("error")
@@ -42,7 +42,7 @@ def words(argv: list[Any]) -> str:
 
 
 def outcome(result: Mapping[str, Any]) -> str:
-    """What a command came to: `exit 0`, `SIGKILL, oom`, `timed out`."""
+    """The outcome of a command: `exit 0`, `SIGKILL, oom`, `timed out`."""
     code, reason = result.get("exit_code"), result.get("reason")
     if result.get("timed_out"):
         return "timed out"
@@ -60,7 +60,7 @@ def _exit(result: Mapping[str, Any]) -> str:
 
 
 def _members(values: Mapping[str, Any]) -> str:
-    """Members that say something, as `name=value`."""
+    """Non-empty members as `name=value`."""
     return " ".join(
         f"{name}={_value(value)}" for name, value in values.items() if value not in (None, [], {})
     )

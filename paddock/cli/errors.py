@@ -1,4 +1,4 @@
-"""Every failure as one line with its remedy, and the exit status of its kind."""
+"""Turns every failure into one line with its remedy, and an exit status."""
 
 import errno
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ REMEDIES: Mapping[str, str] = {
     "engine_unavailable": "run `paddock doctor` where the control plane runs",
     "internal_error": "run `paddock doctor` where the control plane runs, and read its log",
 }
-# What is not there, by how its message begins.
+# Missing objects, by how their message begins.
 _MISSING: Mapping[str, str] = {
     "no session": "`paddock sessions list` shows what there is",
     "this session has no terminal": "`paddock ptys list SESSION` shows what there is",
@@ -49,7 +49,7 @@ _SYSTEM_REMEDIES: Mapping[int, str] = {
 
 
 def explain(error: BaseException, traceback_variable: str) -> Failure:
-    """The failure that an exception is to the person at the terminal."""
+    """The failure to show for an exception."""
     if isinstance(error, client.PaddockAPIError):
         return _refused(error)
     if isinstance(error, client.PaddockError):
@@ -68,12 +68,12 @@ def _refused(error: client.PaddockAPIError) -> Failure:
     status = _STATUSES.get(error.code, Status.FAILED)
     what = error.detail
     if error.rule is not None:
-        # Most rules say in their message already what to do instead.
+        # Most messages of rules already say what to do instead.
         remedy = None if "; " in what else _by_rule(error.rule)
         return Failure(f"refused by rule {error.rule}: {what}", remedy, status)
     if error.code == "rate_limited" and error.retry_after is not None:
         return Failure(what, f"try again in {error.retry_after:g} s", status)
-    # What names a command to run says already what to do.
+    # A message that names a command already says what to do.
     remedy = None if "`" in what else REMEDIES.get(error.code)
     if error.code == "not_found":
         remedy = next((way for begin, way in _MISSING.items() if what.startswith(begin)), None)
@@ -83,7 +83,7 @@ def _refused(error: client.PaddockAPIError) -> Failure:
 
 
 def _by_rule(rule: str) -> str:
-    """What to do instead, as a part of the line."""
+    """What to do instead, as part of the line."""
     text = BY_RULE.get(rule, "`paddock policies explain` tells more").rstrip(".")
     return text[:1].lower() + text[1:]
 

@@ -1,4 +1,4 @@
-"""The audit events as they come: `events`."""
+"""The command `events`: audit events as they happen."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -30,24 +30,28 @@ async def events(
     paddock: "Paddock",
     session: Annotated[
         str | None,
-        typer.Argument(metavar="SESSION", help="Of this session; otherwise of all, from now on."),
+        typer.Argument(
+            metavar="SESSION", help="Events of this session; by default of all, from now on."
+        ),
     ] = None,
     follow: Annotated[
         bool,
-        typer.Option("--follow", "-f", help="Go on with new ones, until the session ends."),
+        typer.Option("--follow", "-f", help="Continue with new events until the session ends."),
     ] = False,
     after: Annotated[
         int | None,
-        typer.Option(min=0, help="Only those after this seq of the session, or id of all."),
+        typer.Option(
+            min=0, help="Only events after this seq of the session, or id for all sessions."
+        ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print each as JSON on a line of its own.")
+        bool, typer.Option("--json", help="Print one JSON object per line.")
     ] = False,
 ) -> None:
-    """Show what happens: commands, files, changes of sessions, and what was refused.
+    """Show events as they happen: commands, files, session changes, and refusals.
 
-    A session's events are shown from its first on. Those of all sessions are always
-    followed, until Ctrl-C; --after 0 begins with the first there is.
+    A session's events are shown from the first one on. The events of all sessions are always
+    followed until Ctrl-C; --after 0 begins with the first recorded event.
     """
     if session is None:
         found = paddock.events(after=after)
@@ -67,7 +71,7 @@ async def show(
     with_session: bool,
     most: int | None = None,
 ) -> None:
-    """Prints events as they come, at most so many."""
+    """Prints events as they arrive, up to a maximum number."""
     count = 0
     async with aclosing(events) as coming:
         async for event in coming:
@@ -81,7 +85,7 @@ async def show(
 
 
 def line(event: dict[str, Any], *, with_session: bool) -> list[tuple[str, str]]:
-    """An event as (text, style) parts. Pure, but for the time zone."""
+    """An event as (text, style) parts. Pure, except for the time zone."""
     decision = event.get("decision") or ""
     time = datetime.fromisoformat(event["time"]).astimezone()
     number = str(event["id"] if with_session else event["seq"])

@@ -6,7 +6,7 @@ SIGNALLED = 128  # plus the signal's number, as in shells
 
 
 class Status(IntEnum):
-    """Exit statuses of every command; `run` and `exec` give their command's own besides."""
+    """The exit statuses of all commands; `run` and `exec` also return their command's own."""
 
     OK = 0
     FAILED = 1
@@ -30,8 +30,8 @@ MEANINGS = {
 }
 
 
-class Failure(Exception):  # noqa: N818 - it is an outcome, and says so on one line
-    """Ends the command: what is wrong, what mends it, and the exit status."""
+class Failure(Exception):  # noqa: N818 - an outcome, not an error
+    """Ends the command, with the problem, the remedy and the exit status."""
 
     def __init__(
         self, what: str, remedy: str | None = None, status: Status = Status.FAILED

@@ -31,10 +31,10 @@ async def ls(
     paddock: "Paddock",
     session: SessionId,
     path: Annotated[str, typer.Argument(metavar="PATH", help="A directory.")] = ".",
-    depth: Annotated[int, typer.Option(min=1, max=64, help="How many levels down.")] = 1,
+    depth: Annotated[int, typer.Option(min=1, max=64, help="Number of levels to list.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """List what a directory of the workspace holds."""
+    """List a directory of the workspace."""
     listing = await (await paddock.sessions.get(session)).files.list(path, depth=depth)
     if as_json:
         print_json(listing.raw)
@@ -56,7 +56,7 @@ async def ls(
 @app.command(epilog=example("paddock files cat web-1 report.txt"))
 @remote
 async def cat(paddock: "Paddock", session: SessionId, path: _Path, raw: Raw = False) -> None:
-    """Write a file's bytes to standard output; to a terminal its text."""
+    """Write a file's bytes to standard output; on a terminal, as text."""
     found = await paddock.sessions.get(session)
     text = codecs.getincrementaldecoder("utf-8")("replace")
     async with aclosing(found.files.read_stream(path)) as pieces:
@@ -74,11 +74,12 @@ async def put(
     paddock: "Paddock",
     session: SessionId,
     source: Annotated[
-        Path, typer.Argument(metavar="LOCAL", help="A file or directory here; - is standard input.")
+        Path,
+        typer.Argument(metavar="LOCAL", help="A local file or directory; - is standard input."),
     ],
     path: Annotated[
         str | None,
-        typer.Argument(metavar="PATH", help="Where it goes; by default under its own name."),
+        typer.Argument(metavar="PATH", help="The destination; by default the same name."),
     ] = None,
 ) -> None:
     """Copy a file, or a directory with all its files, into the workspace."""
@@ -88,7 +89,7 @@ async def put(
             raise Failure("standard input needs a PATH to go to", status=Status.USAGE)
         await found.files.write(path, sys.stdin.buffer, parents=True)
         return
-    kind = source.stat().st_mode  # where there is nothing, it says so
+    kind = source.stat().st_mode  # a missing path raises its own error
     target = path or source.resolve().name
     if stat.S_ISDIR(kind):
         with working(f"uploading {source}"):
@@ -111,7 +112,7 @@ async def get(
     path: _Path,
     target: Annotated[
         Path | None,
-        typer.Argument(metavar="LOCAL", help="Where it goes; by default here, under its name."),
+        typer.Argument(metavar="LOCAL", help="The destination; by default the same name, here."),
     ] = None,
 ) -> None:
     """Copy a file, or a directory with all its files, out of the workspace."""
@@ -125,7 +126,7 @@ async def get(
 
 
 async def _get_file(files: "Files[Async]", path: str, place: Path) -> bool:
-    """Copies a file; False where there is a directory."""
+    """Copies a file; returns False if it is a directory."""
     from paddock.client import ConflictError
 
     try:
@@ -147,7 +148,7 @@ def _tell(done: "Transfer", place: str | Path) -> None:
     links = f", {done.links} links" if done.links else ""
     note(f"{done.files} files{links}, {size(done.bytes)} to {place}")
     if done.skipped:
-        note(f"skipped, for they are no files that can travel: {', '.join(done.skipped)}")
+        note(f"skipped, because they can't be transferred: {', '.join(done.skipped)}")
 
 
 @app.command(epilog=example("paddock files rm web-1 notes.txt"))

@@ -1,4 +1,4 @@
-"""A session as a person looks at it."""
+"""Shows a session to a person."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def show(info: "InspectedSession") -> None:
-    """Prints a session: what it is, what it uses, what runs, what was refused."""
+    """Prints a session: its data, its usage, running commands and refusals."""
     print_fields(
         (
             ("session", info.id),
@@ -116,7 +116,7 @@ def _ended(info: "InspectedSession") -> str | None:
 
 
 def _ends(info: "InspectedSession") -> str | None:
-    """The earlier of the deadlines that use does not put off."""
+    """The earlier of the deadlines that activity does not postpone."""
     moments = (info.deadlines.raw[name] for name in ("wall_at", "budget_at"))
     return min((moment for moment in moments if moment), default=None)
 

@@ -1,4 +1,4 @@
-"""The names of permission levels, for a shell that completes them."""
+"""Names of permission levels for shell completion."""
 
 import os
 
@@ -6,12 +6,12 @@ from paddock.cli.exits import Failure
 from paddock.cli.remote import Connection
 
 PACKAGED = ("low", "medium", "high")
-# Somebody waits at a prompt.
+# A person waits at the prompt.
 _SECONDS = 1.0
 
 
 def complete_level(incomplete: str) -> list[str]:
-    """Those that begin so: the control plane's, or the packaged ones where it does not answer."""
+    """Matching names: the control plane's, or the packaged ones if it does not answer."""
     return [name for name in _names() if name.startswith(incomplete)]
 
 

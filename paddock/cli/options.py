@@ -1,4 +1,4 @@
-"""Options and arguments that several commands have, and how each shows its example."""
+"""Options and arguments that several commands share, and the format of their examples."""
 
 import os
 from pathlib import Path
@@ -23,24 +23,24 @@ def group(help_text: str) -> typer.Typer:
 
 
 def example(text: str) -> str:
-    """A command's epilogue: its example, as it is typed."""
+    """A command's epilogue: its example, as typed."""
     return f"Example: `{text}`"
 
 
-# From the first word of a command on, everything is the command's.
+# After its first word, everything belongs to the command.
 TAKES_COMMAND = {"help_option_names": ["-h", "--help"], "allow_interspersed_args": False}
 
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
 Incarnation = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Which session of that id; otherwise the latest."),
+    typer.Option(
+        min=1, metavar="N", help="The incarnation of the session id; by default the latest."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Raw = Annotated[
-    bool, typer.Option("--raw", help="Pass escape sequences on to a terminal as they come.")
-]
+Raw = Annotated[bool, typer.Option("--raw", help="Pass escape sequences on to the terminal.")]
 NoStdin = Annotated[
-    bool, typer.Option("--no-stdin", "-n", help="Leave what is piped in to others.")
+    bool, typer.Option("--no-stdin", "-n", help="Do not read piped standard input.")
 ]
 Words = Annotated[
     list[str], typer.Argument(metavar="COMMAND", help="The command and its arguments, after --.")
@@ -56,29 +56,30 @@ OptionalLevel = Annotated[
     ),
 ]
 WorkingDirectory = Annotated[
-    str | None, typer.Option("--cwd", metavar="DIR", help="Where in the workspace it runs.")
+    str | None, typer.Option("--cwd", metavar="DIR", help="The working directory in the workspace.")
 ]
 Variables = Annotated[
     list[str] | None,
-    typer.Option("--env", "-e", metavar="NAME=VALUE", help="A variable of its environment."),
+    typer.Option("--env", "-e", metavar="NAME=VALUE", help="An environment variable."),
 ]
 SecretNames = Annotated[
     list[str] | None,
     typer.Option(
         "--secret",
         metavar="NAME[=@FILE]",
-        help="A secret variable: its value is in our environment, or in a file.",
+        help="A secret variable; its value comes from the environment or a file.",
     ),
 ]
 TimeLimit = Annotated[
-    int | None, typer.Option("--timeout", min=1, metavar="SECONDS", help="When it is ended.")
+    int | None,
+    typer.Option("--timeout", min=1, metavar="SECONDS", help="The time-out of the command."),
 ]
 
 
 def command_words(words: list[str]) -> list[str]:
-    """The words of a command that comes after another argument: with or without `--`.
+    """The words of a command after another argument, with or without `--`.
 
-    Raises: Failure for an option of ours that is too late to be one.
+    Raises: Failure for one of our options that comes too late.
     """
     if words[0].startswith("-") and words[0] != "--":
         raise Failure(
@@ -106,13 +107,13 @@ def pairs(texts: list[str] | None, option: str, sign: str = "=") -> dict[str, st
 def secret_values(texts: list[str] | None) -> dict[str, str]:
     """The values of `NAME` from the environment, and of `NAME=@FILE` from files.
 
-    The newline at a file's end is not part of the value. Raises: typer.BadParameter.
+    The newline at the end of a file is not part of the value. Raises: typer.BadParameter.
     """
     found = {}
     for text in texts or []:
         name, sign, source = text.partition("=")
         if not name or (sign and not source.startswith("@")):
-            # It is not repeated: it may be the value.
+            # The text is not repeated, because it may be the value.
             message = f"others can read values on the command line: give {name or 'NAME'} or "
             raise typer.BadParameter(f"{message}{name or 'NAME'}=@FILE", param_hint="--secret")
         found[name] = _from_file(Path(source[1:])) if sign else _from_environment(name)

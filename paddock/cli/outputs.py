@@ -1,4 +1,4 @@
-"""What a command prints, as it comes: shown at once, or kept for one JSON object."""
+"""Handles a command's output: shown at once, or collected for one JSON object."""
 
 import sys
 from collections import deque
@@ -9,12 +9,12 @@ from paddock.cli.terminal import note, print_foreign, print_json
 if TYPE_CHECKING:
     from paddock.client import ExitData, StreamedOutput
 
-# Characters that are kept of the beginning and of the end of what is told as JSON.
+# Characters kept of the beginning and of the end for JSON output.
 MOST_KEPT = 2 * 1024 * 1024
 
 
 class Printed:
-    """Output on the streams that it came from; an aside says where some of it is missing."""
+    """Prints output to the matching streams; a note marks missing parts."""
 
     def __init__(self, *, raw: bool) -> None:
         self._raw = raw
@@ -37,7 +37,7 @@ class Printed:
 
 
 class Collected:
-    """The beginning and the end of a command's output, for an object as `exec` answers it."""
+    """Collects the beginning and the end of a command's output for an object like `exec`'s."""
 
     def __init__(self, session_id: str, most: int = MOST_KEPT) -> None:
         self._session_id = session_id
@@ -49,7 +49,7 @@ class Collected:
 
     def add(self, piece: "StreamedOutput") -> None:
         """The next piece."""
-        if piece.cut:  # one gap is enough: the end begins behind the last one
+        if piece.cut:  # one gap is enough: the end begins after the last one
             self._cut += piece.cut + sum(_size(text) for _, text in self._last)
             self._last.clear()
             self._first_left = self._last_size = 0
@@ -94,5 +94,5 @@ def _size(text: str) -> int:
 
 
 def marker(count: int) -> str:
-    """Says between what comes before and after it that so many bytes are missing."""
+    """The mark that replaces `count` missing bytes."""
     return f"[{count} bytes of output were cut here]"

@@ -1,4 +1,4 @@
-"""What is piped into `run` and `exec`, on its way to their command."""
+"""Sends piped input of `run` and `exec` to the command."""
 
 import asyncio
 import os
@@ -15,9 +15,9 @@ _READ_BYTES = 256 * 1024
 
 
 def piped_input() -> int | None:
-    """The descriptor of standard input where it is a pipe, a socket or a file.
+    """The descriptor of standard input if it is a pipe, a socket or a file.
 
-    A terminal stays the person's own, and other devices (/dev/null) have nothing to say.
+    A terminal belongs to the person, and other devices (/dev/null) contain nothing.
     """
     try:
         descriptor = sys.stdin.fileno()
@@ -30,9 +30,9 @@ def piped_input() -> int | None:
 
 @asynccontextmanager
 async def fed(session: "Session", command_id: str, descriptor: int) -> AsyncIterator[None]:
-    """Feeds a command in the block, to the end of the input or of the block.
+    """Feeds a command inside the block, until the input or the block ends.
 
-    Raises: PaddockError at the end, where input was lost.
+    Raises: PaddockError at the end if input was lost.
     """
     feeding = asyncio.create_task(_feed(session, command_id, descriptor))
     try:
@@ -53,9 +53,9 @@ async def _feed(session: "Session", command_id: str, descriptor: int) -> None:
                 await _send(session, command_id, piece)
         await _send(session, command_id, b"", close=True)
     except (ConflictError, NotFoundError):
-        pass  # it has closed its input, or has ended: it wants no more
+        pass  # it has closed its input, or has ended
     except PaddockError:
-        # It must not wait for what does not come.
+        # The command must not wait for input that does not come.
         with suppress(PaddockError):
             await session.processes.stdin(command_id, close=True)
         raise
@@ -68,13 +68,13 @@ async def _send(session: "Session", command_id: str, piece: bytes, *, close: boo
         try:
             return await session.processes.stdin(command_id, piece, close=close)
         except BusyError:
-            continue  # it was tried for a while, and the command reads nothing yet
+            continue  # the command does not read yet: try again
         except RateLimitedError as error:
             await asyncio.sleep(error.retry_after or 1.0)
 
 
 async def _pieces(descriptor: int) -> AsyncGenerator[bytes, None]:
-    """The input as it comes."""
+    """The input as it arrives."""
     regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
     readable = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -31,10 +31,10 @@ from paddock.cli.terminal import (
 if TYPE_CHECKING:
     from paddock.client import LevelConfinement, LevelRates, LevelRequirements, Paddock
 
-# As a session's where nothing is said.
+# The default of sessions.
 _DEFAULT_LEVEL = "medium"
 
-app = group("Permission levels, and what they say of a command.")
+app = group("Permission levels, and explanations of their rules.")
 
 
 @app.command("list", epilog=example("paddock policies list"))
@@ -71,7 +71,7 @@ async def show(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Show everything about one permission level."""
+    """Show all details of one permission level."""
     levels = {each.name: each for each in await paddock.policies.list()}
     found = levels.get(level)
     if found is None:
@@ -122,7 +122,7 @@ async def explain(
     ] = None,
     level: OptionalLevel = None,
     session: Annotated[
-        str | None, typer.Option("--session", "-s", help="Ask by the rules of this session.")
+        str | None, typer.Option("--session", "-s", help="Use the rules of this session.")
     ] = None,
     line: Annotated[
         str | None, typer.Option("--command", "-c", metavar="LINE", help="A command as one line.")
@@ -133,10 +133,10 @@ async def explain(
     cwd: WorkingDirectory = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell whether a command or a path would be allowed, what stops it, and what to do instead.
+    """Show whether a command or a path would be allowed, what stops it, and what to do instead.
 
-    Nothing is run or recorded. By default the rules are those of level medium. The exit
-    status is 4 where it would be refused.
+    Nothing is run or recorded. By default, the rules of level medium apply. The exit status is 4 if
+    it would be refused.
     """
     if sum(thing is not None for thing in (words or None, line, path)) != 1:
         raise Failure(

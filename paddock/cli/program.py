@@ -95,20 +95,20 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         result: Any = build()(args=arguments, prog_name="paddock", standalone_mode=False)
         sys.stdout.flush()
-    except BaseException as error:  # noqa: BLE001 - nobody is above to see it
+    except BaseException as error:  # noqa: BLE001 - the last place to handle it
         return _report(error)
     return result if isinstance(result, int) else Status.OK
 
 
 def _report(error: BaseException) -> int:
-    """Says in one line what went wrong, and returns the exit status."""
+    """Prints the error in one line, and returns the exit status."""
     if isinstance(error, typer.Exit):
         return error.exit_code
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return SIGNALLED + _SIGINT
-    # typer makes it an exit of its own.
+    # typer raises its own exit for it.
     if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):
-        # Who read our output has seen enough; nothing may be flushed into it at exit.
+        # The reader has closed the pipe, so nothing may be flushed into it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return SIGNALLED + _SIGPIPE
     if isinstance(error, SystemExit):
@@ -131,7 +131,7 @@ def _failure(error: BaseException) -> Failure:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "paddock"
         return Failure(text[:1].lower() + text[1:], f"see `{path} --help`", Status.USAGE)
-    # Not needed, and so not loaded, where nothing fails.
+    # Loaded only after a failure.
     from paddock.cli.errors import explain
 
     return explain(error, TRACEBACK_VARIABLE)

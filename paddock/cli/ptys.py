@@ -1,4 +1,4 @@
-"""Terminals: open a session's tools, send them lines, read what was said."""
+"""Terminals: open a session's tools, send them lines, read their output."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -26,7 +26,7 @@ async def open_one(
     tool: Annotated[str, typer.Argument(metavar="TOOL", help="A tool that the session lists.")],
     as_json: AsJson = False,
 ) -> None:
-    """Start a tool on a terminal of its own, and show the terminal's id."""
+    """Start a tool on its own terminal, and print the terminal's id."""
     opened = await (await paddock.sessions.get(session)).terminals.open(tool)
     if as_json:
         print_json(opened.info.raw)
@@ -42,7 +42,7 @@ async def list_all(
     incarnation: Incarnation = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the terminals that a session has, and had; of one that ended long ago, too."""
+    """List a session's past and present terminals, also after the session ended."""
     terminals = paddock.sessions.terminals(session, incarnation=incarnation)
     found = [each.info for each in await terminals.list()]
     if as_json:
@@ -71,7 +71,7 @@ async def send(
     session: SessionId,
     pty: _Pty,
     command: Annotated[
-        str, typer.Argument(metavar="COMMAND", help="Which of the tool's commands the line is.")
+        str, typer.Argument(metavar="COMMAND", help="The tool's command for this line.")
     ],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The line.")],
     wait: Annotated[
@@ -81,10 +81,10 @@ async def send(
     raw: Raw = False,
     as_json: AsJson = False,
 ) -> None:
-    """Send a line to a tool, and print what it says.
+    """Send a line to a tool, and print its answer.
 
-    The exit status is 6 while the line waits for an approval, and 1 where the tool did not come
-    back to its prompt, has ended, or said what its manifest does not allow.
+    The exit status is 6 while the line waits for an approval, and 1 if the tool did not return to
+    its prompt, has ended, or printed something that its manifest does not allow.
     """
     terminal = await _terminal(paddock, session, pty)
     answer = await terminal.send(command, text, wait=wait)
@@ -104,7 +104,7 @@ async def transcript(
     incarnation: Incarnation = None,
     raw: Raw = False,
 ) -> None:
-    """Print what happened in a terminal, also after its end, and its session's."""
+    """Print what happened in a terminal, also after its end or the session's end."""
     terminals = paddock.sessions.terminals(session, incarnation=incarnation)
     text = await (await terminals.get(pty)).transcript()
     print_foreign(text, sys.stdout, raw=raw)
@@ -123,7 +123,7 @@ async def _terminal(paddock: "Paddock", session: str, pty: str) -> "Terminal":
 
 
 def _check(answer: "Interaction") -> None:
-    """Raises: Failure where it is no success."""
+    """Raises: Failure unless the answer is a success."""
     if answer.approval is not None and answer.status == "pending":
         what = f"{answer.approval.id} waits for an approval; nothing was sent"
         remedy = "send the same line again when it is approved, or with --wait"

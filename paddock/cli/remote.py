@@ -1,4 +1,4 @@
-"""Commands that talk to a control plane: its URL, the key, and the life of the connection."""
+"""Commands that use a control plane: its URL, the key, and the lifetime of the connection."""
 
 import inspect
 import os
@@ -27,7 +27,7 @@ _Url = Annotated[
         "--url",
         envvar="PADDOCK_URL",
         metavar="URL",
-        help="The control plane, by default the one whose state directory it is.",
+        help="The control plane; by default that of the state directory.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -45,7 +45,7 @@ _KeyFile = Annotated[
     typer.Option(
         "--key-file",
         metavar="FILE",
-        help="Where the key is, by default in the state directory's admin.key.",
+        help="A file with the key; by default admin.key in the state directory.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -55,14 +55,14 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What was said about where the control plane is, and about the key."""
+    """The options for the control plane's address and the key."""
 
     url: str | None
     key: str | None
     key_file: Path | None
 
     def open(self) -> "Paddock":
-        """A client, which sends nothing yet. Raises: Failure."""
+        """A client; it sends nothing yet. Raises: Failure."""
         from paddock.client import Paddock
 
         try:
@@ -74,9 +74,9 @@ class Connection:
 def remote(
     action: Callable[Concatenate["Paddock", P], Coroutine[Any, Any, int | None]],
 ) -> Callable[..., None]:
-    """A command from a coroutine function that takes a client first, and may return a status.
+    """Makes a command of a coroutine function that takes a client first, and may return a status.
 
-    The command gets the options --url, --key and --key-file besides its own.
+    The command also gets the options --url, --key and --key-file.
     """
 
     async def connected(connection: Connection, **arguments: Any) -> int | None:
@@ -89,7 +89,7 @@ def remote(
 def perhaps_remote(
     action: Callable[Concatenate[Connection, P], Coroutine[Any, Any, int | None]],
 ) -> Callable[..., None]:
-    """The same, from one that takes the connection, which it need not open."""
+    """The same for a function that takes the connection, which it need not open."""
     return _command(action, action)
 
 
@@ -97,7 +97,7 @@ def _command(
     run: Callable[..., Awaitable[int | None]], like: Callable[..., Any]
 ) -> Callable[..., None]:
     def command(url: str | None, key: str | None, key_file: Path | None, **arguments: Any) -> None:
-        # Not loaded where a command only shows its help.
+        # Not loaded if a command only shows its help.
         import asyncio
 
         work = run(Connection(url, key, key_file), **arguments)
@@ -109,7 +109,7 @@ def _command(
 
 
 def find_url(url: str | None) -> str:
-    """The option's or the environment's, or where the state directory's control plane is.
+    """The URL from the option or the environment, or of the state directory's control plane.
 
     Raises: Failure.
     """
@@ -117,7 +117,7 @@ def find_url(url: str | None) -> str:
 
 
 def find_key(key: str | None, key_file: Path | None) -> str:
-    """The option, the option's file, the environment, or the state directory's admin key.
+    """The key from the option, the option's file, the environment, or the state directory.
 
     Raises: Failure.
     """
@@ -145,7 +145,7 @@ def find_key(key: str | None, key_file: Path | None) -> str:
 
 
 async def _interruptible(work: Awaitable[int | None]) -> int | None:
-    """INT, TERM and HUP cancel the work, which then lets go of what it has; a second one, that."""
+    """Cancels the work on INT, TERM or HUP, so that it cleans up; a second signal stops that."""
     import asyncio
 
     caught: list[int] = []
@@ -168,7 +168,7 @@ async def _interruptible(work: Awaitable[int | None]) -> int | None:
 
 
 def _describe(command: Callable[..., None], action: Callable[..., Any]) -> None:
-    """Gives the command the action's name, text and parameters, and those of the connection."""
+    """Gives the command the action's name, text and parameters, and the connection options."""
     _client, *own = inspect.signature(action).parameters.values()
     keyword = inspect.Parameter.KEYWORD_ONLY
     connection = (("url", _Url, None), ("key", _Key, None), ("key_file", _KeyFile, None))

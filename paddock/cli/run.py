@@ -1,4 +1,4 @@
-"""Running commands: `run` in a session made for it, `exec` in one that is there, `ps`."""
+"""Runs commands: `run` in a new session, `exec` in an existing one, `ps`, `output`."""
 
 from contextlib import AsyncExitStack, aclosing
 from enum import Enum
@@ -65,7 +65,7 @@ async def run(
     ] = None,
     upload: Annotated[
         Path | None,
-        typer.Option("--upload", metavar="DIR", help="Put this directory's files in first."),
+        typer.Option("--upload", metavar="DIR", help="Upload this directory's files first."),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the session and its files.")] = False,
     cwd: WorkingDirectory = None,
@@ -76,11 +76,10 @@ async def run(
     raw: Raw = False,
     as_json: AsJson = False,
 ) -> int:
-    """Run one command in a sandbox of its own, and show its output as it comes.
+    """Run one command in its own sandbox, with live output.
 
-    The session is closed and its files are removed at the end. Ctrl-C ends the command
-    and closes the session, too. What is piped in is sent to the command. The exit status is the
-    command's own.
+    The session is closed and its files are removed at the end. Ctrl-C ends the command and closes
+    the session, too. Piped input is sent to the command. The exit status is the command's own.
     """
     from paddock.cli.piped import piped_input
 
@@ -95,7 +94,7 @@ async def run(
             with working(f"uploading {upload}"):
                 sent = await session.files.upload_dir(upload)
             if sent.skipped:
-                note(f"not uploaded, for they are no files: {', '.join(sent.skipped)}")
+                note(f"not uploaded, because they are not regular files: {', '.join(sent.skipped)}")
         return await _attend(session, request, _shown(as_json, raw), stdin, stays=keep)
     finally:
         if keep:
@@ -117,10 +116,10 @@ async def execute(
     raw: Raw = False,
     as_json: AsJson = False,
 ) -> int:
-    """Run a command in a session, and show its output as it comes.
+    """Run a command in a session, with live output.
 
-    Ctrl-C ends the command; the session goes on. What is piped in is sent to the command. The
-    exit status is the command's own.
+    Ctrl-C ends the command, but not the session. Piped input is sent to the command. The exit
+    status is the command's own.
     """
     from paddock.cli.piped import piped_input
 
@@ -132,7 +131,7 @@ async def execute(
 
 @remote
 async def ps(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
-    """List a session's commands: those that run, and the latest that have ended."""
+    """List a session's running commands and the latest ended ones."""
     found = await (await paddock.sessions.get(session)).processes.list()
     if as_json:
         print_json([command.raw for command in found])
@@ -156,14 +155,16 @@ async def ps(paddock: "Paddock", session: SessionId, as_json: AsJson = False) ->
 async def output(
     paddock: "Paddock",
     session: SessionId,
-    command: Annotated[str, typer.Argument(metavar="COMMAND", help="Its id, as `ps` shows it.")],
+    command: Annotated[
+        str, typer.Argument(metavar="COMMAND", help="The command's id, as in `ps`.")
+    ],
     raw: Raw = False,
 ) -> None:
-    """Show what a command has printed: all that is stored of it, and what it prints on.
+    """Show a command's output: everything that is stored, and what it still prints.
 
-    Its standard output and standard error go where this command's go. Of long output more is
-    stored than a result shows, for the session's life: of a lower level less, where it has less
-    memory.
+    Its standard output and standard error go to those of this command. For long output, more is
+    stored than a result shows, for the session's life; after a change to a level with less memory
+    it may be less.
     """
     from paddock.client import Exit, Output
 
@@ -184,7 +185,7 @@ async def output(
 
 
 class Shown(Enum):
-    """How a command's output is shown."""
+    """How to show a command's output."""
 
     TEXT = "text"
     RAW = "raw"
@@ -215,9 +216,9 @@ def _shown(as_json: bool, raw: bool) -> Shown:
 async def _attend(
     session: "Session", request: dict[str, Any], shown: Shown, stdin: int | None, *, stays: bool
 ) -> int:
-    """Runs a command to its end and returns the exit status that it gives us.
+    """Runs a command to its end and returns our exit status.
 
-    `stdin` is the descriptor of what is piped into it; `stays`: the session goes on.
+    `stdin` is the descriptor of piped input; `stays`: the session continues.
     """
     if shown is Shown.JSON and stdin is None:
         result = await session.exec(**request)
@@ -230,7 +231,7 @@ async def _attend(
     told = Collected(session.id) if shown is Shown.JSON else Printed(raw=shown is Shown.RAW)
     async with AsyncExitStack() as stack:
         stream = session.exec_stream(**request, stdin_open=stdin is not None, resume=False)
-        # Without a connection nobody attends the command: it ends, as with Ctrl-C.
+        # Without a connection, the command has no caller and ends, as with Ctrl-C.
         async for event in await stack.enter_async_context(aclosing(stream)):
             if isinstance(event, StartData) and stdin is not None:
                 await stack.enter_async_context(fed(session, event.command_id, stdin))
@@ -251,7 +252,7 @@ def _tell_stored(session: "Session", end: "CommandResult | ExitData", stays: boo
         note(f"{shows} {whole} of the {end.output_bytes} bytes that were printed")
 
 
-# What struck the sandbox while a command ran that failed.
+# The limit that the sandbox hit while a failed command ran.
 _STRUCK = {
     "oom": "the sandbox's memory was used up",
     "pids": "the sandbox had no room for another process",
@@ -260,7 +261,7 @@ _STRUCK = {
 
 
 def ended(end: "Exit", name: str) -> int:
-    """The command's exit status; where it has none, or did not end by itself, says why."""
+    """The command's exit status; prints the reason if it has none or did not end by itself."""
     if end.exit_code is None:
         raise Failure(f"{name}: {end.error or end.reason or 'its end is unknown'}")
     if end.timed_out:

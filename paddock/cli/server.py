@@ -1,4 +1,4 @@
-"""What the server adds to the command line: its own distribution, paddock-server, has it."""
+"""The server's additions to the command line; paddock-server provides them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ import typer
 
 from paddock.cli.exits import Failure
 
-# The entry point group in which an installed server says where its `Server` is.
+# The entry point group that names an installed server's `Server`.
 GROUP = "paddock.server"
 PANEL = "This machine"
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The commands that act on this machine, and what its settings say to the others.
+    """The commands that act on this machine, and the settings that other commands use.
 
-    `find_url` and `find_key` (the key, or the file that holds it) are those of the control plane
-    whose state directory it is; they raise Failure. `tool_names` are of this machine's oneshot
-    tools. `explain` knows the server's exceptions: None for any other.
+    `find_url` and `find_key` (the key, or its file) are those of the state directory's control
+    plane; they raise Failure. `tool_names` lists this machine's oneshot tools. `explain` translates
+    the server's exceptions; None for any other.
     """
 
     machine: typer.Typer
@@ -32,15 +32,15 @@ class Server:
 
 
 def server() -> Server:
-    """The installed one, or what stands in its place and says that it is not installed.
+    """The installed server, or a placeholder that reports that it is missing.
 
-    Raises: Failure where the installed one can't be loaded.
+    Raises: Failure if the installed one can't be loaded.
     """
     for point in entry_points(group=GROUP):
         try:
             found: Server = point.load()
         except ImportError as error:
-            what = f"the server that is installed can't be loaded: {error}"
+            what = f"the installed server can't be loaded: {error}"
             raise Failure(what, "is a package of the same name in this directory?") from None
         return found
     from paddock.cli.absent import absent

@@ -1,4 +1,4 @@
-"""Sessions: list, look at, create, pause, resume and end them."""
+"""Sessions: list, show, create, pause, resume and end them."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,11 +35,12 @@ async def list_all(
     status: Annotated[
         str | None,
         typer.Option(
-            metavar="STATUS", help="active, paused, or ended (or how): those of long ago, too."
+            metavar="STATUS",
+            help="active, paused, ended, or a final status; includes old sessions.",
         ),
     ] = None,
     label: Annotated[
-        str | None, typer.Option(metavar="KEY:VALUE", help="Those that have this label.")
+        str | None, typer.Option(metavar="KEY:VALUE", help="Only sessions with this label.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -69,7 +70,7 @@ async def list_all(
 @app.command(epilog=example("paddock sessions show web-1"))
 @remote
 async def show(paddock: "Paddock", session: SessionId, as_json: AsJson = False) -> None:
-    """Show a session: limits and use, processes, commands, denials."""
+    """Show a session: limits and usage, processes, commands, denials."""
     info = await paddock.sessions.inspect(session)
     if as_json:
         print_json(info.raw)
@@ -83,37 +84,37 @@ async def create(
     paddock: "Paddock",
     session_id: Annotated[
         str | None,
-        typer.Option("--id", metavar="ID", help="Its id, which is also its workspace's."),
+        typer.Option("--id", metavar="ID", help="The id of the session and its workspace."),
     ] = None,
     level: OptionalLevel = None,
     image: Annotated[
         str | None, typer.Option("--image", "-i", metavar="IMAGE", help="The sandbox's image.")
     ] = None,
     label: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label, to find it by.")
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label to filter by.")
     ] = None,
     env: Variables = None,
     secret: SecretNames = None,
     idle_timeout: Annotated[
-        int | None, typer.Option(min=1, metavar="SECONDS", help="How long it may be idle.")
+        int | None, typer.Option(min=1, metavar="SECONDS", help="Maximum idle time.")
     ] = None,
     wall_timeout: Annotated[
-        int | None, typer.Option(min=1, metavar="SECONDS", help="How long it may exist.")
+        int | None, typer.Option(min=1, metavar="SECONDS", help="Maximum lifetime.")
     ] = None,
     budget: Amounts = None,
     mount: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A mount of the operator's list.")
+        list[str] | None, typer.Option(metavar="NAME", help="A mount from the operator's list.")
     ] = None,
     role: Annotated[
-        str | None, typer.Option(metavar="ROLE", help="Who Cedar policies take its agent for.")
+        str | None, typer.Option(metavar="ROLE", help="The agent's role in Cedar policies.")
     ] = None,
     tool: Annotated[
         list[str] | None,
-        typer.Option(metavar="TOOL", help="A tool that it may open; without it: any."),
+        typer.Option(metavar="TOOL", help="A tool that it may open; by default any."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a session. Its handle, with which an agent works in it, is shown once."""
+    """Create a session; its handle, with which an agent uses it, is shown only once."""
     labels, variables = pairs(label, "--label"), pairs(env, "--env")
     secrets = secret_values(secret)
     limits = amounts(budget)
@@ -147,7 +148,7 @@ async def create(
 @app.command(epilog=example("paddock sessions close web-1 --purge"))
 @remote
 async def close(paddock: "Paddock", session: SessionId, purge: _Purge = False) -> None:
-    """End a session, and what runs in it; its files stay unless --purge is given."""
+    """End a session and everything that runs in it; its files stay unless --purge is given."""
     await paddock.sessions.close(session, purge=purge)
     note(f"{session} is closed{' and its files are removed' if purge else ''}")
 
@@ -157,15 +158,15 @@ async def close(paddock: "Paddock", session: SessionId, purge: _Purge = False) -
 async def pause(paddock: "Paddock", session: SessionId) -> None:
     """Freeze every process of a session."""
     await paddock.sessions.pause(session)
-    note(f"{session} is paused; `paddock sessions resume {session}` lets it go on")
+    note(f"{session} is paused; `paddock sessions resume {session}` resumes it")
 
 
 @app.command(epilog=example("paddock sessions resume web-1"))
 @remote
 async def resume(paddock: "Paddock", session: SessionId) -> None:
-    """Let a paused session go on where it was."""
+    """Resume a paused session."""
     await (await paddock.sessions.get(session)).resume()
-    note(f"{session} goes on")
+    note(f"{session} is active again")
 
 
 @app.command(epilog=example("paddock sessions abort web-1"))

@@ -1,4 +1,4 @@
-"""What commands print: tables and colour on a terminal, plain columns elsewhere, JSON on demand."""
+"""Prints output: tables and colour on a terminal, plain columns elsewhere, JSON on request."""
 
 import io
 import json
@@ -35,7 +35,7 @@ STYLES = {
     "high": "magenta",
     "admin": "magenta",
 }
-# Wider than any row: what reads a pipe wants its lines whole.
+# Wider than any row, because readers of a pipe need whole lines.
 _PIPE_WIDTH = 1_000_000
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _AGES = ((86_400, "d"), (3600, "h"), (60, "m"))
@@ -53,16 +53,16 @@ def print_json(value: Any) -> None:
 
 
 def print_json_line(value: Any) -> None:
-    """JSON on one line, at once: for what comes item by item."""
+    """JSON on one line, at once, for items that arrive one at a time."""
     print(json.dumps(value, separators=(",", ":"), ensure_ascii=True), flush=True)
 
 
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, nothing: str, title: str = ""
 ) -> None:
-    """Rows under headings; columns whose name begins with `>` are numbers.
+    """Prints rows under headings; columns whose name begins with `>` are numbers.
 
-    Where there is no row, a terminal is told `nothing`.
+    If there are no rows, a terminal shows `nothing`.
     """
     from rich.table import Table
 
@@ -87,7 +87,7 @@ def print_table(
 
 
 def print_fields(fields: Iterable[tuple[str, Any]]) -> None:
-    """Names and values, one pair a line; a value of None is left out."""
+    """Prints names and values, one pair per line; a value of None is left out."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), show_header=False)
@@ -100,7 +100,7 @@ def print_fields(fields: Iterable[tuple[str, Any]]) -> None:
 
 
 def print_line(*parts: tuple[str, str]) -> None:
-    """One line of (text, style), at once."""
+    """Prints one line of (text, style) parts at once."""
     from rich.text import Text
 
     line = Text.assemble(*((plain(text), style) for text, style in parts))
@@ -110,12 +110,12 @@ def print_line(*parts: tuple[str, str]) -> None:
 
 
 def note(text: str) -> None:
-    """An aside for a person: on stderr, so that what is piped stays clean."""
+    """Prints a note for a person on stderr, so that piped output stays clean."""
     console(sys.stderr).print(plain(text), style="dim", soft_wrap=True)
 
 
 def complain(text: str) -> None:
-    """What went wrong, in one line on stderr."""
+    """Prints an error in one line on stderr."""
     from rich.text import Text
 
     line = Text.assemble(("paddock: ", "bold red"), " ".join(plain(text).split()))
@@ -124,7 +124,7 @@ def complain(text: str) -> None:
 
 @contextmanager
 def working(text: str) -> Iterator[None]:
-    """Says what is waited for, while it is, on a terminal."""
+    """Shows on a terminal what the command waits for."""
     if not sys.stderr.isatty():
         yield
         return
@@ -133,21 +133,21 @@ def working(text: str) -> Iterator[None]:
 
 
 def print_foreign(text: str, stream: TextIO, *, raw: bool = False) -> None:
-    """What a sandbox printed, at once: as it is, but harmless where it goes to a terminal.
+    """Prints a sandbox's output at once; on a terminal, made harmless.
 
-    Escape sequences could write elsewhere on the screen, or type for the person before it.
+    Escape sequences could write elsewhere on the screen, or type for the person.
     """
     stream.write(text if raw or not stream.isatty() else _harmless(text))
     stream.flush()
 
 
 def _harmless(text: str) -> str:
-    """The text with its lines as they are, and other control characters as escapes."""
+    """The text with its line breaks unchanged, and other control characters escaped."""
     return "".join(char if char in "\n\r\t" else plain(char) for char in text)
 
 
 def plain(text: str) -> str:
-    """Text of any origin, harmless on a terminal: control characters as escapes."""
+    """Makes any text harmless for a terminal by escaping control characters."""
     if text.isprintable():
         return text
     return "".join(
@@ -190,7 +190,7 @@ def age(time: datetime | None, now: datetime | None = None) -> str:
 
 
 def console(stream: TextIO) -> "Console":
-    """A console on a stream; colour only where a terminal shows it and NO_COLOR is not set."""
+    """A console on a stream; in colour only if a terminal shows it and NO_COLOR is not set."""
     from rich.console import Console
 
     terminal = stream.isatty()

@@ -1,4 +1,4 @@
-"""Tools: oneshot ones are run in a session."""
+"""Runs oneshot tools in a session."""
 
 import sys
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ app = typer.Typer()
 
 
 def complete_tool(incomplete: str) -> list[str]:
-    """Names of this machine's oneshot tools, for a shell that completes them."""
+    """Names of this machine's oneshot tools, for shell completion."""
     return [name for name in server().tool_names() if name.startswith(incomplete)]
 
 
@@ -41,7 +41,7 @@ async def run(
         typer.Argument(metavar="[NAME=VALUE]...", help="`paddock tools arguments` shows them."),
     ] = None,
     timeout: Annotated[
-        int | None, typer.Option(min=1, metavar="SECONDS", help="When it is ended.")
+        int | None, typer.Option(min=1, metavar="SECONDS", help="The time-out of the command.")
     ] = None,
     wait: Annotated[
         float,
@@ -50,10 +50,10 @@ async def run(
     raw: Raw = False,
     as_json: AsJson = False,
 ) -> int:
-    """Run a oneshot tool in a session, and show what it prints when it has ended.
+    """Run a oneshot tool in a session, and show its output when it has ended.
 
-    The exit status is the command's own, and 6 while it waits for an approval: then nothing was
-    run, and the same command again asks again.
+    The exit status is the command's own, or 6 while it waits for an approval: nothing was run, and
+    running the same command again asks again.
     """
     given = pairs(arguments, "an argument")
     found = await paddock.sessions.get(session)
@@ -71,7 +71,7 @@ async def run(
 async def arguments(
     paddock: "Paddock", session: SessionId, tool: _Tool, as_json: AsJson = False
 ) -> None:
-    """Show what arguments a session's oneshot tool takes."""
+    """Show the arguments of a session's oneshot tool."""
     found = await _oneshot(paddock, session, tool)
     if as_json:
         print_json(found.input_schema)

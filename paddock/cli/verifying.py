@@ -1,4 +1,4 @@
-"""Chains that are verified here: exports, archives, and what the control plane has now."""
+"""Verifies chains locally: exports, archives, and the control plane's current ones."""
 
 from contextlib import aclosing
 from dataclasses import asdict, replace
@@ -17,15 +17,15 @@ _EMPTY = "the chain has no events"
 
 
 class Noted:
-    """What is known of a chain from elsewhere: one event of it, and anchors.
+    """What is known about a chain from elsewhere: one event, and anchors.
 
-    `notes` gets what a reader of the verdict must know besides it.
+    `notes` collects further information for the reader of the verdict.
     """
 
     def __init__(
         self, seq: int | None, hash: str | None, anchors: Path | None, public_key: str | None
     ) -> None:
-        """Raises: Failure where the anchors are not whole, or not of that key."""
+        """Raises: Failure if the anchors are not intact, or not signed by that key."""
         from paddock.audit.chain import Anchor
 
         self.anchors = None if anchors is None else _anchors(anchors, public_key)
@@ -34,13 +34,13 @@ class Noted:
         self._noted = None if seq is None or hash is None else Anchor(seq, hash)
 
     def chain(self, *, noted: bool = True) -> "Chain":
-        """What follows a chain, which must have the event that was noted."""
+        """Follows a chain, which must contain the noted event."""
         from paddock.audit.chain import Chain
 
         return Chain(self._noted if noted else None, self._wanted)
 
     def of_session(self, chain: "Chain", session_id: str, incarnation: int | None) -> "Verdict":
-        """What following the chain came to; it must have what was anchored of that session."""
+        """The verdict after following the chain, which must contain the session's anchors."""
         from paddock.audit.anchors import judged
 
         if self.anchors is None:
@@ -60,7 +60,7 @@ class Noted:
         return verdict
 
     def of_archive(self, chain: "Chain", verdict: "Verdict", session: dict[str, Any]) -> "Verdict":
-        """The verdict on an archived chain, of which everything that was anchored must be there."""
+        """The verdict on an archived chain, which must contain all its anchored events."""
         from paddock.audit.anchors import judged
 
         if self.anchors is None:
@@ -70,10 +70,10 @@ class Noted:
 
 
 def verify_file(file: Path, noted: Noted, incarnation: int | None) -> dict[str, Any]:
-    """The verdict on an exported chain. Raises: OSError, Failure where it is empty."""
+    """The verdict on an exported chain. Raises: OSError; Failure if it is empty."""
     told: tuple[str, int | None] = "", None
     chain = noted.chain()
-    # Bytes that are not UTF-8 are found as what they are: a changed event.
+    # Bytes that are not UTF-8 are reported as a changed event.
     with file.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
         for line in lines:
             told = told if told[0] else _session_of(line)
@@ -92,10 +92,11 @@ def verify_file(file: Path, noted: Noted, incarnation: int | None) -> dict[str, 
 async def verify_session(
     paddock: "Paddock", session_id: str, incarnation: int | None, noted: Noted
 ) -> dict[str, Any]:
-    """The verdict on a chain as it is now.
+    """The verdict on a chain in its current state.
 
-    Without a number it is the latest of that id, and all that were anchored must still be there.
-    Raises: Failure; NotFoundError where nobody has anchored it either.
+    Without a number, it is the latest chain of that id, and all anchored ones must still exist.
+
+    Raises: Failure; NotFoundError if it was never anchored either.
     """
     from paddock.client import NotFoundError
 
@@ -105,7 +106,7 @@ async def verify_session(
         numbers &= {incarnation}
     try:
         found = await _number(paddock, session_id, incarnation)
-        if found is None:  # it has no events
+        if found is None:  # the chain has no events
             return asdict(await _anchored(paddock, session_id, numbers, noted) or _broken(_EMPTY))
         verdict = await _verify(paddock, session_id, found, noted, noted.chain())
     except NotFoundError as error:
@@ -119,9 +120,9 @@ async def verify_session(
 
 
 async def verify_all(paddock: "Paddock", noted: Noted) -> dict[str, Any]:
-    """Whether every session that was anchored is there, and has what was anchored of it.
+    """Whether every anchored session exists and contains its anchored events.
 
-    The first one that is not is told; else the number of those that are.
+    The verdict gives the first that does not, or else the number of sessions.
     """
     count = 0
     sessions = noted.anchors.sessions() if noted.anchors else {}
@@ -142,7 +143,7 @@ async def verify_all(paddock: "Paddock", noted: Noted) -> dict[str, Any]:
 async def _anchored(
     paddock: "Paddock", session_id: str, numbers: set[int], noted: Noted
 ) -> "Verdict | None":
-    """The first of those incarnations that is gone, or not as it was anchored; None: all are."""
+    """The verdict on the first incarnation that is gone or differs; None if all are intact."""
     from paddock.client import NotFoundError
 
     for number in sorted(numbers):
@@ -168,7 +169,7 @@ async def _anchored(
 async def _verify(
     paddock: "Paddock", session_id: str, number: int | None, noted: Noted, chain: "Chain"
 ) -> "Verdict":
-    """The verdict on one chain, as it is exported now."""
+    """The verdict on one chain as currently exported."""
     told = False
     async with aclosing(paddock.sessions.audit(session_id, incarnation=number).export()) as lines:
         async for line in lines:
@@ -183,7 +184,7 @@ async def _verify(
 
 
 async def _number(paddock: "Paddock", session_id: str, incarnation: int | None) -> int | None:
-    """Which session of that id it is."""
+    """The incarnation to verify."""
     if incarnation is not None:
         return incarnation
     async with aclosing(paddock.sessions.audit(session_id).events()) as events:
@@ -225,7 +226,7 @@ def _anchors(path: Path, public_key: str | None) -> "Anchors":
 
 
 def _session_of(line: str) -> tuple[str, int | None]:
-    """Id and incarnation of an event's session; empty and None where they can't be told."""
+    """The id and incarnation of an event's session; empty and None if unknown."""
     import json
 
     try:

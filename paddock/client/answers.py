@@ -1,4 +1,4 @@
-"""What an HTTP answer, or the lack of one, is: a JSON object, or which error."""
+"""Translates an HTTP answer, or its absence: into a JSON object or an error."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,14 +8,14 @@ import aiohttp
 
 from paddock.client import errors
 
-# How the API answers a path that it has no route for: never said of what a path names.
+# The API's answer for a path without a route, never used for a missing object.
 _NO_ROUTE = "there is nothing at this path"
 _PROXY_STATUSES = (502, 503, 504)
 
 
 @contextmanager
 def translated(method: str, path: str) -> Iterator[None]:
-    """What goes wrong with a connection, in this package's classes."""
+    """Translates connection errors into this package's classes."""
     try:
         yield
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
@@ -31,7 +31,7 @@ def translated(method: str, path: str) -> Iterator[None]:
 
 
 async def json_object(response: aiohttp.ClientResponse) -> dict[str, Any]:
-    """The body. Raises: NotPaddockError where it is no JSON object."""
+    """The body. Raises: NotPaddockError if it is not a JSON object."""
     if response.content_type == "application/json":
         try:
             value = await response.json()
@@ -43,7 +43,7 @@ async def json_object(response: aiohttp.ClientResponse) -> dict[str, Any]:
 
 
 async def refusal(response: aiohttp.ClientResponse, method: str, path: str) -> errors.PaddockError:
-    """The error of an answer that is no success."""
+    """The error for an answer that is not a success."""
     document = None
     if response.content_type == "application/problem+json":
         try:
@@ -64,7 +64,7 @@ async def refusal(response: aiohttp.ClientResponse, method: str, path: str) -> e
 
 
 def not_paddock(response: aiohttp.ClientResponse) -> errors.PaddockError:
-    """The error of an answer that is not the API's."""
+    """The error for an answer that does not come from the API."""
     if response.status in _PROXY_STATUSES:
         return errors.UnreachableError(
             f"no control plane answers: something in front of it says HTTP {response.status}"

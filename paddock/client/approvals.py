@@ -1,4 +1,4 @@
-"""Approvals: what waits for a person's word."""
+"""Approvals: requests that wait for a person's decision."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -17,10 +17,10 @@ _PAGE = 500
 
 
 class Approvals(Face[F]):
-    """The approvals of this key's sessions (an admin's: of everybody's).
+    """The approvals of this key's sessions (for an admin, of all sessions).
 
     All methods raise `PaddockAPIError` in the class of its code, and the other errors of
-    `paddock.client.errors`; a session's handle may use none of them.
+    `paddock.client.errors`. A session's handle can use none of them.
     """
 
     @method
@@ -31,35 +31,35 @@ class Approvals(Face[F]):
         session: str | None = None,
         incarnation: int | None = None,
     ) -> tuple[Approval, ...]:
-        """The approvals, newest first, perhaps of one `status`, perhaps of one session.
+        """The approvals, newest first, optionally of one `status` or of one session.
 
-        Of several sessions of that id, one after the other, those of the latest, or of the one of
-        that number, from 1. Raises: NotFoundError where there is no such session, ValidationError
-        for a number without a session.
+        If several sessions had the id, `incarnation` selects one, from 1; the default is the
+        latest. Raises: NotFoundError if there is no such session, ValidationError for an
+        incarnation without a session.
         """
         return await self._all(status, session=session, incarnation=incarnation)
 
     @method
     async def approve(self, id: str, *, reason: str | None = None) -> Approval:
-        """Lets the command be sent, once. Raises: ConflictError when it is decided already."""
+        """Approves the command, once. Raises: ConflictError if it is already decided."""
         return await self._decide(id, "approve", reason)
 
     @method
     async def deny(self, id: str, *, reason: str | None = None) -> Approval:
-        """Has the command refused. Raises: ConflictError when it is decided already."""
+        """Denies the command. Raises: ConflictError if it is already decided."""
         return await self._decide(id, "deny", reason)
 
     @stream
     async def watch(self) -> AsyncGenerator[Approval, None]:
-        """What waits now, and what comes to wait, each once and oldest first, without end.
+        """Pending approvals, present and future, each once and oldest first, without end.
 
-        Goes on over broken connections, for the client's `reconnect` seconds.
+        Survives broken connections, for the client's `reconnect` seconds.
         """
         seen: set[str] = set()
         patience = Patience(self._api.options.reconnect)
         while True:
             try:
-                # What the list does not have yet, the open stream will tell.
+                # The open stream reports what the list does not contain yet.
                 async with self._api.events("GET", _EVENTS) as events:
                     for approval in await self._unseen(seen):
                         yield approval
@@ -76,7 +76,7 @@ class Approvals(Face[F]):
     async def _unseen(self, seen: set[str]) -> tuple[Approval, ...]:
         waiting = await self._all("pending")
         new = tuple(approval for approval in reversed(waiting) if approval.id not in seen)
-        # What does not wait any more can't come again.
+        # An approval that is no longer pending can't return.
         seen.intersection_update(approval.id for approval in waiting)
         seen.update(approval.id for approval in new)
         return new

@@ -7,18 +7,18 @@ from paddock.client.parsing import read, read_items
 from paddock.contract.audit import Archive, ArchiveRun
 
 _PATH = "/api/audit/archives"
-# Long chains are read, compressed and read back.
+# Long chains take time: they are read, compressed and read back.
 _SECONDS = 600.0
 
 
 class Archives(Face[F]):
-    """Chains of sessions that ended, in files of the control plane's: for admins' keys."""
+    """Archived chains of ended sessions, in files of the control plane; for admins' keys."""
 
     @method
     async def make(self, *, older_than: int = 7 * 86_400) -> ArchiveRun:
-        """Archives chains of sessions that ended so many seconds ago, oldest first.
+        """Archives chains of sessions that ended at least `older_than` seconds ago, oldest first.
 
-        Where there are many, `more` says to ask again.
+        If there are many, `more` is true: call again.
         """
         answer = await self._api.json(
             "POST", _PATH, body={"older_than": older_than}, timeout=_SECONDS
@@ -27,7 +27,7 @@ class Archives(Face[F]):
 
     @stream
     async def list(self) -> AsyncGenerator[Archive, None]:
-        """Everything that is archived, page by page."""
+        """All archived chains, fetched page by page."""
         after: str | None = ""
         while after is not None:
             page = await self._api.json("GET", _PATH, params={"after": after, "limit": 500})

@@ -13,7 +13,7 @@ _VERIFY_SECONDS = 300.0
 
 
 class Audit(Face[F]):
-    """What is on record of a session; it outlives the session.
+    """The audit record of a session; it outlives the session.
 
     All methods raise `PaddockAPIError` in the class of its code, and the other errors of
     `paddock.client.errors`.
@@ -33,9 +33,9 @@ class Audit(Face[F]):
         decision: str | None = None,
         turn: int | None = None,
     ) -> AsyncGenerator[AuditEvent, None]:
-        """The events that there are, from the one after that `seq` on, page by page.
+        """The events after that `seq`, fetched page by page.
 
-        Filters that are None are off; `decision` is `allow`, `deny` or `pending`.
+        A filter that is None is off; `decision` is `allow`, `deny` or `pending`.
         """
         filters = {"operation": operation, "decision": decision, "turn": turn}
         params = {**self._which, **filters, "limit": _PAGE}
@@ -48,17 +48,17 @@ class Audit(Face[F]):
 
     @method
     async def stats(self) -> AuditStats:
-        """How many operations and decisions of each kind."""
+        """Numbers of events by operation and by decision."""
         return read(
             AuditStats, await self._api.json("GET", f"{self._path}/stats", params=self._which)
         )
 
     @stream
     async def export(self) -> AsyncGenerator[str, None]:
-        """The chain as it is now: an event's JSON text a line, without its line break.
+        """The current chain: one event's JSON text per line, without its line break.
 
-        The lines are as the hashes were made: they can be verified anywhere.
-        Raises: ConnectionLostError when the export breaks off.
+        The lines are exactly as hashed, so they can be verified anywhere. Raises:
+        ConnectionLostError if the export breaks off.
         """
         rest = b""
         async with self._api.open(
@@ -75,10 +75,10 @@ class Audit(Face[F]):
 
     @method
     async def verify(self, *, seq: int | None = None, hash: str | None = None) -> AuditVerdict:
-        """Has the control plane recompute the chain.
+        """Makes the control plane recompute the chain.
 
-        With `seq` and `hash` (of a result's `audit` that was kept) it must have that event too:
-        so it is found that the end was cut off.
+        With `seq` and `hash` (kept from a result's `audit`), the chain must also contain that
+        event, which reveals that the end was cut off.
         """
         params = {**self._which, "seq": seq, "hash": hash}
         answer = await self._api.json(

@@ -31,11 +31,11 @@ from paddock.contract.commands import (
 
 log = logging.getLogger(__name__)
 
-# Where neither the caller nor the level says how long a command may take, the longest wait.
+# The longest wait if neither the caller nor the level limits the command's time.
 _LONGEST_SECONDS = 3600
-# The control plane's own patience with a command's end, and then some.
+# The control plane's own waiting time for a command's end, and a margin.
 _GRACE_SECONDS = 60.0
-# A command that outlives its connection needs an end; every packaged level permits this one.
+# A command that outlives its connection needs a time-out; every packaged level permits this one.
 STREAM_TIMEOUT_SECONDS = 120
 _KILL_SECONDS = 5.0
 
@@ -52,7 +52,7 @@ async def run_to_end(api: Transport, path: str, body: dict[str, Any]) -> Command
 async def run_streamed(
     api: Transport, path: str, body: dict[str, Any], *, resume: bool
 ) -> AsyncGenerator[ExecEvent, None]:
-    """Runs a command and yields what it does; with `resume` over any number of connections."""
+    """Runs a command and yields its events; with `resume`, over any number of connections."""
     if resume:
         body = {"timeout": STREAM_TIMEOUT_SECONDS, **body, "background": True}
     command_id, position, ended = None, 0, False
@@ -66,7 +66,7 @@ async def run_streamed(
                     ended = isinstance(told, ExitData)
                     yield told
         except PASSING:
-            # Before its start is known, there is nothing to go on with.
+            # Until its start is known, there is nothing to resume.
             if command_id is None or not resume:
                 raise
         if not ended:
@@ -85,7 +85,7 @@ async def run_streamed(
 async def followed(
     api: Transport, path: str, command_id: str, after: int
 ) -> AsyncGenerator[ExecEvent, None]:
-    """A running command's events from an offset of its output on, to its `ExitData`."""
+    """A command's events from an offset of its output on, to its `ExitData`."""
     url = f"{path}/processes/{segment(command_id)}"
     async with aclosing(resumed(api, url, after, never)) as events:
         begun = False
@@ -100,7 +100,7 @@ async def followed(
 
 
 async def _kill(api: Transport, path: str, command_id: str) -> None:
-    """Ends a command whose caller has left; its time-out ends it where this fails."""
+    """Ends a command whose caller has left; if this fails, its time-out ends it."""
     url = f"{path}/processes/{segment(command_id)}/signal"
     try:
         await api.json("POST", url, body={"signal": "KILL"}, timeout=_KILL_SECONDS)
@@ -109,7 +109,7 @@ async def _kill(api: Transport, path: str, command_id: str) -> None:
 
 
 def _told(event: ServerEvent, command_id: str | None) -> ExecEvent:
-    """Raises: PaddockAPIError of an `error` event."""
+    """The command event. Raises: PaddockAPIError for an `error` event."""
     if event.name == "start":
         return read(StartData, event.data)
     if event.name in ("stdout", "stderr"):
@@ -123,10 +123,10 @@ def _told(event: ServerEvent, command_id: str | None) -> ExecEvent:
 
 
 class Processes(Face[F]):
-    """A session's commands that run in the background, and those that ran lately.
+    """A session's background commands, and the recent ones.
 
-    All methods raise `PaddockAPIError` in the class of its code (NotFoundError for a command
-    that is not known any more), and the other errors of `paddock.client.errors`.
+    All methods raise `PaddockAPIError` in the class of its code (NotFoundError for a command that
+    is no longer known), and the other errors of `paddock.client.errors`.
     """
 
     def __init__(self, link: Link, path: str) -> None:
@@ -147,10 +147,10 @@ class Processes(Face[F]):
         stdin_open: bool = False,
         timeout: int | None = None,
     ) -> Command:
-        """Starts a command in the background; it has started when this returns.
+        """Starts a command in the background; returns when it has started.
 
-        It outlives its client. With `stdin_open` it can be fed by `stdin`. `timeout` in
-        seconds, None: it may run as long as its session.
+        It outlives its client. With `stdin_open`, `stdin` can send it input. `timeout` is in
+        seconds; with None, it may run as long as its session.
         """
         body = exec_body(
             command,
@@ -167,7 +167,7 @@ class Processes(Face[F]):
 
     @method
     async def get(self, command_id: str, *, after: int = 0) -> CommandOutput:
-        """A command with its output from byte `after` on, as much as there is now."""
+        """A command with its current output from byte `after` on."""
         view = await self._api.json(
             "GET", f"{self._path}/{segment(command_id)}", params={"after": after}
         )
@@ -175,9 +175,9 @@ class Processes(Face[F]):
 
     @stream
     async def follow(self, command_id: str, *, after: int = 0) -> AsyncGenerator[ExecEvent, None]:
-        """What a command does: `StartData`, `StreamedOutput` from byte `after` on, `ExitData`.
+        """A command's events: `StartData`, `StreamedOutput` from byte `after` on, `ExitData`.
 
-        Goes on over broken connections. The command does not mind when its reader leaves.
+        Survives broken connections. The command continues if its reader leaves.
         """
         async with aclosing(followed(self._api, self._session, command_id, after)) as events:
             async for event in events:
@@ -185,7 +185,7 @@ class Processes(Face[F]):
 
     @method
     async def wait(self, command_id: str) -> ExitData:
-        """What a command came to, once it has ended; there is no limit but its own."""
+        """The result of a command, once it has ended; only the command's own time-out applies."""
         async with aclosing(followed(self._api, self._session, command_id, 0)) as events:
             async for event in events:
                 if isinstance(event, ExitData):
@@ -194,10 +194,10 @@ class Processes(Face[F]):
 
     @method
     async def stdin(self, command_id: str, data: str | bytes = "", *, close: bool = False) -> None:
-        """Feeds a command that was started with `stdin_open`; `close` ends its input.
+        """Sends input to a command that was started with `stdin_open`; `close` ends its input.
 
-        At most 1 MiB at once. Waits while the command reads what it was fed before; raises
-        BusyError when it does not, ConflictError when its input is closed.
+        At most 1 MiB at once. Waits until the command has read earlier input; raises BusyError if
+        it does not read, ConflictError if its input is closed.
         """
         body = {**input_members("data", data), "close": close}
         await self._api.json("POST", f"{self._path}/{segment(command_id)}/stdin", body=body)
@@ -210,5 +210,5 @@ class Processes(Face[F]):
 
     @method
     async def list(self) -> tuple[Command, ...]:
-        """Every command that runs, and the latest that have ended, oldest first."""
+        """All running commands and the latest ended ones, oldest first."""
         return read_items(Command, await self._api.json("GET", self._path))

@@ -1,4 +1,4 @@
-"""Whole directories to and from a workspace. Nothing that either side holds is trusted."""
+"""Transfers whole directories to and from a workspace. The content of neither side is trusted."""
 
 import asyncio
 import os
@@ -17,34 +17,37 @@ from paddock.contract.files import FileEntry, FileList
 T = TypeVar("T")
 
 _WORKSPACE = "/workspace"
-# The sandbox agent serves 8 file operations of a session at a time.
+# The sandbox agent serves 8 file operations of a session at once.
 _AT_ONCE = 6
-# How deep one listing goes.
+# The depth of one listing.
 _DEPTH = 64
 _MOST_ENTRIES = 200_000
 
 
 class Remote(Protocol):
-    """The workspace's side."""
+    """The workspace side of a transfer."""
 
     def pieces(self, path: str) -> AsyncGenerator[bytes, None]:
         """A file's content."""
 
     async def put(self, path: str, content: BinaryIO, permissions: int) -> int:
-        """Replaces a file; the bytes written."""
+        """Replaces a file; returns the bytes written."""
 
     async def link(self, path: str, target: str) -> None:
-        """Makes a symbolic link."""
+        """Creates a symbolic link."""
 
     async def mkdir(self, path: str) -> None:
-        """Makes a directory and those above it."""
+        """Creates a directory and its parents."""
 
     async def list(self, path: str, depth: int) -> FileList:
-        """What a directory holds."""
+        """The content of a directory."""
 
 
 async def upload(remote: Remote, local: Path, path: str) -> Transfer:
-    """Sends what is beneath `local`: regular files, links last. Raises: OSError, as the remote."""
+    """Sends the files beneath `local`: regular files, links last.
+
+    Raises: OSError, and the remote's errors.
+    """
     names = await off_loop(walk, local)
     skipped = list(names.skipped)
 
@@ -77,9 +80,9 @@ async def upload(remote: Remote, local: Path, path: str) -> Transfer:
 
 
 async def download(remote: Remote, path: str, local: Path, max_bytes: int) -> Transfer:
-    """Fetches what is beneath `path`: regular files, links last.
+    """Fetches the files beneath `path`: regular files, links last.
 
-    Raises: LimitError, OSError, as the remote.
+    Raises: LimitError, OSError, and the remote's errors.
     """
     base = _relative(path)
     entries, skipped = await _walk_remote(remote, path)
@@ -99,7 +102,7 @@ async def download(remote: Remote, path: str, local: Path, max_bytes: int) -> Tr
             return None
         try:
             return await _fetch(remote, entry, target, name, budget)
-        except NotFoundError:  # it has vanished, or its name is only shown so
+        except NotFoundError:  # it has vanished, or its shown name is escaped
             skipped.append(entry.path)
             return None
 
@@ -127,10 +130,10 @@ async def _fetch(
 
 
 async def _walk_remote(remote: Remote, path: str) -> tuple[list[FileEntry], list[str]]:
-    """All that a directory holds, and directories that can't be listed.
+    """The content of a directory, and the directories that can't be listed.
 
-    One listing tells of some thousand entries: where there are more, each directory is
-    listed on its own. Raises: LimitError.
+    One listing returns some thousand entries; if there are more, each directory is listed
+    separately. Raises: LimitError.
     """
     entries: list[FileEntry] = []
     skipped: list[str] = []
@@ -157,7 +160,7 @@ async def _walk_remote(remote: Remote, path: str) -> tuple[list[FileEntry], list
 
 
 async def _list(remote: Remote, path: str) -> tuple[list[FileEntry], int]:
-    """The entries of a directory, and how many levels of it they are."""
+    """The entries of a directory, and how many levels of it they cover."""
     for depth in (_DEPTH, 1):
         listing = await remote.list(path, depth)
         if not listing.truncated:
@@ -166,20 +169,20 @@ async def _list(remote: Remote, path: str) -> tuple[list[FileEntry], int]:
 
 
 class _Budget:
-    """The bytes that may still be taken."""
+    """The bytes that may still be transferred."""
 
     def __init__(self, path: str, most: int) -> None:
         self._path, self._most, self._left = path, most, most
 
     def take(self, count: int) -> None:
-        """Raises: LimitError when it is used up."""
+        """Takes `count` bytes. Raises: LimitError if too few are left."""
         self._left -= count
         if self._left < 0:
             raise LimitError(f"{self._path} has more than {self._most} bytes")
 
 
 async def _some_at_a_time(work: Callable[[T], Awaitable[Any]], items: Iterable[T]) -> list[Any]:
-    """What `work` returns for each item. Raises: the first failure; the rest is cancelled."""
+    """Results of `work` for each item. Raises: the first failure, after cancelling the rest."""
     waiting, results = iter(items), []
 
     async def worker() -> None:
@@ -202,7 +205,7 @@ def _transfer(sizes: list[int | None], skipped: list[str], links: int) -> Transf
 
 
 def _relative(path: str) -> str:
-    """A path as the API lists it: relative to the workspace, `.` for the workspace itself."""
+    """A path in the API's form: relative to the workspace, `.` for the workspace itself."""
     return posixpath.relpath(posixpath.join(_WORKSPACE, path), _WORKSPACE)
 
 
@@ -211,7 +214,7 @@ def _depth(path: str) -> int:
 
 
 def _inside(base: str, path: str) -> str | None:
-    """A listed path relative to the directory that was listed; None where it isn't beneath it."""
+    """A listed path relative to the listed directory; None if it is not beneath it."""
     name = path if base == "." else path.removeprefix(base + "/")
     if base != "." and name == path:
         return None

@@ -1,11 +1,11 @@
-"""What can go wrong for a client: refusals by their code, and everything that is no answer."""
+"""The client's errors: refusals by their code, and everything else that is not an answer."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 class PaddockError(Exception):
-    """Anything that this package raises on its own account; its text is one line."""
+    """Base of all errors that this package raises itself; the text is one line."""
 
 
 class UnreachableError(PaddockError):
@@ -13,26 +13,26 @@ class UnreachableError(PaddockError):
 
 
 class ConnectionLostError(PaddockError):
-    """The connection broke before the answer was whole; what was asked for may have been done."""
+    """The connection broke before the answer was complete; the request may have taken effect."""
 
 
 class NoAnswerError(PaddockError, TimeoutError):
-    """No answer came in time; what was asked for may have been done."""
+    """No answer came in time; the request may have taken effect."""
 
 
 class NotPaddockError(PaddockError):
-    """What answers at the URL is not a Paddock control plane."""
+    """The server at the URL is not a Paddock control plane."""
 
 
 class OldServerError(PaddockError):
-    """The control plane lacks something that this client knows: it is an older one."""
+    """The control plane lacks something that this client needs, because it is older."""
 
 
 class ApprovalPendingError(PaddockError):
-    """A person has not decided yet, and nothing was run: the same call again asks again.
+    """A person has not decided yet, and nothing was run; the same call again asks again.
 
     Attributes:
-        approval_id: what `approvals` knows it by.
+        approval_id: the approval's id in `approvals`.
     """
 
     def __init__(self, approval_id: str) -> None:
@@ -41,20 +41,20 @@ class ApprovalPendingError(PaddockError):
 
 
 class LimitError(PaddockError):
-    """More than the caller said to take, or than the API can list."""
+    """More than the caller's limit, or than the API can list."""
 
 
 class PaddockAPIError(PaddockError):
-    """The control plane refused or failed, and said so in a problem document.
+    """The control plane refused or failed, and answered with a problem document.
 
     Attributes:
         status: the HTTP status.
-        code: stable name of what went wrong; a code that this client does not know has
-            no class of its own.
+        code: stable name of the error; a code that this client does not know has no class of its
+            own.
         detail: one sentence.
-        rule: the policy rule that refused, where one did.
-        request_id: names the request in the control plane's log.
-        retry_after: seconds after which trying again makes sense, where that is known.
+        rule: the policy rule that refused, if any.
+        request_id: the request's id in the control plane's log.
+        retry_after: seconds after which a retry makes sense, if known.
         fields: every other member of the document, such as `field`.
     """
 
@@ -99,13 +99,13 @@ class PermissionDeniedError(PaddockAPIError):
 
 
 class NotFoundError(PaddockAPIError):
-    """It does not exist, or belongs to somebody else."""
+    """It does not exist, or belongs to another owner."""
 
     code = "not_found"
 
 
 class ConflictError(PaddockAPIError):
-    """It clashes with what is there."""
+    """It conflicts with the current state."""
 
     code = "conflict"
 
@@ -138,19 +138,19 @@ class BudgetExceededError(PaddockAPIError):
 
 
 class TooLargeError(PaddockAPIError):
-    """What was sent is over the limit."""
+    """The request exceeds a limit."""
 
     code = "too_large"
 
 
 class RateLimitedError(PaddockAPIError):
-    """The key has used up what it may do for now; `retry_after` says when it may again."""
+    """The key has reached a limit; `retry_after` tells when it may try again."""
 
     code = "rate_limited"
 
 
 class SandboxUnavailableError(PaddockAPIError):
-    """The sandbox does not answer; the call may be tried again."""
+    """The sandbox does not answer; the call may be retried."""
 
     code = "sandbox_unavailable"
 
@@ -158,20 +158,20 @@ class SandboxUnavailableError(PaddockAPIError):
 class CapacityExhaustedError(PaddockAPIError):
     """The host has no room for another sandbox, or its disk for new work.
 
-    `retry_after` says when to ask again.
+    `retry_after` tells when to try again.
     """
 
     code = "capacity_exhausted"
 
 
 class AuditUnavailableError(PaddockAPIError):
-    """The audit ledger cannot be written, so nothing new is done."""
+    """The audit ledger cannot be written, so nothing new is started."""
 
     code = "audit_unavailable"
 
 
 class EngineUnavailableError(PaddockAPIError):
-    """The container engine does not answer or refused; the call may be tried again."""
+    """The container engine does not answer or refused; the call may be retried."""
 
     code = "engine_unavailable"
 
@@ -212,7 +212,7 @@ _BY_CODE: Mapping[str, type[PaddockAPIError]] = {
 def api_error(
     status: int, document: Mapping[str, Any], retry_after: float | None = None
 ) -> PaddockAPIError:
-    """The error of a problem document, in the class of its code."""
+    """The error for a problem document, in the class of its code."""
     kind = _BY_CODE.get(str(document.get("code")), PaddockAPIError)
     return kind(status, document, retry_after)
 

@@ -1,8 +1,8 @@
-"""One client, two faces: methods are coroutines, or block, by the type of what they belong to.
+"""One client, two interfaces: methods are coroutines or block, depending on their object's type.
 
-A class of the client is written once, with coroutines. Its type parameter says by which
-face it is used: on a `Session[Async]`, `exec` is awaited; on a `Session[Sync]`, `exec`
-returns when it is done, while its coroutine runs on the client's own event loop thread.
+A class of the client is written once, with coroutines. Its type parameter selects the interface: on
+a `Session[Async]`, `exec` is awaited; on a `Session[Sync]`, `exec` returns when it is done, while
+its coroutine runs on the client's own event loop thread.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSp
 from paddock.client.transport import Transport
 
 if TYPE_CHECKING:
-    # A default spares users the parameter; `typing` has that from Python 3.13 on.
+    # A default makes the parameter optional; `typing` supports that from Python 3.13 on.
     from typing_extensions import TypeVar
 else:
     from typing import TypeVar
@@ -26,11 +26,11 @@ T = TypeVar("T")
 
 
 class Async:
-    """Marks what is awaited. It has no instances."""
+    """Marks the awaited interface. It has no instances."""
 
 
 class Sync:
-    """Marks what blocks. It has no instances."""
+    """Marks the blocking interface. It has no instances."""
 
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ else:
 
 
 class LoopThread:
-    """An event loop on a thread of its own, for callers that have none."""
+    """An event loop on its own thread, for callers that have none."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -52,7 +52,7 @@ class LoopThread:
         self._loop.run_forever()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` returns or raises. When this thread is interrupted, `work` is cancelled."""
+        """Runs `work` and returns its result; cancels it if this thread is interrupted."""
         if self._loop.is_closed():
             work.close()
             raise RuntimeError("this client is closed")
@@ -64,7 +64,7 @@ class LoopThread:
             raise
 
     def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
-        """The items, one by one; the source is closed when the caller stops early."""
+        """Yields the items; the source is closed if the caller stops early."""
         end = object()
 
         async def following() -> T | object:
@@ -74,12 +74,12 @@ class LoopThread:
             while (item := self.run(following())) is not end:
                 yield item  # type: ignore[misc]
         finally:
-            # At the interpreter's end the thread stands still: nobody would answer.
+            # At interpreter shutdown the thread is stopped and would never answer.
             if not self._loop.is_closed() and not sys.is_finalizing():
                 self.run(_closed(items))
 
     def close(self, last: Coroutine[Any, Any, None]) -> None:
-        """Cancels what still runs, does the last thing, and ends the thread; once."""
+        """Cancels running work, runs the last coroutine, and ends the thread; once."""
         if self._loop.is_closed():
             last.close()
             return
@@ -104,7 +104,7 @@ async def _cancel_others() -> None:
 
 
 class Link(NamedTuple):
-    """What every part of a client works with; `thread` is there for the blocking face only."""
+    """The shared objects of a client's parts; only the blocking interface has a `thread`."""
 
     transport: Transport
     thread: LoopThread | None = None
@@ -119,7 +119,7 @@ class Face(Generic[F]):
 
 
 class method(Generic[P, T]):  # noqa: N801 - it is used as a decorator
-    """A coroutine function as a method of both faces."""
+    """Makes a coroutine function a method of both interfaces."""
 
     def __init__(self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
         self._function = function
@@ -140,7 +140,7 @@ class method(Generic[P, T]):  # noqa: N801 - it is used as a decorator
 
 
 class stream(Generic[P, T]):  # noqa: N801 - it is used as a decorator
-    """An asynchronous generator function as a method of both faces."""
+    """Makes an asynchronous generator function a method of both interfaces."""
 
     def __init__(self, function: Callable[Concatenate[Any, P], AsyncGenerator[T, None]]) -> None:
         self._function = function

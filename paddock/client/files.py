@@ -25,12 +25,11 @@ Content = bytes | str | BinaryIO | AsyncIterable[bytes]
 
 
 class Files(Face[F]):
-    """File operations. Paths are relative to the workspace, or absolute under /workspace.
+    """File operations. Paths are relative to the workspace, or absolute below /workspace.
 
-    At levels that allow any command, files elsewhere can be read, and those in /tmp written.
-
-    All methods raise `PaddockAPIError` in the class of its code (PermissionDeniedError for a
-    path that leaves the workspace, NotFoundError, ConflictError for what is no regular file),
+    At levels that allow any command, other files can be read, and files in /tmp written. All
+    methods raise `PaddockAPIError` in the class of its code (PermissionDeniedError for a path that
+    leaves the workspace, NotFoundError, ConflictError for something that is not a regular file),
     and the other errors of `paddock.client.errors`.
     """
 
@@ -40,7 +39,7 @@ class Files(Face[F]):
 
     @method
     async def read(self, path: str, *, max_bytes: int = GIB) -> bytes:
-        """A file's content. Raises: LimitError where it has more than `max_bytes`."""
+        """A file's content. Raises: LimitError if it has more than `max_bytes`."""
         content = bytearray()
         async with aclosing(pieces(self._api, self._path, path)) as arriving:
             async for piece in arriving:
@@ -53,7 +52,7 @@ class Files(Face[F]):
     async def read_stream(self, path: str) -> AsyncGenerator[bytes, None]:
         """A file's content in pieces, as they arrive.
 
-        Raises: ConnectionLostError when the file has become shorter meanwhile.
+        Raises: ConnectionLostError if the file became shorter meanwhile.
         """
         async with aclosing(pieces(self._api, self._path, path)) as arriving:
             async for piece in arriving:
@@ -63,8 +62,8 @@ class Files(Face[F]):
     async def download(self, path: str, local: str | Path) -> int:
         """Copies a file to a local path; returns its size in bytes.
 
-        It appears whole or not at all, with its permissions as far as the umask lets them; a file
-        that is there is replaced. Raises: OSError for what can't be written.
+        It appears completely or not at all, with its permissions reduced by the umask; an existing
+        file is replaced. Raises: OSError if it can't be written.
         """
         return await fetch(self._api, self._path, path, Path(local))
 
@@ -77,11 +76,11 @@ class Files(Face[F]):
         permissions: int | None = None,
         parents: bool = False,
     ) -> int:
-        """Writes a file, whole or not at all; returns its size in bytes.
+        """Writes a file, completely or not at all; returns its size in bytes.
 
-        Text is encoded as UTF-8; a binary file is read, and closed. A file that is there is
-        replaced, and keeps its mode, where no `permissions` (as 0o755) are given. Directories
-        must be there, unless `parents` makes them.
+        Text is encoded as UTF-8; a binary file is read, and closed. An existing file is replaced,
+        and keeps its mode unless `permissions` (such as 0o755) are given. Directories must exist,
+        unless `parents` creates them.
         """
         return await put(
             self._api, self._path, path, content, "overwrite", permissions, parents=parents
@@ -89,25 +88,25 @@ class Files(Face[F]):
 
     @method
     async def append(self, path: str, content: Content, *, parents: bool = False) -> int:
-        """Adds to the end of a file, or makes it; returns the bytes added."""
+        """Appends to a file, or creates it; returns the bytes added."""
         return await put(self._api, self._path, path, content, "append", parents=parents)
 
     @method
     async def mkdir(self, path: str) -> None:
-        """Makes a directory and those above it; one that is there is fine."""
+        """Creates a directory and its parents; an existing one is no error."""
         await make_directory(self._api, self._path, path)
 
     @method
     async def symlink(self, path: str, target: str) -> None:
-        """Makes a symbolic link to `target`, which is relative to it and in the workspace.
+        """Creates a symbolic link to `target`, which is relative to the link and in the workspace.
 
-        A file or link that is there is replaced.
+        An existing file or link is replaced.
         """
         await make_link(self._api, self._path, path, target)
 
     @method
     async def move(self, source: str, destination: str) -> None:
-        """Renames a file or directory; a file at the destination is replaced."""
+        """Renames a file or directory; replaces a file at the destination."""
         body = {"source": source, "destination": destination}
         await self._api.json("POST", f"{self._path}/move", body=body)
 
@@ -118,39 +117,42 @@ class Files(Face[F]):
 
     @method
     async def list(self, path: str = ".", *, depth: int = 1) -> FileList:
-        """What a directory holds, 1 to 64 levels deep, links not followed."""
+        """The content of a directory, 1 to 64 levels deep; links are not followed."""
         return await listing(self._api, self._path, path, depth)
 
     @method
     async def upload_dir(self, local: str | Path, path: str = ".") -> Transfer:
         """Copies a local directory's content into a directory of the workspace.
 
-        Files that are there are replaced, others stay; each gets its local permissions,
-        directories 0755.
-        Symbolic links are not followed: those that lead to what is in the directory, by a
-        relative path, are made anew, others skipped, like sockets, devices and names that are
-        not UTF-8. Some files are sent at a time; the first failure ends it, what was sent stays.
-        Raises: OSError for what can't be read.
+        Existing files are replaced, others stay. Each file gets its local permissions, directories
+        get 0755. Symbolic links are not followed: relative ones that lead to something in the
+        directory are recreated; others are skipped, like sockets, devices and names that are not
+        UTF-8. A few files are sent at once. The first failure ends the transfer, and what was sent
+        stays.
+
+        Raises: OSError for a file that can't be read.
         """
         return await directories.upload(_Remote(self._api, self._path), Path(local), path)
 
     @method
     async def download_dir(self, path: str, local: str | Path, *, max_bytes: int = GIB) -> Transfer:
-        """Copies a directory of the workspace into a local directory, made where it is not.
+        """Copies a directory of the workspace into a local directory, which is created if missing.
 
-        Nothing is written outside of `local`, whatever the workspace holds and whatever links
-        `local` has in it. Files that are there are replaced, each as a whole, and get the
-        permissions that they have there as far as the umask lets them. Symbolic links that lead
-        to what is in the directory, by a relative path, are made anew; others are skipped, like
-        what vanishes meanwhile. The first failure ends it.
-        Raises: LimitError for more than `max_bytes` in all; OSError for what can't be written.
+        Nothing is written outside `local`, whatever the workspace contains and whatever links
+        `local` has in it. Existing files are replaced, each as a whole, and get their permissions
+        reduced by the umask. Symbolic links that lead to something in the directory by a relative
+        path are recreated; others are skipped, like files that vanish meanwhile. The first failure
+        ends the transfer.
+
+        Raises: LimitError for more than `max_bytes` in all; OSError for a file that can't be
+        written.
         """
         remote = _Remote(self._api, self._path)
         return await directories.download(remote, path, Path(local), max_bytes)
 
 
 class _Remote:
-    """The workspace's side of a directory's transfer."""
+    """The workspace side of a directory transfer."""
 
     def __init__(self, api: Transport, url: str) -> None:
         self._api = api
@@ -183,7 +185,7 @@ async def pieces(
     path: str,
     heed: Callable[[Mapping[str, str]], None] | None = None,
 ) -> AsyncGenerator[bytes, None]:
-    """A file's content as it arrives; `heed` is told the answer's headers before."""
+    """A file's content as it arrives; `heed` receives the answer's headers first."""
     async with api.open(
         "GET",
         url,
@@ -207,7 +209,7 @@ async def fetch(api: Transport, url: str, path: str, local: Path) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     size = 0
     async with aclosing(pieces(api, url, path, heed)) as arriving:
-        first = await anext(arriving, b"")  # the headers are there now
+        first = await anext(arriving, b"")  # the headers have arrived
         try:
             with os.fdopen(os.open(draft, flags, _permissions(seen["permissions"])), "wb") as file:
                 size += file.write(first)
@@ -220,7 +222,7 @@ async def fetch(api: Transport, url: str, path: str, local: Path) -> int:
 
 
 def _permissions(text: str) -> int:
-    """The nine bits; 0o644 where an older control plane does not tell of them."""
+    """The nine permission bits; 0o644 if an older control plane does not send them."""
     return int(text, 8) & 0o777 if re.fullmatch(r"[0-7]{1,6}", text) else 0o644
 
 
@@ -234,7 +236,7 @@ async def put(
     *,
     parents: bool = False,
 ) -> int:
-    """Writes a file; returns the bytes that the control plane counted."""
+    """Writes a file; returns the byte count of the control plane."""
     octal = None if permissions is None else f"{permissions & 0o777:04o}"
     answer = await api.json(
         "PUT",

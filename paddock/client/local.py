@@ -1,4 +1,4 @@
-"""A local directory, whose links are never followed: what is in it may come from a sandbox."""
+"""A local directory whose links are never followed: its content may come from a sandbox."""
 
 import asyncio
 import errno
@@ -15,15 +15,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# What opening a file says that is a link, has become one, has vanished, or is a socket.
+# Errors of opening a file that is a link, has become one, has vanished, or is a socket.
 _NO_FILE = (errno.ELOOP, errno.ENOTDIR, errno.ENOENT, errno.ENXIO)
 
 
 class Names(NamedTuple):
-    """What a directory holds, by path relative to it with `/`.
+    """The content of a directory, by relative path with `/`.
 
-    `innermost` are the directories without directories in them; `links` are symbolic links
-    that stay in the directory, with their targets; `skipped` is what can't be sent.
+    `innermost` are the directories without subdirectories; `links` are symbolic links that stay in
+    the directory, with their targets; `skipped` lists what can't be sent.
     """
 
     files: list[str]
@@ -33,15 +33,15 @@ class Names(NamedTuple):
 
 
 async def off_loop(function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-    """What `function` returns from a thread: the caller's own disk may take its time.
+    """Runs `function` in a thread, because the caller's disk may be slow.
 
-    There is no limit, as for any program: who waits is the one whose disk it is.
+    There is no time limit, as for any program that uses its own disk.
     """
     return await asyncio.to_thread(function, *args, **options)
 
 
 def walk(root: Path) -> Names:
-    """What a directory holds, links not followed. Raises: OSError where it can't be read."""
+    """The content of a directory, links not followed. Raises: OSError if it can't be read."""
     names = Names([], [], [], [])
     for directory, below, files in os.walk(root, onerror=_raise):
         base = Path(directory).relative_to(root)
@@ -66,10 +66,10 @@ def _sort_in(names: Names, name: str, path: Path) -> None:
 
 
 def leads_inside(name: str, target: str) -> bool:
-    """Whether a link of that name in a directory leads to what is in the directory.
+    """Whether a link of that name in a directory leads to something in the directory.
 
-    It does whatever other such links there are: `..` is taken at the beginning only, as
-    behind another link it would not lead where it seems to.
+    This holds whatever other such links exist: `..` is accepted only at the beginning, because
+    after another link it would not lead where it seems to.
     """
     steps = [step for step in target.split("/") if step not in ("", ".")]
     down = list(dropwhile(lambda step: step == "..", steps))
@@ -83,7 +83,7 @@ def leads_inside(name: str, target: str) -> bool:
 
 
 class Directory:
-    """An open directory. Everything is found beneath it by descriptors; links are refused."""
+    """An open directory. All access is beneath it by descriptors; links are refused."""
 
     def __init__(self, path: Path, *, make: bool = False) -> None:
         """Raises: OSError."""
@@ -92,16 +92,16 @@ class Directory:
         self._root = os.open(path, _DIRECTORY)
 
     def close(self) -> None:
-        """Lets go of it."""
+        """Closes the directory."""
         os.close(self._root)
 
     def make(self, name: str) -> None:
-        """Makes a directory and those above it. Raises: OSError where something else is there."""
+        """Creates a directory and its parents. Raises: OSError if something else is there."""
         with self._beneath(name.split("/"), make=True):
             pass
 
     def open_file(self, name: str) -> BinaryIO | None:
-        """A regular file to read, None for anything else. Raises: OSError."""
+        """Opens a regular file for reading; None for anything else. Raises: OSError."""
         *above, leaf = name.split("/")
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
@@ -118,9 +118,9 @@ class Directory:
 
     @contextmanager
     def replacement(self, name: str, permissions: int) -> Iterator[Callable[[bytes], int]]:
-        """Writes a file that takes its place whole at the end, or not at all.
+        """Writes a file that appears completely at the end, or not at all.
 
-        It gets those of the permissions that the umask leaves. Raises: OSError.
+        It gets the permissions that the umask allows. Raises: OSError.
         """
         *above, leaf = name.split("/")
         temporary = _temporary_name()
@@ -131,7 +131,7 @@ class Directory:
                 yield file.write
 
     def link(self, name: str, target: str) -> None:
-        """Makes a symbolic link in place of a file or link of that name. Raises: OSError."""
+        """Creates a symbolic link, replacing a file or link of that name. Raises: OSError."""
         *above, leaf = name.split("/")
         temporary = _temporary_name()
         with self._beneath(above, make=True) as parent:
@@ -141,7 +141,7 @@ class Directory:
 
     @contextmanager
     def _beneath(self, parts: list[str], *, make: bool = False) -> Iterator[int]:
-        """The descriptor of a directory, step by step."""
+        """The descriptor of a directory, opened step by step."""
         current = os.dup(self._root)
         try:
             for part in parts:
@@ -158,7 +158,7 @@ class Directory:
 
 @contextmanager
 def _put_in_place(directory: int, temporary: str, name: str) -> Iterator[None]:
-    """Gives what the block has made its name, or removes it. A link of that name is replaced."""
+    """Renames what the block has made, or removes it. A link of that name is replaced."""
     try:
         yield
         os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
@@ -173,7 +173,7 @@ def _temporary_name() -> str:
 
 
 def _is_text(name: str) -> bool:
-    """Bytes that are not UTF-8 arrive as lone surrogates."""
+    """Whether the name is text: bytes that are not UTF-8 arrive as lone surrogates."""
     try:
         name.encode()
     except UnicodeEncodeError:

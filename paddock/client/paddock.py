@@ -1,4 +1,4 @@
-"""The client of a control plane: `Paddock` to be awaited, `PaddockSync` to block."""
+"""The client of a control plane: `Paddock` is awaited, `PaddockSync` blocks."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -32,7 +32,7 @@ class Policies(Face[F]):
 
 
 class _Client(Face[F]):
-    """What both faces of the client have."""
+    """The methods that both interfaces share."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class _Client(Face[F]):
         self.archives: Archives[F] = Archives(link)
 
     def _thread(self) -> LoopThread | None:
-        """What runs the coroutines of callers that have no event loop."""
+        """The thread that runs coroutines for callers without an event loop."""
         return None
 
     def __repr__(self) -> str:
@@ -63,7 +63,7 @@ class _Client(Face[F]):
 
     @method
     async def ready(self) -> Readiness:
-        """Whether sessions can be created, and what each thing they need says."""
+        """Whether sessions can be created, and the checks behind that."""
         return read(Readiness, await self._api.json("GET", "/readyz", statuses=(503,)))
 
     @method
@@ -77,19 +77,19 @@ class _Client(Face[F]):
         path: str | None = None,
         cwd: str | None = None,
     ) -> Explanation:
-        """What a session's or a level's rules say of a command or a path; nothing is done.
+        """Explains how a session's or a level's rules decide a command or a path; nothing is run.
 
-        One of `session` and `level`, and one of `command`, `argv` and `path` are given.
+        Give one of `session` and `level`, and one of `command`, `argv` and `path`.
         """
         body = given(command=command, argv=argv, path=path, cwd=cwd, session=session, level=level)
         return read(Explanation, await self._api.json("POST", EXPLAIN, body=body))
 
     @stream
     async def events(self, *, after: int | None = None) -> AsyncGenerator[AuditEvent, None]:
-        """Audit events of all sessions of this key (an admin's: of everybody), without end.
+        """Audit events of all sessions of this key (for an admin, of all sessions), without end.
 
-        `after` is the `id` of the last one seen; None: new ones only. Goes on over broken
-        connections; where `after` is None, events during a break before the first are missed.
+        `after` is the `id` of the last event received; None: new events only. Survives broken
+        connections; if `after` is None, events are missed during a break before the first event.
         """
         async with aclosing(resumed(self._api, "/api/events", after, never)) as events:
             async for event in events:
@@ -111,13 +111,12 @@ class _Client(Face[F]):
         until: datetime | None = None,
         on_archived: Callable[[int], None] | None = None,
     ) -> AsyncGenerator[AuditEvent, None]:
-        """Events on record of all sessions of this key (an admin's: of everybody), newest first.
+        """Recorded events of all sessions of this key (for an admin, of all), newest first.
 
-        Those of sessions that ended long ago, too. Filters that are None are off; `text` is
-        looked for in the whole event; `since` and `until` have a time zone, and are included.
-
-        Archived chains are not searched: `on_archived` is told of how many sessions, before the
-        first event, and again where it has changed.
+        Sessions that ended long ago are included. A filter that is None is off; `text` is searched
+        in the whole event; `since` and `until` need a time zone, and are inclusive. Archived chains
+        are not searched: `on_archived` receives their number before the first event, and again if
+        it changes.
         """
         params = {
             "session": session,
@@ -160,17 +159,17 @@ class Paddock(_Client[Async]):
         key: an API key, or a session's handle, which may do that session's work only.
         timeout: seconds for an answer. Commands, transfers and the engine's work have limits
             of their own.
-        get_retries: how often a GET is sent again when no answer came, or one that will
-            pass. Other requests never are.
-        capacity_wait: seconds that a new session may wait for a free place.
-        reconnect: seconds for which a stream tries to get its connection back.
-        ssl: for a control plane behind a certificate of one's own.
+        get_retries: how often a GET is retried after a missing answer or a temporary error.
+            Other requests are never retried.
+        capacity_wait: seconds that a new session may wait for capacity.
+        reconnect: seconds for which a stream tries to reconnect.
+        ssl: for a control plane with a private certificate.
 
-    Nothing is sent before the first call. Raises: ValueError for a URL or key that can't be.
+    Nothing is sent before the first call. Raises: ValueError for an invalid URL or key.
     """
 
     async def close(self) -> None:
-        """Closes the connections; sessions go on."""
+        """Closes the connections; sessions continue."""
         await self._api.pool.close()
 
     async def __aenter__(self) -> Self:
@@ -195,15 +194,15 @@ class PaddockSync(_Client[Sync]):
                 ...
     ```
 
-    Its methods may be called from any number of threads, but not from one that runs an event
-    loop. Arguments are as of `Paddock`.
+    Its methods may be called from any number of threads, but not from one that runs an event loop.
+    The arguments are those of `Paddock`.
     """
 
     def _thread(self) -> LoopThread:
         return LoopThread()
 
     def close(self) -> None:
-        """Closes the connections and ends the thread; sessions go on."""
+        """Closes the connections and ends the thread; sessions continue."""
         if self._link.thread is not None:
             self._link.thread.close(self._api.pool.close())
 

@@ -1,4 +1,4 @@
-"""Answers of the control plane as the contract's models. No I/O."""
+"""Parses the control plane's answers into the contract's models. No I/O."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -12,11 +12,10 @@ M = TypeVar("M", bound=Model)
 
 
 def read(model: type[M], told: Any) -> M:
-    """The model of a JSON value, with times as aware `datetime`s.
+    """The model of a JSON value, with times as timezone-aware `datetime`s.
 
-    Unknown members and words of a newer server are kept; `raw` has these members.
-
-    Raises: OldServerError where a member is missing, or has a type that it can't have.
+    Unknown members and values of a newer server are kept; `raw` has these members. Raises:
+    OldServerError if a member is missing or has an impossible type.
     """
     try:
         return model.model_validate(told, extra="allow", context=READER)
@@ -31,12 +30,12 @@ def read(model: type[M], told: Any) -> M:
 
 
 def read_items(model: type[M], page: Mapping[str, Any]) -> tuple[M, ...]:
-    """The models of a list's page. Raises: NotPaddockError, OldServerError."""
+    """The models of one page of a list. Raises: NotPaddockError, OldServerError."""
     return tuple(read(model, item) for item in items(page))
 
 
 def items(page: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
-    """The objects of a list's page. Raises: NotPaddockError."""
+    """The objects of one page of a list. Raises: NotPaddockError."""
     found = page.get("items")
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         raise NotPaddockError("the server's list is not one of Paddock's")

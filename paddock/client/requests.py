@@ -1,4 +1,4 @@
-"""Requests as the API takes them: paths, and bodies without members that are not given. No I/O."""
+"""Builds requests: paths, and bodies without the members that are not given. No I/O."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 EXPLAIN = "/api/policies/explain"
-# How long the container engine may be at work.
+# The longest time that the container engine may need.
 ENGINE_SECONDS = 120.0
 
 
@@ -15,17 +15,17 @@ def segment(name: str) -> str:
     if not name:
         raise ValueError("an id must not be empty")
     quoted = quote(name, safe="")
-    # `.` and `..` would be taken for steps.
+    # `.` and `..` would count as path steps.
     return quoted if quoted.strip(".") else quoted.replace(".", "%2E")
 
 
 def session_path(session_id: str) -> str:
-    """Where a session is. Raises: ValueError for an empty id."""
+    """The path of a session. Raises: ValueError for an empty id."""
     return f"/api/sessions/{segment(session_id)}"
 
 
 def given(**members: Any) -> dict[str, Any]:
-    """The members that are not None; mappings and sequences as JSON has them."""
+    """The members that are not None; mappings and sequences in their JSON form."""
     return {name: _plain(value) for name, value in members.items() if value is not None}
 
 
@@ -38,7 +38,7 @@ def _plain(value: Any) -> Any:
 def exec_body(
     command: str | None, argv: Sequence[str] | None, stdin: str | bytes | None, **members: Any
 ) -> dict[str, Any]:
-    """The request of a command. Raises: TypeError."""
+    """The body of a command request. Raises: TypeError."""
     if (command is None) == (argv is None):
         raise TypeError("give exactly one of command and argv")
     if isinstance(argv, str):
@@ -47,7 +47,7 @@ def exec_body(
 
 
 def input_members(name: str, data: str | bytes | None) -> dict[str, str | None]:
-    """Text as it is, bytes in base64."""
+    """Text unchanged, bytes in base64."""
     if isinstance(data, str | None):
         return {name: data}
     return {f"{name}_base64": base64.b64encode(data).decode("ascii")}

@@ -1,4 +1,4 @@
-"""Results that are the client's own; all others are models of the contract."""
+"""The client's own results; all others are models of the contract."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from paddock.contract.commands import ExitData, Output, StartData
 
 
 class StreamedOutput(Output):
-    """A piece of output as it comes."""
+    """A piece of live output."""
 
     cut: Count = Field(default=0, description="How many bytes right before it are not kept.")
 
@@ -19,7 +19,7 @@ ExecEvent = StartData | StreamedOutput | ExitData
 
 @dataclass(frozen=True, kw_only=True)
 class Transfer:
-    """What a directory's transfer came to; `skipped` names what can't travel."""
+    """The result of a directory transfer; `skipped` names what can't be transferred."""
 
     files: int
     bytes: int

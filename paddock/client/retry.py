@@ -1,4 +1,4 @@
-"""When a request is sent again, and after how long. No I/O."""
+"""Decides when a request is sent again, and after how long. No I/O."""
 
 import random
 import time
@@ -15,7 +15,7 @@ from paddock.client.errors import (
     UnreachableError,
 )
 
-# What may be gone when the same is asked a little later.
+# Errors that may be gone a little later.
 PASSING = (
     UnreachableError,
     ConnectionLostError,
@@ -30,15 +30,15 @@ _MOST_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """`gets`: how often a GET is sent again; `capacity`: seconds to wait for a free place."""
+    """`gets`: how often a GET is retried; `capacity`: seconds to wait for capacity."""
 
     gets: int = 2
     capacity: float = 0.0
 
     def delay(self, method: str, error: PaddockError, failures: int, waited: float) -> float | None:
-        """Seconds until the request is sent again, or None when the error is final.
+        """Seconds until the request is sent again, or None if the error is final.
 
-        `failures` of this request so far, this one included; `waited`: seconds since the
+        `failures` counts this request's failures, this one included; `waited`: seconds since the
         first. A request that may have had an effect is never sent again.
         """
         if isinstance(error, CapacityExhaustedError):
@@ -50,7 +50,7 @@ class RetryPolicy:
 
 
 class Patience:
-    """How long a stream tries to get its connection back: `seconds` without any event."""
+    """How long a stream tries to reconnect: `seconds` without any event."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -62,7 +62,7 @@ class Patience:
         self._failures, self._since = 0, None
 
     def delay(self, error: PaddockError) -> float:
-        """Seconds until the next try. Raises: the error, when it has lasted too long."""
+        """Seconds until the next attempt. Raises: the error, if it has lasted too long."""
         now = time.monotonic()
         self._since = now if self._since is None else self._since
         self._failures += 1
@@ -73,9 +73,9 @@ class Patience:
 
 
 def backoff(failures: int) -> float:
-    """Seconds to wait after so many failures in a row: doubling, and never in step with others."""
+    """Seconds to wait after so many failures in a row: doubling, with random variation."""
     longest = min(_MOST_SECONDS, _FIRST_SECONDS * (1 << min(failures - 1, 16)))
-    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - not a secret
 
 
 def _asked_for(error: PaddockError) -> float:

@@ -27,19 +27,17 @@ from paddock.contract.tools import Tool
 
 
 class Session(Face[F]):
-    """A session: commands, files, terminals, audit, life.
+    """A session: commands, files, terminals, audit, lifecycle.
 
     As a context manager it closes the session at the end; the workspace stays, unless
-    `close(purge=True)` is called before.
-
-    All methods raise `PaddockAPIError` in the class of its code (SessionTerminatedError for
-    new work in a session that has ended, BudgetExceededError where its budget ended it, also
-    for what was running then), and the other errors of `paddock.client.errors`.
+    `close(purge=True)` was called before. All methods raise `PaddockAPIError` in the class of its
+    code (SessionTerminatedError for new work in an ended session, BudgetExceededError if its budget
+    ended it, also for what was running then), and the other errors of `paddock.client.errors`.
 
     Attributes:
         id: the session's id.
-        handle: its own credential, where this client got it; it is told once, at creation.
-        info: the session when the API told of it last; `refresh` asks again.
+        handle: its own credential, if this client received it; it is sent only at creation.
+        info: the session as of the last answer; `refresh` requests it again.
     """
 
     def __init__(self, link: Link, info: SessionInfo, handle: str | None = None) -> None:
@@ -71,22 +69,23 @@ class Session(Face[F]):
         timeout: int | None = None,
         permission_level: str | None = None,
     ) -> CommandResult:
-        """Runs a command and waits for its end; its own failure is a result, no error.
+        """Runs a command and waits for its end; a command that fails is a result, not an error.
 
         Args:
             command: a line, split into words as a shell would; there is no shell.
-            argv: the words themselves; exactly one of the two is given.
-            cwd: directory, relative to the workspace or under /workspace.
-            env: further variables.
-            secrets: further variables, of 8 bytes or more, that are cut out of whatever is
-                recorded; where the level lists variables, their names begin with `SECRET_`.
-            stdin: for its standard input, at most 1 MiB.
-            timeout: seconds until it is ended; None: the level's default. For more than an
-                hour it must be given.
+            argv: the words themselves; exactly one of the two is required.
+            cwd: directory, relative to the workspace or below /workspace.
+            env: additional variables.
+            secrets: additional variables, of 8 bytes or more, that are removed from all records; if
+                the level lists variables, other names must begin with `SECRET_`.
+            stdin: standard input, at most 1 MiB.
+            timeout: seconds until it is ended; None: the level's default. Required for more than an
+                hour.
             permission_level: changes the session's level first.
 
-        Raises: PermissionDeniedError with the `rule`, ValidationError, BusyError when too
-        many commands run, SandboxUnavailableError, AuditUnavailableError (nothing was run).
+        Raises: PermissionDeniedError with the `rule`, ValidationError, BusyError if too many
+        commands run, SandboxUnavailableError, AuditUnavailableError (nothing was run).
+
         A broken connection ends the command.
         """
         body = exec_body(
@@ -110,14 +109,14 @@ class Session(Face[F]):
         timeout: int | None = None,
         wait: float = 0,
     ) -> CommandResult:
-        """Runs a oneshot tool of the operator with its arguments, and waits for its end.
+        """Runs one of the operator's oneshot tools with its arguments, and waits for its end.
 
         Args:
-            timeout: seconds until it is ended; None: the tool's own.
-            wait: seconds to wait for a person, where the tool needs one.
+            timeout: seconds until it is ended; None: the tool's default.
+            wait: seconds to wait for a person, if the tool needs approval.
 
-        Raises: what `exec` does; NotFoundError where there is no such tool; ApprovalPendingError
-        while nobody has decided, PermissionDeniedError where a person has said no.
+        Raises: the errors of `exec`; NotFoundError if there is no such tool; ApprovalPendingError
+        while it is undecided, PermissionDeniedError if a person denied it.
         """
         body = given(tool=tool, arguments=arguments or {}, wait=wait, timeout=timeout)
         return await run_to_end(self._api, self._path, body)
@@ -137,16 +136,16 @@ class Session(Face[F]):
         permission_level: str | None = None,
         resume: bool = True,
     ) -> AsyncGenerator[ExecEvent, None]:
-        """Runs a command and yields `StartData`, `StreamedOutput` as it comes, and `ExitData`.
+        """Runs a command and yields `StartData`, live `StreamedOutput`, and `ExitData`.
 
-        With `resume`, the command outlives a broken connection, and the stream goes on where
-        it was; leaving the stream early kills the command, and so does `timeout` (seconds,
-        None: 120) when this client vanishes. Without `resume`, a broken connection ends the
-        command and raises ConnectionLostError; `timeout` None is the level's default.
+        With `resume`, the command survives a broken connection, and the stream continues where it
+        was; leaving the stream early kills the command, and so does `timeout` (seconds, None: 120)
+        if this client vanishes. Without `resume`, a broken connection ends the command and raises
+        ConnectionLostError; `timeout` None is the level's default. To leave early at a known point,
+        use `async with contextlib.aclosing(s.exec_stream(…))`.
 
-        To leave early at a known moment: `async with contextlib.aclosing(s.exec_stream(…))`.
-        With `stdin_open` it is fed by `processes.stdin`, with the id that `StartData` has. Other
-        arguments and what it raises are as of `exec`.
+        With `stdin_open`, `processes.stdin` sends input, with the id in `StartData`. Other
+        arguments and errors are as for `exec`.
         """
         body = exec_body(
             command,
@@ -165,9 +164,9 @@ class Session(Face[F]):
 
     @stream
     async def events(self, *, after: int = 0) -> AsyncGenerator[AuditEvent, None]:
-        """The session's audit events, from the one after that `seq` on, until the session ends.
+        """The session's audit events after that `seq`, until the session ends.
 
-        Goes on over broken connections; each event comes once.
+        Survives broken connections; each event is yielded once.
         """
         terminated = False
 
@@ -181,7 +180,7 @@ class Session(Face[F]):
                     terminated = terminated or told.operation == "session.terminated"
                     yield told
             except UnauthorizedError:
-                # A handle is void from its session's end on.
+                # A handle is invalid once its session has ended.
                 if not terminated:
                     raise
 
@@ -194,36 +193,36 @@ class Session(Face[F]):
         path: str | None = None,
         cwd: str | None = None,
     ) -> Explanation:
-        """What the session's level says of a command or a path; nothing is done.
+        """Explains how the session's level decides a command or a path; nothing is run.
 
-        Exactly one of `command`, `argv` and `path` is given.
+        Exactly one of `command`, `argv` and `path` is required.
         """
         body = given(command=command, argv=argv, path=path, cwd=cwd, session=self.id)
         return read(Explanation, await self._api.json("POST", EXPLAIN, body=body))
 
     @method
     async def tools(self) -> tuple[Tool, ...]:
-        """Every command of every tool, and whether this session could be allowed to use it."""
+        """All commands of all tools, and whether this session could be allowed to use each."""
         return read_items(Tool, await self._api.json("GET", f"{self._path}/tools"))
 
     @method
     async def refresh(self) -> InspectedSession:
-        """The session as it is now, with its processes, usage, streams and latest denials."""
+        """The current session, with its processes, usage, streams and latest denials."""
         return await self._inspect()
 
     @method
     async def budget(self) -> Budget:
-        """What the session may use up, has used, and has left."""
+        """The session's budget: limits, consumption, and what is left."""
         return read(Budget, await self._api.json("GET", f"{self._path}/budget"))
 
     @method
     async def pause(self) -> SessionInfo:
-        """Freezes every process. Raises: InvalidTransitionError unless it is active."""
+        """Freezes every process. Raises: InvalidTransitionError unless the session is active."""
         return await self._change("pause")
 
     @method
     async def resume(self) -> SessionInfo:
-        """Goes on where it was paused. Raises: InvalidTransitionError unless it is paused."""
+        """Continues the session. Raises: InvalidTransitionError unless it is paused."""
         return await self._change("resume")
 
     @method
@@ -238,21 +237,21 @@ class Session(Face[F]):
 
     @method
     async def interrupt(self) -> SessionInfo:
-        """Ends what runs in the session; the session goes on."""
+        """Ends everything that runs in the session; the session continues."""
         return await self._change("interrupt")
 
     @method
     async def rotate_handle(self) -> str:
-        """A new handle; the old one is void."""
+        """Creates a new handle, which invalidates the old one."""
         answer = await self._api.json("POST", f"{self._path}/handle", body={})
         self.handle = read(Handle, answer).handle
         return self.handle
 
     @method
     async def close(self, *, purge: bool = False) -> None:
-        """Ends the session and releases all it holds; with `purge` also its workspace.
+        """Ends the session and releases everything that it holds; with `purge` also its workspace.
 
-        A session that has ended already is fine.
+        A session that has already ended is no error.
         """
         await self._close(purge=purge)
 
@@ -260,7 +259,7 @@ class Session(Face[F]):
         params = {"purge": purge}
         answer = await self._api.json("DELETE", self._path, params=params, timeout=ENGINE_SECONDS)
         self._closed = True
-        if "status" in answer:  # a session that ended long ago has no object any more
+        if "status" in answer:  # a session that ended long ago has no object
             self._take(answer)
 
     async def _change(self, action: str) -> SessionInfo:
@@ -283,10 +282,10 @@ class Session(Face[F]):
         return self.info
 
     async def _leave(self, failed: bool) -> None:
-        """Closes the session, unless it is; a failure does not hide what failed before."""
+        """Closes the session unless it has ended; a failure does not hide an earlier one."""
         if self._closed:
             return
-        # RuntimeError: the client itself is closed already.
+        # RuntimeError: the client itself is already closed.
         passing = (PaddockError, RuntimeError) if failed else (NotFoundError,)
         with suppress(*passing):
             await self._close(purge=False)

@@ -18,7 +18,7 @@ _PAGE = 1000
 
 
 class Sessions(Face[F]):
-    """The sessions of this client's key (an admin's: of everybody).
+    """The sessions of this client's key (for an admin, of all keys).
 
     All methods raise `PaddockAPIError` in the class of its code, and the other errors of
     `paddock.client.errors`.
@@ -42,31 +42,30 @@ class Sessions(Face[F]):
         role: str | None = None,
         tools: Sequence[str] | None = None,
     ) -> Session[F]:
-        """Creates a session; its sandbox is up when this returns.
+        """Creates a session; its sandbox runs when this returns.
 
         Args:
-            id: letters, digits, `.`, `_` and `-`; None: one is made. With an id that was
-                used before, the session gets that one's workspace again.
+            id: letters, digits, `.`, `_` and `-`; None: generated. With an id that was used before,
+                the session gets that id's workspace again.
             permission_level: low, medium, high, or one of the operator's; None: medium.
-            image: the sandbox image; None: the control plane's.
-            labels: to find it by.
-            env: variables of all its commands; they are stored, and not for what is secret.
-            secrets: variables of all its commands that are never stored, and are cut out of
-                whatever is recorded; each has 8 bytes or more. Where the level lists variables,
-                their names begin with `SECRET_`.
+            image: the sandbox image; None: the control plane's default.
+            labels: for filtering.
+            env: variables of all its commands; they are stored, so not for secrets.
+            secrets: variables of all its commands that are never stored, and are removed from all
+                records; each has 8 bytes or more. If the level lists variables, other names must
+                begin with `SECRET_`.
             limits: lower ones than the level's: `cpus`, `memory_bytes`, `pids`, `tmp_bytes`,
                 `workspace_bytes`.
             idle_timeout: seconds without work until it is ended.
             wall_timeout: seconds until it is ended, used or not.
-            budget: what it may use up in all: `time` and `cpu_seconds` in seconds, `cost` in
-                dollars, `commands`, `output_bytes`, `audit_bytes`, `iterations`, `tokens`,
-                `egress_bytes`.
-            mounts: names of the operator's list of mounts, besides the level's.
-            role: who Cedar policies take its agent for; None: `agent`.
-            tools: those that it may open; None: any that its level permits.
+            budget: its total limits: `time` and `cpu_seconds` in seconds, `cost` in dollars,
+                `commands`, `output_bytes`, `audit_bytes`, `iterations`, `tokens`, `egress_bytes`.
+            mounts: names from the operator's list of mounts, in addition to the level's.
+            role: its agent's role in Cedar policies; None: `agent`.
+            tools: the tools that it may open; None: any that its level permits.
 
-        Raises: CapacityExhaustedError (see the client's `capacity_wait`), ConflictError when
-        the id is in use, ValidationError, EngineUnavailableError.
+        Raises: CapacityExhaustedError (see the client's `capacity_wait`), ConflictError if the id
+        is in use, ValidationError, EngineUnavailableError.
         """
         body = given(
             id=id,
@@ -105,9 +104,9 @@ class Sessions(Face[F]):
         role: str | None = None,
         tools: Sequence[str] | None = None,
     ) -> Session[F]:
-        """The session of that id as it is, or a new one as `create` makes it.
+        """The existing session with that id, or a new one, created as by `create`.
 
-        Its `handle` is None where the session was there before.
+        Its `handle` is None if the session existed before.
         """
         body = given(
             permission_level=permission_level,
@@ -129,19 +128,19 @@ class Sessions(Face[F]):
 
     @method
     async def get(self, id: str) -> Session[F]:
-        """A session that lives, or ended lately. Raises: NotFoundError."""
+        """A live or recently ended session. Raises: NotFoundError."""
         return Session(self._link, await self._inspected(id))
 
     @method
     async def inspect(self, id: str) -> InspectedSession:
-        """What the session of that id is and what goes on in it, in one request."""
+        """The session with that id and its current activity, in one request."""
         return await self._inspected(id)
 
     @method
     async def attach(self, id: str, handle: str) -> Session[F]:
-        """A session by its handle: everything is done with it, not with the client's key.
+        """A session that uses its handle for everything instead of the client's key.
 
-        Raises: UnauthorizedError where the handle is void.
+        Raises: UnauthorizedError if the handle is invalid.
         """
         api = Transport(self._api.pool, handle)
         info = read(InspectedSession, await api.json("GET", session_path(id)))
@@ -151,9 +150,9 @@ class Sessions(Face[F]):
     async def list(
         self, *, status: str | None = None, label: tuple[str, str] | None = None
     ) -> tuple[Session[F], ...]:
-        """The sessions that live or ended lately, newest first, perhaps of one `status`.
+        """Live and recently ended sessions, newest first, optionally of one `status`.
 
-        With `ended`, or a status that is final, all that ever ended so.
+        With `ended`, or a final status, all sessions that ever ended so.
         """
         params: dict[str, Any] = {"limit": _PAGE, "status": status, "cursor": None}
         params["label"] = None if label is None else ":".join(label)
@@ -167,10 +166,10 @@ class Sessions(Face[F]):
 
     @method
     async def close(self, id: str, *, purge: bool = False) -> None:
-        """Ends the session of that id; with `purge` also removes its workspace.
+        """Ends the session with that id; with `purge` also removes its workspace.
 
-        A session that has ended already is fine; the workspace of one that ended long ago can
-        be purged. Raises: NotFoundError.
+        A session that has already ended is no error, and the workspace of one that ended long ago
+        can be purged. Raises: NotFoundError.
         """
         await self._api.json(
             "DELETE", session_path(id), params={"purge": purge}, timeout=ENGINE_SECONDS
@@ -178,12 +177,12 @@ class Sessions(Face[F]):
 
     @method
     async def pause(self, id: str) -> SessionInfo:
-        """Freezes every process of the session of that id, in one request."""
+        """Freezes every process of the session with that id, in one request."""
         return await self._change(id, "pause")
 
     @method
     async def abort(self, id: str) -> SessionInfo:
-        """Ends the session of that id as a failure, in one request."""
+        """Ends the session with that id as a failure, in one request."""
         return await self._change(id, "abort")
 
     async def _inspected(self, id: str) -> InspectedSession:
@@ -195,23 +194,23 @@ class Sessions(Face[F]):
         return read(SessionInfo, answer)
 
     def audit(self, id: str, *, incarnation: int | None = None) -> Audit[F]:
-        """The audit chain of a session, which can be read when the session is long gone.
+        """The audit chain of a session, which can be read long after its end.
 
-        Of several sessions of that id, one after the other, it is that of the latest, or the one
-        of that number, from 1.
+        If several sessions had the id, `incarnation` selects one, from 1; the default is the
+        latest.
         """
         return Audit(self._link, session_path(id), incarnation)
 
     def terminals(self, id: str, *, incarnation: int | None = None) -> Terminals[F]:
-        """The terminals that a session has, and had, which can be read when it is long gone.
+        """The past and present terminals of a session, which can be read long after its end.
 
-        Of several sessions of that id, one after the other, those of the latest, or of the one
-        of that number, from 1. Only those of a session that lives can be opened, used or ended.
+        If several sessions had the id, `incarnation` selects one, from 1; the default is the
+        latest. Only terminals of a live session can be opened, used or ended.
         """
         return Terminals(self._link, session_path(id), incarnation)
 
     def _session(self, view: dict[str, Any]) -> Session[F]:
         handle = view.get("handle")
-        # What is kept as `raw` may be shown and logged.
+        # `raw` may be shown and logged, so it must not contain the handle.
         info = read(SessionInfo, {name: view[name] for name in view if name != "handle"})
         return Session(self._link, info, handle if isinstance(handle, str) else None)

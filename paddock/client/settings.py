@@ -15,15 +15,14 @@ class Settings(Face[F]):
 
     @method
     async def get(self) -> SessionSettings:
-        """The settings as they are."""
+        """The current settings."""
         return read(SessionSettings, await self._api.json("GET", self._path))
 
     @method
     async def set(self, *, permission_level: str) -> SessionSettings:
-        """Changes the permission level; it holds when this returns. What runs is ended.
+        """Changes the permission level; it applies when this returns. Running commands are ended.
 
-        Raises: ValidationError for a level that there is not;
-        PermissionDeniedError with a session's handle.
+        Raises: ValidationError for an unknown level; PermissionDeniedError with a session's handle.
         """
         body = {"settings": {"permission_level": permission_level}}
         answer = await self._api.json("PUT", self._path, body=body, timeout=ENGINE_SECONDS)

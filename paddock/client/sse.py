@@ -1,16 +1,16 @@
-"""Server-Sent Events, from bytes as they arrive. No I/O."""
+"""Parses Server-Sent Events from bytes as they arrive. No I/O."""
 
 import json
 from typing import Any, NamedTuple
 
 from paddock.client.errors import NotPaddockError
 
-# An event is at most a piece of output of 256 KiB, each byte of which JSON may spell in six.
+# An event has at most 256 KiB of output, and JSON may use six bytes for each.
 _MOST_EVENT_BYTES = 8 * 1024 * 1024
 
 
 class ServerEvent(NamedTuple):
-    """One event: its name, its data from JSON, and its id where it has one."""
+    """One event: its name, its parsed JSON data, and its id if it has one."""
 
     name: str
     data: dict[str, Any]
@@ -18,14 +18,14 @@ class ServerEvent(NamedTuple):
 
 
 class EventParser:
-    """Turns the bytes of a `text/event-stream` into events, however they are cut."""
+    """Turns the bytes of a `text/event-stream` into events, however they are split."""
 
     def __init__(self) -> None:
         self._rest = b""
         self._fields: dict[str, str] = {}
 
     def feed(self, data: bytes) -> list[ServerEvent]:
-        """The events that are complete now. Raises: NotPaddockError."""
+        """The events that are now complete. Raises: NotPaddockError."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > _MOST_EVENT_BYTES:
             raise NotPaddockError("the server sends an event without end")

@@ -1,4 +1,4 @@
-"""Streams that outlive their connection."""
+"""Streams that survive broken connections."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -14,9 +14,9 @@ async def resumed(
 ) -> AsyncGenerator[ServerEvent, None]:
     """The events of a stream, each once, however often the connection breaks.
 
-    It is asked for again after the `id` of the last event that came. `over` tells whether
-    a response that ended properly was the whole. Raises: what the transport raises, the
-    passing kinds of it only when they have lasted for the client's `reconnect` seconds.
+    After a break it continues after the `id` of the last event. `over` returns whether a response
+    that ended properly was complete. Raises: the transport's errors; temporary ones only after the
+    client's `reconnect` seconds.
     """
     patience = Patience(api.options.reconnect)
     while True:
@@ -35,5 +35,5 @@ async def resumed(
 
 
 async def never() -> bool:
-    """For streams that have no end of their own."""
+    """For endless streams."""
     return False

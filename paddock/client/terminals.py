@@ -1,4 +1,4 @@
-"""Terminals: interactive tools of a session, sent one declared line at a time."""
+"""Terminals: interactive tools of a session that receive declared lines, one at a time."""
 
 from typing import Any
 
@@ -8,20 +8,20 @@ from paddock.client.requests import ENGINE_SECONDS, segment
 from paddock.contract.terminals import Interaction
 from paddock.contract.terminals import Terminal as TerminalInfo
 
-# A manifest may give its tool an hour for an answer.
+# A manifest may allow its tool an hour for an answer.
 _ANSWER_SECONDS = 3660.0
 _SILENCE_SECONDS = 60.0
 
 
 class Terminal(Face[F]):
-    """One tool on a terminal of its own.
+    """One tool on its own terminal.
 
     All methods raise `PaddockAPIError` in the class of its code, and the other errors of
     `paddock.client.errors`.
 
     Attributes:
         id: the terminal's id.
-        info: the terminal when the API told of it last; `refresh` asks again.
+        info: the terminal as of the last answer; `refresh` requests it again.
     """
 
     def __init__(
@@ -38,16 +38,16 @@ class Terminal(Face[F]):
 
     @method
     async def send(self, command: str, text: str, *, wait: float = 0) -> Interaction:
-        """Sends one line, where the tool's manifest and the operator's rules allow it.
+        """Sends one line if the tool's manifest and the operator's rules allow it.
 
         Args:
-            command: what the line is meant to be: one of the tool's commands, by its name.
+            command: the tool's command for this line, by name.
             text: the line, without a line break at its end.
-            wait: seconds to wait for a person, where the line needs one. While nobody has
-                decided it is `pending`: the same line again goes on waiting.
+            wait: seconds to wait for a person, if the line needs approval. While undecided, the
+                status is `pending`, and sending the same line again continues to wait.
 
-        Raises: PermissionDeniedError with the `rule`, BusyError while the answer to an earlier
-        line is not complete, ConflictError when the terminal has ended.
+        Raises: PermissionDeniedError with the `rule`, BusyError while the answer to an earlier line
+        is incomplete, ConflictError if the terminal has ended.
         """
         body = {"tool": f"{self.info.tool}.{command}", "command": text, "wait": wait}
         answer = await self._api.json(
@@ -57,7 +57,7 @@ class Terminal(Face[F]):
 
     @method
     async def transcript(self) -> str:
-        """What happened in it so far, line by line; also after its end."""
+        """What has happened in the terminal, line by line; also after its end."""
         async with self._api.open(
             "GET",
             f"{self._path}/transcript",
@@ -69,12 +69,12 @@ class Terminal(Face[F]):
 
     @method
     async def refresh(self) -> TerminalInfo:
-        """The terminal as it is now."""
+        """The current terminal."""
         return self._take(await self._api.json("GET", self._path, params=self._which))
 
     @method
     async def close(self) -> TerminalInfo:
-        """Ends the tool; one that has ended stays as it is."""
+        """Ends the tool; an ended terminal stays unchanged."""
         return self._take(await self._api.json("DELETE", self._path, timeout=ENGINE_SECONDS))
 
     def _take(self, view: dict[str, Any]) -> TerminalInfo:
@@ -83,7 +83,7 @@ class Terminal(Face[F]):
 
 
 class Terminals(Face[F]):
-    """The terminals of a session; those that it had can be read when it is long gone."""
+    """The terminals of a session; past ones can be read long after its end."""
 
     def __init__(self, link: Link, path: str, incarnation: int | None = None) -> None:
         super().__init__(link)
@@ -92,11 +92,11 @@ class Terminals(Face[F]):
 
     @method
     async def open(self, tool: str) -> Terminal[F]:
-        """A terminal of that tool, at its first prompt.
+        """Opens a terminal for that tool; returns at its first prompt.
 
-        Raises: NotFoundError for a tool that there is not, PermissionDeniedError with the
-        `rule` where the session may not open it, ConflictError when it does not come to its
-        prompt, BusyError when too much runs.
+        Raises: NotFoundError for an unknown tool, PermissionDeniedError with the `rule` if the
+        session may not open it, ConflictError if it does not reach its prompt, BusyError if too
+        much runs.
         """
         answer = await self._api.json(
             "POST", self._path, body={"tool": tool}, timeout=_ANSWER_SECONDS
@@ -105,12 +105,12 @@ class Terminals(Face[F]):
 
     @method
     async def get(self, id: str) -> Terminal[F]:
-        """A terminal that the session has, or had. Raises: NotFoundError."""
+        """A past or present terminal of the session. Raises: NotFoundError."""
         return self._terminal(await self._get(f"{self._path}/{segment(id)}"))
 
     @method
     async def list(self) -> tuple[Terminal[F], ...]:
-        """The terminals that the session has, and had, oldest first."""
+        """The past and present terminals of the session, oldest first."""
         return tuple(self._terminal(each) for each in items(await self._get(self._path)))
 
     async def _get(self, path: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Requests and their answers: time-outs, retries, and errors in this package's own words."""
+"""Requests and answers: time-outs, retries, and translation of errors."""
 
 import asyncio
 import io
@@ -22,16 +22,16 @@ from paddock.client.sse import EventParser, ServerEvent
 T = TypeVar("T")
 
 _CONNECT_SECONDS = 5.0
-# A stream that is idle has a heartbeat every 15 seconds.
+# An idle stream has a heartbeat every 15 seconds.
 _SILENCE_SECONDS = 45.0
 _CHUNK_BYTES = 256 * 1024
-# A host that has gone without a word is found out after about a minute.
+# A host that vanished silently is detected after about a minute.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a client behaves: seconds, and how often."""
+    """The options of a client, in seconds and counts."""
 
     timeout: float
     retry: RetryPolicy
@@ -40,7 +40,7 @@ class Options:
 
 
 class Pool:
-    """The connections to one control plane. They are opened by use, and closed once."""
+    """The connections to one control plane. They are opened on use, and closed once."""
 
     def __init__(self, url: str, options: Options) -> None:
         self.url = _base_url(url)
@@ -58,7 +58,7 @@ class Pool:
                     ssl=self.options.ssl or True, socket_factory=_lasting_socket, limit=0
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                # The length of what is downloaded is that of the file.
+                # The download's length must be that of the file.
                 headers={"Accept-Encoding": "identity", "User-Agent": "paddock-python"},
             )
         return self._http
@@ -73,12 +73,13 @@ class Pool:
 class Transport:
     """Requests with one credential: an API key, or a session's handle.
 
-    All of its methods raise UnreachableError, ConnectionLostError, NoAnswerError,
-    NotPaddockError, OldServerError, and PaddockAPIError in the class of its code.
+    All methods raise UnreachableError, ConnectionLostError, NoAnswerError, NotPaddockError,
+    OldServerError, and PaddockAPIError in the class of its code.
     """
 
     def __init__(self, pool: Pool, credential: str) -> None:
-        # What an HTTP header can't hold is no credential, and must not get into an error's text.
+        # Text that an HTTP header can't contain is no credential, and must not get into an error's
+        # text.
         if not credential or not credential.isascii() or not credential.isprintable():
             raise ValueError("the key must be printable ASCII, and not empty")
         self.pool = pool
@@ -125,7 +126,7 @@ class Transport:
     ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
         """The bytes of a success as they arrive; `silence`: seconds between two pieces.
 
-        `heed` is told the headers before.
+        `heed` receives the headers first.
         """
         limit = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=silence)
         params = options.pop("params", None)
@@ -147,7 +148,7 @@ class Transport:
     async def events(
         self, method: str, path: str, *, after: int | None = None, body: Any = None
     ) -> AsyncIterator[AsyncGenerator[ServerEvent, None]]:
-        """The events of a stream as they come, `after` an id where there is one."""
+        """The events of a stream as they arrive, after the id `after` if given."""
         headers = {"Accept": "text/event-stream"}
         if after is not None:
             headers["Last-Event-ID"] = str(after)
@@ -171,13 +172,13 @@ class Transport:
             known = {name: _parameter(value) for name, value in params.items() if value is not None}
             url = url.with_query(known)
         if isinstance(data := options.get("data"), bytes):
-            # Sent piece by piece: a large one in one piece would hold up the loop.
+            # Sent in pieces, because one large piece would block the loop.
             options = {**options, "data": io.BytesIO(data)}
         response = await self.pool.http().request(
             method,
             url,
             timeout=limit,
-            # A redirect would take the credential elsewhere.
+            # A redirect would send the credential elsewhere.
             allow_redirects=False,
             **options,
         )
@@ -201,9 +202,9 @@ class Transport:
 
 
 def _as_json(body: Any, headers: Mapping[str, str]) -> dict[str, Any]:
-    """The options of a request that has this body."""
+    """The request options for that body."""
     text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
-    # Half a character can't be UTF-8; its backslash escape is the one that JSON has for it.
+    # A lone surrogate can't be UTF-8; its backslash escape is also its JSON escape.
     data = text.encode("utf-8", "backslashreplace")
     return {"headers": {**headers, "Content-Type": "application/json"}, "data": data}
 

@@ -1,4 +1,4 @@
-"""Approvals: what waits for a person, and what they said."""
+"""Approvals: requests that wait for a person, and the decisions."""
 
 from typing import Annotated, Any, Literal
 
@@ -28,17 +28,17 @@ APPROVAL: dict[str, Any] = {
 
 
 class Approval(Model):
-    """One line of input that needs a person's word; it holds for exactly this `command`."""
+    """One line of input that needs a person's approval, which applies to exactly this `command`."""
 
     model_config = example(APPROVAL)
 
     id: str
     session_id: str
-    incarnation: Count | None = Field(description="Which session of that id.")
+    incarnation: Count | None = Field(description="The incarnation of the session id.")
     owner: str = Field(description="The name of the key that created the session.")
     terminal_id: str = Field(description="Empty for the command of a oneshot tool.")
-    tool: str = Field(description="As in `psql.drop_table`; `<tool>` of a oneshot tool.")
-    command: str = Field(description="The line, whole; the words of a oneshot tool's command.")
+    tool: str = Field(description="Such as `psql.drop_table`; `<tool>` for a oneshot tool.")
+    command: str = Field(description="The complete line, or the words of a oneshot tool's command.")
     risk_tier: RiskTier
     status: Annotated[Literal["pending", "approved", "denied", "expired"], WORDS]
     requested_by: str
@@ -62,16 +62,16 @@ class Approvals(Model):
 
 
 class ApprovalBody(Body):
-    """A person's word, and why."""
+    """A person's decision, and the reason."""
 
     decision: Literal["approve", "deny"]
     reason: Annotated[str, Field(max_length=1024)] | None = None
 
 
 class ApprovalsQuery(SessionFilter):
-    """`session` without `incarnation` is the latest of that id.
+    """`session` without `incarnation` selects the latest with that id.
 
-    `cursor` is the `next` of the page before.
+    `cursor` is the `next` of the previous page.
     """
 
     status: Literal["pending", "approved", "denied", "expired"] | None = None

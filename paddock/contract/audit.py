@@ -1,4 +1,4 @@
-"""The audit ledger as the API shows it."""
+"""Models of the audit ledger."""
 
 from typing import Annotated, Any, Literal
 
@@ -34,7 +34,7 @@ _EVENT = {
 
 
 class AgentPosition(Model):
-    """Where the event stands among those of the sandbox's agent."""
+    """The event's position among those of the sandbox's agent."""
 
     boot_id: str
     seq: int = Field(ge=1)
@@ -51,7 +51,7 @@ class AuditEvent(Model):
 
     model_config = example(_EVENT)
 
-    id: int = Field(ge=1, description="Ascends over all chains.")
+    id: int = Field(ge=1, description="Ascending over all chains.")
     seq: int = Field(ge=1, description="From 1 in each chain.")
     time: Time
     session_id: str | None = Field(description="Null for events of no session.")
@@ -65,7 +65,7 @@ class AuditEvent(Model):
     actor: str = Field(description="A key's name, `handle:<session>`, `agent` or `system`.")
     operation: str
     decision: Annotated[Literal["allow", "deny", "pending"], WORDS] | None
-    rule: str | None = Field(description="The rule that refused.")
+    rule: str | None = Field(description="The rule that refused it.")
     permission_level: str | None
     workspace_root: str | None
     args: dict[str, Any] = Field(
@@ -94,7 +94,7 @@ class AuditEvents(Model):
 
 
 class FoundEvents(Model):
-    """Events, newest first; `next` is the `cursor` of the next page, also of an empty one."""
+    """Events, newest first; `next` is the `cursor` of the next page, even after an empty page."""
 
     SPARSE = True
 
@@ -109,7 +109,7 @@ class FoundEvents(Model):
 
 
 class AuditStats(Model):
-    """Counts over a chain; events without a decision are in no decision's count."""
+    """Counts over a chain; events without a decision are not counted by decision."""
 
     model_config = example(
         {
@@ -147,7 +147,7 @@ class Archive(Model):
     session_key: str
     session_id: str
     owner: str
-    file: str = Field(description="Its name in the archive directory.")
+    file: str = Field(description="The file's name in the archive directory.")
     sha256: Sha256 = Field(description="Of the file.")
     bytes: Count
     seq: Count
@@ -165,20 +165,22 @@ class Archives(Model):
 
 
 class ArchiveRun(Model):
-    """What was archived, and why what could not be was not, by session; `more`: ask again."""
+    """The archived chains, and by session the reasons for those refused; `more`: call again."""
 
     model_config = example({"items": [_ARCHIVED], "refused": {}, "more": False})
 
     items: list[Archive]
-    refused: dict[str, str] = Field(description="By session: its id, a slash, its incarnation.")
+    refused: dict[str, str] = Field(
+        description="Reasons by session: its id, a slash, its incarnation."
+    )
     more: bool
 
 
 class AuditVerdict(Model):
-    """Whether a chain is whole.
+    """Whether a chain is intact.
 
-    `index` (from 0) and `reason` are of the first event that is not as it was recorded;
-    `seq` and `hash` of the last one before it, which is the head when all are.
+    `index` (from 0) and `reason` describe the first event that differs from the record; `seq` and
+    `hash` are those of the last event before it, which is the head if all are intact.
     """
 
     model_config = example(
@@ -193,7 +195,7 @@ class AuditVerdict(Model):
 
 
 class ArchiveBody(Body):
-    """Which sessions' chains are archived: those that ended longer ago."""
+    """Selects the chains of sessions that ended longer ago."""
 
     older_than: Annotated[int, Field(ge=60, le=3_153_600_000)] = Field(
         default=7 * 86_400, description="Seconds."
@@ -201,7 +203,7 @@ class ArchiveBody(Body):
 
 
 class EventsQuery(Query):
-    """The position of the last event that was seen: `seq` in a session, `id` in all."""
+    """The position of the last event received: `seq` in a session, `id` over all sessions."""
 
     after: Whole | None = None
 
@@ -217,17 +219,17 @@ class AuditQuery(IncarnationQuery):
 
 
 class ArchivesQuery(Query):
-    """`after` is the `next` of the page before."""
+    """`after` is the `next` of the previous page."""
 
     after: Annotated[str, Field(max_length=64)] = ""
     limit: PageSize = 100
 
 
 class SearchQuery(SessionFilter):
-    """What is searched for over all sessions; what is left out does not matter.
+    """Conditions of a search over all sessions; a missing one matches everything.
 
-    `text` is looked for in the whole event, in any case of ASCII letters; `from` and `to` are
-    times, both included; `cursor` is the `next` of the page before.
+    `text` is searched in the whole event, ignoring the case of ASCII letters; `from` and `to` are
+    times, both inclusive; `cursor` is the `next` of the previous page.
     """
 
     owner: Annotated[str, Field(max_length=128)] | None = None
@@ -243,13 +245,13 @@ class SearchQuery(SessionFilter):
 
 
 class ExportQuery(IncarnationQuery):
-    """One JSON text per line is the only format."""
+    """The only format is one JSON text per line."""
 
     format: Literal["jsonl"] = "jsonl"
 
 
 class VerifyQuery(IncarnationQuery):
-    """A place in the chain that was noted before: both or neither."""
+    """A position in the chain that was noted before: both members or neither."""
 
     seq: Whole | None = None
     hash: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None

@@ -1,4 +1,4 @@
-"""What all response models have in common."""
+"""The base of all response models."""
 
 import json
 from datetime import UTC, datetime
@@ -21,30 +21,30 @@ from pydantic_core import (
 
 from paddock.contract.words import LEVEL_PATTERN
 
-# The validation context of a client, whose server may be newer: it gets times as `datetime`s,
-# and keeps words that it does not know. The server has times as text, and may use no other words.
+# The validation context of a client, whose server may be newer: times become `datetime`s, and
+# unknown values are kept. On the server, times are text, and unknown values are errors.
 READER = "reader"
 
 
 class Model(BaseModel):
-    """A JSON object of a response: every member is always there, null where there is nothing."""
+    """A JSON object of a response: every member is always present, null if it has no value."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
-    # Whether members may be left out, its own or those of models in it.
+    # Whether members may be missing, in this model or in nested ones.
     SPARSE: ClassVar[bool] = False
 
     @property
     def raw(self) -> dict[str, Any]:
-        """The members that were given, as JSON has them; also unknown ones of a newer server."""
+        """The given members in JSON form, including unknown ones of a newer server."""
         return {name: _plain(value) for name, value in self if name in self.model_fields_set}
 
     def encode(self) -> bytes:
-        """JSON on one line; members that were left out are not in it."""
+        """JSON on one line, without missing members."""
         try:
             return self.__pydantic_serializer__.to_json(self, exclude_unset=self.SPARSE)
         except PydanticSerializationError:
-            # Names of files may have lone surrogates, which JSON can escape and UTF-8 can't have.
+            # File names may contain lone surrogates, which JSON can escape but UTF-8 can't encode.
             members = self.model_dump(mode="python", exclude_unset=self.SPARSE)
             return json.dumps(_plain(members), separators=(",", ":"), allow_nan=False).encode()
 
@@ -60,12 +60,12 @@ def _plain(value: Any) -> Any:
 
 
 def example(value: dict[str, Any]) -> ConfigDict:
-    """The configuration of a model that is shown with this example."""
+    """The model configuration with this example."""
     return ConfigDict(json_schema_extra={"examples": [value]})
 
 
 def model_example(model: type[Model]) -> dict[str, Any]:
-    """The example of a model that was given one."""
+    """The example of a model that has one."""
     extra: Any = model.model_config["json_schema_extra"]
     value: dict[str, Any] = extra["examples"][0]
     return value
@@ -108,7 +108,7 @@ def _text(moment: datetime) -> str:
 
 
 class _Words:
-    """One of some words; a newer server may have more of them."""
+    """One of several values; a newer server may have more."""
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -125,7 +125,7 @@ class _Words:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        # As a schema of its own, for which there may be a reference.
+        # As a separate schema, which may be referenced.
         return handler(core_schema.chain_schema([schema["choices"][0]]))
 
 

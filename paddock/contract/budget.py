@@ -1,4 +1,4 @@
-"""What a session may use up, and what it has used."""
+"""A session's budget and its consumption."""
 
 from typing import Annotated, Any
 
@@ -57,14 +57,14 @@ class BudgetAmounts(Model):
     output_bytes: int | None = Field(
         description="What commands printed, kept or not, as of the last command's end."
     )
-    audit_bytes: int | None = Field(description="What is on record of it, in the audit ledger.")
+    audit_bytes: int | None = Field(description="Size of its record in the audit ledger.")
     tokens: int | None = Field(description="Tokens of language models.")
     cost: _Number | None = Field(description="Dollars.")
     egress_bytes: int | None = Field(description="Bytes sent to the network and received.")
 
 
 class Budget(Model):
-    """A session's budget. What is left is the limit less what is consumed, and never below 0."""
+    """A session's budget. The remainder is the limit minus the consumption, and never below 0."""
 
     model_config = example(EXAMPLE)
 
@@ -74,24 +74,24 @@ class Budget(Model):
 
 
 _Count = Annotated[int, Field(ge=1, le=MOST_BUDGET)]
-# Inside, they are counted in millionths.
+# Internally they are counted in millionths.
 _Amount = Annotated[float, Field(gt=0, le=MOST_BUDGET // 10**6, allow_inf_nan=False)]
 
 
 class BudgetBody(Body):
-    """What the session may use up in all; when one of them is, it ends."""
+    """The session's total limits; the session ends when one is used up."""
 
-    time: _Amount | None = Field(default=None, description="Seconds from its creation on.")
+    time: _Amount | None = Field(default=None, description="Seconds since its creation.")
     iterations: _Count | None = Field(default=None, description="Turns.")
     commands: _Count | None = Field(
         default=None,
-        description="Commands that are started, tools that are opened, lines sent to them.",
+        description="Started commands, opened tools, and lines sent to them.",
     )
     cpu_seconds: _Amount | None = Field(
         default=None, description="CPU time of everything in the sandbox."
     )
     output_bytes: _Count | None = Field(
-        default=None, description="What commands and tools print, kept or not."
+        default=None, description="Output of commands and tools, kept or not."
     )
     audit_bytes: Annotated[int, Field(ge=65_536, le=MOST_BUDGET)] | None = Field(
         default=None,

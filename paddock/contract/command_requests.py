@@ -1,4 +1,4 @@
-"""What commands are asked for: to run, to read, to be fed and signalled."""
+"""Requests about commands: run, read, send input, signal."""
 
 from typing import Annotated, Self
 
@@ -34,30 +34,34 @@ from paddock.contract.requests import (
 
 
 class ExecBody(Body):
-    """What `POST …/exec` takes: exactly one of `command`, `argv` and `tool`."""
+    """The body of `POST …/exec`: exactly one of `command`, `argv` and `tool`."""
 
     model_config = ConfigDict(json_schema_extra=exactly_one("command", "argv", "tool"))
 
     command: CommandLine | None = Field(default=None, description=LINE_DESCRIPTION)
     argv: Argv | None = Field(default=None, description="The words of a command.")
     tool: ToolName | None = Field(
-        default=None, description="A oneshot tool: the command is as its manifest has it."
+        default=None, description="A oneshot tool, whose manifest defines the command."
     )
-    arguments: ToolArguments = Field(default_factory=dict, description="The tool's, by name.")
+    arguments: ToolArguments = Field(
+        default_factory=dict, description="The tool's arguments by name."
+    )
     cwd: Directory | None = Field(default=None, description=CWD_DESCRIPTION)
-    env: Environment = Field(default_factory=dict, description="Over those of the session.")
+    env: Environment = Field(
+        default_factory=dict, description="In addition to the session's, with precedence."
+    )
     secrets: Secrets = Field(
         default_factory=dict,
-        description="Further variables, which are treated as those of the session are.",
+        description="Additional secret variables, handled like the session's.",
     )
     stdin: Annotated[str, MaxBytes(MIB)] | None = Field(
-        default=None, description="What its standard input begins with."
+        default=None, description="The beginning of its standard input."
     )
     stdin_base64: Base64 | None = Field(
-        default=None, description="The same as bytes, in its place."
+        default=None, description="The same as bytes, instead of `stdin`."
     )
     stdin_open: bool = Field(
-        default=False, description="Its standard input stays open, to be fed later."
+        default=False, description="Standard input stays open for later input."
     )
     timeout: int | None = Field(
         default=None,
@@ -66,13 +70,13 @@ class ExecBody(Body):
         "default, and none in the background.",
     )
     background: bool = Field(
-        default=False, description="Answer when it has started; it outlives the request."
+        default=False, description="Answer when the command has started; it outlives the request."
     )
     permission_level: PermissionLevel = Field(
-        default=None, description="The session's new level from now on; not for a handle."
+        default=None, description="Changes the session's level first; not for a handle."
     )
     wait: Wait = Field(
-        default=0, description="Seconds to wait for a person, where `tool` needs one."
+        default=0, description="Seconds to wait for a person, if `tool` needs approval."
     )
 
     @model_validator(mode="after")
@@ -105,7 +109,7 @@ class StdinBody(Body):
 
     @property
     def input(self) -> bytes:
-        """What is to be fed."""
+        """The input as bytes."""
         return self.data_base64 or (self.data or "").encode()
 
 
@@ -116,6 +120,6 @@ class SignalBody(Body):
 
 
 class OutputQuery(Query):
-    """`after` counts bytes of output that are not wanted again."""
+    """`after` counts bytes of output that are already known."""
 
     after: Whole = 0

@@ -1,4 +1,4 @@
-"""Commands: what they are, what they print, what they come to."""
+"""Commands, their output and their results."""
 
 from typing import Annotated, Any, Literal
 
@@ -37,57 +37,61 @@ COMMAND: dict[str, Any] = {
 
 
 class AuditPosition(Model):
-    """The audit event that has this on record."""
+    """The audit event that records this."""
 
     seq: int = Field(ge=1)
     hash: Sha256
 
 
 class CommandEvidence(Model):
-    """What was kept of a oneshot tool's command: the file that it wrote, or what it printed."""
+    """The evidence of a oneshot tool's command: the file that it wrote, or its output."""
 
     bytes: Count
-    sha256: str | None = Field(description="`sha256:…` of what is kept; null: nothing is.")
+    sha256: str | None = Field(description="`sha256:…` of the evidence; null: none was kept.")
     truncated: bool = Field(description="More was printed than is kept.")
     reason: str | None = Field(description="Why nothing is kept.")
-    left: bool = Field(description="Something is left at the file's place in the workspace.")
+    left: bool = Field(
+        description="Something could not be removed from the file's place in the workspace."
+    )
 
 
 class Exit(Model):
-    """What a command came to."""
+    """The result of a command."""
 
     model_config = example(EXIT)
 
-    exit_code: int | None = Field(description="128 + n after signal n; null when it is not known.")
+    exit_code: int | None = Field(description="128 + n after signal n; null if unknown.")
     signal: str | None = Field(description="The signal that ended it.")
     truncated: bool = Field(description="More was printed than was kept.")
     cut_bytes: Count = Field(
-        description="What was not kept of it: of a foreground command from the middle, in the "
+        description="Bytes that were not kept: of a foreground command from the middle, in the "
         "background from the beginning."
     )
     stored_bytes: Count = Field(
-        description="Of long output, so much from the beginning stays readable with `after`, by "
-        "reading the process, for the session's life; 0 of output that was not cut. A change of "
-        "the level may leave less."
+        description="For long output, the bytes from the beginning that stay readable, by reading "
+        "the process with `after`, for the session's life; 0 if nothing was cut. A change of the "
+        "level may leave less."
     )
-    output_bytes: Count = Field(description="All that was printed.")
+    output_bytes: Count = Field(description="All bytes printed.")
     timed_out: bool
-    leftover_killed: Count = Field(description="Processes that it had left behind.")
+    leftover_killed: Count = Field(
+        description="Processes that it left behind, and that were killed."
+    )
     duration_ms: Count
     reason: str | None = Field(
-        description="Why it was ended, where it did not end by itself. Or which limit of the "
-        "sandbox struck while it ran, where it failed: `oom`, `pids`, `disk`."
+        description="Why it was ended, unless it ended by itself; or, if it failed, the limit "
+        "of the sandbox that was hit while it ran: `oom`, `pids`, `disk`."
     )
     error: str | None = Field(description="Why it could not run.")
     rule: str | None = Field(description="The rule that refused it inside the sandbox.")
     evidence: CommandEvidence | None = Field(
-        description="Of a oneshot tool whose manifest keeps evidence, once it is kept."
+        description="For a oneshot tool whose manifest keeps evidence, once it is kept."
     )
     audit: AuditPosition
 
     @property
     def ok(self) -> bool:
-        """Whether it ended by itself with 0."""
+        """Whether the command ended by itself with exit code 0."""
         return self.exit_code == 0
 
 
@@ -96,9 +100,10 @@ class _OfCommand(Model):
 
 
 class CommandResult(Exit, _OfCommand):
-    """What a foreground command came to, and what it printed; invalid UTF-8 is replaced.
+    """The result and the output of a foreground command; invalid UTF-8 is replaced.
 
-    Of more than is kept, the first and the last half; between them stands how much was cut.
+    Of output above the limit, the first and the last half are kept, with the number of bytes cut
+    between them.
     """
 
     model_config = example({"command_id": _ID, **EXIT, "stdout": "notes.txt  src\n", "stderr": ""})
@@ -116,14 +121,14 @@ class Command(Model):
     argv: list[str]
     background: bool
     status: Annotated[Literal["running", "exited", "lost"], WORDS] = Field(
-        description="`lost` when its end is not known."
+        description="`lost` if its end is unknown."
     )
-    started_at: Time | Literal[""] = Field(description="Empty until its start is on record.")
+    started_at: Time | Literal[""] = Field(description="Empty until its start is recorded.")
     exit: Exit | None = Field(description="Null while it runs.")
 
 
 class PendingCommand(Model):
-    """A oneshot tool's command that waits for a person; the same request again asks again."""
+    """A oneshot tool's command that waits for approval; the same request again asks again."""
 
     model_config = example({"status": "pending", "approval": APPROVAL})
 
@@ -132,7 +137,7 @@ class PendingCommand(Model):
 
 
 class Commands(Model):
-    """Every command that runs, and the latest that have ended, oldest first."""
+    """All running commands and the latest ended ones, oldest first."""
 
     model_config = example({"items": [COMMAND], "next": None})
 
@@ -161,12 +166,12 @@ class CommandOutput(Command):
     )
 
     output: list[Output]
-    next: Count = Field(description="The `after` that goes on from here.")
-    lost: bool = Field(description="The session does not keep this output any more.")
+    next: Count = Field(description="The `after` to continue with.")
+    lost: bool = Field(description="This output is no longer available.")
 
 
 class InputTaken(Model):
-    """What was fed to a command."""
+    """Input that a command accepted."""
 
     model_config = example({"command_id": _ID, "bytes": 4, "closed": False})
 
@@ -203,17 +208,17 @@ class OutputData(Model):
     text: str
     cut: Count = Field(
         default=0,
-        description="So many bytes before it are not kept; left out where there are none.",
+        description="Bytes directly before it that were not kept; absent if none.",
     )
 
 
 class ExitData(Exit, _OfCommand):
-    """What the command came to: the last event."""
+    """The command's result: the last event."""
 
     model_config = example({"command_id": _ID, **EXIT})
 
 
-# The events of a command's stream: what `data` holds.
+# The events of a command's stream, with the model of their `data`.
 COMMAND_EVENTS: dict[str, type[Model]] = {
     "start": StartData,
     "stdout": OutputData,

@@ -1,4 +1,4 @@
-"""Parts of requests that are checked in the same way wherever they stand."""
+"""Shared request fields and their checks."""
 
 import base64
 import re
@@ -29,7 +29,7 @@ from paddock.contract.words import (
 
 KIB = 1024
 MIB = 1024 * KIB
-# The kernel's, of a word without its end.
+# The kernel's limit for one word without its terminator.
 MAX_WORD_BYTES = 128 * KIB - 1
 MAX_WORDS = 32_768
 SIGNALS = {"HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "USR1": 10, "USR2": 12, "TERM": 15} | {
@@ -40,13 +40,13 @@ _DIGITS = re.compile(r"[0-9]{1,18}")
 
 
 def sentence(text: str) -> PydanticCustomError:
-    """An error whose message is the whole detail of the problem document."""
+    """An error whose message is the complete detail of the problem document."""
     return PydanticCustomError("sentence", "{text}", {"text": text})
 
 
 @dataclass(frozen=True, slots=True)
 class MaxBytes:
-    """The most bytes that a text may have as UTF-8; in schemas, the most characters."""
+    """The maximum number of UTF-8 bytes of a text; in schemas, of characters."""
 
     limit: int
 
@@ -67,9 +67,9 @@ class MaxBytes:
 
 
 def check_level(name: str, value: Any, info: ValidationInfo) -> None:
-    """Raises: an error that names the field where it is no level's name.
+    """Checks a level's name. Raises: an error that names the field.
 
-    The levels in force are the validation's `levels`; without them, those that always are.
+    The valid levels are the validation context's `levels`; without them, the packaged ones.
     """
     levels = (info.context or {}).get("levels", LEVEL_NAMES)
     if not isinstance(value, str) or value not in levels:
@@ -86,14 +86,14 @@ def _level_or_null(name: str) -> BeforeValidator:
 
 
 def _digits(value: Any) -> int:
-    """Query parameters are text: digits only, no sign, no white space, no underscore."""
+    """Parses a query parameter: digits only, no sign, no white space, no underscore."""
     if not isinstance(value, str) or not _DIGITS.fullmatch(value):
         raise ValueError("must be a whole number")
     return int(value)
 
 
 def _moment(value: Any) -> str:
-    """A time with its zone, as events have it: in UTC, with microseconds."""
+    """Converts a time with a zone to the form of events: in UTC, with microseconds."""
     try:
         moment = datetime.fromisoformat(str(value))
         if moment.tzinfo is None:
@@ -201,7 +201,7 @@ Secrets = Annotated[
 
 
 def _bytes_of(value: Any) -> Any:
-    """Base64 as it is in JSON. Raises: ValueError."""
+    """Decodes base64. Raises: ValueError."""
     if not isinstance(value, str):
         raise ValueError("must be a string")
     try:
@@ -229,7 +229,7 @@ Argv = Annotated[
     Field(min_length=1, max_length=MAX_WORDS, examples=[["grep", "-rn", "TODO", "src"]]),
     AfterValidator(_argv_size),
 ]
-# People take longer, but connections don't last: the same request again goes on waiting.
+# People take longer, but connections don't last: repeating the request continues to wait.
 Wait = Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)]
 ToolArguments = Annotated[dict[str, Annotated[str, MaxBytes(8 * KIB)]], Field(max_length=64)]
 Directory = Annotated[str, MaxBytes(4096)]

@@ -29,17 +29,17 @@ class FileEntry(Model):
     mode: str = Field(pattern=r"^[0-7]{4,}$", description="Permissions, octal.")
     modified: float = Field(description="Seconds since 1970-01-01.")
     target: str | None = Field(
-        description="Where a symbolic link leads; null for all else, and where it is not UTF-8."
+        description="The target of a symbolic link; null for other types, and if it is not UTF-8."
     )
 
     @property
     def permissions(self) -> int:
-        """The nine bits of `mode`."""
+        """The nine permission bits of `mode`."""
         return int(self.mode, 8) & 0o777
 
 
 class FileList(Model):
-    """What a directory holds; `truncated` where it is more than fits a reply."""
+    """A directory's content; `truncated` if it does not fit into the answer."""
 
     model_config = example({"items": [_ENTRY], "next": None, "truncated": False})
 
@@ -59,7 +59,7 @@ class FileWritten(Model):
 
 
 class FilePath(Model):
-    """The path that was made or removed."""
+    """The path that was created or removed."""
 
     model_config = example({"path": "src"})
 
@@ -67,7 +67,7 @@ class FilePath(Model):
 
 
 class FileLink(Model):
-    """A symbolic link that was made."""
+    """A symbolic link that was created."""
 
     model_config = example({"path": "bin/tool", "target": "../lib/tool.py"})
 
@@ -76,7 +76,7 @@ class FileLink(Model):
 
 
 class FileMoved(Model):
-    """What was renamed."""
+    """The paths of a rename."""
 
     model_config = example({"source": "draft.txt", "destination": "notes.txt"})
 
@@ -91,7 +91,7 @@ class PathBody(Body):
 
 
 class LinkBody(Body):
-    """A path in the workspace, and where a link there leads, relative to the link."""
+    """A path in the workspace, and the target of the link there, relative to the link."""
 
     path: WorkspacePath
     target: WorkspacePath
@@ -111,10 +111,10 @@ class PathQuery(Query):
 
 
 class WriteQuery(PathQuery):
-    """Whether what is sent replaces the file or goes to its end.
+    """Whether the body replaces the file or is appended.
 
-    `permissions`, in octal, are those of a file that is replaced or new; by default it keeps
-    its own, or gets 0644. `parents`: directories that are missing above the file are made with it.
+    `permissions`, in octal, apply to a replaced or new file; by default a file keeps its own, or
+    gets 0644. `parents`: creates missing parent directories.
     """
 
     mode: Literal["overwrite", "append"] = "overwrite"
@@ -123,7 +123,7 @@ class WriteQuery(PathQuery):
 
 
 class ListQuery(Query):
-    """A directory, and how many levels below it."""
+    """A directory, and the number of levels to list."""
 
     path: WorkspacePath = "."
     depth: Depth = 1

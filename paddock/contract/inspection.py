@@ -1,4 +1,4 @@
-"""What goes on in a session, as an inspection shows it."""
+"""Models of a session's current activity."""
 
 from typing import Annotated, Any, Literal
 
@@ -39,12 +39,12 @@ _INSPECTED = {
 
 
 class SandboxProcess(Model):
-    """A process of the sandbox, read on the host; its agent and guards are among them."""
+    """A process of the sandbox, read on the host; includes its agent and guards."""
 
-    pid: int = Field(description="As the sandbox sees it.")
-    host_pid: int = Field(description="As the host sees it.")
+    pid: int = Field(description="The pid inside the sandbox.")
+    host_pid: int = Field(description="The pid on the host.")
     name: str
-    argv: list[str] = Field(description="As the process shows it: cut after 2 KiB.")
+    argv: list[str] = Field(description="The process's own words, cut after 2 KiB.")
     state: Annotated[
         Literal["running", "sleeping", "waiting", "stopped", "traced", "zombie", "idle", "ended"],
         WORDS,
@@ -55,25 +55,25 @@ class SandboxProcess(Model):
 
 
 class SandboxUsage(Model):
-    """What the sandbox uses, to be compared with the session's `limits`."""
+    """The sandbox's usage, to compare with the session's `limits`."""
 
-    cpu_seconds: float = Field(description="Since the sandbox was started.")
+    cpu_seconds: float = Field(description="Since the sandbox started.")
     cpu_percent: float = Field(description="Of one core, since an inspection before, or the start.")
-    memory_bytes: Count = Field(description="Without what the kernel can drop at once.")
+    memory_bytes: Count = Field(description="Without memory that the kernel can reclaim at once.")
     pids: Count
 
 
 class DiskUsage(Model):
-    """How full the workspace is: what its file system counts."""
+    """Usage of the workspace's file system."""
 
     used_bytes: Count
     limit_bytes: Count = Field(
-        description="Under `limits.workspace_bytes` by what the file system itself takes."
+        description="Less than `limits.workspace_bytes` by the file system's own overhead."
     )
 
 
 class OpenStreams(Model):
-    """How many clients follow or transfer something."""
+    """Numbers of clients that follow or transfer something."""
 
     events: Count
     output: Count
@@ -94,19 +94,19 @@ class Denial(Model):
 
 
 class InspectedSession(Session):
-    """A session with what goes on in it, whether its agent answers or not.
+    """A session with its current activity, even if its agent does not answer.
 
-    `commands` has those that run and the latest that ended, 10 in all.
+    `commands` has the running and the latest ended ones, 10 in all.
     """
 
     model_config = example(_INSPECTED)
 
     processes: list[SandboxProcess] | None = Field(
-        description="Null without a sandbox, or where the host does not show its processes."
+        description="Null without a sandbox, or if the host does not show its processes."
     )
     usage: SandboxUsage | None = Field(description="Null when `processes` is.")
     disk: DiskUsage | None = Field(
-        description="Null where nothing holds the workspace to its size, or it is purged."
+        description="Null if the workspace's size is not enforced, or it was purged."
     )
     streams: OpenStreams
     denials: list[Denial] = Field(description="The latest 10, newest first.")

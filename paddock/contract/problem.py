@@ -1,4 +1,4 @@
-"""What errors look like."""
+"""The form of errors."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ from paddock.contract.base import Model, example
 class Problem(Model):
     """An RFC 9457 problem document: `code` is stable, `detail` says what to do about it.
 
-    The members after `request_id` are there where they apply.
+    The members after `request_id` are present if they apply.
     """
 
     SPARSE = True
@@ -33,22 +33,22 @@ class Problem(Model):
     status: int = Field(ge=400, le=599)
     code: str
     detail: str
-    request_id: str = Field(description="Also in the response's `X-Request-Id`.")
+    request_id: str = Field(description="The same as the response's `X-Request-Id`.")
     rule: str | None = Field(default=None, description="The policy's rule that refused.")
-    field: str | None = Field(default=None, description="The part of the request that is wrong.")
+    field: str | None = Field(default=None, description="The invalid part of the request.")
     retry_after: float | None = Field(default=None, description="Seconds; also `Retry-After`.")
     limit: str | int | float | None = Field(
         default=None,
-        description="The limit of the key that is reached; of a budget, how much it allows.",
+        description="The key's limit that was reached; for a budget, its amount.",
     )
-    kind: str | None = Field(default=None, description="The kind of the budget that is used up.")
-    consumed: int | float | None = Field(default=None, description="How much of it is used.")
+    kind: str | None = Field(default=None, description="The kind of the exceeded budget.")
+    consumed: int | float | None = Field(default=None, description="The amount consumed.")
     allow: list[str] | None = Field(default=None, description="The methods of this path.")
     session_status: str | None = Field(default=None, description="How the session ended.")
     rationale: str | None = Field(default=None, description="Why the session ended.")
-    command_id: str | None = Field(default=None, description="The command that it is about.")
-    pty: str | None = Field(default=None, description="The terminal that it is about.")
+    command_id: str | None = Field(default=None, description="The command concerned.")
+    pty: str | None = Field(default=None, description="The terminal concerned.")
     archive: str | None = Field(
-        default=None, description="The file in the archive directory that has the chain."
+        default=None, description="The file in the archive directory that contains the chain."
     )
-    reason: str | None = Field(default=None, description="Why that terminal ended, where it did.")
+    reason: str | None = Field(default=None, description="Why that terminal ended, if it did.")

@@ -1,9 +1,9 @@
-"""What to do instead, by the rule that refuses; every rule that an answer may name is here."""
+"""What to do instead, by rule; every rule that an answer may name is here."""
 
 from paddock.contract.words import MAX_LINE
 
 _OTHER_KEY = "or a key whose entry in the keys file allows it."
-# How to be allowed, or how to do it differently.
+# How to be allowed, or an alternative.
 COMMANDS = {
     "shell-operators": "Pass the words in argv, one command at a time; at a level that allows any "
     'command, a shell can be run as ["sh", "-c", "…"].',
@@ -17,22 +17,22 @@ COMMANDS = {
     "write-outside-workspace": "Write to a path in the workspace: relative, or under /workspace.",
     "environment-allowlist": "Leave the variable out, or use a session at a level that allows it; "
     "an operator allows it in `environment` of the level's file.",
-    "file-permissions": "Change the file's permissions, or have it removed and written anew: it "
+    "file-permissions": "Change the file's permissions, or remove and rewrite it: it "
     "is opened as the session's own user.",
 }
 TOOLS = {
     "unknown-tool": "Use one of the tools that the session lists.",
-    "command-type": "Send the line as a text.",
-    "too-long": f"Send at most {MAX_LINE} characters at a time, or as many bytes as it says.",
-    "control-character": "Leave the character out; a line is ended for you.",
-    "input-sanitize": "Leave the characters out that the message names.",
-    "pattern": "Send a line that the tool's pattern matches, from its beginning to its end.",
-    "statement": "Send one statement that does what its command is for, and is plainly written.",
-    "scope": "Name a target of the operator's scope file.",
-    "argument": "Give the argument as its type asks for.",
-    "risk-tier": "Use a session at a level whose highest risk tier is the command's, or over it.",
+    "command-type": "Send the line as text.",
+    "too-long": f"Send at most {MAX_LINE} characters at a time, or what the message allows.",
+    "control-character": "Leave the character out; the line terminator is added automatically.",
+    "input-sanitize": "Leave out the characters that the message names.",
+    "pattern": "Send a line that the tool's pattern matches completely.",
+    "statement": "Send one simple statement that does only what its command declares.",
+    "scope": "Name a target that is in the operator's scope file.",
+    "argument": "Use a value of the argument's type.",
+    "risk-tier": "Use a session at a level that allows the command's risk tier.",
     "cedar": "Ask the operator for a policy that permits it.",
-    "human-approval": "Send exactly the same line again when it is approved, or wait for it.",
+    "human-approval": "Send exactly the same line again after approval, or wait for the approval.",
     "session-tools": "Create the session with the tool among its `tools`, or without them.",
     "allow-ptrace": "Use a level whose file sets `confinement.ptrace`.",
     "mount": "Create the session with the mount; an operator lists it in `PADDOCK_MOUNTS`.",

@@ -1,4 +1,4 @@
-"""What all requests have in common."""
+"""The base of all requests."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -15,9 +15,9 @@ CWD_DESCRIPTION = (
 
 
 class Body(BaseModel):
-    """A request body: JSON types as they are, no other members."""
+    """A request body: strict JSON types, no unknown members."""
 
-    # The client imports these and reads none: each is built by its first use.
+    # The client imports these but parses none, so each is built on first use.
     model_config = ConfigDict(
         extra="forbid", strict=True, hide_input_in_errors=True, defer_build=True
     )
@@ -28,7 +28,7 @@ class NoBody(Body):
 
 
 class Query(BaseModel):
-    """Query parameters: no others than these, each at most once."""
+    """Query parameters: no unknown ones, each at most once."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True, defer_build=True)
 
@@ -38,9 +38,9 @@ class NoQuery(Query):
 
 
 def exactly_one(*names: str) -> dict[str, Any]:
-    """The schema of an object that has one of these members and not the others.
+    """The schema of an object that has exactly one of these members.
 
-    It is negated twice: what shows a `oneOf` would show as many objects as it has parts.
+    It is negated twice, because tools display a `oneOf` as several separate objects.
     """
     parts = [
         {"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in names
@@ -49,7 +49,7 @@ def exactly_one(*names: str) -> dict[str, Any]:
 
 
 def check_one(value: BaseModel, *names: str) -> None:
-    """Raises: an error where not exactly one of the members is given."""
+    """Raises: an error unless exactly one of the members is given."""
     given = [name for name in names if getattr(value, name) is not None]
     if len(given) != 1:
         *most, last = names
@@ -57,25 +57,25 @@ def check_one(value: BaseModel, *names: str) -> None:
 
 
 def check_not_both(value: BaseModel, text: str, data: str) -> None:
-    """Raises: an error where both members are given."""
+    """Raises: an error if both members are given."""
     if getattr(value, text) is not None and getattr(value, data) is not None:
         raise sentence(f"one of {text} and {data} can be given, not both")
 
 
 def check_names(env: Mapping[str, str], secrets: Mapping[str, str]) -> None:
-    """Raises: an error where a variable is in both."""
+    """Raises: an error if a variable is in both."""
     for name in env.keys() & secrets.keys():
         raise sentence(f"{name} is in env and in secrets: it can be in one of them")
 
 
 class IncarnationQuery(Query):
-    """Which of the sessions of that id; without it the latest."""
+    """The incarnation of the session id; by default the latest."""
 
     incarnation: Positive | None = None
 
 
 class SessionFilter(Query):
-    """A session's id, and which of the sessions of that id."""
+    """A session's id, and its incarnation."""
 
     session: Annotated[str, Field(max_length=128)] | None = None
     incarnation: Positive | None = None

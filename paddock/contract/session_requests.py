@@ -1,4 +1,4 @@
-"""What sessions are asked for: to be made, listed, changed and closed."""
+"""Requests about sessions: create, list, change, close."""
 
 import json
 from typing import Annotated, Any, Literal, Self
@@ -45,7 +45,7 @@ _SETTINGS_SCHEMA = {
 
 
 def _recordable(value: Any) -> Any:
-    """Any JSON value as one that audit events may hold: a plain one, or its text."""
+    """Converts any JSON value into one that audit events may hold: unchanged, or as text."""
     plain = value is None or isinstance(value, str | bool)
     return value if plain else json.dumps(value, ensure_ascii=False)
 
@@ -61,12 +61,12 @@ class LimitsBody(Body):
 
 
 class SessionBody(Body):
-    """What `POST /api/sessions` takes; time-outs in seconds."""
+    """The body of `POST /api/sessions`; time-outs are in seconds."""
 
-    id: _SessionId | None = Field(default=None, description="Made up where it is not given.")
-    permission_level: PermissionLevel = Field(default=None, description="`medium` where not given.")
+    id: _SessionId | None = Field(default=None, description="Default: generated.")
+    permission_level: PermissionLevel = Field(default=None, description="Default: `medium`.")
     image: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(
-        default=None, description="One of those that the operator lists."
+        default=None, description="One of the operator's list."
     )
     labels: Labels = Field(default_factory=dict)
     env: Environment = Field(default_factory=dict, description="Variables of every command.")
@@ -77,7 +77,7 @@ class SessionBody(Body):
     )
     limits: LimitsBody = Field(default_factory=LimitsBody)
     idle_timeout: int | None = Field(
-        default=None, ge=1, description="Seconds without use after which the session ends."
+        default=None, ge=1, description="Seconds without activity after which the session ends."
     )
 
     wall_timeout: int | None = Field(
@@ -88,14 +88,14 @@ class SessionBody(Body):
     )
     budget: BudgetBody = Field(default_factory=BudgetBody)
     mounts: Annotated[list[_MountName], Field(max_length=16)] = Field(
-        default=[], description="Names of the operator's list, besides the level's."
+        default=[], description="Names from the operator's list, in addition to the level's."
     )
     role: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
-        default=None, description="Who Cedar policies take its agent for; `agent` where not given."
+        default=None, description="Its agent's role in Cedar policies; default: `agent`."
     )
     tools: Annotated[list[ToolName], Field(max_length=128)] | None = Field(
         default=None,
-        description="The tools that it may open; where not given, any that its level permits.",
+        description="The tools that it may open; default: any that its level permits.",
     )
 
     @model_validator(mode="after")
@@ -105,7 +105,7 @@ class SessionBody(Body):
 
 
 class NamedSessionBody(SessionBody):
-    """What `PUT /api/sessions/{id}` takes: the path has the id."""
+    """The body of `PUT /api/sessions/{id}`; the path has the id."""
 
     model_config = ConfigDict(json_schema_extra=lambda schema: schema["properties"].pop("id"))
 
@@ -117,9 +117,9 @@ class NamedSessionBody(SessionBody):
 
 
 class SettingsBody(Body):
-    """What `PUT …/settings` takes: unknown members of `settings` are dropped.
+    """The body of `PUT …/settings`; unknown members of `settings` are dropped.
 
-    `workspace` is the control plane's: what a client says about it is only recorded.
+    The control plane owns `workspace`: a client's value is only recorded.
     """
 
     settings: Annotated[dict[str, Any], WithJsonSchema(_SETTINGS_SCHEMA)]
@@ -138,21 +138,21 @@ class SettingsBody(Body):
 
     @property
     def permission_level(self) -> str | None:
-        """The level asked for, or None to keep the current one."""
+        """The requested level, or None to keep the current one."""
         return self.settings.get("permission_level")
 
     @property
     def ignored(self) -> dict[str, Any]:
-        """The client's wishes for the workspace, which the control plane owns, for the record."""
+        """The client's values for the workspace, for the record only."""
         wishes = self.settings.get("workspace", {})
         return {name: _recordable(wish) for name, wish in wishes.items()}
 
 
 class SessionsQuery(Query):
-    """`label` as key:value; `cursor` is the `next` of the page before.
+    """`label` is key:value; `cursor` is the `next` of the previous page.
 
-    With `ended`, or a status that is final, all that ever ended so; otherwise those that live
-    or ended lately.
+    With `ended`, or a final status, all sessions that ever ended so; otherwise live and recently
+    ended ones.
     """
 
     status: (

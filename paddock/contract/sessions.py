@@ -69,7 +69,7 @@ EXAMPLE: dict[str, Any] = {
 
 
 class Workspace(Model):
-    """Where the session's files are on the host."""
+    """The location of the session's files on the host."""
 
     mode: Annotated[Literal["session"], WORDS]
     root_dir: str
@@ -85,7 +85,7 @@ class SessionSettings(Model):
 
 
 class SandboxLimits(Model):
-    """The limits that the engine holds the sandbox to."""
+    """The limits that the engine enforces on the sandbox."""
 
     cpus: float
     memory_bytes: int
@@ -97,19 +97,23 @@ class Sandbox(Model):
 
     id: str
     image: str
-    network: str = Field(description="`none`, or the name of the network that it is on.")
-    mounts: list[str] = Field(description="Names of the operator's list.")
-    connected: bool = Field(description="Its agent has a connection to the control plane.")
+    network: str = Field(description="`none`, or the name of its network.")
+    mounts: list[str] = Field(description="Names from the operator's list.")
+    connected: bool = Field(description="Whether its agent is connected to the control plane.")
     state: str | None = Field(description="`running` or `paused`; null in lists.")
     limits: SandboxLimits | None = Field(description="As the engine set them; null in lists.")
 
 
 class Deadlines(Model):
-    """When the session ends by itself, whichever comes first; all null once it is over."""
+    """When the session ends by itself, whichever comes first; all null after its end."""
 
-    idle_at: Time | None = Field(description="Null also while it is busy or paused.")
-    wall_at: Time | None = Field(description="By `wall_timeout`, in a pause as well; else null.")
-    budget_at: Time | None = Field(description="By `budget.time`, in a pause as well; else null.")
+    idle_at: Time | None = Field(description="Also null while it is busy or paused.")
+    wall_at: Time | None = Field(
+        description="From `wall_timeout`, also during a pause; null if there is none."
+    )
+    budget_at: Time | None = Field(
+        description="From `budget.time`, also during a pause; null if there is none."
+    )
 
 
 class Termination(Model):
@@ -122,12 +126,12 @@ class Termination(Model):
 
 
 class Session(Model):
-    """A session with its live facts."""
+    """A session with its current state."""
 
     model_config = example(EXAMPLE)
 
     id: str
-    incarnation: int = Field(ge=1, description="Which session of that id.")
+    incarnation: int = Field(ge=1, description="The incarnation of the session id.")
     owner: str = Field(description="The name of the key that created it.")
     status: Annotated[Status, Strict(False), WORDS]
     activity: Annotated[Activity, Strict(False), WORDS]
@@ -135,7 +139,7 @@ class Session(Model):
     workspace: Workspace
     sandbox: Sandbox | None
     labels: dict[str, str]
-    role: str = Field(description="Who Cedar policies take its agent for.")
+    role: str = Field(description="Its agent's role in Cedar policies.")
     tools: list[str] | None = Field(
         description="The tools that it may open; null: any that its level permits."
     )
@@ -146,7 +150,7 @@ class Session(Model):
     budget: Budget
     deadlines: Deadlines
     termination: Termination | None = Field(description="Null while it lives.")
-    commands: list[Command] = Field(description="The commands that run.")
+    commands: list[Command] = Field(description="The running commands.")
 
     @property
     def live(self) -> bool:
@@ -172,7 +176,7 @@ class Sessions(Model):
 
 
 class PurgedWorkspace(Model):
-    """The workspace of a session that ended long ago is removed."""
+    """Confirms that the workspace of a session that ended long ago was removed."""
 
     model_config = example({"id": _ID, "purged": True})
 
@@ -181,7 +185,7 @@ class PurgedWorkspace(Model):
 
 
 class Handle(Model):
-    """A session's new handle; the old one is void."""
+    """A session's new handle; the old one is invalid."""
 
     model_config = example({"handle": "H-3f0e6a52-94d1-4c7b-8a2e-5d1f9b7c6e30"})
 

@@ -1,4 +1,4 @@
-"""Health, permission levels, and what a policy would say."""
+"""Health, permission levels, and explanations of policies."""
 
 from typing import Annotated, Literal, Self
 
@@ -78,16 +78,16 @@ class Health(Model):
 
 
 class Check(Model):
-    """One thing that sessions need."""
+    """One requirement of sessions."""
 
-    ok: bool = Field(description="Whether sessions can be created as far as this goes.")
+    ok: bool = Field(description="Whether this check allows sessions to be created.")
     status: Annotated[Literal["ok", "warning", "failure"], WORDS]
     detail: str
-    remedy: str | None = Field(description="How to mend it; null where it is ok.")
+    remedy: str | None = Field(description="How to fix it; null if it is ok.")
 
 
 class Readiness(Model):
-    """Whether sessions can be created, and what each of the things they need says."""
+    """Whether sessions can be created, with the result of each check."""
 
     model_config = example(
         {
@@ -114,12 +114,12 @@ class Readiness(Model):
 
     @property
     def ready(self) -> bool:
-        """Whether they can."""
+        """Whether sessions can be created."""
         return self.status == "ready"
 
 
 class LevelLimits(Model):
-    """What one session may use: cores, bytes, processes."""
+    """The limits of one session: cores, bytes, processes."""
 
     cpus: float
     memory_bytes: Count
@@ -130,16 +130,18 @@ class LevelLimits(Model):
 
 
 class LevelRequirements(Model):
-    """What the host must offer: without it sessions at the level are refused."""
+    """Requirements on the host; without them, sessions at the level are refused."""
 
-    landlock: Count = Field(description="The lowest version of its interface; 0: not needed.")
+    landlock: Count = Field(
+        description="The lowest version of Landlock's interface; 0: not needed."
+    )
     seccomp: bool
-    mounts: bool = Field(description="Workspaces mounted with flags of their own.")
-    quota: bool = Field(description="Workspaces that can't grow over their size.")
+    mounts: bool = Field(description="Workspaces mounted with their own flags.")
+    quota: bool = Field(description="Workspaces that can't exceed their size.")
 
 
 class LevelRates(Model):
-    """The most that one session moves, in bytes per second; null: whatever it can."""
+    """The maximum that one session transfers, in bytes per second; null: unlimited."""
 
     disk_read: Count | None
     disk_write: Count | None
@@ -148,36 +150,36 @@ class LevelRates(Model):
 
 
 class LevelConfinement(Model):
-    """What the kernel holds the level's commands to."""
+    """What the kernel enforces on the level's commands."""
 
     paths: bool = Field(
-        description="Only the commands' programs are executable, and only what they need readable."
+        description="Only the commands' programs are executable, and only their needs readable."
     )
-    read: list[str] = Field(description="More of the image that is readable.")
-    execute: list[str] = Field(description="More of the image that is executable.")
+    read: list[str] = Field(description="Further readable paths of the image.")
+    execute: list[str] = Field(description="Further executable paths of the image.")
     writable_code: bool = Field(description="Memory may be writable and executable at once.")
     ptrace: bool = Field(description="A command may trace its own children.")
-    record_execs: bool = Field(description="What a command executes in turn is recorded.")
+    record_execs: bool = Field(description="Programs that a command executes are recorded.")
 
 
 class Level(Model):
-    """A permission level as its file has it."""
+    """A permission level as defined by its file."""
 
     model_config = example(_LOW)
 
     name: LevelName
-    rank: Count = Field(description="Their order: a lower level has a lower one.")
-    risk_tier: RiskTier = Field(
-        description="The highest that a command of a terminal's tool may have."
-    )
-    commands: list[str] | None = Field(description="Those that may run; null: any.")
+    rank: Count = Field(description="The order of levels: a lower level has a lower rank.")
+    risk_tier: RiskTier = Field(description="The highest risk tier of a tool's command.")
+    commands: list[str] | None = Field(description="The commands that may run; null: any.")
     network: Annotated[Literal["none", "open"], WORDS]
     limits: LevelLimits
     timeout_default: int = Field(description="Seconds.")
     timeout_max: int = Field(description="Seconds.")
-    output_bytes: Count = Field(description="How much is kept of a command's output.")
-    audit_bytes: Count = Field(description="What one session may have in the audit ledger.")
-    noexec: bool = Field(description="Nothing in the workspace or /tmp can be executed.")
+    output_bytes: Count = Field(description="Bytes that are kept of a command's output.")
+    audit_bytes: Count = Field(
+        description="Maximum size of one session's record in the audit ledger."
+    )
+    noexec: bool = Field(description="Files in the workspace and /tmp can't be executed.")
     guard_writes: bool = Field(
         description="Where any command is allowed: those known to write may name paths of the "
         "workspace only."
@@ -189,7 +191,7 @@ class Level(Model):
     requires: LevelRequirements
     confinement: LevelConfinement
     home: str
-    mounts: list[str] = Field(description="Of the operator's list: its sessions have them.")
+    mounts: list[str] = Field(description="Names from the operator's list that its sessions get.")
     sha256: Sha256 = Field(description="Of the level's file.")
 
 
@@ -206,15 +208,15 @@ LayerName = Annotated[Literal["parser", "mount", "landlock", "seccomp", "network
 
 
 class Layer(Model):
-    """One of the layers that would stop it."""
+    """A layer that would stop the command or path."""
 
     layer: LayerName
     message: str
-    remedy: str = Field(description="How to do it otherwise, or what in the level allows it.")
+    remedy: str = Field(description="An alternative, or the level's field that allows it.")
 
 
 class Explanation(Model):
-    """What would come of a command or path, by its words alone."""
+    """The decision about a command or path, by its words alone."""
 
     model_config = example(
         {
@@ -251,20 +253,20 @@ class Explanation(Model):
 
     allow: bool
     verdict: Annotated[Literal["allow", "deny"], WORDS]
-    rule: str = Field(description="The rule that refuses; `allowed` where none does.")
+    rule: str = Field(description="The rule that refuses; `allowed` if none does.")
     layer: LayerName = Field(
-        description="What stops it first; `parser` also where nothing is known to."
+        description="The first layer that stops it; also `parser` if none does."
     )
     message: str
-    remedy: str | None = Field(description="How to do it otherwise; null where it is allowed.")
+    remedy: str | None = Field(description="An alternative; null if it is allowed.")
     layers: list[Layer] = Field(
-        description="All that would stop it, in that order. `allow` is the parser's word: a "
-        "command that it starts may be stopped by what comes after."
+        description="All layers that would stop it, in order. `allow` is the parser's decision: a "
+        "later layer may still stop a command that it allows."
     )
 
 
 class ExplainBody(Body):
-    """What `POST /api/policies/explain` takes: whose rules, and what is asked about.
+    """The body of `POST /api/policies/explain`: whose rules to use, and what to explain.
 
     Exactly one of `session` and `level`, and of `command`, `argv` and `path`.
     """
@@ -276,7 +278,7 @@ class ExplainBody(Body):
     )
 
     session: Annotated[str, Field(max_length=128)] | None = Field(
-        default=None, description="A session's id: the level that it is pinned to."
+        default=None, description="A session's id, for its own level."
     )
     level: LevelChoice = Field(default=None, description="A permission level's name.")
     command: CommandLine | None = Field(default=None, description=LINE_DESCRIPTION)

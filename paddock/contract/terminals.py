@@ -63,7 +63,7 @@ INTERACTION: dict[str, Any] = {
 
 
 class Evidence(Model):
-    """What is kept of a terminal that has ended: every byte that its tool said, and a transcript.
+    """The evidence of an ended terminal: every byte that its tool printed, and a transcript.
 
     Hashes are `sha256:` and 64 hex digits.
     """
@@ -72,7 +72,7 @@ class Evidence(Model):
 
     raw_bytes: Count
     raw_hash: str
-    raw_truncated: bool = Field(description="More was said than is kept.")
+    raw_truncated: bool = Field(description="More was printed than is kept.")
     transcript_bytes: Count
     transcript_hash: str
 
@@ -84,12 +84,12 @@ class Terminal(Model):
 
     id: str
     tool: str
-    manifest_sha256: str = Field(description="Of the manifest that it was opened with.")
+    manifest_sha256: str = Field(description="Of the manifest with which it was opened.")
     startup_command: str
     status: Annotated[Literal["spawning", "ready", "busy", "timed_out", "terminated"], WORDS] = (
-        Field(description="`timed_out` while the answer to the last line is not complete.")
+        Field(description="`timed_out` while the answer to the last line is incomplete.")
     )
-    session_state: str | None = Field(description="What the prompt shows of the tool's state.")
+    session_state: str | None = Field(description="The tool's state, as its prompt shows it.")
     prompt: str | None = Field(description="The last prompt, without the space at its end.")
     interaction_count: Count = Field(description="Lines that were written to the tool.")
     max_interactions: Count
@@ -100,23 +100,23 @@ class Terminal(Model):
         "max_interactions, startup_timeout, level_changed, no_room (nothing more may be recorded), "
         "session_ended, sandbox_ended, control_plane_restarted and others."
     )
-    exit_code: int | None = Field(description="Of the tool; 128 + n after signal n.")
+    exit_code: int | None = Field(description="The tool's exit code; 128 + n after signal n.")
     evidence: Evidence | None = Field(description="Null until it has ended.")
 
 
 class Results(Model):
-    """What the tool said, and how it stands."""
+    """The tool's output and its state."""
 
     model_config = example(RESULTS)
 
-    prompt: str = Field(description="The prompt after it; empty where there is none.")
-    output: str = Field(description="Without the echo of the line and without the prompt.")
+    prompt: str = Field(description="The prompt after the output; empty if there is none.")
+    output: str = Field(description="Without the echo of the line and the prompt.")
     session_state: str
     interaction_count: Count
 
 
 class Interaction(Model):
-    """One line, what was decided of it, and what came back."""
+    """One line, the decision about it, and the answer."""
 
     model_config = example(INTERACTION)
 
@@ -131,29 +131,31 @@ class Interaction(Model):
     pty: str
     duration_ms: Count
     timestamp: Time
-    exit_code: int = Field(description="0 for a success; the tool's where it has ended; else -1.")
+    exit_code: int = Field(
+        description="0 for a success; the tool's exit code if it has ended; otherwise -1."
+    )
     stderr: str = Field(description="Always empty: a terminal has one stream.")
-    output_file: str = Field(description="Where the raw bytes are, in the evidence folder.")
-    output_hash: str | None = Field(description="Of the raw bytes that came back.")
+    output_file: str = Field(description="The file with the raw bytes in the evidence folder.")
+    output_hash: str | None = Field(description="Of the raw bytes of the answer.")
     output_bytes: Count
-    truncated: bool = Field(description="More was said than `results` has.")
+    truncated: bool = Field(description="More was printed than `results` contains.")
     error: str | None
     results: Results | None
-    approval: Approval | None = Field(description="Where a person was asked.")
+    approval: Approval | None = Field(description="Set if a person was asked.")
 
     @property
     def ok(self) -> bool:
-        """Whether the tool answered, and is back at its prompt."""
+        """Whether the tool answered and is back at its prompt."""
         return self.status == "success"
 
     @property
     def output(self) -> str:
-        """What the tool said; empty where there is nothing."""
+        """The tool's output; empty if there is none."""
         return "" if self.results is None else self.results.output
 
 
 class Terminals(Model):
-    """Every terminal that the session has, and had, oldest first."""
+    """All past and present terminals of the session, oldest first."""
 
     model_config = example({"items": [TERMINAL], "next": None})
 
@@ -162,7 +164,7 @@ class Terminals(Model):
 
 
 class TerminalBody(Body):
-    """What a terminal is opened for."""
+    """A request to open a terminal."""
 
     tool: ToolName = Field(description="The name of a tool that the session lists.")
 
@@ -171,11 +173,11 @@ class InteractionBody(Body):
     """A line for a terminal's tool."""
 
     tool: Annotated[str, Field(min_length=1, max_length=256)] = Field(
-        description="`<tool>.<command>`: what the line is meant to be."
+        description="`<tool>.<command>`: the tool's command for this line."
     )
     command: Annotated[str, Field(min_length=1, max_length=MAX_LINE)] = Field(
         description="The line, without a line break at its end."
     )
     wait: Wait = Field(
-        default=0, description="Seconds to wait for a person, where the line needs one."
+        default=0, description="Seconds to wait for a person, if the line needs approval."
     )

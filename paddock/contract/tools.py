@@ -1,4 +1,4 @@
-"""Tools: what an agent may send to interactive programs."""
+"""Tools: the lines that an agent may send to interactive programs."""
 
 from typing import Any
 
@@ -44,16 +44,16 @@ class Tool(Model):
     command: str = Field(description="Empty for a oneshot tool.")
     description: str
     pattern: str = Field(description="RE2; the whole line must match it. Empty for a oneshot tool.")
-    input_schema: dict[str, Any] = Field(description="JSON Schema of what it takes.")
+    input_schema: dict[str, Any] = Field(description="JSON Schema of its arguments.")
     risk_tier: RiskTier
-    human_approval: bool = Field(description="Each line waits for a person.")
+    human_approval: bool = Field(description="Each line needs a person's approval.")
     allowed: bool = Field(description="Whether this session could be allowed to use it.")
     rule: str | None = Field(description="The gate that no line could pass; null where allowed.")
     sha256: Sha256 = Field(description="Of the tool's manifest.")
 
 
 class Tools(Model):
-    """Every tool's commands."""
+    """The commands of all tools."""
 
     model_config = example({"items": [_TOOL], "next": None})
 

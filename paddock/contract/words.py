@@ -1,27 +1,28 @@
-"""Words and bounds of the API that are the domain's, too."""
+"""Values and bounds of the API that the domain shares."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 LEVEL_PATTERN = r"[a-z][a-z0-9-]{0,31}"
-LEVEL_NAMES = ("low", "medium", "high")  # those that there always are
-# With this alphabet an id is one path segment on every file system, is never `.`, `..`
-# or hidden, and fits a directory entry's 255 bytes.
+LEVEL_NAMES = ("low", "medium", "high")  # the ones that always exist
+# With this alphabet an id is a single path segment on every file system, is never `.`, `..` or
+# hidden, and fits a directory entry's 255 bytes.
 ID_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 MOUNT_NAME = r"^[A-Za-z0-9_-]{1,64}$"
-MAX_LINE = 8192  # characters of one line that a tool is sent
-SECRET_BYTES = (8, 32 * 1024)  # of a secret's value, at least and at most
-MAX_WALL_SECONDS = 10**9  # that a session may exist: no deadline leaves the calendar
-# The largest limit of a budget, in units inside: no sum leaves 64 bits, no deadline the calendar.
+MAX_LINE = 8192  # characters of one line sent to a tool
+SECRET_BYTES = (8, 32 * 1024)  # bytes of a secret's value, minimum and maximum
+MAX_WALL_SECONDS = 10**9  # the longest life of a session: no deadline leaves the calendar
+# The largest limit of a budget, in internal units: no sum exceeds 64 bits, no deadline the
+# calendar.
 MOST_BUDGET = 10**15
-# The kernel's limit of a program's words and variables together, in bytes: each with its end and
-# the pointer to it.
+# The kernel's limit for a program's words and variables together, in bytes: each counts with its
+# terminator and the pointer to it.
 MAX_ARGUMENT_BYTES = 2 * 1024 * 1024
 ARGUMENT_COST = 9
 
 
 class Status(StrEnum):
-    """Where a session is in its life; the last three are final."""
+    """A session's status; the last three are final."""
 
     ACTIVE = "active"
     PAUSED = "paused"
@@ -31,7 +32,7 @@ class Status(StrEnum):
 
 
 class Activity(StrEnum):
-    """What a session does right now."""
+    """A session's current activity."""
 
     IDLE = "idle"
     RUNNING = "running"
@@ -50,6 +51,6 @@ class Rationale(StrEnum):
 
 
 def argument_bytes(words: Iterable[str], variables: Mapping[str, str]) -> int:
-    """What the kernel counts of a program's words and variables."""
+    """The size that the kernel counts for a program's words and variables."""
     pairs = (f"{name}={value}" for name, value in variables.items())
     return sum(len(text.encode()) + ARGUMENT_COST for text in (*words, *pairs))

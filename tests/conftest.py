@@ -1,4 +1,4 @@
-"""The sandbox image, and a control plane over the real engine for the tests of a module."""
+"""Fixtures: the sandbox image, and a control plane with the real engine per module."""
 
 import functools
 import secrets
@@ -19,31 +19,31 @@ from tests.support.plane import opened
 
 BoxFactory = Callable[..., Awaitable[Box]]
 
-# Beside other load an example may take any time: that says nothing about what is tested.
+# On a busy machine an example may take any time, which says nothing about the tested code.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
 
-# What takes longest begins first, so that no worker is left alone with it at the end.
+# The longest tests begin first, so that no worker is left alone with one at the end.
 LONGEST = ("test_schemathesis.py", "test_restarts.py", "test_purge.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the longest tests of those that run side by side first."""
+    """Puts the longest of the parallel tests first."""
     items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 def pytest_report_header() -> str:
-    """Stands at the head of every run that is not quiet."""
+    """The header of every run that is not quiet."""
     return pythons.header()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_planes() -> Iterator[None]:
-    """A control plane starts and stops sooner.
+    """Makes control planes start and stop faster.
 
-    The shipped manifests, which no test changes, are parsed once. Files of policy are looked at
-    more often: to stop waits for the next look.
+    The included manifests, which no test changes, are parsed once. Policy files are checked more
+    often, because a stop waits for the next check.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("orchestrator.reload.STEP_MS", 20)
@@ -53,7 +53,7 @@ def quick_planes() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def sandbox_image() -> Iterator[str]:
-    """The sandbox image of this checkout, whatever else is built on this host meanwhile."""
+    """The sandbox image of this checkout, independent of other builds on this host."""
     name = f"paddock/sandbox:test-{secrets.token_hex(4)}"
     build(name, report=lambda _line: None)
     yield name
@@ -63,14 +63,14 @@ def sandbox_image() -> Iterator[str]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def control_plane(sandbox_image: str) -> AsyncIterator[ControlPlane]:
-    """At the end of the module nothing of it may be left."""
+    """Checks that nothing of the module is left at its end."""
     async with opened(image=sandbox_image) as plane:
         yield plane
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def new_box(control_plane: ControlPlane) -> BoxFactory:
-    """Makes sessions: `await new_box("low", …)`; they are closed at the end of the module."""
+    """Creates sessions: `await new_box("low", …)`; they are closed at the end of the module."""
 
     async def create(level: str, **members: object) -> Box:
         return await Box.create(control_plane, level, **members)

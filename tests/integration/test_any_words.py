@@ -1,4 +1,4 @@
-"""Whatever the words of a command are, its end is its own: the agent goes on for everybody."""
+"""Malformed or extreme command words affect only their own command; the agent keeps running."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ def boot_of(box: Box) -> str:
     return box.session.sandbox.link.hello.boot_id
 
 
-@attempt("a working directory of 3,800 bytes that is not there", layer="agent", levels="low")
+@attempt("a working directory of 3,800 bytes that does not exist", layer="agent", levels="low")
 async def test_a_long_directory(low: Box) -> None:
     boot = boot_of(low)
     done = await low.run(argv=["ls"], cwd="é" * 1900)
@@ -96,7 +96,7 @@ async def test_commands_of_any_words(new_box: BoxFactory) -> None:
         await box.close()
 
 
-@attempt("arguments of execve that are no addresses", layer="agent", levels="high")
+@attempt("arguments of execve that are not addresses", layer="agent", levels="high")
 async def test_calls_with_any_addresses(high: Box) -> None:
     """Each call fails by itself; the process that made it goes on, and so does the agent."""
     boot = boot_of(high)

@@ -1,4 +1,4 @@
-"""Every program that a command executes in turn is on record before it starts."""
+"""Every program that a command executes is recorded before it starts."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""The bridge of high: containers on it reach neither the host nor link-local addresses."""
+"""The network of high: containers on its bridge reach neither the host nor link-local addresses."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a level that allows any command leaves to it outside of the workspace, and what not."""
+"""Access outside the workspace at levels that allow any command."""
 
 import re
 from pathlib import Path

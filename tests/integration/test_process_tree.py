@@ -1,4 +1,4 @@
-"""A command is a tree of processes: when it is over, nothing of the tree is left."""
+"""A command is a process tree: after its end, nothing of the tree is left."""
 
 import json
 from contextlib import closing

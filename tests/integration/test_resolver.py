@@ -1,4 +1,4 @@
-"""Whom sandboxes ask for names, and that nobody names their neighbours."""
+"""The name servers of sandboxes, which must not reveal neighbours."""
 
 import ipaddress
 import json

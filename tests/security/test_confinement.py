@@ -1,4 +1,4 @@
-"""What a command is given and denied by the kernel, whatever the string rules say."""
+"""What the kernel allows and denies a command, whatever the string rules say."""
 
 import json
 from collections.abc import AsyncIterator
@@ -143,7 +143,7 @@ DEVICES = {f"/dev/{name}" for name in NAMES}
 
 
 @attempt(
-    "every file and directory that there is, opened for writing",
+    "every existing file and directory, opened for writing",
     layer="read-only root, Landlock",
     levels="low",
 )
@@ -155,7 +155,7 @@ async def test_only_workspace_and_tmp_can_be_written(loose: Box, high: Box) -> N
 
 
 @attempt(
-    "the same at high, where shared memory is a place of its own",
+    "the same at high, where shared memory is separate",
     layer="read-only root",
     levels="high",
 )

@@ -1,4 +1,4 @@
-"""Running a program that the level does not list, or code that the session has made itself."""
+"""Running a program that the level does not list, or code that the session made itself."""
 
 import pytest
 
@@ -14,7 +14,7 @@ MAY_FAIL = {"hard link", "perl", "made executable with a key"}
 
 @attempts(
     {
-        "direct": "a program that no list names, by its path",
+        "direct": "a program that is not listed, by its path",
         "by PATH": "… by its name, along the PATH",
         "slashes": "… by `//` and `/./` in its path",
         "dots": "… by a relative path with `..`",
@@ -56,13 +56,13 @@ async def test_forbidden_program_at(attacks: Attacks, level: str, name: str) -> 
 
 @attempts(
     {
-        "program": "a program of one's own in the workspace",
+        "program": "the session's own program in the workspace",
         "program through /proc": "… through /proc/self/root",
         "descriptor": "… by a descriptor and /proc/self/fd",
         "O_PATH descriptor": "… by an O_PATH descriptor",
         "execveat": "… by execveat",
         "loader": "… by the dynamic loader",
-        "LD_PRELOAD": "a library of one's own by LD_PRELOAD",
+        "LD_PRELOAD": "the session's own library by LD_PRELOAD",
         "LD_AUDIT": "… by LD_AUDIT",
         "script": "a script with a shebang of a shell",
         "script of an allowed program": "a script with a shebang of an allowed program",
@@ -137,7 +137,7 @@ async def test_code_in_a_file(attacks: Attacks, level: str, name: str) -> None:
 
 @attempts(
     {
-        "/proc/self/mem": "one's own code overwritten through /proc/self/mem",
+        "/proc/self/mem": "the process's own code overwritten through /proc/self/mem",
         "/proc/thread-self/mem": "… through /proc/thread-self/mem",
     },
     layer="Landlock",

@@ -1,7 +1,4 @@
-"""An agent that has been taken over: whatever it sends, only what it may say is believed.
-
-No container is needed: a program dials the control socket as an agent does.
-"""
+"""A sandbox agent that was taken over: only valid messages are accepted."""
 
 import asyncio
 import json
@@ -264,7 +261,7 @@ async def test_another_protocol_is_refused_with_what_to_do(host: Host, version: 
     assert host.hellos == []
 
 
-@attempt("… it introduces itself in another form", layer="control plane")
+@attempt("… it sends a malformed hello", layer="control plane")
 @pytest.mark.parametrize(
     "members",
     [
@@ -359,7 +356,7 @@ BAD_EVENTS: dict[str, dict[str, Any]] = {
 }
 
 
-@attempt("… it reports events of another form", layer="control plane")
+@attempt("… it reports malformed events", layer="control plane")
 @pytest.mark.parametrize("name", BAD_EVENTS)
 async def test_an_event_of_the_wrong_form_is_not_recorded(host: Host, name: str) -> None:
     impostor = await host.greeted()
@@ -427,7 +424,7 @@ async def test_the_first_repetition_ends_the_connection(host: Host) -> None:
     assert host.violations == ["event 1 after event 2"]
 
 
-@attempt("… it answers what nobody has asked", layer="control plane")
+@attempt("… it answers requests that were never made", layer="control plane")
 @pytest.mark.parametrize("request_id", [None, "1", 10**30, -1, [1], {"a": 1}, 1.5, True, 1])
 async def test_the_first_answer_that_nobody_waits_for_ends_the_connection(
     host: Host, request_id: Any
@@ -507,7 +504,7 @@ STRUCTURES = {
 }
 
 
-@attempt("… it sends what takes long to read", layer="control plane")
+@attempt("… it sends messages that are slow to parse", layer="control plane")
 @pytest.mark.parametrize("name", STRUCTURES)
 async def test_a_frame_of_many_values_is_not_read(host: Host, name: str) -> None:
     impostor = await host.greeted()
@@ -559,7 +556,7 @@ async def test_a_frame_is_as_large_as_what_it_may_be(
     await host.still_works()
 
 
-@attempt("… its hello has much in it", layer="control plane")
+@attempt("… its hello is very large", layer="control plane")
 @pytest.mark.parametrize(
     "members",
     [
@@ -679,7 +676,7 @@ async def test_a_flood_waits_for_its_share_of_the_time(
     assert sum(waited) > 0
 
 
-@attempt("… it answers in another form", layer="control plane")
+@attempt("… it sends malformed answers", layer="control plane")
 @pytest.mark.parametrize(
     "answer",
     [

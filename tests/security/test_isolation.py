@@ -1,7 +1,4 @@
-"""One command against another, against its guard, against the agent, and against other sessions.
-
-Everything here runs at high, where any program may: only the kernel is in the way.
-"""
+"""One command against other commands, its guard, the agent, and other sessions."""
 
 from pathlib import Path
 from typing import Any
@@ -161,7 +158,7 @@ async def test_a_guard_is_out_of_reach_of_every_command(high: Box) -> None:
     await assert_unharmed(high, command)
 
 
-@attempt("one's own guard", layer="uid, Landlock scopes", levels="high")
+@attempt("its own guard", layer="uid, Landlock scopes", levels="high")
 async def test_a_command_cannot_reach_its_own_guard(high: Box) -> None:
     script = ATTACK.replace("int(sys.argv[1])", "os.getppid()")
     assert (await high.python(script)).value == {}

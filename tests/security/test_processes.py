@@ -137,7 +137,7 @@ async def test_kill_all(attacks: Attacks, victims: dict[str, Victim], level: str
 # The supervisor of executions
 
 
-@attempt("an execution that nobody can record: the agent is stopped", layer="seccomp")
+@attempt("an execution that can't be recorded, because the agent is stopped", layer="seccomp")
 async def test_nothing_runs_unrecorded(attacks: Attacks, level: str) -> None:
     box = await attacks.box(level)
     command = await box.start(argv=["attack-hogs", "waiting"], background=True)
@@ -189,7 +189,7 @@ async def test_what_is_executed_in_hiding(attacks: Attacks, level: str) -> None:
     await assert_well(box)
 
 
-@attempt("an execution of a path that is nowhere while it is looked at", layer="agent")
+@attempt("an execution of a path that does not exist while it is checked", layer="agent")
 async def test_race_of_the_record(attacks: Attacks, level: str) -> None:
     done = await attacks.run(level, "races", "exec", "/usr/bin/nothing", "500")
     counted = numbers(done.stdout)

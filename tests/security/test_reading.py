@@ -1,4 +1,4 @@
-"""Reading what is not the session's: of the image, of another session, of the host."""
+"""Reading files of the image, of another session, or of the host."""
 
 import asyncio
 import secrets

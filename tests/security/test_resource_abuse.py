@@ -1,4 +1,4 @@
-"""Commands that take all they can get: what they hit is their own limit."""
+"""Commands that use all available resources hit only their own limits."""
 
 import asyncio
 import signal

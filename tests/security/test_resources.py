@@ -1,4 +1,4 @@
-"""Programs that take all they can get, at every level: the agent and the next command go on."""
+"""Programs that use all available resources: the agent and the next command keep working."""
 
 import errno
 

@@ -1,8 +1,4 @@
-"""Commands whose words say already that they go where they may not: refused before they start.
-
-The level files are the packaged ones. What counts is still the effect: nothing is read, made or
-changed, and the refusal is on record.
-"""
+"""Commands that the string rules refuse before they start."""
 
 import pytest
 
@@ -43,7 +39,7 @@ Boxes = dict[str, Box]
         "l?",
         "*",
     ),
-    text="a program by another name than a listed one's",
+    text="a program by a name that is not listed",
     layer="words",
     levels="low medium",
 )
@@ -82,7 +78,7 @@ async def test_name(plain: Boxes, arsenal: Arsenal, level: str, name: str) -> No
         "find . -name '(' -print",
         "ls !(x)",
     ),
-    text="operators of a shell, also in quotes, and before any list of commands is looked at",
+    text="shell operators, also in quotes, before any allowlist is checked",
     layer="words",
 )
 async def test_operator(plain: Boxes, arsenal: Arsenal, level: str, name: str) -> None:
@@ -99,7 +95,7 @@ async def test_operator(plain: Boxes, arsenal: Arsenal, level: str, name: str) -
         "$(touch marker)",
         "\ntouch marker",
     ),
-    text="operators of a shell as words of an argv: they stay words",
+    text="shell operators as argv words, which stay words",
     layer="no shell",
 )
 async def test_operator_in_argv(plain: Boxes, level: str, name: str) -> None:

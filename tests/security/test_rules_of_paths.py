@@ -1,4 +1,4 @@
-"""Paths and options of listed commands that lead out of the workspace: refused by their words."""
+"""Paths and options of listed commands that leave the workspace, refused by the string rules."""
 
 import pytest
 

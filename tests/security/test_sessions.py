@@ -1,4 +1,4 @@
-"""A session's own borders: its workspace's name and place, its level, the files API."""
+"""The boundaries of a session: its workspace's name and place, its level, the files API."""
 
 import os
 import secrets
@@ -84,7 +84,7 @@ async def test_ids_of_others(attacks: Attacks, level: str) -> None:
 
 @spellings(
     ("/", "/etc", "..", "/var/run/docker.sock", "/workspace/../..", "\0", ""),
-    text="a client that names the host's directory to be its workspace",
+    text="a client that names a host directory as its workspace",
     layer="control plane",
 )
 async def test_root_dir(attacks: Attacks, level: str, name: str) -> None:
@@ -142,7 +142,7 @@ def _new(workspace_id: str, level: str) -> NewSession:
 # Levels
 
 
-@attempt("what runs at high goes on after the session was lowered", layer="control plane")
+@attempt("work at high that continues after the session was lowered", layer="control plane")
 async def test_lowered(attacks: Attacks) -> None:
     box = await Box.create(attacks.plane, "high")
     for name, content in attacks.arsenal.payloads.items():

@@ -1,4 +1,4 @@
-"""Changing what is not the session's: the image, the agent, the kernel's settings."""
+"""Changing the image, the agent, or the kernel's settings."""
 
 import pytest
 

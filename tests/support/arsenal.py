@@ -1,4 +1,4 @@
-"""An image with attack programs in it, compiled here, and with something to steal."""
+"""Builds an image with attack programs, compiled here, and with a secret to steal."""
 
 import io
 import os
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import docker
 
 PROGRAMS = Path(__file__).parents[1] / "security" / "programs"
-# Started by tests, by these names; everything else in the image is there to be attacked with.
+# Tests start these by name; everything else in the image is there to be attacked.
 ATTACKS = ("calls", "execs", "hogs", "memory", "races", "reach", "reads", "sockets", "writes")
 _STRICT = ("-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function")
 # The payload has no C library of its own, so it fits any image.
@@ -34,14 +34,14 @@ class Arsenal(NamedTuple):
 
 
 def attack_name(program: str) -> str:
-    """What an attack program is called in the image."""
+    """The name of an attack program in the image."""
     return f"attack-{program}"
 
 
 def build_arsenal(base: str, directory: Path) -> Arsenal:
     """Compiles the programs in `directory` and builds the image on the image `base`.
 
-    The base's labels stay, so the control plane takes it for what it is.
+    The base's labels stay, so the control plane accepts it as a sandbox image.
     """
     jobs = {name: _compile(directory / name, [f"{name}.c"], ("-static",)) for name in ATTACKS}
     for name, options in _PAYLOADS.items():
@@ -112,7 +112,7 @@ def _archive(files: dict[str, tuple[bytes, int]], directories: dict[str, int]) -
 
 
 def held_in(directory: Path, secret: str) -> list[str]:
-    """The files below `directory` that hold the secret, or are called by it."""
+    """The files below `directory` whose content or name has the secret."""
     found = []
     for root, directories, files in os.walk(directory):
         names = [os.path.join(root, name) for name in (*directories, *files)]

@@ -1,4 +1,4 @@
-"""Attack programs, run in sessions that would let them: only the kernel is in the way."""
+"""Runs attack programs in sessions that allow them, so that only the kernel stops them."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,9 +16,10 @@ _PACKAGED = Path(level_files.__file__).with_name("levels")
 
 
 def write_armed_levels(directory: Path) -> None:
-    """Level files under which the string rules let attack programs run, and nothing else changes.
+    """Level files whose string rules let attack programs run, and that change nothing else.
 
-    They become commands of the level: the kernel permits them themselves, and no more.
+    The programs become commands of the level: the kernel allows the programs themselves, and no
+    more.
     """
     names = ", ".join(f'"{attack_name(program)}"' for program in ATTACKS)
     for level in ("low", "medium"):
@@ -28,20 +29,20 @@ def write_armed_levels(directory: Path) -> None:
         (directory / f"{level}.toml").write_text(armed)
 
 
-# What a file holds in the sessions whose words are attacked.
+# The content of a file in the sessions whose string rules are attacked.
 INSIDE = b"inside\n"
 
 
 class Report(NamedTuple):
-    """What a program said of its attempts: those that worked, and why the others did not."""
+    """A program's report: the attempts that worked, and why the others did not."""
 
     worked: frozenset[str]
     refused: dict[str, str]
 
     def stopped(self, name: str, target: str = "") -> str:
-        """Why an attempt did not work. Raises: AssertionError where it did, or was not made.
+        """Why an attempt did not work. Raises: AssertionError if it worked or was not made.
 
-        `target` is only for the message: whom, or where, it was tried on.
+        `target` is only for the message: the target of the attempt.
         """
         assert name not in self.worked, f"{name} worked {target}"
         assert name in self.refused, f"{name} was not attempted {target}"
@@ -49,7 +50,7 @@ class Report(NamedTuple):
 
 
 class Attacks:
-    """A module's sessions, one at each level, and the reports of what was run in them."""
+    """A module's sessions, one at each level, and the reports of the programs run in them."""
 
     def __init__(self, plane: ControlPlane, arsenal: Arsenal) -> None:
         self.plane = plane
@@ -67,14 +68,14 @@ class Attacks:
         return self._boxes[level]
 
     async def run(self, level: str, program: str, *arguments: str) -> Outcome:
-        """Runs an attack program to its end; no harm may have been done to its surroundings."""
+        """Runs an attack program to its end, and checks that its surroundings are unharmed."""
         box = await self.box(level)
         done = await box.run(argv=[attack_name(program), *arguments])
         await self.assert_unharmed(box, done)
         return done
 
     async def report(self, level: str, program: str, *arguments: str) -> Report:
-        """What an attack program's attempts came to. Each is made once in a module."""
+        """The results of an attack program's attempts, each made once per module."""
         key = (level, program, *arguments)
         if key not in self._reports:
             done = await self.run(level, program, *arguments)
@@ -83,7 +84,7 @@ class Attacks:
         return self._reports[key]
 
     async def assert_unharmed(self, box: Box, done: Outcome) -> None:
-        """Nothing was stolen or left behind; the sandbox agent and the control plane are alive."""
+        """Checks that nothing was stolen or left behind, and that the agent is alive."""
         if box.session.level.confinement.paths:
             secret = self.arsenal.canary
             assert secret not in done.stdout + done.stderr
@@ -92,8 +93,8 @@ class Attacks:
 
 
 async def assert_well(box: Box) -> None:
-    """Commands and files work as ever, and nothing of what was runs any more."""
-    # What else is started meanwhile, by tests, has one process for each command.
+    """Checks that commands and files work, and that nothing of the attack still runs."""
+    # Other commands that tests have started have one process each.
     running = (await box.ask("stats"))["running"]
     await until(lambda: len(box.processes()) == len(running))
     await box.write("well", b"well")
@@ -101,7 +102,7 @@ async def assert_well(box: Box) -> None:
 
 
 def parse_report(output: str) -> Report:
-    """What the program printed."""
+    """The program's output."""
     lines = output.splitlines()
     refused = (line[1:].partition("\t") for line in lines if line.startswith("-"))
     return Report(
@@ -111,7 +112,7 @@ def parse_report(output: str) -> Report:
 
 
 def numbers(said: str) -> dict[str, int]:
-    """What a race counted: words and numbers in turn."""
+    """The counts of a race: words and numbers alternately."""
     words = said.splitlines()[-1].split()
     return dict(zip(words[::2], map(int, words[1::2]), strict=True))
 
@@ -119,7 +120,7 @@ def numbers(said: str) -> dict[str, int]:
 async def assert_refused(
     box: Box, arsenal: Arsenal, *, rule: str | None = None, **how: Any
 ) -> None:
-    """Nothing of it happened, and the ledger says so."""
+    """Checks that it did not happen, and that the ledger says so."""
     denials = len(await box.events(decision="deny"))
     files = sorted(await box.paths(".", 5))
     with pytest.raises(PermissionDeniedError) as refused:

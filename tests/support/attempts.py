@@ -1,6 +1,6 @@
-"""Marks that say what a test tries: docs/security.md has its table from them.
+"""Marks for what a test attempts; the table in docs/security.md is generated from them.
 
-The document is made from the tests' source: all arguments are literals.
+The generator reads the tests' source, so all arguments must be literals.
 """
 
 import pytest
@@ -9,7 +9,7 @@ EVERYWHERE = "low medium high"
 
 
 def attempt(text: str, *, layer: str, levels: str = EVERYWHERE) -> pytest.MarkDecorator:
-    """The test tries `text` at each of the `levels`, where `layer` stops it.
+    """The test attempts `text` at each of the `levels`, where `layer` stops it.
 
     A test with an argument `level` runs once at each of them.
     """
@@ -19,9 +19,10 @@ def attempt(text: str, *, layer: str, levels: str = EVERYWHERE) -> pytest.MarkDe
 def attempts(
     texts: dict[str, str], *, layer: str, levels: str = EVERYWHERE
 ) -> pytest.MarkDecorator:
-    """As `attempt`, for a test with arguments `level` and `name`, which has one row for each name.
+    """Like `attempt`, for a test with arguments `level` and `name`, with one row per name.
 
-    `texts` are the attempts by the names that the attack program reports them under.
+    `texts` maps the names under which the attack program reports its attempts to their
+    descriptions.
     """
     return pytest.mark.attempts(texts, layer=layer, levels=levels)
 
@@ -29,12 +30,12 @@ def attempts(
 def spellings(
     names: tuple[str, ...], *, text: str, layer: str, levels: str = EVERYWHERE
 ) -> pytest.MarkDecorator:
-    """As `attempts`, for one attempt in many spellings, which share a row."""
+    """Like `attempts`, for one attempt in many spellings, which share a row."""
     return pytest.mark.attempts(names, layer=layer, levels=levels, text=text)
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:
-    """Runs a marked test at the levels, and for the names, that its marks have."""
+    """Parametrizes a marked test by the levels and names of its marks."""
     many = list(metafunc.definition.iter_markers("attempts"))
     marks = [*metafunc.definition.iter_markers("attempt"), *many]
     levels = {level: None for mark in marks for level in mark.kwargs["levels"].split()}

@@ -1,4 +1,4 @@
-"""A session in a real container, and what tests do with it."""
+"""A session in a real container, with operations for tests."""
 
 import asyncio
 import json
@@ -19,13 +19,13 @@ from orchestrator.sessions.session import Command, Session
 from paddock.contract import sessions as shown
 
 TESTER = Principal("tester", Role.ADMIN)
-# Nothing here takes that long unless it hangs.
+# Nothing here takes this long unless it hangs.
 PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command came to, with all of its output that was kept."""
+    """A command's result, with all kept output."""
 
     command: Command
     exit: dict[str, Any]
@@ -34,13 +34,13 @@ class Outcome:
 
     @property
     def exit_code(self) -> int | None:
-        """As a shell would have it: 128 and the signal's number for a signal."""
+        """The exit code as in a shell: 128 plus the signal's number for a signal."""
         code: int | None = self.exit["exit_code"]
         return code
 
     @property
     def value(self) -> Any:
-        """The output as JSON: what a script reports about the inside of the sandbox."""
+        """The output parsed as JSON: a script's report about the inside of the sandbox."""
         assert self.exit_code == 0, (self.exit, self.stdout, self.stderr)
         return json.loads(self.stdout)
 
@@ -66,7 +66,7 @@ class Box:
             await self.plane.sessions.close(TESTER, self.session, purge=True)
 
     def shown(self) -> shown.Session:
-        """The session as the API shows it."""
+        """The session in the API's form."""
         return view(self.session, live=True)
 
     # Commands
@@ -87,7 +87,7 @@ class Box:
         return await self.finish(await self.start(command, argv=argv, **more))
 
     async def finish(self, command: Command) -> Outcome:
-        """Waits for a command's end, and reads what it printed."""
+        """Waits for a command's end, and reads its output."""
         async with asyncio.timeout(PATIENCE):
             result = await self.plane.executions.wait(self.session, command)
         output = {"stdout": b"", "stderr": b""}
@@ -107,7 +107,7 @@ class Box:
     async def output(
         self, command: Command, after: int = 0
     ) -> AsyncIterator[tuple[str, int, bytes]]:
-        """What a command prints, as it comes, to the end."""
+        """A command's live output, to the end."""
         while True:
             page = await self.plane.executions.output(self.session, command, after, 5.0)
             for chunk in page.chunks:
@@ -117,7 +117,7 @@ class Box:
             after = page.next
 
     async def printed(self, command: Command, text: str) -> str:
-        """Everything printed so far, as soon as `text` is in it."""
+        """The output so far, as soon as it contains `text`."""
         said = b""
         async with asyncio.timeout(PATIENCE):
             async for _, _, data in self.output(command):
@@ -127,7 +127,7 @@ class Box:
         raise AssertionError(f"it ended without saying {text!r}: {said!r}")
 
     async def feed(self, command: Command, data: bytes, *, close: bool = False) -> None:
-        """Gives a command input."""
+        """Sends input to a command."""
         await self.plane.executions.stdin(self.session, command, data, close)
 
     async def signal(self, command: Command, number: int) -> None:
@@ -135,12 +135,12 @@ class Box:
         await self.plane.executions.signal(self.session, command, number)
 
     async def cancel(self, command: Command) -> Outcome:
-        """Does what happens when a command's client goes away, and waits for its end."""
+        """Simulates that a command's client disconnects, and waits for the command's end."""
         await self.plane.executions.client_gone(self.session, command)
         return await self.finish(command)
 
     async def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        """Asks the agent directly."""
+        """Sends a request directly to the agent."""
         assert self.session.sandbox is not None
         return await self.session.sandbox.link.request(method, params)
 
@@ -154,7 +154,7 @@ class Box:
         permissions: int | None = None,
         parents: bool = False,
     ) -> int:
-        """Writes a file; the number of bytes."""
+        """Writes a file; returns the number of bytes."""
 
         async def pieces() -> AsyncIterator[bytes]:
             for chunk in chunks:
@@ -177,11 +177,11 @@ class Box:
         return await self.plane.files.list(TESTER, self.session, path, depth)
 
     async def paths(self, path: str = ".", depth: int = 1) -> list[str]:
-        """The paths of a listing."""
+        """The paths in a listing."""
         return [item["path"] for item in (await self.listing(path, depth))["items"]]
 
     async def mkdir(self, path: str) -> None:
-        """Makes a directory."""
+        """Creates a directory."""
         await self.plane.files.mkdir(TESTER, self.session, path)
 
     async def delete(self, path: str) -> None:
@@ -215,22 +215,22 @@ class Box:
         return self.session.sandbox.container_id
 
     async def container(self) -> Container:
-        """The container as the engine has it."""
+        """The engine's description of the container."""
         found = await self.plane.engine.inspect(self.container_id)
         assert found is not None
         return found
 
     def processes(self) -> list[psutil.Process]:
-        """Every process of the session's uid, as the host sees them, zombies included."""
+        """Every process of the session's uid on the host, zombies included."""
         return [process for process in psutil.process_iter() if _uid(process) == self.uid]
 
     def process(self, argv: list[str]) -> psutil.Process:
-        """The process of a running command, as the host sees it."""
+        """The process of a running command on the host."""
         (found,) = [process for process in self.processes() if _argv(process) == argv]
         return found
 
     def agent(self) -> psutil.Process:
-        """The sandbox agent, as the host sees it."""
+        """The sandbox agent's process on the host."""
         for process in psutil.process_iter():
             if _container_of(process) == self.container_id and inner_pid(process) == 1:
                 return process
@@ -245,7 +245,7 @@ class Box:
         )
 
     async def event(self, operation: str) -> dict[str, Any]:
-        """The first event of that operation; waits for it."""
+        """Waits for the first event of that operation."""
         seq = 0
         async with asyncio.timeout(PATIENCE):
             while not (found := await self.events(operation)):
@@ -269,7 +269,7 @@ def _pairs(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def mount_options(process: psutil.Process) -> dict[str, set[str]]:
-    """The options of each mount point in a process's mount namespace."""
+    """The mount options by mount point in a process's mount namespace."""
     lines = Path(f"/proc/{process.pid}/mountinfo").read_text().splitlines()
     return {line.split()[4]: set(line.split()[5].split(",")) for line in lines}
 
@@ -297,5 +297,5 @@ def _container_of(process: psutil.Process) -> str | None:
 
 
 def inner_pid(process: psutil.Process) -> int:
-    """A process's number as commands in its sandbox see it."""
+    """A process's pid as its sandbox's commands see it."""
     return int(status_of(process)["NSpid"].split()[-1])

@@ -1,4 +1,4 @@
-"""The command line, run in this process as a shell would run it."""
+"""Runs the command line in this process, as a shell would."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from paddock.cli import main
 
 @dataclass(frozen=True)
 class Ended:
-    """What a command came to."""
+    """A command's result."""
 
     status: int
     out: str
@@ -21,14 +21,14 @@ class Ended:
 
     @property
     def line(self) -> str:
-        """The one line of a complaint."""
+        """The single line of an error."""
         lines = self.err.splitlines()
         assert len(lines) == 1, self.err
         return lines[0]
 
 
 class Stream(io.TextIOWrapper):
-    """A standard stream whose bytes are kept."""
+    """A standard stream that keeps its bytes."""
 
     def __init__(self, data: bytes = b"", *, terminal: bool = False) -> None:
         self.bytes = io.BytesIO(data)
@@ -36,16 +36,16 @@ class Stream(io.TextIOWrapper):
         self.terminal = terminal
 
     def isatty(self) -> bool:
-        """Whether it plays a terminal."""
+        """Whether it acts as a terminal."""
         return self.terminal
 
     def text(self) -> str:
-        """What was written."""
+        """The text written so far."""
         return self.bytes.getvalue().decode()
 
 
 def run(*arguments: str, stdin: bytes = b"", terminal: bool = False) -> Ended:
-    """Runs `paddock …` with the environment as it is."""
+    """Runs `paddock …` with the current environment."""
     out, err = Stream(terminal=terminal), Stream(terminal=terminal)
     with (
         mock.patch.object(sys, "stdin", Stream(stdin)),
@@ -57,5 +57,5 @@ def run(*arguments: str, stdin: bytes = b"", terminal: bool = False) -> Ended:
 
 
 async def run_beside(*arguments: str, **options: Any) -> Ended:
-    """The same beside the event loop, which serves the API meanwhile."""
+    """The same outside the event loop, which serves the API meanwhile."""
     return await asyncio.to_thread(run, *arguments, **options)

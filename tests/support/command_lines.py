@@ -1,4 +1,4 @@
-"""Command lines for a fuzz test: mostly near what the option tables allow, some far from it."""
+"""Command lines for a fuzz test: mostly close to what the option tables allow, some far from it."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sandbox_agent.options import _FIND_FILE, _FIND_PLAIN, _FIND_VALUE, SAFE, Table
 from tests.support.traced.web import PORT
 
-# Options that run, read, write or follow something: none of them may get through.
+# Options that run, read, write or follow something: none may be accepted.
 _UNSAFE = {
     "ls": "-L -H --dereference --dereference-command-line "
     "--dereference-command-line-symlink-to-dir",
@@ -77,7 +77,7 @@ _PATHS = st.builds(
     st.sampled_from(["/", "/", "/", "/../", "//", "/./"]),
     st.sampled_from(["", "", "", "", "/", "/.", "/..", "//"]),
 )
-# What means something inside a workspace: most commands then get as far as running.
+# Words that are valid inside a workspace: with them, most commands get as far as running.
 _PLAIN_WORDS = (
     "a.txt sub sub/b.txt sub/deep deep b.txt in-dir/c.txt over over/in-file pile pile/new "
     "pile/x from from/new from/x from/in-dir from/brought in-dir in-file list empty secret "
@@ -114,7 +114,7 @@ _DESTINATIONS = (
     "over", "pile", "sub", "sub/over", "in-dir", "new", ".", "from", "over/", "..", "rel-dir",
     "pile/new", "pile/x", "in-file", "from/x", "x", "empty", "/workspace", "late", "late/a.txt",
 )  # fmt: skip
-# These take no path, and mostly nothing at all.
+# These take no path, and usually no argument.
 _ALONE = {"date", "env", "uname", "whoami"}
 _NO_OPTIONS = Table("any")
 _MIGHTY = {"cp", "mv", "mkdir", "touch", "grep", "find", "curl"}
@@ -142,7 +142,7 @@ def _tame_option(draw: st.DrawFn, name: str, known: Sequence[str]) -> list[str]:
 def _wild_option(
     draw: st.DrawFn, name: str, known: Sequence[str], unsafe: Sequence[str]
 ) -> list[str]:
-    """One option: unsafe, with a value or without one, abbreviated or in a cluster."""
+    """One option: unsafe, with or without a value, abbreviated or in a cluster."""
     option = draw(st.sampled_from(known))
     way = draw(st.integers(6, 11))
     if way == 6 and unsafe:
@@ -193,7 +193,7 @@ def _arguments(draw: st.DrawFn, name: str) -> list[str]:
 
 @st.composite
 def argument_lists(draw: st.DrawFn, names: Sequence[str]) -> list[str]:
-    """An argv: a name, which is rarely not of `names`, and what belongs to it."""
+    """An argv: a name, mostly one of `names`, and matching arguments."""
     name = draw(st.sampled_from(names) | st.sampled_from([n for n in names if n in _MIGHTY]))
     argv = [name, *draw(_arguments(name))]
     if draw(st.integers(0, 19)) == 0:
@@ -203,7 +203,7 @@ def argument_lists(draw: st.DrawFn, names: Sequence[str]) -> list[str]:
 
 @st.composite
 def command_strings(draw: st.DrawFn, names: Sequence[str]) -> str:
-    """A command line: an argv with quotes and spaces in odd places, or any text."""
+    """A command line: an argv with unusual quotes and spaces, or any text."""
     if draw(st.integers(0, 19)) == 0:
         return draw(st.sampled_from(names)) + draw(st.sampled_from(" \t")) + draw(_RAW)
     space = st.sampled_from([" ", " ", " ", "  ", "\t", "\u00a0", "\u2003", "\x0b", "\x1f"])
@@ -227,6 +227,6 @@ def _quoted(draw: st.DrawFn, word: str) -> str:
 
 
 def working_directories() -> st.SearchStrategy[str]:
-    """Mostly the workspace, else a directory or a link in it."""
+    """Mostly the workspace, otherwise a directory or a link in it."""
     inner = ["sub", "sub/deep", "over", "x", "in-dir", "out-dir", "late", "missing", "from"]
     return st.sampled_from(["/workspace"] * 18 + [f"/workspace/{name}" for name in inner])

@@ -1,4 +1,4 @@
-"""Holds responses to what the API says of them: status, code, headers, and every member."""
+"""Checks responses against the API's declarations: status, code, headers, and every member."""
 
 import json
 import re
@@ -23,7 +23,7 @@ _PARAMETERS = {
     "terminal_id": r"[^/]+",
     "approval_id": r"[^/]+",
 }
-# Refused before there is an operation.
+# Refused before an operation is found.
 _WITHOUT_OPERATION = {"misdirected_request", "not_found", "method_not_allowed", "validation_error"}
 
 
@@ -37,7 +37,7 @@ def find_operation(method: str, path: str) -> Operation | None:
 
 
 async def check_response(response: ClientResponse) -> None:
-    """Fails where a response is not as its operation says. Streams are left to be read."""
+    """Fails if a response differs from its operation's declaration. Streams are left unread."""
     operation = find_operation(response.method, response.url.raw_path)
     assert "X-Request-Id" in response.headers
     if response.content_type == MEDIA_TYPE:
@@ -54,7 +54,7 @@ async def check_response(response: ClientResponse) -> None:
 
 
 def check_event(response: ClientResponse, name: str, data: Any) -> None:
-    """Fails where an event of a stream is not as its operation says."""
+    """Fails if an event of a stream differs from its operation's declaration."""
     operation = find_operation(response.method, response.url.raw_path)
     assert operation is not None
     events = operation.replies[HTTPStatus.OK].events

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 
 
 class Cutter:
-    """Forwards to a port. `url` is where it listens; `accepted` counts its connections."""
+    """Forwards to a port. `url` is its address; `accepted` counts its connections."""
 
     def __init__(self, port: int) -> None:
         self.url = ""
@@ -31,15 +31,15 @@ class Cutter:
             writer.transport.abort()
 
     def stall(self) -> None:
-        """Nothing goes through any more, and nobody is told."""
+        """Silently stops forwarding."""
         self._flowing.clear()
 
     def flow(self) -> None:
-        """What was held goes through."""
+        """Forwards what was held back."""
         self._flowing.set()
 
     async def refuse(self) -> None:
-        """Resets every connection and takes no new ones."""
+        """Resets every connection and accepts no new ones."""
         if self._server is not None:
             self._server.close()
         self.cut()

@@ -1,4 +1,4 @@
-"""The documents, and the code blocks in them."""
+"""Reads the documents and their code blocks."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _NOTE = re.compile(r"<!-- (.+) -->")
 
 @dataclass(frozen=True)
 class Block:
-    """A code block; `note` is the comment on the line before it."""
+    """A code block; `note` is the comment on the preceding line."""
 
     language: str
     text: str
@@ -28,7 +28,7 @@ def documents() -> list[Path]:
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """The code blocks of a document, in their order."""
+    """The code blocks of a document, in order."""
     lines = text.splitlines()
     start = None
     for number, line in enumerate(lines):

@@ -1,4 +1,4 @@
-"""A sandbox agent in this process, for tests: it speaks the protocol, and plays a script."""
+"""A sandbox agent in this process, for tests: it speaks the protocol and follows a script."""
 
 import asyncio
 import base64
@@ -31,7 +31,7 @@ from tests.support.fake_terminals import FakeTerminals
 
 @dataclass
 class Play:
-    """What a command does: output, and its end. With `holds` it runs until it is ended."""
+    """A command's script: output and end. With `holds` it runs until it is ended."""
 
     stdout: bytes = b""
     stderr: bytes = b""
@@ -60,7 +60,7 @@ class _Running:
 
 
 class AgentRefusalError(Exception):
-    """An answer that is an error."""
+    """An error answer."""
 
     def __init__(self, code: str, message: str, rule: str | None = None) -> None:
         super().__init__(message)
@@ -68,30 +68,30 @@ class AgentRefusalError(Exception):
 
 
 class FakeAgent:
-    """One sandbox's agent. `plays` are looked up by the command's first word."""
+    """One sandbox's agent. `plays` are found by the command's first word."""
 
     def __init__(
         self, plays: dict[str, Play], files: dict[str, bytes], said: Message | None = None
     ) -> None:
-        """`said` are members of its hello that differ from what an agent says."""
+        """`said` overrides members of its hello."""
         self.said = said or {}
         self.boot_id = secrets.token_hex(8)
         self.plays = plays
         self.files = files
         self.requests: list[tuple[str, Message]] = []
         self._asked = asyncio.Event()
-        # As in the request of that name.
+        # In the form of the request with that name.
         self.secrets: Message = {"variables": {}, "given": []}
         self.stdin: dict[str, bytes] = {}
         self.acknowledged = 0
-        # Whether commands' ends have their output.
+        # Whether the ends of commands include their output.
         self.tells_output = True
-        # Called instead of a method's own answer.
+        # Called instead of the method's own answer.
         self.overrides: dict[str, Callable[[Message], Message]] = {}
         self._running: dict[str, _Running] = {}
         self.terminals = FakeTerminals(self.emit)
         self._streams: dict[int, tuple[str, str, bytearray]] = {}
-        # By path: permissions of files that got some, and the targets of links.
+        # By path: permissions of files that have some, and link targets.
         self.permissions: dict[str, int] = {}
         self.links: dict[str, str] = {}
         self._opened = 0
@@ -102,7 +102,7 @@ class FakeAgent:
     async def dial(self, run_dir: Path) -> None:
         directory = os.open(run_dir, os.O_PATH | os.O_DIRECTORY)
         try:
-            # By descriptor: a temporary directory's path may be too long for a socket.
+            # By descriptor, because a temporary directory's path may be too long for a socket.
             path = f"/proc/self/fd/{directory}/{SOCKET_NAME}"
             reader, self._writer = await asyncio.open_unix_connection(path)
         finally:
@@ -131,7 +131,7 @@ class FakeAgent:
                 await self._writer.wait_closed()
 
     async def asked(self, method: str) -> Message:
-        """The parameters of the first request of that method, once there is one."""
+        """Waits for the first request of that method; returns its parameters."""
         async with asyncio.timeout(60):
             while True:
                 for name, params in self.requests:
@@ -158,11 +158,11 @@ class FakeAgent:
         self._send(notification("event", event))
 
     def print(self, command_id: str, stream: str, data: bytes) -> None:
-        """The command prints something."""
+        """Makes the command print something."""
         self._running[command_id].print(stream, data)
 
     def end(self, command_id: str, exit_code: int = 0, **members: Any) -> None:
-        """The command ends."""
+        """Makes the command end."""
         running = self._running[command_id]
         if running.result is not None:
             return
@@ -380,12 +380,12 @@ class FakeAgent:
 
 
 class Agents:
-    """The agents of a fake engine's containers: give `start` and `stop` to it as hooks."""
+    """The agents of a fake engine's containers; pass `start` and `stop` to it as hooks."""
 
     def __init__(self) -> None:
         self.plays: dict[str, Play] = {}
         self.files: dict[str, bytes] = {}
-        # Of the hellos of agents that are started from now on.
+        # Overrides in the hellos of agents started from now on.
         self.said: Message = {}
         self.by_run_dir: dict[str, FakeAgent] = {}
 

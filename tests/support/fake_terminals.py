@@ -1,4 +1,4 @@
-"""The terminals of an agent in this process: what a line is answered with is said beforehand."""
+"""The terminals of a fake agent, with scripted answers to lines."""
 
 import asyncio
 import base64
@@ -13,7 +13,7 @@ PROMPT = b"tool=> "
 
 @dataclass
 class FakeTerminal:
-    """One of them. `said` is everything so far."""
+    """One terminal. `said` is all output so far."""
 
     params: Message
     said: bytes = b""
@@ -31,7 +31,7 @@ class FakeTerminal:
 
 
 class FakeTerminals:
-    """`answers` are what lines are answered with, prompt included; by default an echo."""
+    """`answers` maps lines to their answers, prompt included; the default is an echo."""
 
     def __init__(self, emit: Callable[..., None]) -> None:
         self._emit = emit
@@ -86,6 +86,6 @@ class FakeTerminals:
         terminal.wake()
 
     def report(self, terminal_id: str, result: Message) -> None:
-        """Says that it has ended, true or not."""
+        """Reports its end, true or not."""
         args = {"terminal_id": terminal_id}
         self._emit("pty.exit", decision=None, args=args, result={**result, "duration_us": 1})

@@ -1,6 +1,6 @@
-"""An interactive tool that does as it is told, line by line: `say hello`, `big 4000000`, `hang`.
+"""An interactive tool that follows orders, line by line: `say hello`, `big 4000000`, `hang`.
 
-Runs as the program of a terminal; its only line editing is the kernel's.
+It runs as the program of a terminal, with only the kernel's line editing.
 """
 
 import os
@@ -70,7 +70,7 @@ def wait_on_controlling_terminal() -> bytes:
 
 
 def wait_for_other() -> bytes:
-    """Not for input, but for something that never comes."""
+    """Waits, but for something that never comes, not for input."""
     poll = select.poll()
     poll.register(os.pipe()[0], select.POLLIN)
     poll.register(0, 0)
@@ -131,7 +131,7 @@ class Tool:
         self.show()
 
     def do_hex(self, pieces: str) -> None:
-        """Bytes as they are, piece by piece."""
+        """Prints raw bytes, piece by piece."""
         for piece in pieces.split():
             write(bytes.fromhex(piece))
             time.sleep(0.002)
@@ -141,18 +141,18 @@ class Tool:
         self.show()
 
     def do_late(self, text: str) -> None:
-        """Is at its prompt, and says something more, with another prompt, when it gets a signal."""
+        """Is at its prompt; on a signal it prints something more, with another prompt."""
         said = text.encode() + b"\n" + self.prompt.encode()
         signal.signal(signal.SIGUSR1, lambda *_: write(said))
         self.show()
 
     def do_notice(self, text: str) -> None:
-        """Is at its prompt, and says something more, without another, when it gets a signal."""
+        """Is at its prompt; on a signal it prints something more, without another prompt."""
         signal.signal(signal.SIGUSR1, lambda *_: write(text.encode() + b"\n"))
         self.show()
 
     def do_spoof(self, seconds: str) -> None:
-        """Shows what looks like its prompt and sleeps; then comes its answer.
+        """Prints a fake prompt and sleeps; then prints its answer.
 
         Without a number of seconds it sleeps until it gets a signal.
         """
@@ -166,23 +166,23 @@ class Tool:
         self.show()
 
     def do_nested(self, _: str) -> None:
-        """Starts another program, which reads where the tool has shown its prompt."""
-        import subprocess  # more than a low level has
+        """Starts another program, which reads while the tool's prompt is shown."""
+        import subprocess  # low does not have it
 
         self.show()
         subprocess.run(["/usr/bin/head", "-n", "1"], check=False)
         self.show()
 
     def do_wait_for(self, how: str) -> None:
-        """Waits for its next line in another way, and sends it back."""
+        """Waits for its next line in another way, and returns it."""
         self.show()
         line = WAITS[how]()
         write(b"after " + how.encode() + b": " + line)
         self.show()
 
     def do_hide(self, _: str) -> None:
-        """Makes itself unreadable, and waits for input all the same."""
-        import ctypes  # more than a low level has
+        """Makes itself unreadable, but still waits for input."""
+        import ctypes  # low does not have it
 
         prctl = ctypes.CDLL(None).prctl
         prctl(4, 0, 0, 0, 0)
@@ -194,14 +194,14 @@ class Tool:
         self.show()
 
     def do_pause(self, seconds: str) -> None:
-        """Says a part of its answer, and the rest after a while."""
+        """Prints part of its answer, and the rest after a while."""
         write(b"first\n")
         time.sleep(float(seconds))
         write(b"second\n")
         self.show()
 
     def do_busy(self, seconds: str) -> None:
-        """Computes in the middle of what looks like a prompt."""
+        """Computes after printing part of a fake prompt."""
         write(self.prompt.encode())
         end = time.monotonic() + float(seconds)
         while time.monotonic() < end:

@@ -1,6 +1,6 @@
-"""Runs as a process of a container: commands that are told to end as soon as they are started.
+"""Runs in a container: commands that are ordered to end as soon as they are started.
 
-Prints the signals that ended them, by what they were told, as JSON.
+Prints the signals that ended them, by order, as JSON.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Runs as the first process of a container: two commands, guarded as on a kernel without scopes.
+"""Runs as PID 1 of a container: two commands, guarded as on a kernel without scopes.
 
-The first leaves daemons behind (its source is the argument). Prints what was seen, as JSON.
+The first one leaves daemons behind (its source is the argument). Prints the observations as JSON.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What a state directory's control plane may leave behind: nothing."""
+"""Checks that a state directory's control plane leaves nothing behind."""
 
 import os
 import socket
@@ -11,7 +11,7 @@ import docker
 from orchestrator.engine.base import LABEL_INSTANCE
 from orchestrator.workspace.mounts import mounts_under, unmount
 
-# The kernel's events about devices, on its netlink socket.
+# The kernel's device events on its netlink socket.
 _UEVENTS = 15
 _FREEING_SECONDS = 20.0
 
@@ -43,7 +43,7 @@ def instance(state_dir: Path) -> str:
 
 
 def left_behind(state_dir: Path) -> dict[str, list[str]]:
-    """Everything of sessions that exists on the host; empty lists when nothing does."""
+    """Everything of sessions that exists on the host; empty lists if there is nothing."""
     sandboxes = state_dir / "sandboxes"
     return {
         "containers": containers(state_dir),
@@ -56,7 +56,7 @@ NOTHING: dict[str, list[str]] = {"containers": [], "mounts": [], "directories": 
 
 
 def workspaces_left(state_dir: Path) -> dict[str, list[str]]:
-    """Everything of workspaces on the host, which outlive sessions until they are purged."""
+    """Everything of workspaces on the host; they outlive sessions until they are purged."""
     prepared = state_dir / "prepared"
     return {
         "mounts": mounts_under(str(state_dir / "slots")),
@@ -79,13 +79,13 @@ NO_WORKSPACES: dict[str, list[str]] = {
 def devices_below(directory: Path) -> list[str]:
     """Names of the loop devices whose files are in `directory`, removed ones included.
 
-    The kernel frees a device some time after its last unmount, later under load, and says so
-    in an event: those that nobody has mounted any more are waited for.
+    The kernel frees a device some time after its last unmount, later under load, and reports it in
+    an event: this waits for devices that are no longer mounted.
     """
     with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _UEVENTS) as events:
         events.bind((0, 1))
         events.settimeout(_FREEING_SECONDS)
-        # Listening comes before looking, so that no event is missed.
+        # Listen before looking, so that no event is missed.
         with suppress(TimeoutError):
             while set(found := _attached_below(directory)) - _mounted_devices():
                 events.recv(65536)
@@ -107,7 +107,7 @@ def _attached_below(directory: Path) -> list[str]:
 
 
 def assert_kept_are_whole(state_dir: Path) -> None:
-    """Each workspace on record has its slot and its mount, and nothing else has."""
+    """Each recorded workspace has its slot and its mount, and nothing else has."""
     with closing(sqlite3.connect(state_dir / "paddock.db")) as connection:
         rows = connection.execute("SELECT slot FROM workspaces ORDER BY slot").fetchall()
     slots = [slot for (slot,) in rows]
@@ -118,7 +118,7 @@ def assert_kept_are_whole(state_dir: Path) -> None:
 
 
 def unmount_all(directory: Path) -> None:
-    """Kept workspaces stay mounted when their control plane ends: the directory can go after."""
+    """Unmounts kept workspaces after their control plane's end, to allow their removal."""
     for point in mounts_under(str(directory)):
         unmount(point)
     assert devices_below(directory) == []

@@ -1,4 +1,4 @@
-"""The sandbox agent, on a kernel that has no Landlock, as runtimes between it and us may be."""
+"""The sandbox agent on a simulated kernel without Landlock, as behind some runtimes."""
 
 import sys
 
@@ -8,7 +8,7 @@ from sandbox_agent import server
 
 
 class LesserAgent(server.Agent):
-    """Says what such a kernel would make it say."""
+    """Reports what such a kernel would."""
 
     def _say_hello(self) -> None:
         self._abi = 0

@@ -25,11 +25,11 @@ _HEAD = MINIMAL.partition("[session.commands.add]")[0]
 
 
 def parse(text: str) -> Manifest:
-    """A manifest from its text."""
+    """Parses a manifest."""
     return parse_manifest(text.encode(), "test.clad.toml")
 
 
 def with_commands(commands: str, *, tool: str = "", interaction: str = "") -> Manifest:
-    """A small manifest with these commands, and with more in some of its tables."""
+    """A small manifest with these commands, and with additions to some of its tables."""
     head = _HEAD.replace('mode = "session"\n', f'mode = "session"\n{tool}\n')
     return parse(f"{head}{interaction}\n{commands}\n[output]\n")

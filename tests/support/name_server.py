@@ -1,4 +1,4 @@
-"""A name server that gives every name one address, over UDP and TCP."""
+"""A name server that resolves every name to one address, over UDP and TCP."""
 
 import socket
 import struct
@@ -6,14 +6,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
-# Of no machine.
+# No machine has this address.
 EVERYBODY = "192.0.2.7"
 _ADDRESS_RECORD = 1
 
 
 @contextmanager
 def name_server(address: str) -> Iterator[None]:
-    """Answers on port 53 of `address`, which must be the host's."""
+    """Answers on port 53 of `address`, which must be an address of the host."""
     with ExitStack() as stack:
         datagrams = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         datagrams.bind((address, 53))
@@ -28,7 +28,7 @@ def name_server(address: str) -> Iterator[None]:
             yield
         finally:
             for server in (datagrams, streams):
-                with suppress(OSError):  # not connected: it is woken all the same
+                with suppress(OSError):  # not connected, but woken all the same
                     server.shutdown(socket.SHUT_RDWR)
             for thread in threads:
                 thread.join()
@@ -53,7 +53,7 @@ def _serve_streams(server: socket.socket) -> None:
 
 
 def answer(question: bytes) -> bytes:
-    """To a question for an address; to others, that there is nothing."""
+    """The answer to a question for an address; for others, an empty answer."""
     end = 12
     while question[end]:
         end += 1 + question[end]

@@ -1,4 +1,4 @@
-"""Control planes over the real engine, checked for what they leave behind."""
+"""Control planes with the real engine, checked for leftovers."""
 
 import secrets
 import tempfile
@@ -25,9 +25,9 @@ from tests.support.leaks import (
 
 @contextmanager
 def state(**settings: Any) -> Iterator[Settings]:
-    """Settings with a state directory of its own, for control planes one after the other.
+    """Settings with a separate state directory, for consecutive control planes.
 
-    At the end nothing of theirs may be on the host.
+    At the end they must have left nothing on the host.
     """
     with tempfile.TemporaryDirectory(prefix="paddock-") as directory:
         state_dir = Path(directory) / "state"
@@ -43,7 +43,7 @@ def state(**settings: Any) -> Iterator[Settings]:
 
 @asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[ControlPlane]:
-    """A control plane with those settings; what it keeps stays."""
+    """A control plane with those settings; kept workspaces stay."""
     plane = await ControlPlane.open(settings)
     try:
         yield plane
@@ -53,10 +53,10 @@ async def running(settings: Settings) -> AsyncIterator[ControlPlane]:
 
 @asynccontextmanager
 async def opened(**settings: Any) -> AsyncIterator[ControlPlane]:
-    """A control plane on a state directory of its own.
+    """A control plane with a separate state directory.
 
-    It ends with every session closed, every chain whole, every workspace purged, and nothing
-    left on the host.
+    At its end, every session is closed, every chain is verified, every workspace is purged, and
+    nothing is left on the host.
     """
     with state(**settings) as checked:
         async with running(checked) as plane:
@@ -65,7 +65,7 @@ async def opened(**settings: Any) -> AsyncIterator[ControlPlane]:
 
 
 async def clear(plane: ControlPlane) -> None:
-    """Closes every session and purges every workspace; nothing of a session may be left."""
+    """Closes every session and purges every workspace; checks that nothing of a session is left."""
     for session in plane.sessions.list(TESTER):
         await plane.sessions.close(TESTER, session, purge=False)
     await _assert_whole(plane)
@@ -75,7 +75,7 @@ async def clear(plane: ControlPlane) -> None:
 
 
 def uid_base() -> int:
-    """A range of its own: processes of other control planes on this host are not counted here."""
+    """A separate uid range, as processes of other control planes must not be counted."""
     return 1_900_000_000 + secrets.randbelow(1000) * 65_536
 
 

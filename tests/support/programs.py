@@ -1,7 +1,7 @@
-"""Real programs for tools, and the servers that some of them talk to, in images of the tests.
+"""Images with real programs for tools, and with the servers that some of them use.
 
-The base with the programs is made once and kept, under a name that changes with its packages;
-this checkout's agent on top of it costs seconds.
+The base with the programs is built once and kept, under a name that depends on its packages; adding
+this checkout's agent takes seconds.
 """
 
 import secrets
@@ -17,7 +17,7 @@ import docker
 from images.builder import build
 from images.recipes import SANDBOX
 
-# Servers and clients: one image does for both.
+# One image has the servers and the clients.
 PACKAGES = ("gdb", "nodejs", "postgresql", "redis-server", "sqlite3")
 DATABASE = "appdb"
 USER = "agent_user"
@@ -41,7 +41,7 @@ _REDIS = (
 
 @contextmanager
 def programs_image() -> Iterator[str]:
-    """The sandbox image of this checkout with the programs and servers in it."""
+    """This checkout's sandbox image with the programs and servers added."""
     name = f"paddock/sandbox:test-programs-{secrets.token_hex(4)}"
     build(name, recipe=SANDBOX._replace(more_packages=PACKAGES), report=lambda _line: None)
     try:
@@ -53,23 +53,23 @@ def programs_image() -> Iterator[str]:
 
 @contextmanager
 def postgresql(image: str) -> Iterator[Path]:
-    """A PostgreSQL server: the directory of its socket. The database appdb is agent_user's."""
+    """A PostgreSQL server; yields its socket directory. agent_user owns the database appdb."""
     with _server(image, _POSTGRES, "/run/postgresql") as directory:
         yield directory
 
 
 @contextmanager
 def redis(image: str) -> Iterator[Path]:
-    """A Redis server: the directory of its socket, `redis.sock`."""
+    """A Redis server; yields the directory of its socket, `redis.sock`."""
     with _server(image, _REDIS, "/run/redis") as directory:
         yield directory
 
 
 @contextmanager
 def _server(image: str, script: str, target: str) -> Iterator[Path]:
-    """The server says that it is ready as services say it to systemd, by a datagram."""
+    """The server reports readiness by a datagram, as services do to systemd."""
     directory = Path(tempfile.mkdtemp(prefix="paddock-server-"))
-    directory.chmod(0o777)  # the server has a user of its own
+    directory.chmod(0o777)  # the server runs as another user
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
             told.bind(str(directory / _NOTIFY))
@@ -85,7 +85,7 @@ def _server(image: str, script: str, target: str) -> Iterator[Path]:
 
 @contextmanager
 def _container(image: str, script: str, source: Path, target: str) -> Iterator[None]:
-    """Runs without a network, as a user that is not root, until the `with` block ends."""
+    """Runs without a network, as a user other than root, until the `with` block ends."""
     with closing(docker.APIClient(version="auto")) as client:
         config = client.create_host_config(
             network_mode="none",

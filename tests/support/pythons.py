@@ -1,4 +1,4 @@
-"""Which other Pythons there are that the tests could run on: `make versions` runs them there."""
+"""Finds other Pythons that the tests could run on: `make versions` runs them there."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ _MINORS = range(11, 31)
 
 
 def others() -> list[str]:
-    """As `3.13`: those on the path or of pyenv, as scripts/versions.sh looks for them."""
+    """Versions such as `3.13`, on the path or of pyenv, as scripts/versions.sh finds them."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
     return [
         f"3.{minor}"
@@ -20,7 +20,7 @@ def others() -> list[str]:
 
 
 def header() -> str:
-    """What a run of the tests says of them."""
+    """A note about them for a test run."""
     own, there = f"3.{sys.version_info.minor}", ", ".join(others())
     if not there:
         return f"these tests run on Python {own}; no other that is allowed was found here"

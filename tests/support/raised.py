@@ -1,4 +1,4 @@
-"""What a call raises, so that a row of a table can be named where it raises nothing."""
+"""Returns what a call raises, so that a failing table row can be named."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -7,7 +7,7 @@ E = TypeVar("E", bound=Exception)
 
 
 def raised(kind: type[E], call: Callable[..., object], *arguments: object) -> E | None:
-    """The error of that kind; None: the call raises none."""
+    """The error of that kind; None if the call raises none."""
     try:
         call(*arguments)
     except kind as error:

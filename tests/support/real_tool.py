@@ -1,4 +1,4 @@
-"""Terminals of shipped manifests on the real programs, opened and used as clients do."""
+"""Terminals of included manifests with the real programs, used as clients do."""
 
 import re
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _ANY = "[session.commands.any]\npattern = '^.*$'\n\n"
 
 
 def loose(name: str) -> str:
-    """A shipped manifest that lets any line through: only the level holds the program."""
+    """An included manifest that allows any line: only the level confines the program."""
     text = manifest(name)
     text = text.replace(f'name = "{name}"', f'name = "loose-{name}"')
     text = text.replace('input_sanitize = ["injection"]\n', "")
@@ -33,7 +33,7 @@ def loose(name: str) -> str:
 
 
 def edited() -> dict[str, str]:
-    """Loose manifests of programs that edit lines with readline, besides the shipped ones."""
+    """Loose manifests of programs that use readline, in addition to the included ones."""
     python = loose("python3").replace('"loose-python3"', '"readline-python3"')
     sqlite = python.replace('"readline-python3"', '"loose-sqlite3"')
     sqlite = sqlite.replace('"python3"', '"sqlite3"').replace("python3 -I -S -q", "sqlite3")
@@ -44,7 +44,7 @@ def edited() -> dict[str, str]:
 
 
 def manifest(name: str) -> str:
-    """A shipped manifest, with the database where it is psql's."""
+    """An included manifest, with the database for psql."""
     text = (SHIPPED / f"{name}.clad.toml").read_text()
     return text.replace(
         "PSQL_HISTORY", f'PGUSER = "{USER}"\nPGDATABASE = "{DATABASE}"\nPSQL_HISTORY'
@@ -65,25 +65,25 @@ class RealTool:
         return cls(box, tool, opened.id)
 
     async def do(self, command: str, text: str, wait: float = 0) -> Exchange:
-        """What comes of a line."""
+        """The answer to a line."""
         call = (TESTER, self.box.session, self.id, f"{self.tool}.{command}", text)
         return await _governed(self.box).interact(*call, wait)
 
     async def said(self, command: str, text: str) -> str:
-        """What the tool says to a line that is let through."""
+        """The tool's output for an allowed line."""
         exchange = await self.do(command, text)
         assert exchange.status == "success", exchange
         return results(exchange).output
 
     async def state(self) -> str:
-        """The state that it is in."""
+        """Its current state."""
         records = self.box.plane.terminals.records
         state = (await records.get(self.box.session.key, self.id)).session_state
         assert state is not None
         return state
 
     async def refuses(self, command: str, text: str, rule: str = "pattern") -> None:
-        """A line is refused, and not a byte of it reaches the program, which would echo it."""
+        """Checks that a line is refused and never reaches the program, which would echo it."""
         before = self._heard()
         with pytest.raises(PermissionDeniedError) as refused:
             await self.do(command, text)
@@ -91,7 +91,7 @@ class RealTool:
         assert self._heard() == before
 
     async def decide(self, decision: str) -> str:
-        """Decides on the approval that waits; its text."""
+        """Decides the waiting approval; returns its text."""
         approvals = self.box.plane.approvals
         waiting, _ = await approvals.list(OPERATOR, status="pending")
         (approval,) = [each for each in waiting if each.terminal_id == self.id]
@@ -99,7 +99,7 @@ class RealTool:
         return approval.text
 
     async def transcript(self) -> str:
-        """Its evidence, as people read it."""
+        """Its evidence in readable form."""
         return await self.box.plane.terminals.records.transcript(self.box.session.key, self.id)
 
     async def close(self) -> None:

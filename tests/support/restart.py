@@ -1,4 +1,4 @@
-"""Control planes over a fake engine, one after the other; the agents dial each anew."""
+"""Consecutive control planes with a fake engine; the agents reconnect to each."""
 
 import asyncio
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.support.fake_agent import Agents, FakeAgent, run_dir_of
 
 
 async def reopened(settings: Settings, engine: FakeEngine, agents: Agents) -> ControlPlane:
-    """A control plane that takes up what another left; agents that live dial, as real ones do."""
+    """A control plane that takes over what another left; live agents reconnect, as real ones do."""
     for agent in agents.by_run_dir.values():
         await agent.close()
     opening = asyncio.create_task(ControlPlane.open(settings, engine))
@@ -27,7 +27,7 @@ async def reopened(settings: Settings, engine: FakeEngine, agents: Agents) -> Co
 
 
 async def _dial(opening: asyncio.Task[ControlPlane], agent: FakeAgent, run_dir: Path) -> None:
-    """Dials as soon as anybody listens; nobody does for a sandbox that is not taken up."""
+    """Connects once a control plane listens; none does for a sandbox that is not taken over."""
     while True:
         over = opening.done()
         try:

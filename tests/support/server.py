@@ -1,4 +1,4 @@
-"""A control plane in a process of its own, for tests that end it in every way."""
+"""A control plane in a separate process, for tests that end it in various ways."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ _START_SECONDS = 60
 
 
 class Server:
-    """Runs `python -m paddock serve` on one state directory, again and again."""
+    """Runs `python -m paddock serve` repeatedly on one state directory."""
 
     def __init__(
         self,
@@ -30,20 +30,20 @@ class Server:
         /,
         **environment: str,
     ) -> None:
-        """By default it is this clone's, run with the interpreter of the tests."""
+        """By default, runs this clone's code with the tests' interpreter."""
         self.state_dir = state_dir
         self._python = python
         self._directory = directory
         self._port = _free_port()
         self._environment = environment
-        # What it has printed, as of its last end.
+        # Its output up to its last end.
         self.log = b""
         self._process: asyncio.subprocess.Process | None = None
         self._client: aiohttp.ClientSession | None = None
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Its URL."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
@@ -53,7 +53,7 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Of the running process."""
+        """The pid of the running process."""
         assert self._process is not None
         return self._process.pid
 
@@ -85,18 +85,18 @@ class Server:
         )
 
     async def kill(self) -> None:
-        """SIGKILL: it gets no chance to do anything."""
+        """Sends SIGKILL, without a chance to react."""
         await self._end(signal.SIGKILL)
 
     async def stop(self) -> None:
-        """SIGTERM, and waits for its end."""
+        """Sends SIGTERM, and waits for its end."""
         await self._end(signal.SIGTERM)
 
     async def _end(self, number: int) -> None:
         if self._process is not None:
             if self._process.returncode is None:
                 self._process.send_signal(number)
-            # What it still prints must not fill the pipe while it ends.
+            # Its last output must not fill the pipe while it ends.
             async with asyncio.timeout(_START_SECONDS):
                 output, _ = await self._process.communicate()
             self.log += output
@@ -112,7 +112,7 @@ class Server:
         return self._client
 
     async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        """Status and JSON of one request."""
+        """The status and JSON of one request."""
         data = None if body is None else json.dumps(body)
         async with self.client.request(method, path, data=data) as response:
             return response.status, await response.json(content_type=None)
@@ -132,7 +132,7 @@ async def serving(
     /,
     **environment: str,
 ) -> AsyncIterator[Server]:
-    """A started server, stopped at the end; workspaces that it keeps are unmounted."""
+    """A running server, stopped at the end; kept workspaces are unmounted."""
     server = Server(state_dir, python, directory, **environment)
     try:
         await server.start()

@@ -1,7 +1,7 @@
 """A control plane with a session and a terminal in the middle of a line, until it is killed.
 
-`python -m tests.support.terminal_owner STATE_DIR IMAGE UID_BASE` says `{session, terminal}` when
-it is.
+`python -m tests.support.terminal_owner STATE_DIR IMAGE UID_BASE` prints `{session, terminal}` when
+it is ready.
 """
 
 import asyncio

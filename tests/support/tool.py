@@ -1,4 +1,4 @@
-"""Terminals of the fake tool, and decisions on their lines as a manifest would give them."""
+"""Terminals of the fake tool, and decisions on their lines like those of a manifest."""
 
 import asyncio
 import re
@@ -29,7 +29,7 @@ READY = r"^[a-z]+=[>#*] $"
 
 
 class Pattern:
-    """A regular expression for whole texts."""
+    """A regular expression that must match a whole text."""
 
     def __init__(self, text: str) -> None:
         self._compiled = re.compile(text)
@@ -39,7 +39,7 @@ class Pattern:
 
 
 class Verdict(NamedTuple):
-    """As the gates give it."""
+    """A decision in the form of the gates."""
 
     decision: str = "allow"
     rule: str = "allowed"
@@ -92,13 +92,13 @@ def always(verdict: Verdict) -> Decide:
 
 
 def results(exchange: Exchange) -> Results:
-    """What a tool said to a line; it must have said something."""
+    """The tool's output for a line; it must have printed something."""
     assert exchange.results is not None, exchange
     return exchange.results
 
 
 class Person:
-    """Approves every line that they are asked about; `steps` are what is done with that."""
+    """Approves every line that needs approval; `steps` lists what happens."""
 
     def __init__(self) -> None:
         self.steps: list[str] = []
@@ -139,19 +139,19 @@ class Tool:
         return cls(box, opened)
 
     async def do(self, text: str, verdict: Verdict | None = None, **more: Any) -> Exchange:
-        """What comes of a line."""
+        """The answer to a line."""
         decide = more.pop("decide", always(verdict or Verdict()))
         tool = more.pop("tool", "fake.do")
         sent = SentLine(TESTER, self.box.session, self.id, tool, text)
         return await self.box.plane.terminals.interact(sent, decide, **more)
 
     async def wake(self) -> None:
-        """Gives the tool its signal, and waits until it has said something."""
+        """Sends the tool its signal, and waits until it has printed something."""
         await self.box.ask("pty.signal", terminal_id=self.id, signal=signal.SIGUSR1)
         await self.more()
 
     async def more(self) -> None:
-        """Waits until the tool has said something that nobody has read."""
+        """Waits until the tool has printed something unread."""
         position = self._live().terminal.position
         answer = await self.box.ask(
             "pty.read", terminal_id=self.id, after=position, limit=1, wait_ms=20_000
@@ -159,7 +159,7 @@ class Tool:
         assert answer["data"]
 
     async def settled(self) -> None:
-        """Waits until nothing is asked of it."""
+        """Waits until no request is pending."""
         async with self._live().lock:
             pass
 
@@ -168,7 +168,7 @@ class Tool:
         return next(live for live in all_live if live.id == self.id)
 
     async def output(self, text: str) -> str:
-        """The output of a line that must succeed."""
+        """The output for a line that must succeed."""
         exchange = await self.do(text)
         assert exchange.status == "success", exchange
         return results(exchange).output
@@ -193,6 +193,6 @@ class Tool:
                 seq = await self.box.plane.ledger.wait(self.box.session.key, seq)
 
     async def ended(self) -> TerminalRecord:
-        """The terminal's record, once its end is on record."""
+        """The terminal's record, once its end is recorded."""
         await self.recorded("pty.close")
         return await self.view()

@@ -1,4 +1,4 @@
-"""A container in which nothing but the string rules holds a command, and what it did there."""
+"""A container in which only the string rules restrict a command, and a trace of what it did."""
 
 import json
 import secrets
@@ -13,14 +13,14 @@ import docker
 
 _PROGRAM = Path(__file__).parent / "traced"
 _MODULE = "tests.support.traced"
-# Nothing in there takes that long unless it hangs.
+# Nothing there takes this long unless it hangs.
 _PATIENCE = 30.0
 
 
 class Run(NamedTuple):
-    """What one command did; `refused` says why it was not started.
+    """What one command did; `refused` is the reason if it was not started.
 
-    `touched` are (kind, path), where kind is exec, read or write; `changed` the files outside
+    `touched` has (kind, path), where kind is exec, read or write; `changed` lists the files outside
     the workspace that differ from before.
     """
 
@@ -48,7 +48,7 @@ class TracedBox:
         self.renew()
 
     def renew(self) -> None:
-        """Throws the container away; the next command finds a new one."""
+        """Removes the container; the next command starts a new one."""
         if self._link is not None:
             self._link.close()
         if self._container is not None:
@@ -64,8 +64,7 @@ class TracedBox:
     ) -> Run:
         """Runs an allowed command in a fresh workspace.
 
-        Where `checked`, its operands are looked at before, and its words prepared, as the
-        agent does it.
+        If `checked`, its operands are checked first and its words prepared, as the agent does.
         """
         if self._link is None:
             self._link = self._open()

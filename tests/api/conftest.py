@@ -1,4 +1,4 @@
-"""A control plane over a fake engine whose sandboxes have agents in this process."""
+"""A control plane with a fake engine whose sandboxes have agents in this process."""
 
 import contextlib
 import tempfile

@@ -1,4 +1,4 @@
-"""No page of another name speaks to the API: DNS rebinding finds nothing that answers."""
+"""Pages under other host names can't use the API: DNS rebinding gets no answer."""
 
 import asyncio
 

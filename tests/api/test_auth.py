@@ -1,4 +1,4 @@
-"""Credentials and rights: what a key, a handle and nobody may do."""
+"""Credentials and rights: what a key, a handle and an anonymous caller may do."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What clients may send by mistake or on purpose: a clear error, and nothing changes."""
+"""Bad input, accidental or malicious, gets a clear error and changes nothing."""
 
 import asyncio
 import io

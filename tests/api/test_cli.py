@@ -1,4 +1,4 @@
-"""The command line against the API on a real port: what it prints, and how it ends."""
+"""The command line with the API on a real port: its output, and its exit."""
 
 import asyncio
 import base64

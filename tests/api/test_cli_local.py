@@ -1,4 +1,4 @@
-"""Commands that act on this machine, the help, and what starting costs."""
+"""Commands that act on this machine, the help, and the cost of starting."""
 
 import json
 import shlex

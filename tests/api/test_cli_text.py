@@ -1,4 +1,4 @@
-"""What the command line makes of values and events: text for people, harmless on a terminal."""
+"""How the command line shows values and events: readable, and harmless on a terminal."""
 
 import sys
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""The Python client against the application: calls, results, errors, and both faces."""
+"""The Python client with the application: calls, results, errors, and both interfaces."""
 
 import asyncio
 import base64

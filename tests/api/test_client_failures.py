@@ -1,4 +1,4 @@
-"""What the client says of servers that are gone, wrong, old, slow or full."""
+"""The client's errors for servers that are gone, wrong, old, slow or full."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""The client's file operations, and directories from workspaces that mean harm."""
+"""The client's file operations, and directories from malicious workspaces."""
 
 import os
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The client's streams over connections that break: nothing is lost, nothing comes twice."""
+"""The client's streams over broken connections: no loss and no duplicates."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Terminals by the client, and at the command line."""
+"""Terminals with the client and at the command line."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The API's description: open to all, and a page that needs nothing from elsewhere."""
+"""The API's description: public, with a page that works offline."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""Commands over HTTP: results, streams, processes, and clients that go away."""
+"""Commands over HTTP: results, streams, processes, and clients that disconnect."""
 
 import asyncio
 import base64

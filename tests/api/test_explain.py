@@ -1,4 +1,4 @@
-"""Explanations over HTTP: the same verdicts as exec's, and nothing is done."""
+"""Explanations over HTTP: the same decisions as exec, without running anything."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Files over HTTP: bytes both ways, and transfers that break off."""
+"""Files over HTTP: bytes in both directions, and aborted transfers."""
 
 import asyncio
 import base64

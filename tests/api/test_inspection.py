@@ -1,4 +1,4 @@
-"""What an inspection shows, and what ends when a credential does."""
+"""The content of an inspection, and what ends with a credential."""
 
 import asyncio
 import re

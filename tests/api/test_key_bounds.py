@@ -1,4 +1,4 @@
-"""What the sessions of a key may be: its highest level, its images and tools, and its end."""
+"""Bounds of a key's sessions: highest level, images and tools, and expiry."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Levels of the operator's over HTTP, and levels that can't be enforced."""
+"""Levels of the operator over HTTP, and levels that can't be enforced."""
 
 import asyncio
 from pathlib import Path

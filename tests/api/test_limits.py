@@ -1,4 +1,4 @@
-"""Quotas and rates of API keys, and that one key's flood leaves the others their turn."""
+"""Quotas and rates of API keys; one key's flood does not starve others."""
 
 import asyncio
 from collections.abc import AsyncIterator

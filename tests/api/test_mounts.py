@@ -1,4 +1,4 @@
-"""Mounts over HTTP: who may ask for them, what is shown, and what is refused."""
+"""Mounts over HTTP: who may request them, what is shown, and what is refused."""
 
 from pathlib import Path
 

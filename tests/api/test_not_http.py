@@ -1,4 +1,4 @@
-"""What is sent to the port and is not HTTP: answered or dropped, counted, and no traceback."""
+"""Input that is not HTTP: answered or dropped, counted, and without a traceback."""
 
 import asyncio
 import logging

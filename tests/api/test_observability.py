@@ -1,4 +1,4 @@
-"""Metrics and the log as requests make them, and the files that name the metrics."""
+"""Metrics and the log of requests, and the files that use the metrics."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Oneshot tools over HTTP: decided by their manifest, run as the level's commands are."""
+"""Oneshot tools over HTTP: decided by their manifest, run like the level's commands."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What ever was can be found: sessions of one id apart, those of long ago, events over all."""
+"""The past can be found: sessions of one id, old sessions, events over all."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What sessions and keys may have on record, over HTTP: counted, bounded, and cheap to refuse."""
+"""Limits on the record of sessions and keys, over HTTP: counted, bounded, cheap to refuse."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whatever happens to sessions, a restart changes nothing that anybody was told of them."""
+"""Whatever happens to sessions, a restart changes nothing that a caller was told."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What each role may do: the whole table of operations, tried with every kind of credential."""
+"""The rights of each role: all operations with every kind of credential."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Schemathesis against the whole API: what it answers is what the document says."""
+"""Schemathesis with the whole API: its answers match the document."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Secrets over HTTP: what commands get, and that the values are in nothing else."""
+"""Secrets over HTTP: commands get them, and the values appear nowhere else."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Sessions over HTTP: their life, their owners, their settings."""
+"""Sessions over HTTP: their lifecycle, owners and settings."""
 
 from typing import Any
 

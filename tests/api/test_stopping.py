@@ -1,4 +1,4 @@
-"""Whatever the ledger, the database or the disk do: what is to stop stands still at once."""
+"""Stops take effect at once, whatever the ledger, the database or the disk do."""
 
 import asyncio
 import sqlite3

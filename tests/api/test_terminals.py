@@ -1,4 +1,4 @@
-"""Terminals over an agent in this process: what clients see, and what an agent can't make of it."""
+"""Terminals with a fake agent: what clients see, and what an agent can't fake."""
 
 import asyncio
 from dataclasses import replace

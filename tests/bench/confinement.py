@@ -1,4 +1,4 @@
-"""What the kernel's confinement costs a command: guards with it and without, by turns."""
+"""The cost of the kernel's confinement for a command: guards with and without it, alternating."""
 
 import json
 from collections.abc import Sequence

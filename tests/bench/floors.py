@@ -1,4 +1,4 @@
-"""What the engine and the kernel take for the same work without us: the floors."""
+"""The floors: the time that the engine and the kernel alone take for the same work."""
 
 import json
 import time

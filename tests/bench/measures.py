@@ -1,4 +1,4 @@
-"""What is measured: each function gives one or more rows of the table."""
+"""The measurements: each function gives one or more rows of the table."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Resident memory of a process, its peak while something is done included."""
+"""Resident memory of a process, including its peak during an operation."""
 
 from pathlib import Path
 from typing import NamedTuple

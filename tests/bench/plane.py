@@ -1,4 +1,4 @@
-"""The control plane that is measured: a process of its own, reached over HTTP."""
+"""The measured control plane: a separate process, reached over HTTP."""
 
 import asyncio
 import tempfile

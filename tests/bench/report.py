@@ -1,4 +1,4 @@
-"""What was measured, as one table."""
+"""The results as one table."""
 
 import os
 import sys

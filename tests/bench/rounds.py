@@ -1,4 +1,4 @@
-"""Measuring by turns, so that what disturbs the machine disturbs every side alike."""
+"""Alternating measurements, so that disturbances affect all sides alike."""
 
 import math
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""What a person has approved is what a tool reads, whatever is done to the file meanwhile."""
+"""A tool reads exactly the file that a person approved, whatever happens to it meanwhile."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Budgets in real sandboxes: what is used up stops at once, and nothing gives any of it back."""
+"""Budgets in real sandboxes: an exceeded one stops work at once, and nothing refills it."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The command line as a program, over real sandboxes."""
+"""The command line as a program, with real sandboxes."""
 
 import asyncio
 import hashlib

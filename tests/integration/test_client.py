@@ -1,4 +1,4 @@
-"""The Python client, a control plane in a process of its own, and real sandboxes."""
+"""The Python client, a control plane in a separate process, and real sandboxes."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What oneshot tools write or print is kept on the host, whatever they leave in its place."""
+"""The output of oneshot tools is kept on the host, whatever they leave in its place."""
 
 import hashlib
 import time

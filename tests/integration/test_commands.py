@@ -1,4 +1,4 @@
-"""Commands in real sandboxes: how they start, what they get, and what they come to."""
+"""Commands in real sandboxes: their start, their environment, and their results."""
 
 import asyncio
 import secrets

@@ -1,4 +1,4 @@
-"""The control plane as compose.yaml deploys it: brought up, killed, taken up again, taken down."""
+"""The control plane under compose.yaml: started, killed, restarted, stopped."""
 
 import os
 import secrets

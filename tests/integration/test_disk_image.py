@@ -1,4 +1,4 @@
-"""Images on real loop devices: made, resized, removed, and nothing left when that fails."""
+"""Images on real loop devices: created, resized, removed, without leftovers after failures."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""Every command and program in the documents, run as a reader would, against a real server."""
+"""Every command and program in the documents, run like a reader would, on a real server."""
 
 import asyncio
 import os

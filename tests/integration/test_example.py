@@ -1,4 +1,4 @@
-"""The example that a newcomer runs: it does its work on a real package, and says so when not."""
+"""The newcomer's example: it works on a real package, and reports failures."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A shipped tool under its own manifest, in real sandboxes, as a client uses it."""
+"""An included tool with its own manifest, in real sandboxes, used like a client does."""
 
 import pytest
 

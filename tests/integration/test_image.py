@@ -1,4 +1,4 @@
-"""The sandbox image as the engine has it, looked at from inside."""
+"""The sandbox image, examined from inside."""
 
 from collections.abc import Iterator
 from contextlib import closing

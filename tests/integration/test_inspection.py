@@ -1,4 +1,4 @@
-"""A real sandbox is seen from the host, whether its agent answers or not."""
+"""A real sandbox is inspected from the host, whether its agent answers or not."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A level of the operator's in real sandboxes, and sandboxes that can't enforce theirs."""
+"""A level of the operator in real sandboxes, and sandboxes that can't enforce theirs."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""Sessions from their creation to every kind of end, with real containers."""
+"""Sessions from creation to every kind of end, with real containers."""
 
 import asyncio
 import io

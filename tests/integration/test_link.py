@@ -1,4 +1,4 @@
-"""The connection breaks, or stalls: nothing that happened is lost, or on record twice."""
+"""After a broken or stalled connection, nothing is lost or recorded twice."""
 
 import asyncio
 import random

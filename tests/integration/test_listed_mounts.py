@@ -1,4 +1,4 @@
-"""Directories of the operator's list in real sandboxes."""
+"""Directories from the operator's list in real sandboxes."""
 
 import asyncio
 import shutil

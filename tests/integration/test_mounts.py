@@ -1,4 +1,4 @@
-"""Mounts of the control plane, and the directory of a sandbox around them."""
+"""The control plane's mounts, and a sandbox's directory around them."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""What commands print: read from any offset, capped, counted, and never in anybody's way."""
+"""Output of commands: read from any offset, capped, counted, and never blocking."""
 
 import asyncio
 

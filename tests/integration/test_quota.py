@@ -1,4 +1,4 @@
-"""A workspace ends at its limit, whatever is tried in it, and takes no more from the host."""
+"""A workspace stops at its limit, whatever is tried in it, and uses no more of the host."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Disk and network speed of sandboxes whose level limits it, measured in them.
+"""Disk and network speed of sandboxes with rate limits, measured inside.
 
 A transfer at a rate takes its time at least, whatever else the machine does; so nothing here
 says how long something may take.

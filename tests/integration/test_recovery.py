@@ -1,4 +1,4 @@
-"""The control plane dies without warning, at every stage; the next one takes up everything."""
+"""The control plane dies at every stage without warning; the next one takes everything over."""
 
 import asyncio
 import json

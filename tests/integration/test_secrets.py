@@ -1,4 +1,4 @@
-"""A session with secrets does everything; then the values are looked for wherever they must not be.
+"""A session with secrets does everything; then the values are searched for everywhere.
 
 In real sandboxes, with a control plane in a process of its own, which is killed on the way.
 """

@@ -1,4 +1,4 @@
-"""`python -m paddock serve` as a program: what it says, and how it ends."""
+"""`python -m paddock serve` as a program: its messages, and its end."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The control plane in the background, as `make run` and `make stop` have it, beside others."""
+"""The background control plane of `make run` and `make stop`, next to others."""
 
 import asyncio
 import json

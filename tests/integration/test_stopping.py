@@ -1,4 +1,4 @@
-"""What is to stop stands still for real, with a dead disk, a hung engine, a stopped agent."""
+"""Stops take effect for real, with a dead disk, a hung engine, a stopped agent."""
 
 import asyncio
 import os

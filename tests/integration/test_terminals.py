@@ -1,4 +1,4 @@
-"""Terminals in real sandboxes: what a tool does, and what comes of it."""
+"""Terminals in real sandboxes: what a tool does, and the results."""
 
 import asyncio
 import hashlib

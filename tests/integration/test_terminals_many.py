@@ -1,4 +1,4 @@
-"""Many terminals at once, and those of a control plane that was killed."""
+"""Many terminals at once, and those of a killed control plane."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""What can be published: two wheels, installed outside of the clone, need nothing of it."""
+"""The two published wheels work outside the clone and need nothing of it."""
 
 import json
 import os

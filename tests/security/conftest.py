@@ -1,4 +1,4 @@
-"""Sessions under attack: an image with attack programs, and levels whose words permit them."""
+"""Sessions under attack: an image with attack programs, and levels that allow them by name."""
 
 from collections.abc import AsyncIterator, Iterator
 

@@ -1,4 +1,4 @@
-"""The option tables against the programs of the image: each option takes what is said."""
+"""The option tables, compared with the image's programs."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""The string rules against the kernel: what they allow runs nothing, and stays in the workspace.
+"""The string rules against the kernel: what they allow runs nothing and stays inside.
 
 Generated commands that the rules accept are run where nothing else would stop them, and the
 kernel's own resolution of every path that they ran, opened or changed is the judge. What a

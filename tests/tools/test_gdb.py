@@ -1,4 +1,4 @@
-"""The manifest of gdb on a real program, at a level that allows ptrace."""
+"""The manifest of gdb with the real program, at a level that allows ptrace."""
 
 import subprocess
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The manifests of python3 and node on the real interpreters, at medium."""
+"""The manifests of python3 and node with the real interpreters, at medium."""
 
 import pytest
 import pytest_asyncio

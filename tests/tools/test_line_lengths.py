@@ -1,4 +1,4 @@
-"""Lines of every length: each is sent once, and answered with what it came to and nothing else.
+"""Lines of every length are sent once and answered with exactly their output.
 
 By default the lengths are those around which terminals and programs wrap, scroll or cut, and a
 stride between them; with PADDOCK_EVERY_LENGTH=1 they are all of 1 to 4,094.

@@ -1,4 +1,4 @@
-"""The manifest of psql on a PostgreSQL server, at medium."""
+"""The manifest of psql with a PostgreSQL server, at medium."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The manifest of redis-cli on a Redis server, at medium."""
+"""The manifest of redis-cli with a Redis server, at medium."""
 
 import pytest
 import pytest_asyncio

@@ -1,4 +1,4 @@
-"""Drafts and events as the tests of the audit modules use them."""
+"""Drafts and events for the tests of the audit modules."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The agent's part of a budget: what its sandbox uses, and when that is too much."""
+"""The agent's part of a budget: what its sandbox uses, and when the budget is exceeded."""
 
 from collections.abc import Callable
 from pathlib import Path

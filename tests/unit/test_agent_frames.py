@@ -1,4 +1,4 @@
-"""Frames of an agent: bounded by what they may be, and whatever is in them, believed or refused."""
+"""Frames from an agent are limited by their kind, and accepted or refused whatever they contain."""
 
 import json
 from typing import Any

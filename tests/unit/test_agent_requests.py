@@ -1,4 +1,4 @@
-"""Whatever a control plane sends: the agent answers it, or ends the connection, and lives on."""
+"""The agent answers every request of a control plane or ends the connection, and survives."""
 
 import contextlib
 import json

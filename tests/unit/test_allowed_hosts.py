@@ -1,4 +1,4 @@
-"""Which `Host` headers are answered."""
+"""The `Host` headers that are accepted."""
 
 import ipaddress
 

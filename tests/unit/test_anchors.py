@@ -1,4 +1,4 @@
-"""Heads that are anchored outside the ledger: signed, in one chain, delivered once."""
+"""Chain heads that are anchored outside the ledger: signed, chained, delivered once."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Text out of a terminal's bytes: escape sequences go, whatever pieces they come in."""
+"""Escape sequences are removed from a terminal's bytes, however these are split."""
 
 from hypothesis import given
 from hypothesis import strategies as st

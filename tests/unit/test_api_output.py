@@ -1,4 +1,4 @@
-"""Text from bytes that are cut anywhere, and Server-Sent Events."""
+"""Text from bytes that are split anywhere, and Server-Sent Events."""
 
 import json
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Approvals: durable, for one text, decided once, gone with their terminal."""
+"""Approvals: durable, for one text, decided once, expiring with their terminal."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""Archives of whole chains: written, sealed, verified, and nothing lost on the way."""
+"""Archives of whole chains: written, sealed and verified without loss."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""Searches over all chains look at a part at once, whatever is wanted."""
+"""Searches over all chains examine a bounded part at a time, whatever the conditions."""
 
 import asyncio
 import sqlite3

@@ -1,4 +1,4 @@
-"""Paths resolved step by step, compared with what the kernel resolves at once."""
+"""Paths resolved component by component, compared with the kernel's own resolution."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Lines whose files are approved: copies take the places of their paths."""
+"""Lines with approved files: copies replace the paths."""
 
 import re
 

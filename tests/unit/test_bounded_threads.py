@@ -1,4 +1,4 @@
-"""What hangs while sandboxes end takes few threads, and the ends come all the same."""
+"""Hanging calls at the end of sandboxes use few threads and do not prevent the end."""
 
 import asyncio
 import threading

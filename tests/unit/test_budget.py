@@ -1,4 +1,4 @@
-"""Budgets: what is counted, what is left, and when nothing is."""
+"""Budgets: what is counted, what is left, and when they are exceeded."""
 
 import json
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What decides whether an image is built again."""
+"""When an image is built again."""
 
 import shutil
 import tarfile

@@ -1,4 +1,4 @@
-"""What a path means to another process: its directory, its descriptors, its /proc/self."""
+"""Paths as another process sees them: its directory, its descriptors, its /proc/self."""
 
 import os
 import subprocess

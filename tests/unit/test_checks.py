@@ -1,4 +1,4 @@
-"""What the doctor makes of what it finds."""
+"""The doctor's conclusions from its findings."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""What `exec --json` keeps of output that it is told piece by piece."""
+"""What `exec --json` keeps of output that arrives in pieces."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the command line says of a command that a limit struck: one line, on standard error."""
+"""The command line's message when a command hits a limit: one line on standard error."""
 
 from types import SimpleNamespace
 from typing import Any

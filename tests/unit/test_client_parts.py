@@ -1,4 +1,4 @@
-"""The pure parts of the client: events from bytes, objects from JSON, when to try again."""
+"""The pure parts of the client: events from bytes, objects from JSON, retries."""
 
 import json
 from collections.abc import Iterator

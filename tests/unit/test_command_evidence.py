@@ -1,4 +1,4 @@
-"""Evidence of commands is paid for as it is written, and goes again where it can't stay."""
+"""Evidence of commands is charged as it is written, and removed if it can't stay."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""Commands one by one: what is allowed, and every way around the rules that was thought of."""
+"""Single commands: what is allowed, and every known way around the rules."""
 
 import pytest
 

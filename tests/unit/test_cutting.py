@@ -1,4 +1,4 @@
-"""Long texts are searched for secrets in a thread, whatever became of their session."""
+"""Long texts are searched for secrets in a thread, even if their session ends meanwhile."""
 
 from types import SimpleNamespace
 from typing import cast

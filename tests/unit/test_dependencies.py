@@ -1,4 +1,4 @@
-"""What is imported is declared, what is declared is used, and the lock files fit both."""
+"""Imports are declared, declared dependencies are used, and the lock files match both."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""What Docker is asked for, and how its answers are read."""
+"""Requests to Docker, and how its answers are parsed."""
 
 import resource
 from dataclasses import replace

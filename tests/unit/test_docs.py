@@ -1,4 +1,4 @@
-"""The documents hold together, and say what the code says."""
+"""The documents are consistent, and match the code."""
 
 import re
 from pathlib import Path

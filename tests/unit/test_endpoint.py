@@ -1,4 +1,4 @@
-"""One place says where the instance of a state directory is."""
+"""One file tells where the instance of a state directory listens."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is long is recorded by its beginning, size and digest."""
+"""Long values are recorded as their beginning, size and digest."""
 
 import hashlib
 import json

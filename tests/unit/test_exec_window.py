@@ -1,4 +1,4 @@
-"""How much a command may execute before it is durable that it did."""
+"""How many executions a command may be ahead of the durable record."""
 
 from hypothesis import given
 from hypothesis import strategies as st

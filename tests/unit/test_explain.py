@@ -1,4 +1,4 @@
-"""What the rules say and what to do about it: every rule has its remedy."""
+"""Explanations of rules; every rule has a remedy."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Waiting for one's turn."""
+"""Waiting in a fair queue."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Who uses much of the loop's time waits, and who uses little does not."""
+"""Heavy users of the event loop wait, light users do not."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The engine that tests use behaves as its contract says."""
+"""The fake engine behaves as the engine's contract requires."""
 
 import asyncio
 from contextlib import aclosing

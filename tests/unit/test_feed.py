@@ -1,4 +1,4 @@
-"""A command's standard input: held up to a limit, in order, and nobody waits for ever."""
+"""A command's standard input: bounded, in order, and no caller waits forever."""
 
 import os
 from collections.abc import Iterator

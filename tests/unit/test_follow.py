@@ -1,4 +1,4 @@
-"""Followers get every event once and in order, whoever is slow, and cost no reads to speak of."""
+"""Followers get every event once and in order, however slow some are, and cost few reads."""
 
 import asyncio
 import json

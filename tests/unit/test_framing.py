@@ -1,4 +1,4 @@
-"""Prompts, echoes and outputs are told apart, whatever pieces the bytes come in."""
+"""Prompts, echoes and outputs are distinguished, however the bytes are split."""
 
 import pytest
 from hypothesis import given

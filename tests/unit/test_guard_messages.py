@@ -1,4 +1,4 @@
-"""What an agent and a guard say to each other: short, whole, and nothing else is taken for it."""
+"""Messages between agent and guard: short, complete, and strictly parsed."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What is said of a host before the control plane's container is started."""
+"""The report about a host before the control plane's container starts."""
 
 import pytest
 

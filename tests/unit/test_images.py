@@ -1,4 +1,4 @@
-"""What processes run, beside what the record says that they run."""
+"""Programs that processes run, compared with the record."""
 
 from sandbox_agent.confine.caller import NOT_KNOWN, Process, Program
 from sandbox_agent.images import Images

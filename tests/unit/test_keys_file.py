@@ -1,4 +1,4 @@
-"""Keys are added to and removed from their file, whole or not at all."""
+"""Keys are added to and removed from their file, completely or not at all."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What runs in a container is killed without its engine, and nothing else is."""
+"""A container's processes are killed without its engine, and no other processes."""
 
 import signal
 import subprocess

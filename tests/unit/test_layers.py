@@ -1,4 +1,4 @@
-"""What would stop a command below the parser, by its words."""
+"""The layers below the parser that would stop a command, by its words."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What programs need, compared with what the loader of this machine says."""
+"""Files that programs need, compared with this machine's loader."""
 
 import os
 import re

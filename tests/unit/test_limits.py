@@ -1,4 +1,4 @@
-"""What one key may use: quotas, requests, and turns."""
+"""Limits of one key: quotas, requests, and turns."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Which limit of a sandbox struck, as the kernel's counters tell it."""
+"""Which limit a sandbox hit, according to the kernel's counters."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A log file that stays in its bounds, and loses nothing on the way."""
+"""A log file that stays within its size, and loses nothing."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""The log: one line a record, no secrets, and nobody is held up by it."""
+"""The log: one line per record, no secrets, and no delays."""
 
 import json
 import logging

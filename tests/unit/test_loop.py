@@ -1,4 +1,4 @@
-"""The agent's loop: timers are called once, in order, and cancelled ones don't pile up."""
+"""The agent's loop: timers run once, in order, and cancelled ones do not accumulate."""
 
 import pytest
 from hypothesis import given

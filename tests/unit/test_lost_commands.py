@@ -1,4 +1,4 @@
-"""What nothing is known of any more ends once on record, whatever fails meanwhile."""
+"""A command with an unknown end is recorded as ended once, whatever fails meanwhile."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What a coroutine's steps take is told, and it runs as it would without."""
+"""The time of a coroutine's steps is reported, and its behaviour does not change."""
 
 import asyncio
 

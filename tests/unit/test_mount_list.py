@@ -1,4 +1,4 @@
-"""The operator's list of mounts: what may be on it, and what is found of it."""
+"""The operator's list of mounts: what it may contain, and how it is resolved."""
 
 from pathlib import Path
 from typing import Any

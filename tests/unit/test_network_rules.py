@@ -1,4 +1,4 @@
-"""The script that bounds the bridge, against iptables that only say what they were asked."""
+"""The script that restricts the bridge, with fake iptables that print their arguments."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The OpenAPI document: valid, committed, whole, and shown with examples that are true."""
+"""The OpenAPI document: valid, committed, complete, and with correct examples."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""How operations are declared, and that the contract's bounds are the domain's."""
+"""Declarations of operations; the contract's bounds equal the domain's."""
 
 import importlib
 import pkgutil

@@ -1,4 +1,4 @@
-"""How a command line is read, against the standard library's getopt as a second opinion."""
+"""Parsing of command lines, compared with the standard library's getopt."""
 
 import getopt
 

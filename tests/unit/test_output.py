@@ -1,4 +1,4 @@
-"""A command's output: bounded, complete where it can be, readable from any offset."""
+"""A command's output: bounded, complete if possible, readable from any offset."""
 
 import base64
 import itertools

@@ -1,4 +1,4 @@
-"""Output on its way from one sandbox to the next: bounded, from the beginning, without gaps."""
+"""Output that moves from one sandbox to the next: bounded, from the beginning, without gaps."""
 
 import asyncio
 import base64

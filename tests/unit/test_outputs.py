@@ -1,4 +1,4 @@
-"""What the agent keeps for those who read output: bounded, whoever comes or goes."""
+"""Output that the agent keeps for readers: bounded, however many there are."""
 
 from typing import Any
 

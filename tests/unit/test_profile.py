@@ -1,4 +1,4 @@
-"""What may be done to which paths: of a level, of a tool, of mounts."""
+"""The rights on paths: of a level, of a tool, of mounts."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the agent itself refuses to write to a governed terminal, and how it holds its output."""
+"""What the agent itself refuses to write to a governed terminal, and how it holds output."""
 
 import pytest
 from hypothesis import given

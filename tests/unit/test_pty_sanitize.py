@@ -1,4 +1,4 @@
-"""What no line may hold, whatever its pattern says."""
+"""What no line may contain, whatever its pattern allows."""
 
 import pytest
 from hypothesis import given

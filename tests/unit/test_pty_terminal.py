@@ -1,4 +1,4 @@
-"""What the agent tells of a terminal whose program speaks while it is looked at."""
+"""The agent's reports about a terminal whose program prints while it is examined."""
 
 import base64
 import os

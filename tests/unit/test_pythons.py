@@ -1,4 +1,4 @@
-"""What a run of the tests says of other Pythons."""
+"""The note about other Pythons in a test run."""
 
 import sys
 from pathlib import Path

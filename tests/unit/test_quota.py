@@ -1,4 +1,4 @@
-"""Which driver is used, what a superblock says, what size an image gets, project quotas."""
+"""The choice of a driver, superblocks, image sizes, project quotas."""
 
 import errno
 import os

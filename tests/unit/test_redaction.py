@@ -1,4 +1,4 @@
-"""Secrets are cut out of texts, in every usual encoding, and nothing else is."""
+"""Secrets are removed from texts, in every usual encoding, and nothing else is."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Refusals are recorded or counted; what is kept of them is little, and none of it is lost."""
+"""Refusals are recorded or counted; little is kept of them, and none is lost."""
 
 import asyncio
 import tracemalloc

@@ -1,4 +1,4 @@
-"""Levels and keys follow their files; a broken edit changes nothing."""
+"""Levels and keys follow their files; an invalid edit changes nothing."""
 
 import asyncio
 import errno

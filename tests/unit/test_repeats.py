@@ -1,4 +1,4 @@
-"""Like events in quick succession: above a rate only their number is told."""
+"""Identical events in quick succession: above a rate only their number is reported."""
 
 import tracemalloc
 

@@ -1,4 +1,4 @@
-"""Requests of keys and handles, counted apart."""
+"""Requests of keys and handles, counted separately."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What levels need of a host, and what is said where it lacks."""
+"""Requirements of levels on a host, and the messages if it lacks something."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Name servers that sandboxes are given."""
+"""The name servers that sandboxes get."""
 
 import pytest
 

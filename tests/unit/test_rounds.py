@@ -1,4 +1,4 @@
-"""Turns of those who look something up."""
+"""Turns of callers that look something up."""
 
 import asyncio
 import threading

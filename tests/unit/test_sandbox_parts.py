@@ -1,4 +1,4 @@
-"""Each part of a sandbox by itself."""
+"""Each part of a sandbox on its own."""
 
 import gc
 import json

@@ -1,4 +1,4 @@
-"""Processes that were let execute something are looked at once more, soon."""
+"""Processes that executed something are checked again soon after."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The shipped manifests: what they let through, and the ways around that they do not."""
+"""The included manifests: what they allow, and attempts to get around them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who owns a workspace, and its directories."""
+"""Ownership of workspaces and their directories."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A slot has one call at work in it, whoever has stopped waiting for it."""
+"""A slot runs one call at a time, even if its caller no longer waits."""
 
 import asyncio
 import threading

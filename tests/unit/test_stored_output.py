@@ -1,4 +1,4 @@
-"""Long output in memory without a name: whole up to a limit, and never in anybody's way."""
+"""Long output in unnamed memory: complete up to a limit, and without delaying anything."""
 
 import errno
 import os

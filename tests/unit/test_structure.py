@@ -1,4 +1,4 @@
-"""What the code's shape promises: imports go one way, and the agent is self-contained."""
+"""Rules of the code's structure: directions of imports, and a self-contained agent."""
 
 import ast
 import functools

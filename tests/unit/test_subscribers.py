@@ -1,4 +1,4 @@
-"""Who is told what sandbox agents say, when, and what becomes of a failure."""
+"""Who receives messages of sandbox agents, when, and what happens after a failure."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

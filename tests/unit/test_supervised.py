@@ -1,4 +1,4 @@
-"""Every supervised task: readiness names it when it fails, and when it hangs."""
+"""Supervised tasks: readiness names each one that fails or hangs."""
 
 import asyncio
 import threading

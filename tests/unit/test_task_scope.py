@@ -1,4 +1,4 @@
-"""Tasks of an owner: none is lost, none fails unseen, and all of them end with it."""
+"""Tasks of an owner: none is lost, none fails unnoticed, and all end with it."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What runs in the background is started again, counted, and told of."""
+"""Background tasks are restarted, counted, and reported."""
 
 import asyncio
 import logging

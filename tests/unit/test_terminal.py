@@ -1,4 +1,4 @@
-"""A terminal's driver against an agent that plays a script: what it waits for, and believes."""
+"""A terminal's driver with a scripted agent: what it waits for, and what it accepts."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""What hangs in a thread holds up nobody."""
+"""A call that hangs in a thread delays nothing else."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""What holds a block device to a rate, by the files of control groups."""
+"""Rates of a block device, set in the files of control groups."""
 
 import os
 from pathlib import Path

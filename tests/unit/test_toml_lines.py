@@ -1,4 +1,4 @@
-"""Where fields stand in TOML files."""
+"""Line numbers of fields in TOML files."""
 
 import json
 import tomllib

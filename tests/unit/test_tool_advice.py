@@ -1,4 +1,4 @@
-"""Second looks at manifests, and what they may leave out."""
+"""Advice about manifests, and what they may leave out."""
 
 import pytest
 

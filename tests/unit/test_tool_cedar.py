@@ -1,4 +1,4 @@
-"""Cedar policies: read strictly, asked with a tool's names, and denying whatever goes wrong."""
+"""Cedar policies: strictly parsed, evaluated with a tool's names, denying on any error."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The document of tools says what is so: its manifest loads, its scope file can be read."""
+"""The document of tools is accurate: its manifest loads, its scope file is valid."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The gates of a line: their order, and that the strictest of all matching commands governs."""
+"""The gates of a line: their order, and that the strictest matching command governs."""
 
 import ipaddress
 from dataclasses import replace

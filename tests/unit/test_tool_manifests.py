@@ -1,4 +1,4 @@
-"""Manifest files: what is read, and that every refusal names file, field and reason."""
+"""Manifest files: parsing, and that every refusal names file, field and reason."""
 
 import hashlib
 from pathlib import Path

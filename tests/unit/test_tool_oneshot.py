@@ -1,4 +1,4 @@
-"""Oneshot tools: words, types, gates, and manifests that can't be used."""
+"""Oneshot tools: words, types, gates, and invalid manifests."""
 
 import ipaddress
 

@@ -1,4 +1,4 @@
-"""Patterns: the whole text, its own case, one line, linear time."""
+"""Patterns: whole text, case-sensitive, one line, linear time."""
 
 from contextlib import suppress
 

@@ -1,4 +1,4 @@
-"""Schemas: of manifests, published and true; and of results."""
+"""Schemas of manifests, which are published and accurate, and of results."""
 
 import tomllib
 

@@ -1,4 +1,4 @@
-"""SQL lines are read by a parser: what they do and call, and that nothing else is understood."""
+"""SQL lines are parsed: what they do and call; anything else is refused."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""However a statement calls a function, it is named, or the statement is not understood."""
+"""However a statement calls a function, the call is found or the statement is refused."""
 
 import pytest
 from hypothesis import given

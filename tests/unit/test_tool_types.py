@@ -1,4 +1,4 @@
-"""Types of arguments that an operator defines beside the manifests."""
+"""Custom argument types that an operator defines next to the manifests."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Transcripts: their form, and that nobody can forge a line."""
+"""Transcripts: their form, and that no line can be forged."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""Whatever a guard says, and in whatever order: its own command ends, and no other."""
+"""Whatever a guard reports, in any order, only its own command ends."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The webhook: signed, tried again, bounded, and never waited for."""
+"""The webhook: signed, retried, bounded, and never waited for."""
 
 import asyncio
 import hashlib

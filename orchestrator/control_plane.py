@@ -29,6 +29,7 @@ from orchestrator.checks.readiness import Readiness
 from orchestrator.commands.captures import Captures
 from orchestrator.commands.execution import Executions
 from orchestrator.commands.governed import GovernedCommands
+from orchestrator.commands.left_evidence import remove_left
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.settings import Settings, ensure_state_dir
 from orchestrator.engine.base import Engine
@@ -214,6 +215,7 @@ class ControlPlane:
         self._resources.push_async_callback(kept.close)
         await self.terminals.recover(self.sessions.registry.all)
         self._resources.push_async_callback(self.terminals.shut_down)
+        await remove_left(self.database, settings.state_dir / "evidence")
         await self.approvals.recover()
         self.archiving = Archiving(
             self.database,

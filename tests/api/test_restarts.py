@@ -369,6 +369,20 @@ async def test_no_session_begins_to_end_while_the_control_plane_does(
         await plane.close()
 
 
+async def test_a_start_removes_half_written_evidence(
+    settings: Settings, engine: FakeEngine, agents: Agents
+) -> None:
+    plane = await ControlPlane.open(settings, engine)
+    session, _ = await plane.sessions.create(ADMIN, NewSession())
+    await plane.close()
+    written = settings.state_dir / "evidence" / session.key / "0123456789abcdef"
+    written.mkdir(parents=True)
+    (written / ".output").write_bytes(b"half of")
+    plane = await reopened(settings, engine, agents)
+    await plane.close()
+    assert list(written.parent.iterdir()) == []
+
+
 async def test_a_mount_that_hangs_keeps_no_control_plane_from_its_start(
     settings: Settings, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

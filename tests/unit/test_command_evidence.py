@@ -24,6 +24,7 @@ from orchestrator.audit.stop_records import StopRecords
 from orchestrator.commands import captures as captures_module
 from orchestrator.commands.captures import Captures
 from orchestrator.commands.evidence_file import EvidenceFile
+from orchestrator.commands.left_evidence import remove_left
 from orchestrator.errors import (
     BusyError,
     ConflictError,
@@ -383,6 +384,35 @@ async def test_a_directory_that_nobody_has_heard_of_goes(bench: Bench, cancelled
         async with bench.captures.following(AGENT, bench.session, kept):
             pytest.fail("it is not there")
     assert bench.workspace.deleted == [".paddock-c/output.txt", ".paddock-c"]
+
+
+async def test_a_start_removes_evidence_that_is_on_no_record(
+    bench: Bench, database: Database
+) -> None:
+    """A control plane that is killed while it is written leaves it."""
+    await bench.kept(bench.end("c"))
+    bench.workspace.size = captures_module.MOST_BYTES + 1
+    (refused,) = await bench.kept(bench.end("large"))
+    assert refused["sha256"] is None
+    evidence = bench.directory
+    # Of a terminal that a start knows, and of chains that are archived.
+    await Evidence(evidence / "k" / "pty-1").finish()
+    row = "INSERT INTO terminals (id, session_key, opened_at, record) VALUES (?, 'k', '', '{}')"
+    await database.write(lambda connection: connection.execute(row, ("pty-1",)).rowcount)
+    await Evidence(evidence / "archived" / "pty-2").finish()
+    stays = sorted(evidence.rglob("*"))
+    await Evidence(evidence / "k" / "pty-3", name="{session_id}-psql").finish()
+    for name in ("written", "large", "empty"):
+        (evidence / "k" / name).mkdir()
+    (evidence / "k" / "written" / ".output").write_bytes(b"half of")
+    (evidence / "k" / "large" / "output").write_bytes(b"what could not be removed")
+    assert await remove_left(database, evidence) == 4
+    assert sorted(evidence.rglob("*")) == stays
+    assert await remove_left(database, evidence) == 0
+
+
+async def test_a_start_without_evidence_removes_none(tmp_path: Path, database: Database) -> None:
+    assert await remove_left(database, tmp_path / "evidence") == 0
 
 
 async def test_names_of_evidence_are_durable(

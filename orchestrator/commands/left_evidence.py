@@ -1,0 +1,94 @@
+"""Removes evidence that is on no record: a control plane was killed while it was written.
+
+Nobody can find it, or has paid for it. Directories are `<evidence>/<session key>/<id>`, of
+commands and of terminals.
+"""
+
+import logging
+import os
+import sqlite3
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from orchestrator.store.database import Database
+from orchestrator.threads import bounded
+
+log = logging.getLogger(__name__)
+
+_DISK_SECONDS = 60.0
+# Looked up in one read: others want to read, too.
+_MOST_AT_ONCE = 1000
+
+# A chain without events is archived, and the archive's to remove.
+_ON_RECORD = """
+    SELECT 1 FROM terminals WHERE id = :id AND session_key = :key
+    UNION ALL
+    SELECT 1 FROM events WHERE session_key = :key AND command_id = :id
+        AND operation = 'command.evidence' AND json_valid(body)
+        AND json_extract(body, '$.result.output_hash') IS NOT NULL
+    UNION ALL
+    SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM events WHERE session_key = :key)
+    LIMIT 1
+"""
+
+
+async def remove_left(database: Database, evidence: Path) -> int:
+    """Removes it, and returns of how many commands and terminals it was.
+
+    To be called before any is begun. What can't be removed is left for the next start. Raises:
+    StoreError.
+    """
+    try:
+        found = await bounded(partial(_directories, evidence), _DISK_SECONDS)
+        left = list[Path]()
+        for start in range(0, len(found), _MOST_AT_ONCE):
+            some = found[start : start + _MOST_AT_ONCE]
+            left += await database.read(partial(_not_on_record, directories=some))
+        return await bounded(partial(_remove_all, left), _DISK_SECONDS)
+    except TimeoutError:
+        log.error("evidence that is on no record is not removed: the disk does not answer")
+    except OSError as error:
+        log.error("evidence that is on no record is not removed: %s", error)
+    return 0
+
+
+def _directories(evidence: Path) -> list[Path]:
+    if not evidence.is_dir():
+        return []
+    sessions = [Path(entry) for entry in os.scandir(evidence) if entry.is_dir()]
+    return [
+        Path(entry)
+        for session in sessions
+        for entry in os.scandir(session)
+        if entry.is_dir(follow_symlinks=False)
+    ]
+
+
+def _not_on_record(connection: sqlite3.Connection, directories: Iterable[Path]) -> list[Path]:
+    def on_record(directory: Path) -> bool:
+        wanted = {"key": directory.parent.name, "id": directory.name}
+        return connection.execute(_ON_RECORD, wanted).fetchone() is not None
+
+    return [directory for directory in directories if not on_record(directory)]
+
+
+def _remove_all(directories: Iterable[Path]) -> int:
+    removed = 0
+    for directory in directories:
+        try:
+            _remove(directory)
+            removed += 1
+        except OSError as error:
+            log.error("%s is on no record and can't be removed: %s", directory, error)
+    return removed
+
+
+def _remove(directory: Path) -> None:
+    """With its further names. There are only files in it: what else there is stays."""
+    for path in directory.parent.iterdir():
+        if path.is_symlink() and os.readlink(path) == directory.name:
+            path.unlink()
+    for path in directory.iterdir():
+        path.unlink()
+    directory.rmdir()

@@ -1,1 +1,1 @@
-"""Who may do how much: keys, their limits, and waiting for one's turn."""
+"""Access control: API keys, their limits, and fair queueing."""

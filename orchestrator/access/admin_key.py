@@ -1,4 +1,4 @@
-"""The generated admin key: made on first start, readable by its owner only."""
+"""The generated admin key, created at the first start and readable by its owner only."""
 
 import os
 import secrets
@@ -13,12 +13,12 @@ _MAX_KEY_FILE_BYTES = 4096
 
 
 def new_key() -> str:
-    """A new API key: random, with a prefix by which secret scanners find it."""
+    """A new random API key, with a prefix that secret scanners recognize."""
     return f"pdk_{secrets.token_urlsafe(32)}"
 
 
 def admin_key(path: Path) -> str:
-    """The key in that file, made when there is none yet. Raises: ConfigError."""
+    """The key in that file; creates it if it is missing. Raises: ConfigError."""
     try:
         if not os.path.lexists(path):
             _create_key(path)
@@ -32,7 +32,7 @@ def admin_key(path: Path) -> str:
 
 
 def rotate_admin_key(path: Path) -> str:
-    """Puts a new key in the file, whole, and returns it; whoever watches it takes it at once.
+    """Replaces the file's key atomically and returns it; a watching control plane uses it at once.
 
     Raises: ConfigError.
     """
@@ -51,12 +51,12 @@ def rotate_admin_key(path: Path) -> str:
 
 
 def _create_key(path: Path) -> None:
-    """Writes a new key beside its place and links it there: it appears whole or not at all."""
+    """Writes a new key to a draft and links it into place, so it appears complete or not at all."""
     draft = _draft(path, new_key())
     try:
         os.link(draft, path)
     except FileExistsError:
-        # Somebody else was first: theirs is the key.
+        # Another process was first, and its key is used.
         return
     finally:
         os.unlink(draft)
@@ -64,7 +64,7 @@ def _create_key(path: Path) -> None:
 
 
 def _draft(path: Path, secret: str) -> Path:
-    """A file beside that place with the key in it, durable. Raises: OSError."""
+    """A durable file with the key, in the same directory. Raises: OSError."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
@@ -87,7 +87,7 @@ def _sync(directory: Path) -> None:
 
 
 def _read_key(path: Path) -> str:
-    """The key in the file. Raises: OSError; ValueError when others could have read it."""
+    """The key in the file. Raises: OSError; ValueError if other users could have read it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:
         facts = os.fstat(descriptor)

@@ -1,8 +1,7 @@
-"""Which names the API answers under, so that no page on the web can speak to it. Pure.
+"""The host names under which the API answers, so that no web page can reach it. Pure functions.
 
-A page of any site can have its own name resolve to this machine (DNS rebinding). Its requests
-then carry that name in `Host`: whatever is not known there is refused, without a credential as
-well as with one.
+A page of any site can make its own name resolve to this machine (DNS rebinding). Its requests then
+carry that name in `Host`. Requests with an unknown name are refused, with or without a credential.
 """
 
 import ipaddress
@@ -12,19 +11,20 @@ from collections.abc import Iterable, Sequence
 from orchestrator.errors import MisdirectedRequestError
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-# `name:port`, `address:port` or `[address]:port`; the port may be missing (RFC 9110, 7.2).
+# `name:port`, `address:port` or `[address]:port`; the port is optional (RFC 9110, 7.2).
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[0-9A-Za-z._-]{1,255})(?::[0-9]{0,5})?")
 _MOST_SHOWN = 64
 
 
 class AllowedHosts:
-    """The names of the address that the API listens on, and those of the operator's list.
+    """The names of the address that the API listens on, and those on the operator's list.
 
-    On all interfaces any address is allowed: no name leads there, so nothing can be rebound.
+    If the API listens on all interfaces, any address is allowed: no name is involved, so nothing
+    can be rebound.
     """
 
     def __init__(self, listen_host: str, names: Iterable[str] = ()) -> None:
-        """`listen_host` and `names` as the settings have them. Raises: ValueError."""
+        """`listen_host` and `names` are as in the settings. Raises: ValueError."""
         own = host_name(f"[{listen_host}]" if ":" in listen_host else listen_host)
         address = _address(own)
         self._any_address = address is not None and address.is_unspecified
@@ -32,7 +32,7 @@ class AllowedHosts:
         self._names = frozenset({own, *map(host_name, names), *(_LOOPBACK if local else ())})
 
     def check(self, headers: Sequence[str]) -> None:
-        """Takes the values of a request's `Host` headers. Raises: MisdirectedRequestError."""
+        """Checks the values of a request's `Host` headers. Raises: MisdirectedRequestError."""
         if len(headers) != 1:
             raise MisdirectedRequestError("a request must have exactly one Host header")
         try:
@@ -48,7 +48,7 @@ class AllowedHosts:
 
 
 def host_name(text: str) -> str:
-    """The host of a `Host` header in its normal form, without the port. Raises: ValueError."""
+    """The normalized host of a `Host` header, without the port. Raises: ValueError."""
     found = _HOST.fullmatch(text)
     if found is None:
         raise ValueError("must be a host name or an address, in ASCII")

@@ -1,4 +1,4 @@
-"""Waiting for one's turn, so that no API key keeps the others from theirs."""
+"""Fair queueing, so that no API key delays the others."""
 
 import asyncio
 from types import TracebackType
@@ -7,14 +7,14 @@ from orchestrator.access.limits import Turns
 
 
 class Turn:
-    """Leave to do heavy work, until the `with` block ends."""
+    """Permission to do heavy work until the `with` block ends."""
 
     def __init__(self, queue: "FairQueue", key: str) -> None:
         self._queue = queue
         self._key = key
 
     def __enter__(self) -> None:
-        """The work begins."""
+        """Begins the work."""
 
     def __exit__(
         self,
@@ -22,12 +22,12 @@ class Turn:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """The work is over: the next one's turn comes."""
+        """Ends the work, which gives the turn to the next caller."""
         self._queue.finish(self._key)
 
 
 class FairQueue:
-    """Gives turns: see `Turns` for the order."""
+    """Gives turns; see `Turns` for the order."""
 
     def __init__(
         self, most: int, most_per_key: int, most_waiting: int, kind: str = "creations"
@@ -37,19 +37,19 @@ class FairQueue:
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """The number of waiting callers."""
         return self._turns.waiting
 
     @property
     def working(self) -> int:
-        """How many have their turn."""
+        """The number of callers with a turn."""
         return self._turns.working
 
     async def take(self, key: str) -> Turn:
-        """Waits for the key's turn; the caller must then enter it.
+        """Waits for the key's turn, which the caller must then enter.
 
-        A caller that is cancelled has no turn. Raises: RateLimitedError when too many of
-        this key's wait.
+        A cancelled caller has no turn. Raises: RateLimitedError if too many callers of this key
+        wait.
         """
         given: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._turns.ask(key, given)
@@ -65,14 +65,14 @@ class FairQueue:
         return Turn(self, key)
 
     def finish(self, key: str) -> None:
-        """One of the key's turns is over."""
+        """Ends one of the key's turns."""
         self._turns.finish(key)
         self._advance()
 
     def _advance(self) -> None:
         while (turn := self._turns.next()) is not None:
             key, given = turn
-            if given.done():  # cancelled, and not aware of it yet
+            if given.done():  # cancelled, but its task has not run yet
                 self._turns.finish(key)
             else:
                 given.set_result(None)

@@ -1,4 +1,4 @@
-"""What the sessions of one API key may be: their level, image and tools. Pure."""
+"""Bounds of one API key's sessions: their level, image and tools. Pure functions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,27 +6,27 @@ from dataclasses import dataclass
 from orchestrator.errors import PermissionDeniedError
 from orchestrator.policy.levels import DEFAULT_LEVEL, Level
 
-# The rules that refuse.
+# The rules that refuse requests.
 MAX_LEVEL, IMAGES, TOOLS = "key-max-level", "key-images", "key-tools"
 
 
 @dataclass(frozen=True, slots=True)
 class KeyBounds:
-    """Bounds of a key's sessions; None: whatever the operator's other settings allow."""
+    """Bounds of a key's sessions; None means that only the operator's other settings apply."""
 
     max_level: str | None = None
     images: tuple[str, ...] | None = None
     tools: tuple[str, ...] | None = None
 
     def check_level(self, level: Level, levels: Mapping[str, Level]) -> None:
-        """Raises: PermissionDeniedError where the level is too high, or nobody can tell."""
+        """Raises PermissionDeniedError if the level is too high, or if that can't be decided."""
         if self.max_level is None:
             return
         highest = levels.get(self.max_level)
         if highest is None:
             raise PermissionDeniedError(
-                f"the max_level of this key, {self.max_level}, is no level any more: the operator "
-                "must mend the keys file",
+                f"the max_level of this key, {self.max_level}, no longer exists: the operator "
+                "must fix the keys file",
                 rule=MAX_LEVEL,
             )
         if level.rank > highest.rank:
@@ -36,13 +36,13 @@ class KeyBounds:
             )
 
     def default_level(self, levels: Mapping[str, Level]) -> str:
-        """The level of a session that names none: the highest allowed, up to the usual one."""
+        """The level of a session that names none: the usual one, or the highest one below it."""
         highest = None if self.max_level is None else levels.get(self.max_level)
         usual = levels[DEFAULT_LEVEL]
         return usual.name if highest is None or highest.rank >= usual.rank else highest.name
 
     def image(self, asked: str | None, usual: str) -> str:
-        """The image of a session that asks for that one (None: for none).
+        """The image of a session that requests `asked` (None if it requests none).
 
         Raises: PermissionDeniedError.
         """
@@ -58,7 +58,7 @@ class KeyBounds:
         return asked
 
     def tools_of_session(self, asked: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        """The tools of a session that asks for those (None: for any).
+        """The tools of a session that requests `asked` (None for all tools).
 
         Raises: PermissionDeniedError.
         """
@@ -73,7 +73,7 @@ class KeyBounds:
         return asked
 
     def refuses_tool(self, tool: str) -> tuple[str, str] | None:
-        """The rule and a message where the tool may not be opened."""
+        """The rule and a message if the tool may not be opened."""
         if self.tools is None or tool in self.tools:
             return None
         return TOOLS, f"this key may not open the tool {tool}"

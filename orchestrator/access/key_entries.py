@@ -1,4 +1,4 @@
-"""The API keys as the settings have them: the admin key, and the entries of the keys file."""
+"""The API keys of the settings: the admin key and the entries of the keys file."""
 
 from datetime import UTC
 from pathlib import Path
@@ -32,7 +32,7 @@ _Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Image = Annotated[str, Field(pattern=f"^{IMAGE_PATTERN}$")]
 _Tool = Annotated[str, Field(min_length=1, max_length=128)]
 _BOUND_FIELDS = ("max_level", "images", "tools")
-# What an entry may say besides name, role and sha256.
+# The fields that an entry may have besides name, role and sha256.
 _FIELDS_OF_ROLES: dict[Role, frozenset[str]] = {
     Role.ADMIN: frozenset({REQUESTS, "handle_requests_per_second", "expires_at"}),
     Role.OPERATOR: frozenset({*LIMIT_FIELDS, *_BOUND_FIELDS, "expires_at"}),
@@ -63,7 +63,7 @@ class KeyEntry(BaseModel):
     expires_at: Annotated[AwareDatetime, AfterValidator(lambda at: at.astimezone(UTC))] | None = (
         None
     )
-    # Of a viewer: whose sessions it reads, or `all`.
+    # For a viewer: the owner whose sessions it reads, or `all`.
     owner: _Name | None = None
     scope: Literal["all"] | None = None
 
@@ -80,7 +80,7 @@ class KeyEntry(BaseModel):
         return self
 
     def principal(self) -> Principal:
-        """Whom the key stands for."""
+        """The principal that the key stands for."""
         return Principal(
             self.name,
             Role(self.role),
@@ -92,9 +92,9 @@ class KeyEntry(BaseModel):
 
 
 def load_keys(settings: Settings) -> KeyRing:
-    """The admin key (configured, or made on first start) and those of the keys file.
+    """The admin key (configured, or created at the first start) and the keys of the keys file.
 
-    Raises: ConfigError naming the file and the entry.
+    Raises: ConfigError that names the file and the entry.
     """
     key_file = None
     if settings.admin_key is not None:
@@ -104,16 +104,16 @@ def load_keys(settings: Settings) -> KeyRing:
         key_file = settings.state_dir / ADMIN_KEY_FILE
         secret = admin_key(key_file)
     principals = {digest(secret): Principal(ADMIN_NAME, Role.ADMIN)}
-    # The default file need not exist; one that was named must.
+    # The default file is optional; a configured one is not.
     if settings.keys_file is not None or settings.keys_path.exists():
         add_entries(settings.keys_path, read_toml(settings.keys_path), principals)
     return KeyRing(principals, key_file)
 
 
 def add_entries(path: Path, table: dict[str, Any], principals: dict[str, Principal]) -> None:
-    """Adds the keys of a keys file's table to `principals`, which are by digest.
+    """Adds the keys of a keys file's table to `principals`, a mapping by digest.
 
-    Raises: ConfigError naming the file and the entry.
+    Raises: ConfigError that names the file and the entry.
     """
     entries = table.get("keys", [])
     for name in table.keys() - {"keys"}:
@@ -147,7 +147,7 @@ def table(principal: Principal, sha256: str) -> dict[str, Any]:
 
 
 def _entry(value: object) -> KeyEntry:
-    """Raises: ValueError naming the field."""
+    """Raises ValueError that names the field."""
     if not isinstance(value, dict):
         raise ValueError("must be a table")
     try:
@@ -162,7 +162,7 @@ def _add(entry: KeyEntry, principals: dict[str, Principal]) -> None:
     if entry.name in (ADMIN_NAME, *(known.name for known in principals.values())):
         raise ValueError(f"name {entry.name!r} is taken")
     if entry.sha256 in principals:
-        raise ValueError("sha256 is that of another key")
+        raise ValueError("sha256 belongs to another key")
     principals[entry.sha256] = entry.principal()
 
 

@@ -1,4 +1,4 @@
-"""Keys that expire: at that moment, not with their next request, they are worth nothing."""
+"""Expires keys at their time instead of at their next request."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -7,9 +7,9 @@ from orchestrator.access.keys import KeyRing
 
 
 class KeyExpiry:
-    """One timer, at the earliest expiry of all keys: then whoever listens to them is told.
+    """One timer at the earliest expiry of all keys. When it fires, it notifies the keys' listeners.
 
-    `start` it, `close` it.
+    Call `start` to begin and `close` to end.
     """
 
     def __init__(self, keys: KeyRing) -> None:
@@ -18,11 +18,11 @@ class KeyExpiry:
         self._ignore = keys.on_change(self._arm)
 
     def start(self) -> None:
-        """Waits for the next expiry; also for those of keys that come later."""
+        """Waits for the next expiry, including those of keys that are added later."""
         self._arm()
 
     def close(self) -> None:
-        """Waits no more."""
+        """Stops waiting."""
         self._ignore()
         self._cancel()
 
@@ -32,7 +32,7 @@ class KeyExpiry:
         if moment is not None:
             seconds = (moment - datetime.now(UTC)).total_seconds()
             loop = asyncio.get_running_loop()
-            # The loop's clock may be a little ahead of the calendar's.
+            # The event loop's clock may be slightly ahead of the wall clock.
             self._timer = loop.call_later(max(0.0, seconds) + 0.001, self._keys.announce)
 
     def _cancel(self) -> None:

@@ -1,6 +1,6 @@
-"""Who may call: API keys, known by their digests only, and session handles.
+"""Authentication: API keys, stored as digests only, and session handles.
 
-`key_entries` reads the keys file, `keys_file` edits it.
+`key_entries` reads the keys file and `keys_file` edits it.
 """
 
 import hashlib
@@ -25,22 +25,22 @@ _OF_NOBODY = KeyBounds(images=(), tools=())
 
 
 class Role(StrEnum):
-    """What a credential may do."""
+    """The rights of a credential."""
 
     ADMIN = "admin"  # everything
     OPERATOR = "operator"  # its own sessions
-    VIEWER = "viewer"  # look at the sessions of one owner, or at all, and change nothing
+    VIEWER = "viewer"  # reads one owner's sessions, or all, and changes nothing
     METRICS = "metrics"  # read the metrics
     HANDLE = "handle"  # one session's work
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is calling.
+    """The authenticated caller.
 
     `session_key` is a handle's session. `owner` is the name of the key that owns a handle's
-    session, or whose sessions a viewer sees (None: everybody's). The rest is what a key's entry
-    in the keys file says; `expires_at` is in UTC.
+    session, or whose sessions a viewer sees (None: all sessions). The other fields come from the
+    key's entry in the keys file; `expires_at` is in UTC.
     """
 
     name: str
@@ -53,12 +53,12 @@ class Principal:
 
     @property
     def account(self) -> str:
-        """The name of the key on whose account this is."""
+        """The name of the key that is accountable for the caller."""
         return self.owner or self.name if self.role is Role.HANDLE else self.name
 
     @property
     def sees_owner(self) -> str | None:
-        """Whose sessions lists and searches show; None: everybody's."""
+        """The owner whose sessions lists and searches show; None for all."""
         if self.role is Role.ADMIN:
             return None
         if self.role is Role.VIEWER:
@@ -66,31 +66,31 @@ class Principal:
         return self.name if self.role is Role.OPERATOR else _NOBODY
 
     def may_see(self, session_key: str, owner: str) -> bool:
-        """Whether the session of that key and owner is there for this caller."""
+        """Whether this caller may see the session with that key and owner."""
         if self.role is Role.HANDLE:
             return self.session_key == session_key
         return self.sees_owner in (None, owner)
 
 
 class KeyRing:
-    """The API keys of this instance. It holds digests, never a secret."""
+    """The API keys of this instance, stored as digests only."""
 
     def __init__(
         self, principals: dict[str, Principal], admin_key_file: Path | None = None
     ) -> None:
-        """`principals` by the sha256 of their key; `admin_key_file` when it is in use."""
+        """`principals` is keyed by sha256; `admin_key_file` is set if the file is in use."""
         self._principals = dict(principals)
         self._by_name = {known.name: known for known in principals.values()}
-        # Keys that were removed since the start; their sessions go on, as bounded as before.
+        # Keys that were removed since the start. Their sessions continue with the same bounds.
         self._removed: dict[str, Principal] = {}
         self.admin_key_file = admin_key_file
         self._listeners: list[Callable[[], None]] = []
 
     def authenticate(self, secret: str) -> Principal | None:
-        """Whose key this is; None where it is nobody's.
+        """The principal of a key; None for an unknown key.
 
-        The look-up is by digest, so its timing tells nothing about a key.
-        Raises: UnauthorizedError where the key has expired.
+        The look-up is by digest, so its timing reveals nothing about a key. Raises:
+        UnauthorizedError if the key has expired.
         """
         principal = self._principals.get(digest(secret))
         expires_at = None if principal is None else principal.expires_at
@@ -99,18 +99,18 @@ class KeyRing:
         return principal
 
     def named(self, name: str) -> Principal | None:
-        """Who has the key of that name, expired or not."""
+        """The principal of the key with that name, expired or not."""
         return self._by_name.get(name)
 
     def limits(self, name: str) -> KeyLimits:
-        """How much the key of that name may use, as far as its entry says so, or last said."""
+        """The limits in the entry of the key with that name, or in its last entry if removed."""
         known = self._entry(name)
         return KeyLimits() if known is None else known.limits
 
     def bounds(self, principal: Principal) -> KeyBounds:
-        """What the caller's sessions may be: those of its key, as its entry says now, or last said.
+        """The bounds of the caller's sessions: those of its key's entry, or of its last entry.
 
-        Of a key that nobody knows any more, since it was removed before the start, no tools.
+        A key that was removed before the start is unknown and gets no tools.
         """
         if principal.role is not Role.HANDLE:
             return principal.bounds
@@ -122,25 +122,25 @@ class KeyRing:
 
     @property
     def next_expiry(self) -> datetime | None:
-        """When the next key expires."""
+        """The time when the next key expires."""
         now = datetime.now(UTC)
         moments = (known.expires_at for known in self._principals.values())
         return min((moment for moment in moments if moment and moment > now), default=None)
 
     def replace(self, other: "KeyRing") -> None:
-        """Takes over the other's keys at once, and tells who listens."""
+        """Replaces all keys with the other's at once and notifies the listeners."""
         known = {**self._removed, **self._by_name}
         self._principals, self._by_name = other._principals, other._by_name
         self._removed = {n: entry for n, entry in known.items() if n not in self._by_name}
         self.announce()
 
     def announce(self) -> None:
-        """Tells who listens that a key may be worth nothing any more."""
+        """Notifies the listeners that keys may have become invalid."""
         for listener in list(self._listeners):
             listener()
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Calls `listener` whenever keys have changed or expired; returns what ends that."""
+        """Calls `listener` when keys change or expire; returns a function that unsubscribes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -149,15 +149,15 @@ class KeyRing:
 
 
 def digest(secret: str) -> str:
-    """The sha256 of a key or handle, in hex: what is stored and looked up."""
+    """The sha256 of a key or handle in hex, which is what is stored and looked up."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def new_handle() -> str:
-    """A session's own bearer token: random, with no meaning in it."""
+    """A random bearer token for a session."""
     return f"H-{uuid4()}"
 
 
 def is_handle(text: str) -> bool:
-    """Whether this has the form of a handle."""
+    """Whether it has the form of a handle."""
     return _HANDLE.fullmatch(text) is not None

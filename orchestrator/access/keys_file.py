@@ -1,4 +1,4 @@
-"""Edits the keys file: whole or not at all, for its owner only, comments left as they are."""
+"""Edits the keys file atomically, for its owner only, and keeps its comments."""
 
 import fcntl
 import os
@@ -22,14 +22,14 @@ from orchestrator.config.settings import ensure_state_dir
 
 
 def list_keys(path: Path) -> list[Principal]:
-    """The keys of the file in its order; none where there is no file. Raises: ConfigError."""
+    """The file's keys in order; an empty list if there is no file. Raises: ConfigError."""
     return list(_parse(path, _read(path)).values())
 
 
 def add_key(path: Path, key: Principal) -> str:
-    """Adds a key and returns its secret, which is nowhere else. Makes the file where missing.
+    """Adds a key and returns its secret, which is stored nowhere. Creates a missing file.
 
-    Raises: ConfigError where the name is taken or the entry malformed, or the file can't be used.
+    Raises: ConfigError if the name is taken, the entry is malformed, or the file can't be used.
     """
     if key.name == ADMIN_NAME:
         raise ConfigError(f"{path}: {ADMIN_NAME} is the name of the admin key: choose another")
@@ -46,7 +46,7 @@ def add_key(path: Path, key: Principal) -> str:
 def remove_key(path: Path, name: str) -> None:
     """Removes a key; a control plane that watches the file refuses it from then on.
 
-    Raises: ConfigError where there is no such key, or the file can't be used.
+    Raises: ConfigError if there is no such key, or the file can't be used.
     """
     with _editing(path):
         text = _read(path)
@@ -61,7 +61,7 @@ def remove_key(path: Path, name: str) -> None:
 
 
 def without_entry(document: TOMLDocument, number: int) -> None:
-    """Takes the nth of the entries out; comments before the next one stay."""
+    """Removes the nth entry and keeps the comments before the next one."""
     entries: Any = document["keys"]
     comments = _last_comments(entries[number].as_string())
     del entries[number]
@@ -73,7 +73,7 @@ def without_entry(document: TOMLDocument, number: int) -> None:
 
 
 def _last_comments(text: str) -> str:
-    """Blank lines and comments at the end of an entry."""
+    """The blank lines and comments at the end of an entry."""
     *lines, last = text.split("\n")
     first = len(lines)
     while first and not last and lines[first - 1].strip()[:1] in ("", "#"):
@@ -84,14 +84,14 @@ def _last_comments(text: str) -> str:
 def _document(path: Path, text: str) -> TOMLDocument:
     try:
         return tomlkit.parse(text)
-    except TOMLKitError as error:  # another parser has read it, and may be less strict
-        raise ConfigError(f"{path}: can't be edited: {error}: do it by hand") from None
+    except TOMLKitError as error:  # a different parser has read it, which may be less strict
+        raise ConfigError(f"{path}: can't be edited: {error}: edit it by hand") from None
 
 
 def _read(path: Path) -> str:
     if not path.exists():
         return ""
-    read_toml(path)  # its complaints name the file
+    read_toml(path)  # its errors name the file
     return path.read_text(encoding="utf-8")
 
 
@@ -106,7 +106,7 @@ def _parse(path: Path, text: str) -> dict[str, Principal]:
 
 @contextmanager
 def _editing(path: Path) -> Iterator[None]:
-    """One editor at a time. Raises: ConfigError."""
+    """Allows one editor at a time. Raises: ConfigError."""
     try:
         ensure_state_dir(path.parent)
         directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -120,14 +120,14 @@ def _editing(path: Path) -> Iterator[None]:
 
 
 def _write(path: Path, text: str, wanted: dict[str, Principal]) -> None:
-    """Raises: ConfigError where the text does not say these keys, OSError."""
+    """Raises ConfigError if the text does not yield these keys, and OSError."""
     if _parse(path, text) != wanted:
-        raise ConfigError(f"{path}: can't be edited: do it by hand")
+        raise ConfigError(f"{path}: can't be edited automatically: edit it by hand")
     _replace(path, text)
 
 
 def _replace(path: Path, text: str) -> None:
-    """Puts the text in the file's place in one step. Raises: OSError."""
+    """Replaces the file with the text atomically. Raises: OSError."""
     target = path.resolve()
     draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

@@ -1,4 +1,4 @@
-"""How much of the control plane one API key may use. Decisions only: no clock, no I/O."""
+"""Resource limits of one API key. Decisions only: no clock and no I/O."""
 
 from collections import Counter, deque
 from dataclasses import dataclass, fields
@@ -6,9 +6,9 @@ from typing import Generic, TypeVar
 
 from orchestrator.errors import RateLimitedError
 
-# Sessions end, and creations are over, after a while that nobody knows.
+# Sessions end and creations finish after an unknown time.
 RETRY_SECONDS = 10
-# Sums of cores are compared to this precision.
+# Sums of cores are compared with this precision.
 _CPU_DIGITS = 6
 
 REQUESTS = "requests_per_second"
@@ -23,11 +23,11 @@ Ticket = TypeVar("Ticket")
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """How much one key may use; None: nothing is said about it.
+    """The limits of one key; None means that a limit is not set.
 
-    Sessions that live, their cores and bytes of memory together; workspaces, kept ones included,
-    and the bytes that they may grow to; requests with the key, and with the handle of each of
-    its sessions; bytes of the ledger, of sessions that ended as well.
+    They count live sessions and their cores and bytes of memory in total; workspaces, including
+    kept ones, and the bytes that they may grow to; requests with the key, and with the handle of
+    each of its sessions; and bytes of the ledger, including those of ended sessions.
     """
 
     max_sessions: int | None = None
@@ -40,7 +40,7 @@ class KeyLimits:
     max_audit_bytes: int | None = None
 
     def over(self, defaults: "KeyLimits") -> "KeyLimits":
-        """These limits, and the defaults' where nothing is said."""
+        """These limits, with the defaults for those that are not set."""
         own = {name: getattr(self, name) for name in LIMIT_FIELDS}
         return KeyLimits(
             **{n: getattr(defaults, n) if value is None else value for n, value in own.items()}
@@ -48,13 +48,13 @@ class KeyLimits:
 
 
 LIMIT_FIELDS = tuple(field.name for field in fields(KeyLimits))
-# Every name that a refusal may give.
+# Every name that a refusal may contain.
 LIMIT_NAMES = (*LIMIT_FIELDS, WAITING, SESSION_STREAMS, KEY_STREAMS)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyUsage:
-    """What a key's sessions and workspaces hold, or are to get more, as `KeyLimits` counts it."""
+    """What a key's sessions and workspaces use, or would additionally use, in `KeyLimits` units."""
 
     sessions: int = 0
     cpus: float = 0
@@ -67,10 +67,10 @@ _CLOSE = "close sessions, or ask for less"
 
 
 def check_quota(limits: KeyLimits, used: KeyUsage, more: KeyUsage, kept: str | None = None) -> None:
-    """Raises: RateLimitedError naming the limit where `more` on top of `used` is too much.
+    """Raises RateLimitedError that names the limit if `more` on top of `used` exceeds it.
 
-    What does not grow is not refused, also when it is over a limit that was lowered. `kept` is
-    the id of a workspace that no session uses: purging it makes room.
+    A value that does not grow is accepted, even above a limit that was lowered. `kept` is the id of
+    a workspace that no session uses: purging it makes room.
     """
     for name, most, has, wanted, remedy in (
         ("max_sessions", limits.max_sessions, used.sessions, more.sessions, _CLOSE),
@@ -97,25 +97,22 @@ def check_quota(limits: KeyLimits, used: KeyUsage, more: KeyUsage, kept: str | N
 def _purge(kept: str | None) -> str:
     if kept is None:
         return "close a session and purge its workspace: `paddock sessions close SESSION --purge`"
-    return (
-        "purge a workspace that is kept, such as the oldest: "
-        f"`paddock sessions close {kept} --purge`"
-    )
+    return f"purge a kept workspace, such as the oldest: `paddock sessions close {kept} --purge`"
 
 
 @dataclass(slots=True)
 class TokenBucket:
-    """Requests that may be made now; `at` is when `tokens` was true, in seconds of any clock."""
+    """Requests that may be made now; `at` is the time of `tokens`, in seconds of any clock."""
 
     tokens: float
     at: float
-    # Seconds after which it is full whatever was taken, as of the last request.
+    # Seconds until it is full, as of the last request.
     fills_in: float = 0.0
 
     def take(self, now: float, rate: float, burst: float) -> float:
-        """Takes one token (0.0), or says in how many seconds there will be one.
+        """Takes one token and returns 0.0, or returns the seconds until there is one.
 
-        `rate` tokens come each second, up to `burst`, which is at least 1.
+        `rate` tokens are added per second, up to `burst`, which is at least 1.
         """
         self.tokens = min(burst, self.tokens + max(0.0, now - self.at) * rate)
         self.at, self.fills_in = now, burst / rate
@@ -126,10 +123,10 @@ class TokenBucket:
 
 
 class Turns(Generic[Ticket]):
-    """Who may do heavy work now: `most` tickets in all, `most_per_key` of each key.
+    """Decides who may do heavy work: `most` tickets in all, `most_per_key` of each key.
 
-    Keys take turns, whatever the number of their tickets; each key's own are served in
-    their order. At most `most_waiting` of a key wait.
+    Keys take turns, however many tickets each has. A key's own tickets are served in order. At most
+    `most_waiting` of a key's tickets wait.
     """
 
     def __init__(
@@ -146,27 +143,27 @@ class Turns(Generic[Ticket]):
 
     @property
     def waiting(self) -> int:
-        """Tickets that wait."""
+        """The number of waiting tickets."""
         return sum(map(len, self._waiting.values()))
 
     @property
     def working(self) -> int:
-        """Tickets that were given their turn and have not finished."""
+        """The number of tickets that have their turn and are not finished."""
         return self._working.total()
 
     def ask(self, key: str, ticket: Ticket) -> None:
-        """Adds a ticket. Raises: RateLimitedError when too many of the key's wait."""
+        """Adds a ticket. Raises: RateLimitedError if too many of the key's tickets wait."""
         queue = self._waiting.get(key, ())
         if len(queue) >= self._most_waiting:
             raise RateLimitedError(
-                f"{len(queue)} {self._kind} of this key wait already: ask for fewer at once",
+                f"{len(queue)} {self._kind} of this key already wait: request fewer at once",
                 limit=WAITING,
                 retry_after=RETRY_SECONDS,
             )
         self._waiting.setdefault(key, deque()).append(ticket)
 
     def withdraw(self, key: str, ticket: Ticket) -> None:
-        """Takes a ticket back, if it waits."""
+        """Removes a ticket if it is waiting."""
         queue = self._waiting.get(key)
         if queue is not None and ticket in queue:
             queue.remove(ticket)
@@ -174,7 +171,7 @@ class Turns(Generic[Ticket]):
                 del self._waiting[key]
 
     def next(self) -> tuple[str, Ticket] | None:
-        """The key and ticket whose turn it is now, which works from now on; None: nobody's."""
+        """Starts and returns the next key and ticket; None if none can start."""
         if self.working >= self._most:
             return None
         for key, queue in self._waiting.items():
@@ -188,7 +185,7 @@ class Turns(Generic[Ticket]):
         return None
 
     def finish(self, key: str) -> None:
-        """One of the key's tickets does not work any more."""
+        """Ends the work of one of the key's tickets."""
         self._working[key] -= 1
         if not self._working[key]:
             del self._working[key]

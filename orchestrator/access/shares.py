@@ -1,4 +1,4 @@
-"""What each API key may have of this instance: its quotas, and its turn to start sandboxes."""
+"""The share of each API key in this instance: its quotas, and its turn to start sandboxes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,12 +11,12 @@ from orchestrator.policy.levels import SessionLimits
 from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.session import Session
 
-# Sandboxes of one key that wait to be started; a client would not wait for more.
+# Sandboxes of one key that wait to be started. A client would not wait behind more of them.
 _MOST_WAITING = 100
 
 
 class Shares:
-    """Admin keys have no quota; they wait for their turn as all do."""
+    """Applies the shares. Admin keys have no quota, but wait for their turn like the others."""
 
     def __init__(self, settings: Settings, sessions: Registry) -> None:
         self._defaults = settings.key_limits
@@ -28,22 +28,22 @@ class Shares:
         return await self.turns.take(principal.account)
 
     def quota(self, principal: Principal) -> KeyLimits:
-        """What the caller's sessions and workspaces may hold together."""
+        """The total quota of the caller's sessions and workspaces."""
         if principal.role is Role.ADMIN:
             return KeyLimits()
         return principal.limits.over(self._defaults)
 
     def check_new(self, principal: Principal, limits: SessionLimits) -> None:
-        """Raises: RateLimitedError where another session with those limits is too much."""
+        """Raises RateLimitedError if another session with those limits exceeds the quota."""
         self._check(principal, KeyUsage(1, limits.cpus, limits.memory_bytes))
 
     @contextmanager
     def changing(
         self, principal: Principal, session: Session, limits: SessionLimits
     ) -> Iterator[None]:
-        """Counts those limits as the session's too, while it moves to them.
+        """Also counts the new limits for the session while it changes to them.
 
-        Raises: RateLimitedError where it may not grow to them.
+        Raises: RateLimitedError if the quota does not allow it to grow to them.
         """
         cpus = limits.cpus - session.limits.cpus
         memory = limits.memory_bytes - session.limits.memory_bytes

@@ -1,4 +1,4 @@
-"""How much clients may have open for as long as they like: by session and by key."""
+"""Limits the streams of unlimited duration that clients have open, by session and by key."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -16,14 +16,15 @@ class Streams:
     def __init__(self, per_session: int, per_key: int) -> None:
         self._per_session = per_session
         self._per_key = per_key
-        # By key: its own, and (True) those of all its sessions' handles, which leave it its own.
+        # Per key: the key's own streams, and (True) those of all its sessions' handles, counted
+        # separately so that they can't use up the key's own.
         self._open: Counter[tuple[str, bool]] = Counter()
 
     @contextmanager
     def open(self, principal: Principal, kind: str, session: Session | None) -> Iterator[None]:
-        """Counts one of that kind; it may belong to no session.
+        """Counts a stream of that kind, which may belong to no session.
 
-        Raises: RateLimitedError where one more is too much.
+        Raises: RateLimitedError if one more exceeds a limit.
         """
         account = principal.account, principal.role is Role.HANDLE
         if session is not None:

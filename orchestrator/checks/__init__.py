@@ -1,1 +1,1 @@
-"""Checks of this installation: each looks at one thing, and says how to mend it."""
+"""Checks of this installation. Each examines one thing and says how to fix it."""

@@ -1,4 +1,4 @@
-"""What a check of this installation says. Pure."""
+"""The result of a check of this installation. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class CheckStatus(StrEnum):
-    """Ok; works, but not all of it or not for long; does not work."""
+    """OK; works, but partly or not for long; does not work."""
 
     OK = "ok"
     WARNING = "warning"
@@ -15,7 +15,7 @@ class CheckStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check: what was found, and (unless it is ok) how to mend it."""
+    """The result of one check: what was found and, unless it is ok, how to fix it."""
 
     name: str
     status: CheckStatus
@@ -24,7 +24,7 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is lost by it."""
+        """Whether the check found nothing wrong."""
         return self.status is not CheckStatus.FAILURE
 
     def public(self) -> dict[str, str | None]:
@@ -38,20 +38,20 @@ class Check:
 
 
 def ok(name: str, detail: str) -> Check:
-    """A check that found nothing wrong."""
+    """The result of a check that found nothing wrong."""
     return Check(name, CheckStatus.OK, detail)
 
 
 def warning(name: str, detail: str, remedy: str) -> Check:
-    """A check that found something to be mended some time."""
+    """The result of a check that found something to fix eventually."""
     return Check(name, CheckStatus.WARNING, detail, remedy)
 
 
 def failure(name: str, detail: str, remedy: str) -> Check:
-    """A check that found something without which sessions can't run."""
+    """The result of a check that found a reason why sessions can't run."""
     return Check(name, CheckStatus.FAILURE, detail, remedy)
 
 
 def healthy(checks: Iterable[Check]) -> bool:
-    """Whether there is no failure among them."""
+    """Whether no check failed."""
     return all(check.ok for check in checks)

@@ -1,7 +1,7 @@
-"""Looks whether everything that Paddock needs is there, and says how to mend what is not.
+"""Checks whether everything that Paddock needs is available, and says how to fix what is not.
 
-The control plane may run meanwhile, or not. Nothing is changed but for a moment: mounts, an
-image, and a network, are tried and taken away again.
+The control plane may be running or not. The checks change nothing permanently: they try mounts, an
+image and a network, and remove them.
 """
 
 import asyncio
@@ -62,11 +62,11 @@ __all__ = ["Check", "CheckStatus", "healthy", "run_checks"]
 
 T = TypeVar("T")
 
-# For one look, on a busy machine too. A hung file system or engine must not hang the doctor.
+# Per check, even on a busy machine. A hung file system or engine must not hang the doctor.
 _SECONDS = 20.0
 # Its helper container takes a second or two.
 _NETWORK_SECONDS = 60.0
-_SLOW = "it does not answer in time: look at the kernel's log for a hung disk or engine"
+_SLOW = "it does not answer in time: check the kernel's log for a hung disk or engine"
 
 
 async def run_checks(
@@ -75,13 +75,13 @@ async def run_checks(
     engine: Engine | None = None,
     image_inputs: Callable[[], str | None] | None = None,
 ) -> list[Check]:
-    """Every check, in a fixed order; `healthy` says whether sessions of all levels can run.
+    """Runs every check in a fixed order; `healthy` says whether sessions of all levels can run.
 
-    `image_inputs` tells the hash of the image's sources, where they are at hand; it may block.
-    `engine` is for tests; None: that of the settings.
+    `image_inputs` returns the hash of the image's sources, if they are available; it may block.
+    `engine` is for tests; None means the engine of the settings.
     """
     examined = engine or DockerEngine(
-        # An instance of its own: what is tried is not what the control plane uses.
+        # A separate instance, so the tests do not touch what the control plane uses.
         secrets.token_hex(4),
         host=settings.docker_host,
         timeout=min(settings.engine_timeout, _NETWORK_SECONDS),
@@ -166,7 +166,7 @@ async def _examine_image(
 
 
 async def _inside(settings: Settings, engine: Engine) -> SandboxKernel | None:
-    """None where it can't be looked at: the engine's check says why, and sessions will."""
+    """None if it can't be examined: the engine's check gives the reason, and so do sessions."""
     try:
         looking = engine.kernel(settings.image, settings.runtime)
         return await within(looking, _NETWORK_SECONDS, None)
@@ -184,7 +184,7 @@ def _known(settings: Settings) -> Mapping[str, Level]:
     try:
         return load_levels(settings.levels_dir)
     except ConfigError:
-        return load_levels()  # the files' own check says what is wrong with them
+        return load_levels()  # the files' own check reports the error
 
 
 async def _thread(function: Callable[[], T], late: T) -> T:

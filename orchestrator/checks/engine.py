@@ -1,4 +1,4 @@
-"""The container engine and the sandbox image."""
+"""Checks of the container engine and the sandbox image."""
 
 import re
 
@@ -15,13 +15,13 @@ from sandbox_agent.protocol import PROTOCOL_VERSION
 
 ENGINE = "engine"
 IMAGE = "image"
-# The oldest that sandboxes were tried on.
+# The oldest version with which sandboxes were tested.
 _OLDEST_ENGINE = (20, 10)
 _BUILD = "run `paddock images build`"
 
 
 async def check_engine(engine: Engine, runtime: str | None = None) -> Check:
-    """Whether the engine answers, can confine, and has the runtime that is set."""
+    """Whether the engine answers, can confine sandboxes, and has the configured runtime."""
     try:
         return engine_check(await engine.info(), runtime)
     except PaddockError as error:
@@ -34,9 +34,9 @@ async def check_engine(engine: Engine, runtime: str | None = None) -> Check:
 
 
 def engine_check(info: EngineInfo, runtime: str | None = None) -> Check:
-    """What an engine says of itself, judged.
+    """Judges an engine's description of itself.
 
-    Runtimes with the full name of a containerd shim need no configuration, and are not listed.
+    Runtimes with the full name of a containerd shim need no configuration and are not listed.
     """
     detail = f"version {info.version}, cgroup {info.cgroup_version}"
     if info.rootless or info.userns_remap:
@@ -45,8 +45,8 @@ def engine_check(info: EngineInfo, runtime: str | None = None) -> Check:
     if runtime is not None and "." not in runtime and runtime not in info.runtimes:
         return failure(
             ENGINE,
-            f"{detail}, has no runtime {runtime}, but {', '.join(info.runtimes)}",
-            "configure it at the engine, or set PADDOCK_RUNTIME to another",
+            f"{detail}, has no runtime {runtime}, only {', '.join(info.runtimes)}",
+            "configure it in the engine, or set PADDOCK_RUNTIME to another",
         )
     if info.unlimited:
         return failure(
@@ -63,27 +63,29 @@ def engine_check(info: EngineInfo, runtime: str | None = None) -> Check:
 
 def _version(text: str) -> tuple[int, ...]:
     found = re.match(r"(\d+)\.(\d+)", text)
-    # What has no number is a build of one's own.
+    # A version without a number is a custom build.
     return (int(found[1]), int(found[2])) if found else _OLDEST_ENGINE
 
 
 async def check_image(engine: Engine, name: str, inputs: str | None = None) -> Check:
-    """Whether the image is there and fits; `inputs` is the hash of its sources, where known."""
+    """Whether the image exists and fits; `inputs` is the hash of its sources, if known."""
     try:
         return image_check(name, await engine.image(name), inputs)
     except PaddockError as error:
-        return failure(IMAGE, error.detail, f"mend the engine, then {_BUILD}")
+        return failure(IMAGE, error.detail, f"fix the engine, then {_BUILD}")
 
 
 def image_check(name: str, image: Image | None, inputs: str | None) -> Check:
-    """An image, judged by its labels."""
+    """Judges an image by its labels."""
     if image is None:
         return failure(IMAGE, f"{name} is not on this engine", _BUILD)
     protocol = image.labels.get(LABEL_PROTOCOL)
     if protocol is None:
-        return failure(IMAGE, f"{name} is not a sandbox image", f"{_BUILD}, or name one of ours")
+        return failure(
+            IMAGE, f"{name} is not a sandbox image", f"{_BUILD}, or configure one of ours"
+        )
     if protocol != str(PROTOCOL_VERSION):
-        detail = f"{name} speaks protocol {protocol}, this Paddock speaks {PROTOCOL_VERSION}"
+        detail = f"{name} speaks protocol {protocol}, but this Paddock speaks {PROTOCOL_VERSION}"
         return failure(IMAGE, detail, _BUILD)
     if inputs is not None and image.labels.get(LABEL_INPUTS) != inputs:
         return warning(IMAGE, f"{name} was built from other sources", _BUILD)
@@ -91,10 +93,10 @@ def image_check(name: str, image: Image | None, inputs: str | None) -> Check:
 
 
 async def check_open_network(engine: Engine, image: str, *, rates: bool = False) -> str | None:
-    """Why sandboxes with a network can't be kept from the host; None where they can.
+    """Why sandboxes with a network can't be kept from the host; None if they can.
 
-    Makes the network of this engine object's instance with its rules, and removes it. With
-    `rates` it must be possible to hold one to a rate, too.
+    Creates the network of this engine object's instance with its rules, and removes it. With
+    `rates`, the network's rate must be limitable, too.
     """
     try:
         try:

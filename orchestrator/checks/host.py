@@ -1,4 +1,4 @@
-"""Room, time and the address to listen on."""
+"""Checks of memory, disk space, the clock, and the listening address."""
 
 import errno
 import http.client
@@ -15,19 +15,19 @@ DISK = "disk"
 CLOCK = "clock"
 PORT = "port"
 _GIB = 1024**3
-# Twice the minimum: time enough to do something about it.
+# Twice the minimum leaves enough time to act.
 _EARLY = 2
 _ANSWER_SECONDS = 3.0
 
 
 def check_resources(settings: Settings, existing: Path) -> list[Check]:
-    """Free memory, and free space where workspaces are kept, against the minimums."""
+    """Free memory, and free space where workspaces are kept, compared with the minimums."""
     resources = measure(existing)
     return [memory_check(settings, resources), disk_check(settings, resources)]
 
 
 def memory_check(settings: Settings, resources: HostResources) -> Check:
-    """Free memory against the minimum below which no sandbox is started."""
+    """Free memory, compared with the minimum for starting a sandbox."""
     return _room(
         MEMORY,
         resources.free_memory_bytes,
@@ -37,7 +37,7 @@ def memory_check(settings: Settings, resources: HostResources) -> Check:
 
 
 def disk_check(settings: Settings, resources: HostResources) -> Check:
-    """Free disk space against its minimum."""
+    """Free disk space, compared with its minimum."""
     return _room(
         DISK,
         resources.free_disk_bytes,
@@ -56,8 +56,8 @@ def _room(name: str, free: int, least: int, remedy: str) -> Check:
 
 
 def clock_check(now: datetime, installed: datetime, last_event: str | None) -> Check:
-    """Time may not be before this code was installed, nor before the last recorded event."""
-    remedy = "set the clock, and keep it by NTP"
+    """The time must not be before this code was installed, or before the last recorded event."""
+    remedy = "set the clock, and keep it correct with NTP"
     if last_event is not None and now < datetime.fromisoformat(last_event):
         return failure(CLOCK, f"it is {now:%Y-%m-%d %H:%M} UTC, before the last event", remedy)
     # File times may come from another machine.
@@ -90,7 +90,7 @@ def check_port(settings: Settings) -> Check:
 
 
 def port_check(listen: str, ours: bool) -> Check:
-    """An address that is taken, by us or by somebody else."""
+    """The result for an address that is in use, by us or by another process."""
     if ours:
         return ok(PORT, f"Paddock listens on {listen}")
     return failure(

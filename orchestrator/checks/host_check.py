@@ -2,8 +2,8 @@
 
 Started as `python -m orchestrator.checks.host_check`.
 
-It runs in a container of its own before the control plane's, which the engine would refuse to
-start, or which could not confine anything. What it prints says what to do on the host.
+It runs in its own container before the control plane's, which the engine might refuse to start or
+which might be unable to confine anything. Its output says what to do on the host.
 """
 
 import asyncio
@@ -26,17 +26,17 @@ from orchestrator.errors import EngineUnavailableError
 from orchestrator.threads import bounded
 
 USERS = "users"
-# A container is started and removed.
+# Includes starting and removing a container.
 _SHARING_SECONDS = 120.0
 SHARE = "run `scripts/shared-state.sh` on the host"
 
 
 def main() -> int:
-    """Prints the checks and returns the exit status: 1 when something is missing."""
+    """Prints the checks and returns the exit status: 1 if something is missing."""
     try:
         checks = asyncio.run(run_checks(load_settings()))
     except ConfigError as error:
-        checks = [failure("settings", str(error), "mend it in .env or in the shell")]
+        checks = [failure("settings", str(error), "fix it in .env or in the shell")]
     for check in checks:
         remedy = f": {check.remedy}" if check.remedy else ""
         print(f"{check.status:8}{check.name}: {check.detail}{remedy}")
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 async def run_checks(settings: Settings) -> list[Check]:
-    """What must be so before the control plane's container is started."""
+    """Checks what the control plane's container needs to start."""
     engine = DockerEngine(
         secrets.token_hex(4), host=settings.docker_host, timeout=settings.engine_timeout, threads=1
     )
@@ -65,7 +65,7 @@ async def run_checks(settings: Settings) -> list[Check]:
 
 
 async def check_engine(engine: Engine) -> Check:
-    """Whether the engine of the socket answers, and can confine."""
+    """Whether the engine at the socket answers and can confine sandboxes."""
     try:
         return engine_check(await engine.info())
     except EngineUnavailableError as error:
@@ -73,13 +73,13 @@ async def check_engine(engine: Engine) -> Check:
 
 
 def check_users(settings: Settings) -> Check:
-    """Whether the kernel knows workspaces' users by the same uids in here."""
+    """Whether workspaces' uids in this container are the same uids in the kernel."""
     uid_map = Path("/proc/self/uid_map").read_text()
     return users_check(uid_map, settings.uid_base, settings.uid_count)
 
 
 def users_check(uid_map: str, base: int, count: int) -> Check:
-    """From /proc/self/uid_map: uids in here must be the host's, up to the last workspace's."""
+    """Judges /proc/self/uid_map: uids in here must equal the host's, up to the last workspace's."""
     first, outside, length = map(int, uid_map.split()[:3])
     last = base + count - 1
     if first == outside == 0 and length > last:
@@ -92,7 +92,7 @@ def users_check(uid_map: str, base: int, count: int) -> Check:
 
 
 async def look_at_sharing(settings: Settings) -> Check:
-    """As `check_sharing`, which takes as long as the engine likes."""
+    """Like `check_sharing`, with a time limit for the engine."""
     try:
         return await bounded(partial(check_sharing, settings), _SHARING_SECONDS)
     except TimeoutError:
@@ -101,7 +101,7 @@ async def look_at_sharing(settings: Settings) -> Check:
 
 
 def check_sharing(settings: Settings) -> Check:
-    """Whether what the control plane mounts in the state directory reaches the host."""
+    """Whether the control plane's mounts in the state directory reach the host."""
     path = str(settings.state_dir)
     try:
         refusal = refusal_to_share(settings.docker_host, path)
@@ -111,7 +111,7 @@ def check_sharing(settings: Settings) -> Check:
 
 
 def sharing_check(path: str, refusal: str | None) -> Check:
-    """The engine's answer, judged."""
+    """Judges the engine's answer."""
     if refusal is None:
         return ok(PROPAGATION, f"{path} is on a shared mount of the host")
     if "not a shared" in refusal:

@@ -1,4 +1,4 @@
-"""What the kernel has to confine sandboxes with."""
+"""The kernel's features for confining sandboxes."""
 
 import ctypes
 import errno
@@ -12,14 +12,14 @@ from orchestrator.checks.base import Check, failure, ok, warning
 LANDLOCK = "landlock"
 SECCOMP = "seccomp"
 PROMPTS = "prompts of tools"
-# From this value of Yama's on only administrators may look at what processes do.
+# From this value of Yama on, only administrators may inspect what processes do.
 _ADMIN_ONLY = 2
-_ASLEEP = "a tool that shows its prompt and is merely asleep counts as waiting for input"
+_ASLEEP = "a tool that shows its prompt and only sleeps counts as waiting for input"
 _LOWER = "set kernel.yama.ptrace_scope to 0 or 1 where tools are not trusted; 3 needs a reboot"
 _NEEDS_TRACEHOOK = "use a kernel with CONFIG_HAVE_ARCH_TRACEHOOK where tools are not trusted"
-# With this version commands can't signal each other, whatever they do.
+# From this version on, commands can't signal each other.
 _SCOPES_ABI = 6
-# These numbers are the same on every architecture, but for seccomp's.
+# These numbers are the same on every architecture, except seccomp's.
 _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_CREATE_RULESET_VERSION = 1
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
@@ -29,7 +29,7 @@ _SECCOMP_RET_USER_NOTIF = 0x7FC00000
 
 @dataclass(frozen=True, slots=True)
 class KernelFacts:
-    """The Landlock version (0: none), and the error number of the look for each facility."""
+    """The Landlock version (0: none), and the error number of each facility's probe."""
 
     release: str
     landlock_abi: int
@@ -38,7 +38,7 @@ class KernelFacts:
 
 
 def kernel_facts() -> KernelFacts:
-    """Asks this machine's kernel; nothing is changed."""
+    """Probes this machine's kernel without changing anything."""
     abi, landlock_error = _call(
         _LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), _LANDLOCK_CREATE_RULESET_VERSION
     )
@@ -51,7 +51,7 @@ def kernel_facts() -> KernelFacts:
 
 
 def landlock_check(facts: KernelFacts) -> Check:
-    """Landlock, judged: without scopes commands are kept apart by weaker means."""
+    """Judges Landlock: without scopes, weaker means separate commands."""
     detail = f"Landlock {facts.landlock_abi}, kernel {facts.release}"
     if facts.landlock_abi >= _SCOPES_ABI:
         return ok(LANDLOCK, detail)
@@ -60,7 +60,7 @@ def landlock_check(facts: KernelFacts) -> Check:
     if facts.landlock_error == errno.EOPNOTSUPP:
         return failure(
             LANDLOCK,
-            f"kernel {facts.release} has Landlock switched off",
+            f"kernel {facts.release} has Landlock disabled",
             "add landlock to the kernel's `lsm=` option",
         )
     return failure(
@@ -71,7 +71,7 @@ def landlock_check(facts: KernelFacts) -> Check:
 
 
 def seccomp_check(facts: KernelFacts) -> Check:
-    """Seccomp's user notification."""
+    """Judges seccomp's user notification."""
     if facts.seccomp_error == 0:
         return ok(SECCOMP, "user notification is available")
     return failure(
@@ -82,10 +82,10 @@ def seccomp_check(facts: KernelFacts) -> Check:
 
 
 def check_prompts(proc: Path = Path("/proc")) -> Check:
-    """Whether sandboxes can tell a tool that waits for input from one that is merely asleep."""
+    """Whether sandboxes can tell a tool that waits for input from one that only sleeps."""
     if not (proc / "self/syscall").exists():
         return warning(
-            PROMPTS, f"the kernel does not tell what calls wait for: {_ASLEEP}", _NEEDS_TRACEHOOK
+            PROMPTS, f"the kernel does not report what calls wait for: {_ASLEEP}", _NEEDS_TRACEHOOK
         )
     try:
         scope = int((proc / "sys/kernel/yama/ptrace_scope").read_text())
@@ -95,7 +95,7 @@ def check_prompts(proc: Path = Path("/proc")) -> Check:
         return warning(PROMPTS, f"kernel.yama.ptrace_scope can't be read: {_ASLEEP}", _LOWER)
     if scope >= _ADMIN_ONLY:
         return warning(PROMPTS, f"kernel.yama.ptrace_scope is {scope}: {_ASLEEP}", _LOWER)
-    return ok(PROMPTS, "a tool is at its prompt when it waits for input")
+    return ok(PROMPTS, "tools at their prompt are recognized by waiting for input")
 
 
 def _call(number: int, *arguments: object) -> tuple[int, int]:

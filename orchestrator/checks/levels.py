@@ -1,4 +1,4 @@
-"""Whether what each permission level promises can be enforced here. Pure."""
+"""Whether this host can enforce each permission level's guarantees. Pure functions."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,16 +9,16 @@ from orchestrator.checks.state import STATE
 from orchestrator.policy.levels import Level
 from orchestrator.policy.requirements import Facts, unmet
 
-# Without any of these no sandbox keeps its level's promises, whatever the level requires.
+# Without any of these, no sandbox keeps its level's guarantees, whatever the level requires.
 _NEEDED = (ENGINE, IMAGE, MOUNTS, PROPAGATION, STATE)
-_REMEDY = "`paddock doctor` tells how to get it"
+_REMEDY = "`paddock doctor` shows how to get it"
 
 
 def enforceable(levels: Mapping[str, Level], facts: Facts) -> list[Check]:
-    """One check for each level: whether the host offers what it requires.
+    """One check per level: whether the host offers what the level requires.
 
-    One that can't be enforced leaves the others usable, and so is a warning, unless it is all
-    of them. A sandbox's runtime may offer less still, which a container of it has to tell.
+    A level that can't be enforced leaves the others usable, so it is a warning unless all levels
+    fail. A sandbox's runtime may offer even less, which only a container of it can show.
     """
     missing = {level.name: unmet(level.requires, facts, level.rates) for level in levels.values()}
     refuse = failure if all(missing.values()) else warning
@@ -37,9 +37,9 @@ def level_checks(
     network: str | None,
     cores: int,
 ) -> list[Check]:
-    """One check for each level, from the others.
+    """One check per level, based on the other checks.
 
-    `network` is why sandboxes with a network can't be kept from the host, None where they can.
+    `network` is why sandboxes with a network can't be kept from the host; None if they can.
     """
     failed = [check for check in checks if check.name in _NEEDED and not check.ok]
     return [_level_check(level, failed, facts, network, cores) for level in levels.values()]
@@ -59,9 +59,9 @@ def _level_check(
     name = _name(level.name)
     if failed:
         names = ", ".join(check.name for check in failed)
-        return failure(name, f"can't be enforced: {names}", f"mend {names}")
+        return failure(name, f"can't be enforced: {names}", f"fix {names}")
     if reasons := unmet(level.requires, facts, level.rates):
-        remedy = "mend what the other checks say, or change `requires` in the level's file"
+        remedy = "fix what the other checks report, or change `requires` in the level's file"
         return failure(name, _cannot(reasons), remedy)
     if level.network == "open" and network is not None:
         return failure(

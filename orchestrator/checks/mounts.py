@@ -1,4 +1,4 @@
-"""Whether this process can mount workspaces so that their flags hold and sandboxes see them."""
+"""Whether this process can mount workspaces with effective flags that sandboxes see."""
 
 import os
 import tempfile
@@ -25,10 +25,7 @@ class MountPoint:
 
 
 def check_mounts(state_dir: Path) -> Check:
-    """Mounts a directory of its own as a workspace would be, and looks at its flags.
-
-    Nothing of it is left.
-    """
+    """Mounts a test directory like a workspace, checks its flags, and removes it."""
     remedy = "run as root, or give the control plane's container SYS_ADMIN and apparmor:unconfined"
     try:
         with tempfile.TemporaryDirectory(dir=existing(state_dir), prefix=".doctor-") as name:
@@ -51,7 +48,7 @@ def check_mounts(state_dir: Path) -> Check:
 
 
 def check_propagation(state_dir: Path) -> Check:
-    """Whether the engine sees mounts that are made in the state directory."""
+    """Whether the engine sees mounts made in the state directory."""
     mountinfo = Path("/proc/self/mountinfo").read_bytes()
     path = os.path.realpath(existing(state_dir))
     return propagation_check(
@@ -61,7 +58,7 @@ def check_propagation(state_dir: Path) -> Check:
 
 
 def propagation_check(mount: MountPoint, *, apart: bool) -> Check:
-    """`apart`: this process has mounts of its own, as in a container."""
+    """`apart`: this process has its own mount namespace, as in a container."""
     if not apart:
         return ok(PROPAGATION, "the engine has the same mounts as this process")
     if mount.shared:
@@ -75,16 +72,16 @@ def propagation_check(mount: MountPoint, *, apart: bool) -> Check:
 
 
 def mount_of(mountinfo: bytes, path: str) -> MountPoint:
-    """The mount that a path is on. Raises: ValueError where the file has no mount of it."""
+    """The mount that contains a path. Raises: ValueError if the file lists none."""
     best = None
     for line in mounts.lines_of(mountinfo):
         mount = _parse(line)
         below = path == mount.point or path.startswith(mount.point.rstrip("/") + "/")
-        # Of several at one point the last covers the others.
+        # The last of several mounts at one point covers the others.
         if below and (best is None or len(mount.point) >= len(best.point)):
             best = mount
     if best is None:
-        raise ValueError(f"no mount has {path}")
+        raise ValueError(f"no mount contains {path}")
     return best
 
 
@@ -100,7 +97,7 @@ def _parse(line: bytes) -> MountPoint:
 
 
 def existing(path: Path) -> Path:
-    """The path, or the nearest directory above it that exists."""
+    """The path, or its nearest existing parent directory."""
     while not path.is_dir() and path != path.parent:
         path = path.parent
     return path

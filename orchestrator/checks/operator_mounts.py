@@ -1,4 +1,4 @@
-"""Whether the directories of the operator's list of mounts are there, and levels name no others."""
+"""Whether the directories on the operator's list of mounts exist, and levels name no others."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ MOUNT_LIST = "mount list"
 
 
 def check_mount_list(settings: Settings, levels: Iterable[Level]) -> Check:
-    """Sessions that ask for what is missing are refused; others work."""
+    """Sessions that request a missing directory are refused; others work."""
     problems = []
     for name, mount in settings.mounts.items():
         try:
@@ -22,9 +22,9 @@ def check_mount_list(settings: Settings, levels: Iterable[Level]) -> Check:
     for level in levels:
         unlisted = [name for name in level.mounts if name not in settings.mounts]
         if unlisted:
-            problems.append(f"level {level.name} names {', '.join(unlisted)}, not on the list")
+            problems.append(f"level {level.name} names {', '.join(unlisted)}, which the list lacks")
     if problems:
-        remedy = "make the directories, or mend PADDOCK_MOUNTS and the level files"
+        remedy = "create the directories, or fix PADDOCK_MOUNTS and the level files"
         return warning(MOUNT_LIST, "; ".join(problems), remedy)
     count = len(settings.mounts)
-    return ok(MOUNT_LIST, f"{count} listed, all there" if count else "nothing is listed")
+    return ok(MOUNT_LIST, f"{count} listed, all exist" if count else "nothing is listed")

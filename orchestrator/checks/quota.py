@@ -1,4 +1,4 @@
-"""What holds workspaces to their size on this host."""
+"""The driver that limits workspaces' sizes on this host."""
 
 import tempfile
 from pathlib import Path
@@ -18,7 +18,7 @@ _REMEDY = (
 
 
 def check_quota(settings: Settings) -> Check:
-    """Tries what the control plane would use; nothing of it is left."""
+    """Tries the drivers that the control plane would use; nothing is left behind."""
     try:
         with tempfile.TemporaryDirectory(
             dir=existing(settings.state_dir), prefix=".doctor-"
@@ -31,7 +31,7 @@ def check_quota(settings: Settings) -> Check:
 
 
 def quota_check(choice: Choice, *, reasons: bool = True) -> Check:
-    """The choice, judged; the reasons against the better drivers may name paths of the host."""
+    """Judges the choice; the reasons against better drivers may contain host paths."""
     why = f": {'; '.join(choice.refusals)}" if reasons and choice.refusals else ""
     if choice.quota is Quota.IMAGE:
         return ok(QUOTA, "image: each new workspace is a file system of its own size")

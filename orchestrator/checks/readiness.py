@@ -1,4 +1,4 @@
-"""Whether sessions can be created now: the doctor's cheap checks, asked for often."""
+"""Whether sessions can be created now: the doctor's cheap checks, which are requested often."""
 
 import asyncio
 import time
@@ -22,11 +22,11 @@ from orchestrator.workspace.quota import Choice
 
 AUDIT = "audit"
 _SECONDS = 5.0
-_SLOW = "look whether its disk or the engine hangs"
+_SLOW = "check whether its disk or the engine hangs"
 
 
 class Readiness:
-    """Anybody may ask: an answer serves for `fresh_seconds`, and names no path of the host."""
+    """May be shown to anyone: answers are reused for `fresh_seconds` and contain no host paths."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Readiness:
         self._checks: list[Check] = []
 
     async def checks(self) -> list[Check]:
-        """The checks, at most `fresh_seconds` old."""
+        """The checks' results, at most `fresh_seconds` old."""
         async with self._asking:
             if time.monotonic() - self._asked_at >= self.fresh_seconds:
                 self._checks = await self._look()
@@ -82,19 +82,22 @@ class Readiness:
         try:
             await self._database.write(lambda connection: None)
         except Exception as error:  # noqa: BLE001 - whatever it is, it goes into the report
-            return failure(AUDIT, str(error), "look at the disk of the state directory")
+            return failure(AUDIT, str(error), "check the disk of the state directory")
         return ok(AUDIT, "the ledger can be written")
 
 
 def policy_check(problems: dict[Path, str]) -> Check:
-    """What was read last is in force all the same; the reasons may name keys."""
+    """The last configuration that was read stays in force.
+
+    Reasons may name keys, so they are left out.
+    """
     if not problems:
         return ok(POLICY, "levels, keys and rules of tools are as their files say")
     names = ", ".join(sorted(path.name for path in problems))
     return warning(
         POLICY,
-        f"not in force, as they can't be used: {names}",
-        "see the log or `paddock doctor`, and mend the file",
+        f"not in force, because they can't be used: {names}",
+        "see the log or `paddock doctor`, and fix the file",
     )
 
 

@@ -1,4 +1,4 @@
-"""The state directory, the database in it, and the operator's files."""
+"""Checks of the state directory, its database, and the operator's files."""
 
 import os
 import sqlite3
@@ -21,13 +21,13 @@ from orchestrator.tools.rules import ToolRules
 STATE = "state directory"
 DATABASE = "database"
 POLICY = "policy files"
-# The kernel's room for a UNIX socket's path, its final NUL included.
+# The kernel's size limit of a UNIX socket's path, including its final NUL.
 _MOST_SOCKET_PATH = 108
 _LONGEST_SOCKET = "/sandboxes/0123456789abcdef/run/control.sock"
 
 
 def check_state_dir(path: Path) -> Check:
-    """Whether only this user can look into it, and its sandboxes' sockets can have a path."""
+    """Whether only this user can read it, and its sandboxes' socket paths fit."""
     longest = len(os.fsencode(path)) + len(_LONGEST_SOCKET) + 1
     if longest > _MOST_SOCKET_PATH:
         return failure(
@@ -38,7 +38,7 @@ def check_state_dir(path: Path) -> Check:
     try:
         facts = path.lstat()
     except FileNotFoundError:
-        return ok(STATE, f"{path} will be made at the first start")
+        return ok(STATE, f"{path} will be created at the first start")
     except OSError as error:
         return failure(STATE, f"{path}: {error.strerror}", "set PADDOCK_STATE_DIR to another")
     return _permissions(path, facts)
@@ -56,24 +56,24 @@ def _permissions(path: Path, facts: os.stat_result) -> Check:
         return failure(STATE, f"{path} is open to others ({mode:04o})", f"chmod 700 {path}")
     if not os.access(path, os.W_OK | os.X_OK):
         return failure(STATE, f"{path} can't be written", "mount it writable")
-    return ok(STATE, f"{path} is this user's alone")
+    return ok(STATE, f"{path} belongs to this user alone")
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseCheck:
-    """What the database says: the check, and the time of its last event where there is one."""
+    """The database's check, and the time of its last event if there is one."""
 
     check: Check
     last_event: str | None = None
 
 
 def check_database(path: Path, seconds: float) -> DatabaseCheck:
-    """Reads it through, for at most so many seconds; the control plane may be using it."""
+    """Reads the whole database for at most `seconds`; the control plane may be using it."""
     remedy = "stop the control plane, keep a copy, and restore the state directory from a backup"
     if not path.exists():
-        return DatabaseCheck(ok(DATABASE, "will be made at the first start"))
+        return DatabaseCheck(ok(DATABASE, "will be created at the first start"))
     try:
-        # Without a write-ahead log there is nothing to share: no file is made beside it.
+        # Without a write-ahead log there is nothing to share, and no file is created next to it.
         alone = not path.with_name(path.name + "-wal").exists()
         mode = "mode=ro&immutable=1" if alone else "mode=ro"
         connection = sqlite3.connect(f"file:{quote(str(path))}?{mode}", uri=True, timeout=2)
@@ -91,7 +91,7 @@ def _read_through(connection: sqlite3.Connection, seconds: float) -> DatabaseChe
     last_event = None if row is None else str(row[0])
     known = newest_schema()
     if (version or 0) > known:
-        detail = f"has schema {version}, this Paddock knows schemas up to {known}"
+        detail = f"has schema {version}, but this Paddock knows schemas up to {known}"
         return DatabaseCheck(failure(DATABASE, detail, "run the version that wrote it"), last_event)
     late = threading.Timer(seconds, connection.interrupt)
     late.start()
@@ -102,7 +102,7 @@ def _read_through(connection: sqlite3.Connection, seconds: float) -> DatabaseChe
             raise
         detail = f"schema {version}; reading all of it takes longer than {seconds:g} s"
         return DatabaseCheck(
-            warning(DATABASE, detail, "check it by `sqlite3 … 'PRAGMA quick_check'`")
+            warning(DATABASE, detail, "check it with `sqlite3 … 'PRAGMA quick_check'`")
         )
     finally:
         late.cancel()
@@ -116,7 +116,7 @@ def _read_through(connection: sqlite3.Connection, seconds: float) -> DatabaseChe
 
 
 def check_policy(settings: Settings) -> Check:
-    """Whether levels, keys and rules of tools can be used, and only their owner edits them."""
+    """Whether levels, keys and rules of tools are usable, and only their owner can edit them."""
     try:
         levels = load_levels(settings.levels_dir)
         keys: dict[str, Principal] = {}
@@ -124,7 +124,7 @@ def check_policy(settings: Settings) -> Check:
             add_entries(settings.keys_path, read_toml(settings.keys_path), keys)
     except ConfigError as error:
         return failure(
-            POLICY, str(error), "mend the file; a running control plane keeps what it read before"
+            POLICY, str(error), "fix the file; a running control plane keeps what it read before"
         )
     for key in keys.values():
         if key.bounds.max_level is not None and key.bounds.max_level not in levels:
@@ -135,11 +135,11 @@ def check_policy(settings: Settings) -> Check:
         listed = " ".join(str(path) for path in loose)
         return failure(POLICY, f"others can write {listed}", f"chmod go-w {listed}")
     if problems := _rule_problems(settings):
-        # Sessions work without them: nothing that a broken file would govern is allowed.
+        # Sessions work without them: whatever a broken file would allow is denied.
         return warning(
             POLICY,
             "; ".join(problems),
-            "mend the file; until then what was read of it last holds, else nothing that it allows",
+            "fix the file; until then its last valid version applies, else nothing that it allows",
         )
     return ok(POLICY, "levels, keys and rules of tools can be read")
 

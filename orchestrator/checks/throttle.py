@@ -1,12 +1,12 @@
-"""Whether this host's kernel can hold a sandbox's use of one block device to a rate.
+"""Whether this host's kernel can limit the rate of a sandbox's use of one block device.
 
-| control groups | what holds                                                                  |
-|----------------|-----------------------------------------------------------------------------|
-| version 2      | `io.max` of the container's group: writes of the page cache count for it, too |
-| version 1      | the device's rates in the root group, which the sandbox's processes are in    |
+| control groups | how the rate is set                                                           |
+|----------------|-------------------------------------------------------------------------------| |
+version 2      | `io.max` of the container's group, which includes writes of the page cache    | |
+version 1      | the device's rates in the root group, which contains the sandbox's processes  |
 
-In version 1 the kernel itself, in the root group, writes back what is in the page cache. So one
-rate holds for all of a device only where its users are in the root group, too.
+In version 1 the kernel itself, in the root group, writes back the page cache. One rate therefore
+covers all use of a device only if its users are in the root group, too.
 """
 
 import os
@@ -18,7 +18,7 @@ _DEVICES = Path("/sys/dev/block")
 
 
 def can_throttle(cgroups: Path = _CGROUPS) -> bool:
-    """Whether there are such rates: of a device, in the root group or in those below it."""
+    """Whether such rates exist: for a device, in the root group or in the groups below it."""
     if root_group(cgroups) is not None:
         return True
     try:
@@ -29,24 +29,27 @@ def can_throttle(cgroups: Path = _CGROUPS) -> bool:
 
 
 def root_group(cgroups: Path = _CGROUPS) -> Path | None:
-    """The root group of block devices in version 1, where that is in force."""
+    """The root group of block devices in version 1, if it is in use."""
     group = cgroups / "blkio"
     return group if (group / _WRITE).exists() else None
 
 
 def device_of(path: Path) -> str:
-    """The block device of the file system that `path` is in, as `major:minor`. Raises: OSError."""
+    """The block device of the file system that contains `path`, as `major:minor`.
+
+    Raises: OSError.
+    """
     number = path.stat().st_dev
     return f"{os.major(number)}:{os.minor(number)}"
 
 
 def node_of(device: str, devices: Path = _DEVICES) -> str:
-    """Its file in /dev. Raises: OSError: it is no block device."""
+    """The device's file in /dev. Raises: OSError if it is not a block device."""
     return f"/dev/{os.path.basename(os.readlink(devices / device))}"
 
 
 def held(device: str, cgroups: Path = _CGROUPS) -> bool:
-    """Whether the root group has a rate for it, be it of a sandbox that is gone."""
+    """Whether the root group has a rate for it, even one of a sandbox that is gone."""
     group = root_group(cgroups)
     if group is None:
         return False

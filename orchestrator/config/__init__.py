@@ -1,1 +1,1 @@
-"""Configuration: settings, and the files of the operator."""
+"""Configuration: the settings and the operator's files."""

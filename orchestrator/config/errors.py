@@ -1,15 +1,18 @@
-"""What configuration that can't be used is answered with."""
+"""Errors of unusable configuration."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 
 class ConfigError(Exception):
-    """Configuration that can't be used: one line that names the setting or the file."""
+    """Configuration that can't be used.
+
+    The message is one line that names the setting or the file.
+    """
 
 
 class BrokenFilesError(ConfigError):
-    """Files that can't be used, by file why; `replace` puts what holds without them in force."""
+    """Unusable files with reasons; `replace` activates the configuration without them."""
 
     def __init__(self, problems: Mapping[Path, str], replace: Callable[[], None]) -> None:
         super().__init__("; ".join(problems.values()))

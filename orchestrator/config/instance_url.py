@@ -1,6 +1,6 @@
-"""Where this machine's control plane is: its URL, in the state directory while it listens.
+"""The URL of this machine's control plane, kept in the state directory while it listens.
 
-Commands and scripts that are given a state directory find its instance, and its key, there.
+Commands and scripts that know a state directory find the URL and the key of its instance there.
 """
 
 import os
@@ -19,18 +19,18 @@ _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
 def reachable(host: str, port: int) -> tuple[str, int]:
-    """The address under which a client on this machine reaches a listener."""
+    """The address at which a client on this machine reaches a listener."""
     return _LOOPBACK.get(host, host), port
 
 
 def url_of(host: str, port: int) -> str:
-    """The URL of a listener, for clients on this machine."""
+    """A listener's URL for clients on this machine."""
     host, port = reachable(host, port)
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def announce(state_dir: Path, url: str) -> None:
-    """Writes the URL, whole. Raises: ConfigError."""
+    """Writes the URL atomically. Raises: ConfigError."""
     draft = state_dir / f".{URL_FILE}.{secrets.token_hex(8)}"
     try:
         draft.write_text(f"{url}\n", encoding="ascii")
@@ -42,16 +42,16 @@ def announce(state_dir: Path, url: str) -> None:
 
 
 def withdraw(state_dir: Path) -> None:
-    """Nothing listens any more."""
+    """Removes the URL, because nothing listens any more."""
     with suppress(OSError):
         (state_dir / URL_FILE).unlink(missing_ok=True)
 
 
 def find_url(settings: Settings) -> str:
-    """Where the control plane of that state directory listens, or would by its settings."""
+    """The URL at which the state directory's control plane listens, or would by its settings."""
     try:
         with (settings.state_dir / URL_FILE).open("rb") as file:
             url = file.read(_MAX_URL_BYTES).decode("ascii", "replace").strip()
-    except OSError:  # none runs, or it is another user's
+    except OSError:  # it does not run, or belongs to another user
         return url_of(*settings.address)
     return url if urlsplit(url).scheme in ("http", "https") else url_of(*settings.address)

@@ -1,4 +1,4 @@
-"""Reads what operators configure by files: none of them is waited for, or read without a bound."""
+"""Reads the operator's files without blocking on any and with a size limit."""
 
 import errno
 import os
@@ -10,14 +10,14 @@ from typing import Any
 
 from orchestrator.config.errors import ConfigError
 
-# Beyond any that a person writes.
+# No file written by a person is larger.
 MOST_BYTES = 8 * 1024 * 1024
 
 
 def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
-    """A file's bytes, one more than `most` at most.
+    """A file's bytes, at most `most` + 1 of them.
 
-    Raises: OSError, also for a pipe, a device or a directory: a pipe would be waited for.
+    Raises: OSError, also for a pipe, a device or a directory, because reading a pipe would block.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
@@ -35,17 +35,17 @@ def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def listing(directory: Path, suffix: str) -> list[Path]:
-    """What has that suffix in a folder, in order, whether it can be read or not.
+    """The entries of a folder with that suffix, sorted, readable or not.
 
-    Links that lead nowhere are among them, but for those by which editors mark open files: their
-    names begin with a dot. Raises: OSError where the folder can't be listed.
+    Dangling links are included, except those that editors use as locks, whose names begin with a
+    dot. Raises: OSError if the folder can't be listed.
     """
     names = sorted(name for name in os.listdir(directory) if name.endswith(suffix))
     return [directory / name for name in names if not _is_mark(directory / name)]
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file's table. Raises: ConfigError naming the file."""
+    """A TOML file's table. Raises: ConfigError that names the file."""
     try:
         data = read_regular(path)
         if len(data) > MOST_BYTES:
@@ -58,7 +58,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def files_in(directory: Path, suffix: str) -> list[Path]:
-    """What has that suffix in a folder. Raises: ConfigError where the folder can't be listed."""
+    """The entries of a folder with that suffix. Raises: ConfigError if it can't be listed."""
     try:
         return listing(directory, suffix)
     except (NotADirectoryError, FileNotFoundError):
@@ -68,7 +68,7 @@ def files_in(directory: Path, suffix: str) -> list[Path]:
 
 
 def files_or_folder(files: Callable[[Path], list[Path]], directory: Path) -> list[Path]:
-    """The files of a folder; the folder itself where it can't be listed."""
+    """The files of a folder, or the folder itself if it can't be listed."""
     try:
         return files(directory)
     except ConfigError:

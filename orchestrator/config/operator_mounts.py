@@ -1,7 +1,7 @@
-"""The operator's list of mounts: directories of the host that sessions may be given.
+"""The operator's list of mounts: host directories that sessions may use.
 
-A program in a sandbox reaches a server of the host by the directory of its UNIX socket. Which
-directories there are says the operator; levels and sessions only name them.
+A program in a sandbox reaches a server of the host through the directory of its UNIX socket. The
+operator lists the directories; levels and sessions only refer to them by name.
 """
 
 import os
@@ -18,11 +18,11 @@ from paddock.contract.words import MOUNT_NAME
 from sandbox_agent.protocol import RUN_DIR
 
 MountName = Annotated[str, StringConstraints(pattern=MOUNT_NAME)]
-# What is there in the image are no programs or settings of its own.
+# The image keeps no programs or settings of its own there.
 _TARGETS = ("/mnt", "/run")
-# The kernel's: through them a sandbox would be out of its box.
+# The kernel's file systems: access to them would break the sandbox's confinement.
 _KERNEL_SOURCES = ("/proc", "/sys", "/dev")
-# Whoever reaches one of them is root on the host.
+# A program that reaches one of them is root on the host.
 _ENGINE_SOCKETS = (
     "/run/docker.sock",
     "/run/containerd/containerd.sock",
@@ -33,9 +33,9 @@ _ENGINE_SOCKETS = (
 
 def _plain(value: str) -> str:
     if not value.startswith("/") or value == "/":
-        raise ValueError("must be an absolute path, and not /")
+        raise ValueError("must be an absolute path other than /")
     if posixpath.normpath(value) != value or value.startswith("//") or not value.isprintable():
-        raise ValueError("must be a path without `.`, `..`, and slashes that it does not need")
+        raise ValueError("must be a path without `.`, `..` and unnecessary slashes")
     return value
 
 
@@ -43,7 +43,7 @@ def _target(value: str) -> str:
     if not any(_is_below(value, parent) for parent in _TARGETS):
         raise ValueError(f"must be below {' or '.join(_TARGETS)}")
     if _overlap(value, RUN_DIR):
-        raise ValueError(f"{RUN_DIR} is the control plane's own")
+        raise ValueError(f"{RUN_DIR} is reserved for the control plane")
     return value
 
 
@@ -51,16 +51,16 @@ _Path = Annotated[str, AfterValidator(_plain)]
 
 
 class OperatorMount(BaseModel):
-    """A directory of the host, and where a sandbox has it: nosuid, nodev, noexec."""
+    """A host directory and its place in a sandbox, mounted nosuid, nodev and noexec."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    source: _Path = Field(description="A directory of the host; what is mounted in it is not seen.")
+    source: _Path = Field(description="A directory of the host, without the mounts below it.")
     target: Annotated[_Path, AfterValidator(_target)] = Field(
-        description="Where it is in the sandbox: below /mnt or /run."
+        description="Its path in the sandbox, below /mnt or /run."
     )
     read_only: bool = Field(
-        default=True, description="A UNIX socket can be connected to all the same."
+        default=True, description="Programs can still connect to a UNIX socket in it."
     )
 
 
@@ -68,9 +68,9 @@ MountList = Mapping[str, OperatorMount]
 
 
 def check_list(mounts: MountList, own: Iterable[Path], docker_host: str | None) -> None:
-    """Raises: ValueError where a mount would open what is not to be shared, or covers another.
+    """Raises ValueError if a mount would expose a protected path, or overlaps with another mount.
 
-    `own` are the control plane's directories, `docker_host` the engine's address.
+    `own` are the control plane's directories; `docker_host` is the engine's address.
     """
     targets: dict[str, str] = {}
     for name, mount in mounts.items():
@@ -81,27 +81,27 @@ def check_list(mounts: MountList, own: Iterable[Path], docker_host: str | None) 
             raise ValueError(f"{name}.source: {reason}")
         for target, other in targets.items():
             if _overlap(mount.target, target):
-                raise ValueError(f"{name}.target: overlaps with that of {other}")
+                raise ValueError(f"{name}.target: overlaps with the target of {other}")
         targets[mount.target] = name
 
 
 def source_refusal(source: str, own: Iterable[Path], docker_host: str | None) -> str | None:
-    """Why a directory of the host may not be shared, wherever its links lead; None: it may."""
+    """Why a host directory may not be shared, after following its links; None if it may."""
     real = os.path.realpath(source)
     for kernel in _KERNEL_SOURCES:
         if _overlap(real, kernel):
-            return f"{source} has the kernel's {kernel} in it, or is a part of it"
+            return f"{source} contains the kernel's {kernel}, or is a part of it"
     for directory in own:
         if _overlap(real, os.path.realpath(directory)):
             return f"{source} overlaps with the control plane's own {directory}"
     for socket in _engine_sockets(docker_host):
         if _overlap(real, socket):
-            return f"{source} has the engine's socket {socket} in it"
+            return f"{source} contains the engine's socket {socket}"
     return None
 
 
 def chosen(mounts: MountList, names: Iterable[str]) -> dict[str, OperatorMount]:
-    """The mounts of those names. Raises: ValidationError for one that is not on the list."""
+    """The mounts with those names. Raises: ValidationError for a name that is not on the list."""
     found = {}
     for name in names:
         if name not in mounts:
@@ -113,9 +113,9 @@ def chosen(mounts: MountList, names: Iterable[str]) -> dict[str, OperatorMount]:
 def real_source(
     name: str, mount: OperatorMount, own: Iterable[Path], docker_host: str | None
 ) -> str:
-    """Where a mount's directory is now, without links.
+    """The directory of a mount with its links resolved.
 
-    Links may have changed since the list was checked. Raises: EngineUnavailableError.
+    The links may have changed since the list was checked. Raises: EngineUnavailableError.
     """
     reason = source_refusal(mount.source, own, docker_host)
     real = os.path.realpath(mount.source)

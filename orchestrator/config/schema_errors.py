@@ -1,10 +1,10 @@
-"""What is wrong with a value that was checked by a model, in our own words. Pure."""
+"""Describes a value that failed validation by a model, in our own words. Pure functions."""
 
 from typing import Any
 
 
 def reason(kind: str, message: str) -> str:
-    """What to say after the field's name, from an error's `type` and `msg`."""
+    """The words after the field's name, from an error's `type` and `msg`."""
     if kind == "missing":
         return "is missing"
     if kind == "extra_forbidden":
@@ -12,11 +12,12 @@ def reason(kind: str, message: str) -> str:
     if kind == "value_error":
         return message.removeprefix("Value error, ")
     if " should " in message:
-        # pydantic says "Input should be a valid integer", "String should have at most …".
+        # pydantic's messages read "Input should be a valid integer", "String should have at most
+        # …".
         return "must " + message.split(" should ", 1)[1]
     return message
 
 
 def place(location: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Where it is; a wrong name of a member is told as the member's."""
+    """The field's place; an error about a member's name counts as an error of the member."""
     return tuple(part for part in location if part != "[key]")

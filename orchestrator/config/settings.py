@@ -1,4 +1,4 @@
-"""The control plane's configuration: read once, checked, never changed afterwards."""
+"""The control plane's configuration, read and checked once, then immutable."""
 
 import json
 import os
@@ -37,18 +37,18 @@ CONFIG_FILE_VARIABLE = "PADDOCK_CONFIG_FILE"
 _PREFIX = "PADDOCK_"
 _MIB = 1024 * 1024
 _IMAGE = re.compile(IMAGE_PATTERN)
-# The last uid is the kernel's "no such user".
+# The kernel uses the last uid for "no such user".
 _MAX_UID = 2**32 - 2
 
 
 def _default_workspaces(validated: dict[str, Any]) -> Path:
-    """Where workspaces are shown when nothing says otherwise."""
+    """The default directory of visible workspaces."""
     named = os.environ.get("SESSION_WORKSPACES_DIR")
     return Path(named) if named else Path(validated["state_dir"]) / "session-workspaces"
 
 
 class AnchorSettings(BaseModel):
-    """Where heads of chains are anchored: a file, a URL, or both."""
+    """Where heads of chains are anchored: a file, a URL or both."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -77,10 +77,10 @@ class AnchorSettings(BaseModel):
 
 
 class Settings(BaseSettings):
-    """Every setting: `PADDOCK_*` variables before the TOML file of `PADDOCK_CONFIG_FILE`.
+    """Every setting. `PADDOCK_*` variables override the TOML file of `PADDOCK_CONFIG_FILE`.
 
-    Paths are absolute, durations in seconds, sizes in bytes. Fields of the file that
-    are not listed here are refused.
+    Paths are absolute, durations are in seconds, sizes are in bytes. The file may not contain other
+    fields.
     """
 
     model_config = SettingsConfigDict(
@@ -95,62 +95,63 @@ class Settings(BaseSettings):
 
     listen: str = Field(
         default="127.0.0.1:8700",
-        description="Where the API listens, as `host:port`; an IPv6 host in brackets.",
+        description="The address on which the API listens, as `host:port`; an IPv6 host is in "
+        "brackets.",
     )
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
-        description="Further host names that requests may be sent to, comma-separated, such as "
-        "that of a reverse proxy. The address of `PADDOCK_LISTEN` is always allowed.",
+        description="Additional host names that requests may use, comma-separated, such as "
+        "the name of a reverse proxy. The address of `PADDOCK_LISTEN` is always allowed.",
     )
     state_dir: Path = Field(
         default=Path("data"),
-        description="The state directory: database, keys, workspaces, the sandboxes' sockets.",
+        description="The state directory: database, keys, workspaces and the sandboxes' sockets.",
     )
     workspaces_dir: Path = Field(
         default_factory=_default_workspaces,
-        description="Where workspaces are visible under their ids. Unset: "
+        description="The directory that shows workspaces under their ids. Unset: "
         "`SESSION_WORKSPACES_DIR`, else `session-workspaces` in the state directory.",
     )
 
     workspace_quota: Literal["auto", "image", "project", "none"] = Field(
         default="auto",
-        description="What holds new workspaces to their size: `image`, a file system of their own "
-        "in a file; `project`, quotas of the host's file system; `none`. `auto`: the first of "
-        "them that works on this host.",
+        description="What limits the size of new workspaces: `image`, a separate file system in a "
+        "file; `project`, quotas of the host's file system; `none`, nothing. `auto`: the first "
+        "that works on this host.",
     )
     workspace_retention: int | None = Field(
         default=None,
         ge=1,
         le=3_153_600_000,
-        description="A workspace is purged so long after the end of its last session. "
-        "Unset: it is kept until somebody purges it.",
+        description="How long after the end of its last session a workspace is purged. "
+        "Unset: it is kept until it is purged on request.",
     )
 
     archive_dir: Path | None = Field(
         default=None,
-        description="Where chains of sessions that ended are archived. Unset: `archive` in the "
+        description="Where chains of ended sessions are archived. Unset: `archive` in the "
         "state directory.",
     )
     audit_retention: int | None = Field(
         default=None,
         ge=60,
         le=3_153_600_000,
-        description="So long after the end of a session its audit chain is archived, with its "
-        "approvals and the evidence of its terminals. Unset: when somebody says so.",
+        description="How long after the end of a session its audit chain is archived, with its "
+        "approvals and the evidence of its terminals. Unset: on request only.",
     )
 
     anchor: AnchorSettings | None = Field(
         default=None,
-        description="Where the heads of audit chains are kept besides the ledger, signed: `file`, "
-        "to which they are appended, or `url`, to which they are posted; each `interval` seconds; "
-        "`key_file`, an Ed25519 key in PEM. Unset: nowhere.",
+        description="Where signed heads of audit chains are kept in addition to the ledger: "
+        "`file`, to which they are appended, or `url`, to which they are posted; every `interval` "
+        "seconds; `key_file`, an Ed25519 key in PEM. Unset: nowhere.",
     )
 
     image: str = Field(
-        default="paddock/sandbox:latest", description="The sandbox image of a session by default."
+        default="paddock/sandbox:latest", description="The default sandbox image of sessions."
     )
     images: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(), description="Further images that clients may name, comma-separated."
+        default=(), description="Additional images that clients may request, comma-separated."
     )
 
     levels_dir: Path | None = Field(
@@ -160,56 +161,59 @@ class Settings(BaseSettings):
     )
     tools_dir: Path | None = Field(
         default=None,
-        description="Tool manifests, `*.clad.toml`; they replace shipped ones of the same name.",
+        description="Tool manifests, `*.clad.toml`; they replace packaged ones of the same name.",
     )
     scope_file: Path | None = Field(
         default=None,
-        description="What tools may be pointed at: addresses, networks, domains. Unset: nothing.",
+        description="The targets that tools may use: addresses, networks, domains. Unset: none.",
     )
     cedar_dir: Path | None = Field(
         default=None,
-        description="Cedar policies, `*.cedar`, for what is sent to tools. Unset: they are not "
-        "asked; set, what no policy permits is denied.",
+        description="Cedar policies, `*.cedar`, for input that is sent to tools. Unset: policies "
+        "are not evaluated; set: input that no policy permits is denied.",
     )
     approval_webhook_url: str | None = Field(
         default=None,
-        description="Where to POST that something waits for an approval, as `https://host/path`.",
+        description="The URL that receives a POST for each pending approval, as "
+        "`https://host/path`.",
     )
     approval_webhook_secret: SecretStr | None = Field(
         default=None,
-        description="With which those messages are signed, at least 16 visible ASCII characters.",
+        description="The key that signs those messages, at least 16 visible ASCII characters.",
     )
     keys_file: Path | None = Field(
         default=None, description="The keys file. Unset: `keys.toml` in the state directory."
     )
     admin_key: SecretStr | None = Field(
         default=None,
-        description="The admin key, at least 16 visible ASCII characters. Unset: one is made at "
+        description="The admin key, at least 16 visible ASCII characters. Unset: one is created at "
         "the first start and kept in `admin.key` in the state directory.",
     )
 
-    max_active: int = Field(default=32, ge=1, le=10_000, description="Sandboxes at once.")
+    max_active: int = Field(
+        default=32, ge=1, le=10_000, description="The highest number of sandboxes."
+    )
     max_creating: int = Field(
         default=8,
         ge=1,
         le=64,
-        description="Sandboxes that are started at once; more wait for their turn.",
+        description="Sandboxes that are started at the same time; others wait for their turn.",
     )
     key_max_creating: int = Field(default=4, ge=1, le=64, description="The same for one key.")
     session_max_streams: int = Field(
         default=64,
         ge=1,
         le=10_000,
-        description="What clients may have open of one session at once: followed events and "
+        description="Streams that clients may have open for one session: followed events and "
         "output, downloads and uploads.",
     )
     key_max_streams: int = Field(
         default=256,
         ge=1,
         le=100_000,
-        description="The same with one key, and as many with the handles of its sessions.",
+        description="The same for one key, and again for the handles of its sessions.",
     )
-    # What one key may use, unless its entry in the keys file says otherwise.
+    # The limits of a key whose entry in the keys file does not set them.
     key_max_sessions: int | None = Field(
         default=None, ge=0, description="Live sessions of one key. Unset: no quota."
     )
@@ -217,28 +221,28 @@ class Settings(BaseSettings):
         default=None,
         ge=0,
         allow_inf_nan=False,
-        description="Cores of a key's live sessions together. Unset: no quota.",
+        description="Total cores of a key's live sessions. Unset: no quota.",
     )
     key_max_memory_bytes: int | None = Field(
         default=None,
         ge=0,
-        description="Memory of a key's live sessions together. Unset: no quota.",
+        description="Total memory of a key's live sessions. Unset: no quota.",
     )
     key_max_workspaces: int | None = Field(
         default=None,
         ge=0,
-        description="Workspaces of one key, kept ones included. Unset: no quota.",
+        description="Workspaces of one key, including kept ones. Unset: no quota.",
     )
     key_max_workspace_bytes: int | None = Field(
         default=None,
         ge=0,
-        description="Sizes of a key's workspaces together, kept ones included. Unset: no quota.",
+        description="Total size of a key's workspaces, including kept ones. Unset: no quota.",
     )
     key_max_audit_bytes: int | None = Field(
         default=None,
         ge=0,
-        description="What a key's sessions may have in the audit ledger together, ended ones "
-        "included until they are archived. Unset: no quota.",
+        description="Total size of a key's sessions in the audit ledger, including ended "
+        "ones until they are archived. Unset: no quota.",
     )
     key_requests_per_second: float = Field(
         default=1000, gt=0, allow_inf_nan=False, description="Requests of one key."
@@ -255,33 +259,34 @@ class Settings(BaseSettings):
         gt=0,
         le=3600,
         allow_inf_nan=False,
-        description="A key or handle that was quiet may make the requests of so many seconds at "
+        description="A key or handle that was idle may make the requests of this many seconds at "
         "once.",
     )
     min_free_memory_bytes: int = Field(
         default=512 * _MIB,
         ge=0,
-        description="With less memory available on the host no sandbox is started.",
+        description="With less memory available on the host, no sandbox is started.",
     )
     min_free_disk_bytes: int = Field(
         default=1024 * _MIB,
         ge=0,
-        description="With less space on the state directory's disk nothing new is done: no "
-        "sandbox, command, terminal or file operation. With a quarter of it commands are ended.",
+        description="With less space on the state directory's disk, nothing new is started: no "
+        "sandbox, command, terminal or file operation. With less than a quarter of it, commands "
+        "are ended.",
     )
-    # Clear of the ranges that distributions give to users and to subordinate uids.
+    # Outside the ranges that distributions assign to users and subordinate uids.
     uid_base: int = Field(
         default=1_900_000_000,
         ge=1000,
         le=_MAX_UID,
-        description="The first uid that workspaces get; each has one of its own.",
+        description="The first uid for workspaces; each workspace has its own.",
     )
-    uid_count: int = Field(default=65_536, ge=1, description="How many uids there are for them.")
+    uid_count: int = Field(default=65_536, ge=1, description="The number of uids for workspaces.")
 
     docker_host: str | None = Field(
         default=None,
-        description="The engine, as `unix:///path` or `tcp://host:port`. Unset: as the Docker "
-        "command finds it.",
+        description="The engine, as `unix:///path` or `tcp://host:port`. Unset: the one that the "
+        "Docker command uses.",
     )
     runtime: str | None = Field(
         default=None,
@@ -292,68 +297,75 @@ class Settings(BaseSettings):
     resolvers: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
         max_length=MOST_RESOLVERS,
-        description="Name servers of sandboxes with a network, IPv4 addresses, comma-separated; "
-        "port 53 of theirs is open to sandboxes, also on the host. Unset: those that the engine's "
+        description="Name servers of sandboxes with a network: IPv4 addresses, comma-separated. "
+        "Their port 53 is open to sandboxes, even on the host. Unset: those that the engine's "
         "host uses.",
     )
     mounts: Annotated[dict[str, OperatorMount], NoDecode] = Field(
         default={},
-        description="Directories of the host that levels and sessions may name, by name: "
+        description="Host directories that levels and sessions may use, by name: "
         '`{"source", "target", "read_only"}`.',
     )
     engine_timeout: float = Field(
-        default=30, gt=0, le=600, allow_inf_nan=False, description="For one call of the engine."
+        default=30,
+        gt=0,
+        le=600,
+        allow_inf_nan=False,
+        description="Time-out of one call to the engine.",
     )
-    engine_threads: int = Field(default=8, ge=1, le=64, description="Calls of the engine at once.")
+    engine_threads: int = Field(
+        default=8, ge=1, le=64, description="Calls to the engine at the same time."
+    )
 
     hello_timeout: float = Field(
         default=20,
         gt=0,
         le=600,
         allow_inf_nan=False,
-        description="For a new sandbox's agent to report.",
+        description="Time-out for a new sandbox's agent to report.",
     )
     terminated_ttl: int = Field(
-        default=300, ge=0, description="How long a session that has ended can be looked at."
+        default=300, ge=0, description="How long an ended session remains visible."
     )
     idle_timeout: int = Field(
         default=1800,
         ge=1,
-        description="How long a session may be idle before it is ended, where it says nothing.",
+        description="How long a session may be idle before it is ended, if it does not set this.",
     )
     idle_timeout_max: int = Field(
-        default=86_400, ge=1, description="The most that a session may say."
+        default=86_400, ge=1, description="The highest idle time-out that a session may set."
     )
     wall_timeout: int | None = Field(
         default=None,
         ge=1,
         le=MAX_WALL_SECONDS,
-        description="How long a session may exist, idle or not, where it says nothing. Unset: "
+        description="How long a session may exist, idle or not, if it does not set this. Unset: "
         "`PADDOCK_WALL_TIMEOUT_MAX`.",
     )
     wall_timeout_max: int | None = Field(
         default=None,
         ge=1,
         le=MAX_WALL_SECONDS,
-        description="The most that a session may say. Unset: no limit.",
+        description="The highest lifetime that a session may set. Unset: no limit.",
     )
 
     log_format: Literal["json", "console"] | None = Field(
-        default=None, description="How log lines look. Unset: `console` on a terminal, else `json`."
+        default=None,
+        description="The format of log lines. Unset: `console` on a terminal, else `json`.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="The least that is logged."
+        default="info", description="The lowest level that is logged."
     )
 
     log_file: Path | None = Field(
         default=None,
-        description="Where log lines go instead of standard output. At 16 MiB the file is put "
-        "aside as `FILE.1`; three of those are kept.",
+        description="The file for log lines instead of standard output. At 16 MiB it is renamed "
+        "to `FILE.1`; three such files are kept.",
     )
 
     @property
     def key_limits(self) -> KeyLimits:
-        """What a key may use when its entry says nothing."""
+        """The limits of a key whose entry sets none."""
         return KeyLimits(
             self.key_max_sessions,
             self.key_max_cpus,
@@ -367,22 +379,22 @@ class Settings(BaseSettings):
 
     @property
     def keys_path(self) -> Path:
-        """The keys file: where nothing names another, `keys.toml` in the state directory."""
+        """The keys file: the configured one, or `keys.toml` in the state directory."""
         return self.keys_file or self.state_dir / "keys.toml"
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port to listen on."""
+        """The host and port to listen on."""
         return split_address(self.listen)
 
     @property
     def own_dirs(self) -> tuple[Path, ...]:
-        """What no sandbox may be given."""
+        """Directories that no sandbox may get."""
         return self.state_dir, self.workspaces_dir, self.archive_path
 
     @property
     def archive_path(self) -> Path:
-        """Where archives are: where nothing names another place, in the state directory."""
+        """The directory of archives: the configured one, or one in the state directory."""
         return self.archive_dir or self.state_dir / "archive"
 
     @field_validator("listen")
@@ -525,22 +537,22 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, then the environment, then the file."""
+        """The order of precedence: arguments, the environment, the file."""
         return init_settings, env_settings, InitSettingsSource(settings_cls, _read_file())
 
 
 def load_settings() -> Settings:
-    """The settings of this process. Raises: ConfigError."""
+    """This process's settings. Raises: ConfigError."""
     try:
         return Settings()
     except ValidationError as error:
-        # Not chained: what was refused may be a secret.
+        # The exception is not chained, because the refused value may be a secret.
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         raise ConfigError(_describe(first["loc"], first["type"], first["msg"])) from None
 
 
 def ensure_state_dir(path: Path) -> None:
-    """Makes the state directory, readable by its owner only, where it is missing."""
+    """Creates the state directory if it is missing, readable by its owner only."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The form of single settings: addresses, images, URLs, secrets. Pure."""
+"""Checks of single settings: addresses, images, URLs, secrets. Pure functions."""
 
 import re
 
@@ -9,7 +9,7 @@ _SECRET = re.compile(r"[\x21-\x7e]+")
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """`host:port`, an IPv6 host in brackets, as a pair. Raises: ValueError."""
+    """Splits `host:port` (an IPv6 host is in brackets) into a pair. Raises: ValueError."""
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -23,12 +23,12 @@ def split_address(text: str) -> tuple[str, int]:
 
 
 def check_secret(secret: str) -> None:
-    """Raises: ValueError when a key is too short, or could not travel in a header."""
+    """Raises ValueError if a key is too short or can't be sent in a header."""
     if len(secret) < MIN_SECRET_LENGTH or not _SECRET.fullmatch(secret):
         raise ValueError(f"must be at least {MIN_SECRET_LENGTH} visible ASCII characters")
 
 
 def check_url(url: str) -> None:
-    """Raises: ValueError where it is no URL to post to, or carries a user."""
+    """Raises ValueError if it is not a URL to post to, or contains a user."""
     if not _URL.fullmatch(url):
         raise ValueError("must look like https://host/path, without a user")

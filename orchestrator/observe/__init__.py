@@ -1,1 +1,1 @@
-"""Metrics, gauges and the context of log lines."""
+"""Metrics, gauges, and the context of log lines."""

@@ -1,4 +1,4 @@
-"""What is measured when somebody asks: sessions, the ledger's lag, the host's resources."""
+"""Gauges, measured on request: sessions, the ledger's lag, the host's resources."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -16,19 +16,19 @@ _CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "ste
 
 
 class Gauges(Collector):
-    """Read in the control plane's own thread: it looks at sessions as they are."""
+    """Runs in the control plane's own thread and reads the sessions' state directly."""
 
     def __init__(
         self, sessions: Sessions, levels: Iterable[str], ledger: Ledger, state_dir: Path
     ) -> None:
-        """`levels` are the names of those in force."""
+        """`levels` are the names of the levels in force."""
         self._sessions = sessions
         self._levels = levels
         self._ledger = ledger
         self._state_dir = state_dir
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics of this moment."""
+        """The current metrics."""
         yield from self._of_sessions()
         yield from self._of_the_ledger()
         yield from _of_the_host(self._state_dir)
@@ -40,7 +40,7 @@ class Gauges(Collector):
         levels = dict.fromkeys([*self._levels, *(session.level.name for session in known)])
         metric = GaugeMetricFamily(
             "paddock_sessions",
-            "Sessions by status and level; ended ones while they are shown.",
+            "Sessions by status and level; including ended sessions that are still shown.",
             labels=["status", "level"],
         )
         for status in Status:
@@ -49,7 +49,7 @@ class Gauges(Collector):
         yield metric
         yield GaugeMetricFamily(
             "paddock_commands_running",
-            "Commands that run now.",
+            "Commands that are running.",
             sum(len(session.running) for session in known if session.live),
         )
         yield GaugeMetricFamily(
@@ -64,9 +64,13 @@ class Gauges(Collector):
         )
         turns = self._sessions.shares.turns
         yield GaugeMetricFamily(
-            "paddock_creations_waiting", "Creations that wait for their turn.", turns.waiting
+            "paddock_creations_waiting",
+            "Session creations that wait for their turn.",
+            turns.waiting,
         )
-        yield GaugeMetricFamily("paddock_creations_working", "Creations under way.", turns.working)
+        yield GaugeMetricFamily(
+            "paddock_creations_working", "Session creations in progress.", turns.working
+        )
 
     def _of_the_ledger(self) -> Iterator[Metric]:
         lag = self._ledger.lag()
@@ -75,7 +79,7 @@ class Gauges(Collector):
         )
         yield GaugeMetricFamily(
             "paddock_audit_oldest_pending_seconds",
-            "How long the oldest of them has waited; 0 without any.",
+            "How long the oldest pending event has waited; 0 if there is none.",
             lag.oldest_seconds,
         )
         yield CounterMetricFamily(
@@ -96,11 +100,15 @@ def _of_the_host(state_dir: Path) -> Iterator[Metric]:
     yield GaugeMetricFamily("paddock_host_memory_total_bytes", "Memory of the host.", memory.total)
     yield GaugeMetricFamily(
         "paddock_host_memory_available_bytes",
-        "Memory that can be had without swapping.",
+        "Memory that is available without swapping.",
         memory.available,
     )
     disk = psutil.disk_usage(str(state_dir))
     yield GaugeMetricFamily(
         "paddock_host_disk_total_bytes", "Size of the state directory's file system.", disk.total
     )
-    yield GaugeMetricFamily("paddock_host_disk_free_bytes", "What is free on it.", disk.free)
+    yield GaugeMetricFamily(
+        "paddock_host_disk_free_bytes",
+        "Free space in the state directory's file system.",
+        disk.free,
+    )

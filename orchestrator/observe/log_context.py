@@ -1,6 +1,6 @@
-"""What a line of the log, or an error, is about, and which secrets must not be in it.
+"""The subject of log lines and errors, and the secrets that must be removed from them.
 
-Both hold for whatever runs in the same context: a request, or what goes on longer than that.
+Both apply to everything that runs in the same context: a request, or longer-lasting work.
 """
 
 import contextvars
@@ -15,9 +15,9 @@ _CUTS: contextvars.ContextVar[list[Cut]] = contextvars.ContextVar("cuts")
 
 
 def session_context(session_id: str, cut: Cut) -> contextvars.Context:
-    """A context of its own for callbacks and tasks: log lines name the session, no request.
+    """A new context for callbacks and tasks: its log lines name the session and no request.
 
-    `cut` takes the session's secrets out of a text.
+    `cut` removes the session's secrets from a text.
     """
     context = contextvars.Context()
     context.run(bind_contextvars, session_id=session_id)
@@ -27,7 +27,7 @@ def session_context(session_id: str, cut: Cut) -> contextvars.Context:
 
 @contextmanager
 def knowing_secrets() -> Iterator[None]:
-    """Begins a context that knows no secrets yet; tasks that are started in it share it."""
+    """Begins a context without known secrets, which tasks started in it share."""
     token = _CUTS.set([])
     try:
         yield
@@ -36,7 +36,7 @@ def knowing_secrets() -> Iterator[None]:
 
 
 def know_secrets(cut: Cut) -> None:
-    """From now on `cut` is applied to what is logged, or told as an error, in this context."""
+    """Applies `cut` from now on to log lines and error messages in this context."""
     cuts = _CUTS.get(None)
     if cuts is not None:
         cuts.append(cut)

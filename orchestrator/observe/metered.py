@@ -1,4 +1,4 @@
-"""What the steps of a coroutine take of their thread's time, told as they are taken."""
+"""Measures how much of their thread's time the steps of a coroutine take."""
 
 import time
 from collections.abc import Callable, Coroutine, Generator
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Metered(Generic[T]):
-    """Awaits `work`. What others do while it waits is none of its time."""
+    """Awaits `work` and measures its steps, without the time of others while it waits."""
 
     def __init__(
         self,
@@ -17,13 +17,13 @@ class Metered(Generic[T]):
         spent: Callable[[float], object],
         clock: Callable[[], float] = time.thread_time,
     ) -> None:
-        """`spent` is told the seconds of each step."""
+        """`spent` is called with the seconds of each step."""
         self._work = work
         self._spent = spent
         self._clock = clock
 
     def __await__(self) -> Generator[Any, Any, T]:
-        """What `work` returns or raises."""
+        """Returns or raises what `work` does."""
         steps = self._work.__await__()
         step: Callable[[], Any] = partial(steps.send, None)
         while True:

@@ -1,4 +1,4 @@
-"""What is measured while it happens, and the text that Prometheus reads."""
+"""Metrics that are measured as events happen, and their text for Prometheus."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from orchestrator.tasks import TaskName
 from paddock.contract import remedies
 from paddock.contract.words import LEVEL_NAMES
 
-# Every Prometheus reads this version; names and labels are plain.
+# Every Prometheus reads this version. Names and labels are plain.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OTHER = "other"
 ENGINE_OPERATIONS = (
@@ -33,10 +33,10 @@ _ENGINE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 30)
 
 
 class Metrics:
-    """One instance's metrics, in a registry of their own.
+    """One instance's metrics in their own registry.
 
-    Every label has a fixed set of values, but for the levels, which the operator names: what a
-    client or a sandbox says is never one, nor is the id of a session.
+    Every label has a fixed set of values, except the levels, which the operator names. Text from a
+    client or a sandbox is never a label, and neither is a session's id.
     """
 
     def __init__(self) -> None:
@@ -46,25 +46,25 @@ class Metrics:
         build.labels(_version(), python_version()).set(1)
         self._requests = Counter(
             "paddock_http_requests",
-            "Requests answered; status 499: the client left before.",
+            "Requests answered; status 499: the client disconnected first.",
             ["method", "route", "status"],
             registry=registry,
         )
         self._request_seconds = Histogram(
             "paddock_http_request_seconds",
-            "Time to answer a request, streams excepted.",
+            "Time to answer a request, except streams.",
             ["method", "route"],
             buckets=_REQUEST_BUCKETS,
             registry=registry,
         )
         self._not_http = Counter(
             "paddock_http_malformed",
-            "Connections closed because what they sent is not HTTP.",
+            "Connections closed because their data is not HTTP.",
             registry=registry,
         )
         rate_limited = Counter(
             "paddock_rate_limited",
-            "Requests refused because an API key used as much as it may, by limit.",
+            "Requests refused because an API key reached a limit, by limit.",
             ["limit"],
             registry=registry,
         )
@@ -93,7 +93,7 @@ class Metrics:
         self._start = _ByLevel(start)
         duration = Histogram(
             "paddock_command_seconds",
-            "Time that a command ran.",
+            "Run time of a command.",
             ["level"],
             buckets=_COMMAND_BUCKETS,
             registry=registry,
@@ -101,7 +101,7 @@ class Metrics:
         self._duration = _ByLevel(duration)
         denials = Counter(
             "paddock_denials",
-            "Refusals by policy on record, by rule.",
+            "Recorded policy refusals, by rule.",
             ["rule"],
             registry=registry,
         )
@@ -134,14 +134,14 @@ class Metrics:
         self._restarts = {name: restarts.labels(name) for name in TaskName}
         engine_seconds = Histogram(
             "paddock_engine_call_seconds",
-            "Time of a call of the container engine, failed ones included.",
+            "Duration of a call to the container engine, including failed ones.",
             ["operation"],
             buckets=_ENGINE_BUCKETS,
             registry=registry,
         )
         engine_failures = Counter(
             "paddock_engine_call_failures",
-            "Calls of the container engine that failed.",
+            "Failed calls to the container engine.",
             ["operation"],
             registry=registry,
         )
@@ -149,20 +149,23 @@ class Metrics:
             name: (engine_seconds.labels(name), engine_failures.labels(name))
             for name in ENGINE_OPERATIONS
         }
-        # Labels are looked up once for each combination, which is slow.
+        # Looking up a combination of labels is slow, so each is looked up once.
         self._known_requests: dict[tuple[str, str, int], Counter] = {}
         self._known_routes: dict[tuple[str, str], Histogram] = {}
 
     def add(self, collector: Collector) -> None:
-        """A further collector, which is asked whenever the metrics are read."""
+        """Adds a collector, which is called whenever the metrics are read."""
         self._registry.register(collector)
 
     def render(self) -> bytes:
-        """Everything, in Prometheus' text format."""
+        """All metrics in Prometheus' text format."""
         return generate_latest(_Lean(self._registry))
 
     def request(self, method: str, route: str, status: int, seconds: float | None) -> None:
-        """A request was answered; `seconds` is None for streams. The caller bounds the route."""
+        """Records an answered request; `seconds` is None for streams.
+
+        The caller bounds the route.
+        """
         key = method, route, status
         counter = self._known_requests.get(key)
         if counter is None:
@@ -176,16 +179,16 @@ class Metrics:
             histogram.observe(seconds)
 
     def not_http(self) -> None:
-        """A client sent what is not HTTP."""
+        """Records a client that sent something other than HTTP."""
         self._not_http.inc()
 
     def rate_limited(self, limit: str) -> None:
-        """A request was refused by that limit."""
+        """Records a request that was refused by that limit."""
         self._rate_limited[limit].inc()
 
     @contextmanager
     def creation(self) -> Iterator[Callable[[str], None]]:
-        """Measures the creation of a session; it gives what is to be told its level at the end."""
+        """Measures a session's creation; call the yielded function with its level at the end."""
         started = time.perf_counter()
         try:
             yield lambda level: self._create[level].observe(time.perf_counter() - started)
@@ -195,36 +198,36 @@ class Metrics:
             raise
 
     def command_started(self, level: str, seconds: float) -> None:
-        """A command runs; it took so long until it did."""
+        """Records the start of a command and the seconds that it took."""
         self._start[level].observe(seconds)
 
     def command_ended(self, level: str, seconds: float) -> None:
-        """A command's end is on record; it ran so long."""
+        """Records the end of a command and its run time in seconds."""
         self._duration[level].observe(seconds)
 
     def denied(self, rule: str | None) -> None:
-        """A denial is on record. Sandboxes report some, so the rule may be anything."""
+        """Records a denial. Sandboxes report some denials, so the rule may be any text."""
         self._denials.get(rule or OTHER, self._denials[OTHER]).inc()
 
     def budget_exceeded(self, kind: Kind) -> None:
-        """It is on record that a session used up its budget of that kind."""
+        """Counts a recorded budget excess by its kind."""
         self._budgets[kind].inc()
 
     def agent_reconnected(self) -> None:
-        """The agent of a running sandbox has connected again."""
+        """Records that the agent of a running sandbox connected again."""
         self._reconnects.inc()
 
     def agent_violation(self) -> None:
-        """A sandbox agent broke the protocol."""
+        """Records that a sandbox agent broke the protocol."""
         self._violations.inc()
 
     def task_restarted(self, name: TaskName) -> None:
-        """A task in the background failed, and is started again."""
+        """Records that a background task failed and is restarted."""
         self._restarts[name].inc()
 
     @contextmanager
     def engine_call(self, operation: str) -> Iterator[None]:
-        """Measures a call of the engine; the operation is the name of its method."""
+        """Measures a call to the engine; the operation is the name of its method."""
         seconds, failures = self._engine[operation]
         started = time.perf_counter()
         try:
@@ -237,7 +240,7 @@ class Metrics:
 
 
 class _ByLevel(dict[str, Histogram]):
-    """A histogram's series: those of the packaged levels at once, others with their first use."""
+    """A histogram's series: packaged levels have theirs at once, others from their first use."""
 
     def __init__(self, histogram: Histogram) -> None:
         super().__init__({name: histogram.labels(name) for name in LEVEL_NAMES})
@@ -249,7 +252,7 @@ class _ByLevel(dict[str, Histogram]):
 
 
 class _Lean(Collector):
-    """A registry without the times at which its series began: nobody reads them."""
+    """A registry without creation times of series, because nobody reads them."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry

@@ -1,1 +1,1 @@
-"""Permission levels: what may be done."""
+"""Permission levels and the rules that they apply."""

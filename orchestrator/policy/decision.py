@@ -1,4 +1,4 @@
-"""What a level's rules say of a command, by its words alone: nothing is looked at or done."""
+"""Applies a level's rules to a command's words. Nothing is read or executed."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,9 @@ from sandbox_agent.commands import CommandError, DeniedError, decide, normalize_
 def read_command(
     level: Level, command: str | None, argv: Sequence[str] | None, cwd: str | None
 ) -> tuple[list[str], str]:
-    """The words of a command and its directory, whatever is allowed.
+    """The words and the directory of a command, whether it is allowed or not.
 
-    Raises: DeniedError where they can't be told for operators of a shell; CommandError.
+    Raises: DeniedError if shell operators make the words ambiguous; CommandError.
     """
     words = parse_command(command) if command is not None else list(argv or [])
     return words, normalize_cwd(cwd or ".", anywhere=level.commands is None)
@@ -22,9 +22,9 @@ def check_command(
 ) -> tuple[list[str], str]:
     """The words and the directory of a command that the level allows.
 
-    It is given as a `command` line or an `argv`; `cwd` relative to the workspace or under
-    /workspace, or anywhere where any command is allowed. Raises: DeniedError with the rule;
-    CommandError for one that is malformed.
+    The command is a `command` line or an `argv`. `cwd` is relative to the workspace or below
+    /workspace; at levels that allow any command it may be anywhere. Raises: DeniedError with the
+    rule; CommandError if the command is malformed.
     """
     words, directory = read_command(level, command, argv, cwd)
     decision = decide(
@@ -40,7 +40,7 @@ def check_command(
 
 
 def command_field(error: CommandError, command: str | None) -> str:
-    """The part of the request that is malformed."""
+    """The request's malformed field."""
     if str(error).startswith("cwd"):
         return "cwd"
     return "command" if command is not None else "argv"

@@ -1,4 +1,4 @@
-"""Explains what stops a command or a path, and how to allow it. Nothing is done or recorded."""
+"""Explains what stops a command or a path and how to allow it. Nothing is executed or recorded."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ ALLOWED = "allowed"
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What would come of it, by its words.
+    """The outcome of a command or a path, judged by its words.
 
-    `allow`, `verdict`, `rule`, `message` and `remedy` (None where it is allowed) are the
-    parser's: they are what a command is refused or started with. `layers` is everything that
-    would stop it, also further down; `layer` the first of that, and the parser without any.
+    `allow`, `verdict`, `rule`, `message` and `remedy` (None if it is allowed) are the parser's, as
+    in a real request. `layers` lists everything that would stop it, including lower layers; `layer`
+    is the first of them, counting the parser.
     """
 
     allow: bool
@@ -34,7 +34,7 @@ class Explanation:
 def explain_command(
     level: Level, command: str | None, argv: Sequence[str] | None, cwd: str | None
 ) -> Explanation:
-    """What the level says of a command. Raises: CommandError for one that is malformed."""
+    """The level's decision about a command. Raises: CommandError if it is malformed."""
     stops: list[Stop] = []
     try:
         words, directory = read_command(level, command, argv, cwd)
@@ -47,9 +47,9 @@ def explain_command(
 
 
 def explain_path(level: Level, path: str) -> Explanation:
-    """Whether the file operations take a path.
+    """Whether file operations accept a path.
 
-    The layers are those that would stop a command of the level which reads or writes it.
+    The layers are those that would stop a command of the level that reads or writes the path.
     """
     if inside_path(path) is not None:
         return _allowed("the path is inside the workspace", [])

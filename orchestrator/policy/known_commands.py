@@ -1,7 +1,7 @@
-"""What well-known commands need besides files: system calls that are denied, and the network.
+"""What well-known commands need besides files: denied system calls, and the network.
 
-By their words alone, for explanations: nothing is decided by it, and what is not here may need
-the same. Pure.
+It considers a command's words only and serves explanations. It decides nothing, and commands that
+are missing here may have the same needs. Pure functions.
 """
 
 import re
@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 PTRACE = "ptrace"
-# By command: a system call that it can't do without.
+# The system call that each command needs.
 CALLS = {
     "bpftool": "bpf",
     "bpftrace": "bpf",
@@ -31,14 +31,14 @@ CALLS = {
     "umount": "umount2",
     "unshare": "unshare",
 }
-# With any operand these connect to it.
+# These connect to any operand.
 _CONNECT = frozenset(
     {
         *("curl", "dig", "ftp", "host", "nc", "ncat", "netcat", "nslookup", "ping", "ping6"),
         *("rsync", "scp", "sftp", "socat", "ssh", "telnet", "traceroute", "wget"),
     }
 )
-# A URL among their words is one to these only in name.
+# To these, a URL among the words is only a name.
 _OFFLINE = frozenset(
     {
         *("awk", "cat", "cp", "date", "echo", "env", "find", "grep", "head", "ls", "mkdir"),
@@ -46,7 +46,7 @@ _OFFLINE = frozenset(
         *("touch", "uname", "wc", "which", "whoami"),
     }
 )
-# Of these files are operands, too: a host is followed by a colon.
+# Files are operands of these, too; a colon follows a host.
 _COPY = frozenset({"rsync", "scp", "sftp"})
 _FETCH = frozenset({"add", "ci", "i", "install", "publish", "update", "upgrade"})
 _SUBCOMMANDS = {
@@ -67,7 +67,7 @@ _HOSTS_OWN = frozenset({"host.docker.internal", "instance-data", "metadata.googl
 
 
 def real_words(words: Sequence[str]) -> list[str]:
-    """The words without what only starts the command: its directory, and Python's `-m`."""
+    """The command without a prefix that only starts it: its directory, or Python's `-m`."""
     name = words[0].rpartition("/")[2]
     if re.fullmatch(r"python[0-9.]*", name) and words[1:2] == ["-m"] and len(words) > 2:
         return list(words[2:])
@@ -80,7 +80,7 @@ def system_call(words: Sequence[str]) -> str | None:
 
 
 def hosts(words: Sequence[str]) -> list[str] | None:
-    """The hosts that a command would connect to, where it says so; None: it needs no network."""
+    """The hosts to which a command would connect, if it names them; None if it needs no network."""
     name, *arguments = real_words(words)
     operands = [word for word in arguments if not word.startswith("-")]
     if name in _SUBCOMMANDS and (not operands or operands[0] not in _SUBCOMMANDS[name]):
@@ -89,7 +89,7 @@ def hosts(words: Sequence[str]) -> list[str] | None:
     if found:
         return found
     if name in _SUBCOMMANDS:
-        # What is cloned without naming a host is a repository here.
+        # A clone without a host copies a local repository.
         return None if name == "git" and operands[0] == "clone" else []
     return [] if name in _CONNECT - _COPY and operands else None
 
@@ -111,7 +111,7 @@ def _hosts(name: str, operands: list[str]) -> Iterator[str]:
 def _host(url: str) -> str | None:
     try:
         return urlsplit(url).hostname
-    except ValueError:  # brackets that hold no address
+    except ValueError:  # brackets without an address
         return None
 
 
@@ -126,7 +126,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_dropped(host: str) -> bool:
-    """Whether an open network does not reach it: it is link-local, or a name of the host's own."""
+    """Whether an open network can't reach it: a link-local address, or a name of the host's own."""
     try:
         return ip_address(host).is_link_local
     except ValueError:

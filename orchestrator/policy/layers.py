@@ -1,7 +1,7 @@
-"""What would stop a command below the parser, even if the parser let it through.
+"""The layers below the parser that would stop a command even if the parser allowed it.
 
-It is said by the command's words alone. What a program does inside, and where links lead, only
-the kernel sees: it may stop more than is told here. Pure.
+The answer considers a command's words only. Only the kernel sees what a program does and where
+links lead, so it may stop more than this module reports. Pure functions.
 """
 
 import posixpath
@@ -19,16 +19,16 @@ Layer = Literal["parser", "mount", "landlock", "seccomp", "network"]
 _TMP = "/tmp"  # noqa: S108 - the sandbox's
 _OWN = (WORKSPACE, _TMP)
 _PROGRAMS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-# Not part of the image, and so not of its read-only file system.
+# Not part of the image, so not on its read-only file system.
 _KERNEL = ("/dev", "/proc", "/sys")
-# They have no table of options, and print their words, or write where an absolute one says.
+# These have no table of options. They only print their words, or write to an absolute path.
 _PRINT = frozenset({"echo", "printf"})
 _WRITE = frozenset({"chmod", "chown", "dd", "install", "ln", "rmdir", "tee", "truncate"})
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """What a layer would do; `remedy` is how to do it otherwise, or how to allow it."""
+    """A layer's refusal; `remedy` tells how to avoid it or how to allow the command."""
 
     layer: Layer
     message: str
@@ -36,7 +36,7 @@ class Stop:
 
 
 def command_stops(level: Level, words: Sequence[str], cwd: str) -> list[Stop]:
-    """What stops a command, in the order in which it would; `cwd` is absolute."""
+    """The refusals of a command, in order; `cwd` is absolute."""
     return [
         *_program(level, words[0], cwd),
         *_paths(level, words, cwd),
@@ -46,9 +46,9 @@ def command_stops(level: Level, words: Sequence[str], cwd: str) -> list[Stop]:
 
 
 def path_stops(level: Level, path: str) -> list[Stop]:
-    """What stops a command that reads or writes a path, relative to the workspace or absolute."""
+    """The refusals of a command that reads or writes a workspace-relative or absolute path."""
     absolute = resolve(path, WORKSPACE)
-    # What can't be read can't be written either, by the same layer.
+    # The layer that denies reading a path also denies writing it.
     stops = {stop.layer: stop for stop in (*_written(level, absolute), *_read(level, absolute))}
     return list(stops.values())
 
@@ -60,15 +60,15 @@ def _program(level: Level, name: str, cwd: str) -> Iterator[Stop]:
         yield Stop(
             "mount",
             f"the workspace and /tmp are mounted noexec: {_short(name)} can't be executed",
-            "Run it by an interpreter that the level has, or set `noexec = false` in the level's "
-            "file.",
+            "Run it with an interpreter that the level allows, or set `noexec = false` in the "
+            "level's file.",
         )
     if level.confinement.paths and not _executable(level, path or name):
         yield Stop(
             "landlock",
-            f"the kernel executes the programs of {level.name}'s commands only, and "
-            f"{_short(name)} is none",
-            "Name it in `commands` of the level's file; what commands run in turn, in "
+            f"the kernel executes only the programs of {level.name}'s commands, and "
+            f"{_short(name)} is not one",
+            "Name it in `commands` of the level's file; programs that commands start, in "
             "`confinement.execute`.",
         )
 
@@ -90,13 +90,13 @@ def _paths(level: Level, words: Sequence[str], cwd: str) -> Iterator[Stop]:
     if intents is None:
         intents = _guessed(words)
     reads, writes = ([resolve(path, cwd) for path in paths] for paths in intents)
-    # One of each kind says enough.
+    # One of each kind is enough.
     yield from next((stops for path in writes if (stops := list(_written(level, path)))), [])
     yield from next((stops for path in reads if (stops := list(_read(level, path)))), [])
 
 
 def _guessed(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The absolute paths among the words, also as the values of options and of `name=`."""
+    """The absolute paths among the words, including values of options and of `name=`."""
     name = words[0].rpartition("/")[2]
     if name in _PRINT:
         return [], []
@@ -113,7 +113,7 @@ def _read(level: Level, path: str) -> Iterator[Stop]:
         return
     yield Stop(
         "landlock",
-        "the kernel lets commands read the workspace, /tmp and what they need themselves only, "
+        "the kernel lets commands read only the workspace, /tmp and their own files, "
         f"not {_short(path)}",
         "Copy it into the workspace, or name it in `confinement.read` of the level's file.",
     )
@@ -123,13 +123,13 @@ def _written(level: Level, path: str) -> Iterator[Stop]:
     shared = ("/dev/shm",) if level.limits.shm_bytes else ()  # noqa: S108 - the sandbox's
     if _within(path, (*_OWN, *DEVICES, *shared)):
         return
-    remedy = "Write to the workspace or /tmp; no level can write elsewhere."
+    remedy = "Write to the workspace or /tmp; no level allows writing elsewhere."
     if not _within(path, _KERNEL):
         yield Stop("mount", f"the image is mounted read-only: {_short(path)}", remedy)
     if level.confinement.paths:
         yield Stop(
             "landlock",
-            f"the kernel lets commands write to the workspace and /tmp only, not {_short(path)}",
+            f"the kernel lets commands write only to the workspace and /tmp, not {_short(path)}",
             remedy,
         )
 
@@ -138,7 +138,7 @@ def _calls(level: Level, words: Sequence[str]) -> Iterator[Stop]:
     call = known_commands.system_call(words)
     if call is None or (call == known_commands.PTRACE and level.confinement.ptrace):
         return
-    remedy = "No level permits it: it leads out of what confines a command."
+    remedy = "No level permits it: it would escape a command's confinement."
     if call == known_commands.PTRACE:
         remedy = "Set `confinement.ptrace = true` in the level's file."
     name = known_commands.real_words(words)[0]
@@ -161,8 +161,8 @@ def _network(level: Level, words: Sequence[str]) -> Iterator[Stop]:
     elif dropped is not None:
         yield Stop(
             "network",
-            f"the network does not lead to the host or to link-local addresses: {_short(dropped)}",
-            "No level permits it: the host is none of a sandbox's business.",
+            f"the network does not reach the host or link-local addresses: {_short(dropped)}",
+            "No level permits it: sandboxes may not reach the host.",
         )
 
 
@@ -171,6 +171,6 @@ def _within(path: str, places: Iterable[str]) -> bool:
 
 
 def _short(text: str) -> str:
-    """A client's text, fit for a message."""
+    """A client's text, shortened for a message."""
     short = text if len(text) <= 80 else f"{text[:77]}..."
     return short if short.isprintable() else repr(short)[1:-1]

@@ -1,4 +1,4 @@
-"""One level file: what it may say, and where it is wrong."""
+"""One level file: its allowed contents, and the places of its errors."""
 
 import posixpath
 import tomllib
@@ -23,10 +23,10 @@ from orchestrator.config.schema_errors import reason
 from orchestrator.policy import toml_lines
 
 _MIB = 1024 * 1024
-# What a session may have recorded, where its level says nothing, and the most that one can say.
+# The default and the maximum of a session's recorded bytes.
 DEFAULT_AUDIT_BYTES = 256 * _MIB
 MOST_AUDIT_BYTES = 1024 * 1024 * _MIB
-# Below these a sandbox's own agent, or the engine, would not work.
+# Below these values, a sandbox's own agent or the engine would not work.
 MINIMUMS: dict[str, float] = {
     "cpus": 0.05,
     "memory_bytes": 64 * _MIB,
@@ -34,19 +34,19 @@ MINIMUMS: dict[str, float] = {
     "tmp_bytes": _MIB,
     "workspace_bytes": 16 * _MIB,
 }
-# A slower disk holds up its own file system's journal, and a slower network a whole packet.
+# A slower disk delays its own file system's journal, and a slower network delays a whole packet.
 LEAST_DISK_RATE = _MIB
 LEAST_NETWORK_RATE = 16 * 1024
 MOST_RATE = 4_000_000_000
 RiskTier = Literal["info", "low", "medium", "high", "critical"]
-# With this version of Landlock its rules hold for truncating, too.
+# From this version on, Landlock's rules cover truncating, too.
 _TRUNCATE_ABI = 3
-# Views of the kernel: what may be read there is part of the confinement, not of a level.
+# Views of the kernel: the confinement, not a level, decides what may be read there.
 _KERNEL_PATHS = ("/proc", "/sys", "/run")
 
 
 class LevelError(ConfigError):
-    """A level file that can't be used; the message names the file, the line and the field."""
+    """An unusable level file; the message names the file, the line and the field."""
 
 
 def _any_is_none(value: Any) -> Any:
@@ -71,9 +71,9 @@ def _absolute(value: str) -> str:
     if value == "/":
         raise ValueError("must not be the whole image")
     if posixpath.normpath(value) != value or value.startswith("//") or not value.isprintable():
-        raise ValueError("must be a path without `.`, `..`, and slashes that it does not need")
+        raise ValueError("must be a path without `.`, `..` and unnecessary slashes")
     if any(value == path or value.startswith(path + "/") for path in _KERNEL_PATHS):
-        raise ValueError(f"must not be in {', '.join(_KERNEL_PATHS)}")
+        raise ValueError(f"must not be below {', '.join(_KERNEL_PATHS)}")
     return value
 
 
@@ -86,7 +86,7 @@ _Command = Annotated[
 ]
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
 _Path = Annotated[str, AfterValidator(_absolute)]
-# `None` is `"any"`, and is not in TOML: both forms have the same place in an error.
+# `None` stands for `"any"`. TOML has no null, so both forms have the same place in an error.
 _Commands = Annotated[
     list[_Command] | None, BeforeValidator(_listed), BeforeValidator(_any_is_none)
 ]
@@ -96,7 +96,7 @@ _Variables = Annotated[
 
 
 class RequiresTable(_Table):
-    """What the host must offer."""
+    """What the host must provide."""
 
     landlock: int = Field(ge=0, le=1000)
     seccomp: bool
@@ -105,7 +105,7 @@ class RequiresTable(_Table):
 
 
 class LevelConfinementTable(_Table):
-    """What the kernel holds commands to."""
+    """The kernel's confinement of commands."""
 
     paths: bool
     read: list[_Path] = []
@@ -116,14 +116,14 @@ class LevelConfinementTable(_Table):
 
 
 class TimeoutTable(_Table):
-    """Seconds."""
+    """Time-outs in seconds."""
 
     default: int = Field(ge=1)
     max: int = Field(ge=1)
 
 
 class LimitsTable(_Table):
-    """What one session may use."""
+    """Limits of one session."""
 
     cpus: float = Field(ge=MINIMUMS["cpus"], le=1024, allow_inf_nan=False)
     memory_bytes: int = Field(ge=int(MINIMUMS["memory_bytes"]))
@@ -134,7 +134,7 @@ class LimitsTable(_Table):
 
 
 class RatesTable(_Table):
-    """The most that one session moves, in bytes per second."""
+    """The highest transfer rates of one session, in bytes per second."""
 
     disk_read: int | None = Field(default=None, ge=LEAST_DISK_RATE, le=MOST_RATE)
     disk_write: int | None = Field(default=None, ge=LEAST_DISK_RATE, le=MOST_RATE)
@@ -164,10 +164,10 @@ class LevelTable(_Table):
 
 
 class LevelFile:
-    """A file that was read; `error` makes the message about one of its fields."""
+    """A parsed file; `error` makes an error about one of its fields."""
 
     def __init__(self, path: Path) -> None:
-        """Raises: LevelError naming the file, the line and the field."""
+        """Raises LevelError that names the file, the line and the field."""
         self.path = path
         try:
             self.data = read_regular(path)
@@ -184,21 +184,21 @@ class LevelFile:
             self.table = LevelTable.model_validate(values)
         except ValidationError as error:
             errors = error.errors(include_url=False, include_input=False, include_context=False)
-            # Of a misspelt field it helps more to hear of than of the one that is missing then.
+            # A misspelt field is more helpful to report than the field that is then missing.
             first = min(errors, key=lambda found: found["type"] == "missing")
             raise self.error(first["loc"], reason(first["type"], first["msg"])) from None
         for field, said in _contradictions(self.table):
             raise self.error(field, said)
 
     def error(self, field: toml_lines.Path, said: str) -> LevelError:
-        """What is wrong with a field, and where it stands."""
+        """An error about a field, with its place."""
         line = toml_lines.line_of(self._text, field)
         name = ".".join(str(part) for part in field)
         return LevelError(f"{self.path}:{line}: {name}: {said}")
 
 
 def _contradictions(table: LevelTable) -> Iterator[tuple[toml_lines.Path, str]]:
-    """What each field allows, but not all of them together."""
+    """Errors between fields that are valid separately."""
     confinement, requires = table.confinement, table.requires
     lists: dict[toml_lines.Path, Sequence[str]] = {
         ("commands",): table.commands or (),
@@ -212,17 +212,17 @@ def _contradictions(table: LevelTable) -> Iterator[tuple[toml_lines.Path, str]]:
             if item in items[:index]:
                 yield (*field, index), f"{item} is in the list twice"
     if table.timeout.default > table.timeout.max:
-        yield ("timeout", "default"), "is over timeout.max"
+        yield ("timeout", "default"), "is more than timeout.max"
     if confinement.paths and table.commands is None:
         yield (
             ("confinement", "paths"),
-            'can be true only where commands are listed: "any" leaves nothing to be confined to',
+            'can be true only if commands are listed: with "any" there is nothing to confine to',
         )
     for name in ("network_receive", "network_send"):
         if table.network == "none" and getattr(table.rates, name) is not None:
             yield ("rates", name), 'has no effect without network = "open"'
     if not table.guard_writes and table.commands is not None:
-        yield ("guard_writes",), 'can be false only where commands = "any"'
+        yield ("guard_writes",), 'can be false only with commands = "any"'
     for name in ("read", "execute"):
         if getattr(confinement, name) and not confinement.paths:
             yield ("confinement", name), "has no effect without confinement.paths"

@@ -1,4 +1,7 @@
-"""Permission levels: what a session may do and use. Three are packaged, an operator adds more."""
+"""Permission levels: what a session may do and use.
+
+Three are packaged; an operator can add more.
+"""
 
 import hashlib
 import re
@@ -21,41 +24,41 @@ from orchestrator.policy.requirements import Requirements
 from paddock.contract.words import LEVEL_NAMES, LEVEL_PATTERN
 from sandbox_agent.protocol import Confinement
 
-# Those that are always there, lowest first.
+# The level of a session that names none.
 DEFAULT_LEVEL = "medium"
-# A level's name: that of its file, without `.toml`.
+# The packaged level files. A level's name is its file's name without `.toml`.
 _PACKAGED = Path(__file__).with_name("levels")
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits(Limits):
-    """What one session may use: its sandbox's limits and its workspace's size in bytes."""
+    """Limits of one session: its sandbox's limits, and its workspace's size in bytes."""
 
     workspace_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One permission level, as its file has it."""
+    """One permission level, as in its file."""
 
     name: str
-    rank: int  # their order; a lower one is a lower level
-    risk_tier: RiskTier  # the highest that a tool's command may have
+    rank: int  # the order of levels; a lower rank is a lower level
+    risk_tier: RiskTier  # the highest tier of a tool's command
     commands: frozenset[str] | None  # None: any command
     network: Literal["none", "open"]
     limits: SessionLimits
-    timeout_default: int  # seconds
+    timeout_default: int  # in seconds
     timeout_max: int
     output_bytes: int  # kept per command
-    audit_bytes: int  # of the ledger, for one session
+    audit_bytes: int  # of one session in the ledger
     noexec: bool  # nothing in the workspace or /tmp can be executed
     environment: tuple[str, ...] | None  # names, or prefixes ending in `*`; None: any
     requires: Requirements
     confinement: Confinement
     home: str
-    mounts: tuple[str, ...]  # names of the operator's list, that each session has
-    sha256: str  # of the file
-    # Where any command is allowed: words of those known to write are held to the workspace.
+    mounts: tuple[str, ...]  # names on the operator's list that each session gets
+    sha256: str  # the digest of the file
+    # For levels that allow any command: well-known commands may write to the workspace only.
     guard_writes: bool = True
     rates: Rates = NO_RATES
 
@@ -85,16 +88,16 @@ class Level:
 
 
 class Levels(Mapping[str, Level]):
-    """The levels in force, by name, lowest first.
+    """The levels in force by name, lowest first.
 
-    They are replaced all at once; sessions keep their own.
+    They are all replaced at once; sessions keep their own level.
     """
 
     def __init__(self, levels: Mapping[str, Level]) -> None:
         self._levels = dict(levels)
 
     def named(self, name: str) -> Level:
-        """The level of that name. Raises: ValidationError: its file may just have been removed."""
+        """The level with that name. Raises: ValidationError, also if its file was just removed."""
         if name not in self._levels:
             field = "permission_level"
             raise ValidationError(f"{field} must be {'|'.join(self)}", field=field)
@@ -110,16 +113,15 @@ class Levels(Mapping[str, Level]):
         return len(self._levels)
 
     def replace(self, levels: Mapping[str, Level]) -> None:
-        """From now on these are in force."""
+        """Puts these levels in force."""
         self._levels = dict(levels)
 
 
 def load_levels(directory: Path | None = None) -> dict[str, Level]:
-    """The levels by name, lowest first: the packaged ones, and those of `directory`.
+    """The packaged levels and those of `directory` by name, lowest first.
 
-    A file there with the name of a packaged one replaces it as a whole.
-    Raises: LevelError naming the file, the line and the field; ConfigError where the directory
-    can't be listed.
+    A file there with the name of a packaged level replaces it completely. Raises: LevelError that
+    names the file, the line and the field; ConfigError if the directory can't be listed.
     """
     paths = {name: _PACKAGED / f"{name}.toml" for name in LEVEL_NAMES}
     if directory is not None:
@@ -133,9 +135,9 @@ def load_levels(directory: Path | None = None) -> dict[str, Level]:
 
 
 def level_files(directory: Path) -> list[Path]:
-    """The level files of a directory; editors hide their drafts by a dot.
+    """The level files of a directory, without hidden files such as editors' drafts.
 
-    Raises: ConfigError where it can't be listed.
+    Raises: ConfigError if it can't be listed.
     """
     return [path for path in files_in(directory, ".toml") if not path.name.startswith(".")]
 
@@ -143,20 +145,20 @@ def level_files(directory: Path) -> list[Path]:
 def _level_name(path: Path) -> str:
     if not re.fullmatch(LEVEL_PATTERN, path.stem):
         raise LevelError(
-            f"{path}: a level's name begins with a lower-case letter, and has at most 32 of "
-            "a-z 0-9 -"
+            f"{path}: a level's name begins with a lower-case letter and has at most 32 characters "
+            "of a-z 0-9 -"
         )
     return path.stem
 
 
 def _check_ranks(files: Mapping[str, LevelFile]) -> None:
-    """Raises: LevelError: of two levels with one rank neither would be the lower."""
+    """Raises LevelError if two levels have the same rank, which would leave them unordered."""
     taken: dict[int, str] = {}
-    # It is the operator's file that has to give way.
+    # Report the operator's file rather than the packaged one.
     for name, file in sorted(files.items(), key=lambda item: item[1].path.parent != _PACKAGED):
         rank = file.table.rank
         if rank in taken:
-            raise file.error(("rank",), f"{rank} is the rank of {taken[rank]}, too")
+            raise file.error(("rank",), f"{rank} is also the rank of {taken[rank]}")
         taken[rank] = name
 
 
@@ -186,7 +188,7 @@ def _level(name: str, file: LevelFile) -> Level:
 
 
 def restore_level(public: Mapping[str, Any]) -> Level:
-    """The level that `Level.public` described: what a session was pinned to."""
+    """The level that `Level.public` described, to which a session is pinned."""
     commands, environment = public["commands"], public["environment"]
     return Level(
         **{
@@ -204,10 +206,10 @@ def restore_level(public: Mapping[str, Any]) -> Level:
 
 
 def effective_limits(level: Level, requested: Mapping[str, Any]) -> SessionLimits:
-    """The level's limits, lowered where the session asked for less.
+    """The level's limits, lowered where the session requests less.
 
-    Raises: ValidationError naming `limits.<field>` when it is unknown, no number, over
-    the level's or too small for a sandbox to work.
+    Raises: ValidationError that names `limits.<field>` if the field is unknown, not a number, above
+    the level's limit, or too small for a sandbox to work.
     """
     values = asdict(level.limits)
     for name, value in requested.items():
@@ -216,13 +218,13 @@ def effective_limits(level: Level, requested: Mapping[str, Any]) -> SessionLimit
 
 
 def clamped_limits(level: Level, requested: Mapping[str, int | float]) -> SessionLimits:
-    """What a session that asked for less gets at this level: the lower of the two."""
+    """The lower of the session's requested limits and the level's."""
     values = asdict(level.limits)
     return _fitting({**values, **{k: min(v, values[k]) for k, v in requested.items()}})
 
 
 def _fitting(values: dict[str, Any]) -> SessionLimits:
-    """Temporary files and shared memory take memory: even full, they leave half of it free."""
+    """Keeps temporary files and shared memory, which use memory, to half of it when full."""
     quarter = values["memory_bytes"] // 4
     for name in ("tmp_bytes", "shm_bytes"):
         values[name] = min(values[name], quarter)

@@ -1,4 +1,4 @@
-"""Where in a TOML file a field stands: parsers tell this of broken syntax only."""
+"""The line of a field in a TOML file; parsers report lines for broken syntax only."""
 
 import re
 import tomllib
@@ -16,7 +16,7 @@ _SYNTAX = re.compile(r" \(at line (\d+), column \d+\)$")
 def line_of(text: str, path: Path) -> int:
     """The line, from 1, of a table, key or item of a valid document.
 
-    What is not in the document is where it is missing: at the table that it belongs to.
+    For a missing field, it is the line of the table to which the field belongs.
     """
     document = tomlkit.parse(text)
     holder: Any = None
@@ -29,7 +29,7 @@ def line_of(text: str, path: Path) -> int:
             break
     if holder is None:
         return 1
-    # It begins where the text differs without it. Items of an array may be alike.
+    # The item begins where the text without it differs. Items of an array may be equal.
     if isinstance(holder, Array) and isinstance(name, int):
         holder[name] = "\0" if holder[name] != "\0" else ""
     else:
@@ -39,7 +39,7 @@ def line_of(text: str, path: Path) -> int:
 
 
 def syntax_error(text: str, error: tomllib.TOMLDecodeError) -> tuple[int, str]:
-    """The line of a syntax error, and what is wrong there."""
+    """The line of a syntax error and its description."""
     said = str(error)
     place = _SYNTAX.search(said)
     if place is None:  # at the end of the document

@@ -1,4 +1,4 @@
-"""SQLite, one writer and two readers, each a connection in a thread of its own."""
+"""SQLite with one writer and two readers, each a connection in its own thread."""
 
 import asyncio
 import os
@@ -17,28 +17,28 @@ T = TypeVar("T")
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
 _MIGRATION_NAME = re.compile(r"(\d{4})_\w+\.sql")
-# For the moments in which another process (a backup, a shell) holds the file.
+# For moments in which another process, such as a backup or a shell, locks the file.
 _BUSY_TIMEOUT_MS = 5000
-# A disk that hangs keeps one of the threads, but nobody who waits for it.
+# A disk that hangs blocks one of the threads, but not its callers.
 _WRITE_SECONDS = 15.0
 _READ_SECONDS = 30.0
-# Whoever looks through records waits for a turn, too.
+# Callers that browse records also wait for a turn.
 _BROWSE_SECONDS = 120.0
 
 
 class StoreError(Exception):
-    """The database can't be opened, read or written: one sentence says why."""
+    """The database can't be opened, read or written. The message is one sentence."""
 
 
 class Database:
     """A SQLite file (WAL, every commit synced) for one process.
 
-    Functions given to `read` and `write` run in a thread, get its connection, and must
-    return values, not cursors. They may not commit: each is one transaction.
+    Functions passed to `read` and `write` run in a thread, get its connection, and must return
+    values, not cursors. They may not commit: each is one transaction.
     """
 
     def __init__(self) -> None:
-        """Not open yet: use `open`."""
+        """Creates a closed database; use `open`."""
         self._writer = _Worker("paddock-db-writer")
         self._room: Room | None = None
         self._reader = _Worker("paddock-db-reader")
@@ -47,9 +47,9 @@ class Database:
 
     @classmethod
     async def open(cls, path: Path, migrations: Path = _MIGRATIONS) -> "Database":
-        """Opens the file, made (0600) where missing, and brings its schema up to date.
+        """Opens the file, creating it (0600) if it is missing, and migrates its schema.
 
-        Raises: StoreError, also when a newer Paddock has written the file.
+        Raises: StoreError, also if a newer Paddock wrote the file.
         """
         database = cls()
         try:
@@ -65,12 +65,12 @@ class Database:
     async def write(
         self, function: Callable[[sqlite3.Connection], T], *, reserve: bool = False
     ) -> T:
-        """What `function` returns, once its changes are durable; nothing is kept if it raises.
+        """Runs `function` in a transaction and returns its result once the changes are durable.
 
-        With `reserve` it may use the room that is kept on a full disk, for what stops something.
-        A call that is cancelled, or takes too long, may still take effect. Raises: StoreError
-        when the file can't be written; sqlite3.IntegrityError and what `function` raises, as
-        they are.
+        Nothing is stored if it raises. With `reserve`, it may use the disk space reserved for
+        recording stops on a full disk. A call that is cancelled or times out may still take effect.
+        Raises: StoreError if the file can't be written; sqlite3.IntegrityError and the errors of
+        `function` unchanged.
         """
         before = None if reserve else self._check_room
         return await _in_time(
@@ -78,16 +78,16 @@ class Database:
         )
 
     async def read(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """What `function` returns from one consistent view. Raises: StoreError.
+        """Runs `function` on one consistent view and returns its result. Raises: StoreError.
 
-        For what sessions wait for: it is quick, and nothing long may be in its way.
+        It is for reads that sessions wait for: they must be quick, and no long read may delay them.
         """
         return await _in_time(self._reader.transaction("BEGIN", function), _READ_SECONDS)
 
     async def browse(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """As `read`, for what clients look through: records, however many, however often.
+        """Like `read`, for clients that look through any number of records any number of times.
 
-        Those who ask take turns, see `rounds.asking`: so `function` should be a page, and no more.
+        Callers take turns, see `rounds.asking`, so `function` should read one page and no more.
         """
         return await _in_time(self._browse(function), _BROWSE_SECONDS)
 
@@ -96,32 +96,32 @@ class Database:
             return await self._browser.transaction("BEGIN", function)
 
     def _check_room(self) -> None:
-        """In the thread. Raises: StoreError."""
+        """Runs in the thread. Raises: StoreError."""
         try:
             kept = self._room is None or self._room.kept()
         except OSError as error:
             raise StoreError(f"the database can't be used: {error.strerror}") from error
         if not kept:
-            raise StoreError("the disk is full: what is left is kept for what stops something")
+            raise StoreError("the disk is full: the rest is reserved for recording stops")
 
     async def scrub(self) -> bool:
-        """Empties the write-ahead log: then nothing that was deleted is in any file.
+        """Empties the write-ahead log, so that deleted data is in no file any more.
 
-        The room that is kept in it is taken again at once, whoever writes next. False where a
-        reader keeps it from that for now; nobody waits for it. Raises: StoreError.
+        Takes its reserved space again at once, before any other writer can. Returns False, without
+        waiting, if a reader prevents it for now. Raises: StoreError.
         """
 
         def work() -> bool:
             emptied = self._writer.scrub()
             if self._room is not None:
-                with suppress(OSError):  # the next write says so
+                with suppress(OSError):  # the next write reports it
                     self._room.kept()
             return emptied
 
         return await _in_time(self._writer.run(work), _BROWSE_SECONDS)
 
     async def close(self) -> None:
-        """Ends what is under way and closes the file; closing again does nothing."""
+        """Finishes running calls and closes the file. Closing again does nothing."""
         await self._browser.close()
         await self._reader.close()
         await self._writer.close()
@@ -169,14 +169,14 @@ class _Worker:
         if self._closed:
             return
         self._closed = True
-        # As at the start, there is nothing else to do: who ends waits for the disk.
+        # As at the start, there is nothing else to do, so the caller waits for the disk.
         closing = asyncio.get_running_loop().run_in_executor(self._executor, self._disconnect)
-        # The thread ends after what has been handed to it, the disconnection included.
+        # The thread ends after the work submitted to it, including the disconnection.
         self._executor.shutdown(wait=False)
         await closing
 
     def scrub(self) -> bool:
-        """In the thread. Raises: StoreError."""
+        """Runs in the thread. Raises: StoreError."""
         connection = self._connected()
         try:
             connection.execute("PRAGMA busy_timeout = 0")
@@ -198,7 +198,7 @@ class _Worker:
 
 
 async def _in_time(work: Awaitable[T], seconds: float) -> T:
-    """Raises: StoreError where it takes longer, and what `work` raises."""
+    """Raises StoreError if `work` takes longer, and the errors of `work`."""
     try:
         async with asyncio.timeout(seconds):
             return await work
@@ -214,7 +214,7 @@ def _transaction(
         result = function(connection)
         connection.execute("COMMIT")
     except BaseException as error:
-        # Some failures (a full disk) have ended the transaction already.
+        # After some failures, such as a full disk, the transaction has already ended.
         if connection.in_transaction:
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
@@ -225,7 +225,7 @@ def _transaction(
 
 
 def _create_file(path: Path) -> None:
-    """Makes the file, and keeps it for its owner only; SQLite gives -wal and -shm its mode."""
+    """Creates the file for its owner only; SQLite gives its mode to -wal and -shm."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         os.fchmod(descriptor, 0o600)
@@ -243,7 +243,7 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA foreign_keys = ON")
-            # What is deleted or overwritten is not left in the file.
+            # Leave no deleted or overwritten data in the file.
             connection.execute("PRAGMA secure_delete = ON")
     except BaseException:
         connection.close()
@@ -252,7 +252,7 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
 
 
 def _migrate(connection: sqlite3.Connection, path: Path, directory: Path) -> None:
-    """Applies the numbered files that the database has not seen, one transaction each."""
+    """Applies the numbered files that the database has not seen, each in one transaction."""
     connection.execute(
         "CREATE TABLE IF NOT EXISTS schema_version"
         " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at TEXT NOT NULL)"
@@ -261,7 +261,7 @@ def _migrate(connection: sqlite3.Connection, path: Path, directory: Path) -> Non
     files = _migration_files(directory)
     if (current or 0) > len(files):
         raise StoreError(
-            f"{path}: has schema {current}, this Paddock knows schemas up to {len(files)}:"
+            f"{path}: has schema {current}, but this Paddock knows schemas up to {len(files)}:"
             " run the version that wrote it"
         )
     for version, file in enumerate(files, 1):

@@ -1,33 +1,33 @@
-"""Room on the disk that only the database can use, so that stops can be recorded on a full one."""
+"""Disk space reserved for the database, so that stops can be recorded on a full disk."""
 
 import ctypes
 import errno
 import os
 from pathlib import Path
 
-# Enough for what the ends of some hundred sessions write.
+# Enough to record the ends of some hundred sessions.
 ROOM_BYTES = 8 * 1024 * 1024
 _KEEP_SIZE = 1
-# The file system can't keep room; then there is none to hold back.
+# The file system can't reserve space, so none is reserved.
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class Room:
-    """Blocks that are held for the write-ahead log, beyond its end, without changing its size.
+    """Blocks reserved for the write-ahead log beyond its end, without changing its size.
 
-    SQLite writes there before anywhere else, and nobody but it can have them.
+    SQLite writes there before anywhere else, and nothing else can use them.
     """
 
     def __init__(self, log: Path, size: int = ROOM_BYTES) -> None:
         self._log = log
         self._size = size
-        # The file, and its end, at which the room was there last.
+        # The file and its end when the space was last complete.
         self._kept: tuple[int, int] | None = None
         self._fallocate = ctypes.CDLL(None, use_errno=True).fallocate
         self._fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 
     def kept(self) -> bool:
-        """Whether all of it is there; what is missing is taken now. Raises: OSError."""
+        """Whether the space is complete; reserves what is missing. Raises: OSError."""
         try:
             descriptor = os.open(self._log, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:

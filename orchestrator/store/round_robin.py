@@ -1,4 +1,4 @@
-"""Who is next: everybody who asks has turns with the others, however much of it they ask for."""
+"""Round-robin scheduling: callers take turns, however much each of them requests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -8,14 +8,14 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-# What nobody asked for: what the control plane does by itself.
+# Work of the control plane itself, not of a caller.
 SYSTEM = ("",)
 _ASKER: ContextVar[tuple[str, ...]] = ContextVar("asker", default=SYSTEM)
 
 
 @contextmanager
 def asking(*who: str) -> Iterator[None]:
-    """What is looked up in this context is for `who`: a key's name, and whoever of that key's."""
+    """Attributes look-ups in this context to `who`: the name of a key and its handle, if any."""
     token = _ASKER.set(who)
     try:
         yield
@@ -24,14 +24,14 @@ def asking(*who: str) -> Iterator[None]:
 
 
 def asker() -> tuple[str, ...]:
-    """For whom something is looked up in this context."""
+    """The caller of look-ups in this context."""
     return _ASKER.get()
 
 
 class RoundRobin(Generic[T]):
-    """Items by who they are for, as a path of names: at each step of it, names take turns.
+    """Items by caller, as a path of names: at each step of the path, names take turns.
 
-    So do keys, and the handles of one key among each other. Items of one path keep their order.
+    Keys take turns, and so do the handles of one key. Items of one path keep their order.
     """
 
     def __init__(self) -> None:
@@ -40,18 +40,18 @@ class RoundRobin(Generic[T]):
         self._items: dict[T, None] = {}
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Whether it has items."""
         return bool(self._members or self._items)
 
     def add(self, who: Sequence[str], item: T) -> None:
-        """Adds an item, which must be hashable, and in it once only."""
+        """Adds an item, which must be hashable and not in it yet."""
         if who:
             self._members.setdefault(who[0], RoundRobin()).add(who[1:], item)
         else:
             self._items[item] = None
 
     def remove(self, who: Sequence[str], item: T) -> None:
-        """Takes an item back, if it is still there."""
+        """Removes an item if it is still there."""
         if not who:
             self._items.pop(item, None)
         elif who[0] in self._members:
@@ -60,7 +60,7 @@ class RoundRobin(Generic[T]):
                 del self._members[who[0]]
 
     def take(self) -> T | None:
-        """Removes and returns the item whose turn it is; None: there is none."""
+        """Removes and returns the next item; None if there is none."""
         if self._items:
             item = next(iter(self._items))
             del self._items[item]
@@ -75,7 +75,7 @@ class RoundRobin(Generic[T]):
 
 
 class Queue:
-    """Lets one thing be done at a time."""
+    """Allows one piece of work at a time."""
 
     def __init__(self) -> None:
         self._waiting = RoundRobin[asyncio.Future[None]]()
@@ -83,7 +83,7 @@ class Queue:
 
     @asynccontextmanager
     async def turn(self, who: Sequence[str]) -> AsyncIterator[None]:
-        """Waits for the turn of `who`, and has it until the block ends."""
+        """Waits for the turn of `who` and keeps it until the block ends."""
         if self._busy:
             given: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.add(who, given)
@@ -91,7 +91,7 @@ class Queue:
                 await given
             except asyncio.CancelledError:
                 self._waiting.remove(who, given)
-                if not given.cancelled():  # it has come in the same moment
+                if not given.cancelled():  # the turn came at the same moment
                     self._advance()
                 raise
         self._busy = True
@@ -102,7 +102,7 @@ class Queue:
 
     def _advance(self) -> None:
         while (given := self._waiting.take()) is not None:
-            if not given.done():  # else it is cancelled, and not aware of it yet
+            if not given.done():  # else it is cancelled, but its task has not run yet
                 given.set_result(None)
                 return
         self._busy = False

@@ -1,4 +1,4 @@
-"""Has deleted values removed from the database's files, soon after they were deleted."""
+"""Removes deleted values from the database's files, soon after their deletion."""
 
 import asyncio
 import logging
@@ -8,13 +8,13 @@ from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 
 log = logging.getLogger(__name__)
 
-# A reader that is at work when it is tried has finished by then.
+# By then, a reader that prevented the first attempt has finished.
 _AGAIN_SECONDS = 1.0
 _ROUND_SECONDS = 60.0
 
 
 class Scrubber:
-    """Works in the background, from `start` to `close`. A failure is logged, and stops nothing."""
+    """Works in the background from `start` to `close`. A failure is logged and stops nothing."""
 
     def __init__(self, database: Database, tasks: Tasks) -> None:
         self._database = database
@@ -24,16 +24,16 @@ class Scrubber:
         self._task: Supervised | None = None
 
     def start(self) -> None:
-        """Begins; what an earlier control plane did not get to is done first."""
+        """Begins with what an earlier control plane left undone."""
         self._wanted.set()
         self._task = self._tasks.start(TaskName.SCRUBBER, self._run, rounds=self._rounds)
 
     def want(self) -> None:
-        """Something was deleted that may be nowhere any more; returns at once."""
+        """Requests a scrub after a deletion of confidential values; returns at once."""
         self._wanted.set()
 
     async def close(self) -> None:
-        """Stops."""
+        """Stops the work."""
         if self._task is not None:
             await self._task.close()
 

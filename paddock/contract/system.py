@@ -102,8 +102,8 @@ class Readiness(Model):
                 "level high": {
                     "ok": True,
                     "status": "warning",
-                    "detail": "can't be enforced: needs Landlock version 6, there is version 4",
-                    "remedy": "`paddock doctor` tells how to get it",
+                    "detail": "can't be enforced: needs Landlock version 6, but found version 4",
+                    "remedy": "`paddock doctor` shows how to get it",
                 },
             },
         }
@@ -236,10 +236,10 @@ class Explanation(Model):
                 },
                 {
                     "layer": "landlock",
-                    "message": "the kernel executes the programs of low's commands only, and curl "
-                    "is none",
-                    "remedy": "Name it in `commands` of the level's file; what commands run in "
-                    "turn, in `confinement.execute`.",
+                    "message": "the kernel executes only the programs of low's commands, and curl "
+                    "is not one",
+                    "remedy": "Name it in `commands` of the level's file; programs that commands "
+                    "start, in `confinement.execute`.",
                 },
                 {
                     "layer": "network",

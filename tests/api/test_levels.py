@@ -159,7 +159,7 @@ async def test_what_the_host_lacks_is_told_before_anything_is_begun(
     await api.plane.reload.look()
     body = {"id": "new", "permission_level": "future"}
     problem = await api.problem(503, "engine_unavailable", "POST", "/api/sessions", json=body)
-    reason = "needs Landlock version 999, there is version "
+    reason = "needs Landlock version 999, but found version "
     assert problem["detail"].startswith(f"level future can't be enforced on this host: {reason}")
     assert api.engine.calls.count("create") == 0
     await nothing_is_left(api)
@@ -186,8 +186,8 @@ async def test_what_the_host_lacks_is_told_before_anything_is_begun(
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        ({"landlock_abi": 0}, "needs Landlock version 3, there is none"),
-        ({"seccomp": False}, "needs seccomp filters with notification, there are none"),
+        ({"landlock_abi": 0}, "needs Landlock version 3, but found none"),
+        ({"seccomp": False}, "needs seccomp filters with notification, which are missing"),
     ],
 )
 async def test_what_the_sandbox_lacks_is_told_and_nothing_is_left(
@@ -227,7 +227,7 @@ async def test_an_edit_with_a_mistake_is_told_with_its_line(api: Api, settings: 
     assert settings.levels_dir is not None
     path = level_file(settings.levels_dir, "build", ("rank = 100", "rank = 300"))
     await api.plane.reload.look()
-    assert api.plane.reload.problems[path] == f"{path}:2: rank: 300 is the rank of high, too"
+    assert api.plane.reload.problems[path] == f"{path}:2: rank: 300 is also the rank of high"
     events = await query.events(api.plane.database, "system")
     assert events[-1]["error"] == api.plane.reload.problems[path]
     assert (await api.json("GET", "/api/policies"))["items"][2]["rank"] == 250

@@ -159,7 +159,7 @@ async def test_its_file_changes_while_sessions_run(plane: ControlPlane) -> None:
 
     path.write_text(text.replace("rank = 250", "rank = 100"))
     await plane.reload.look()
-    assert "build.toml:2: rank: 100 is the rank of low, too" in plane.reload.problems[path]
+    assert "build.toml:2: rank: 100 is also the rank of low" in plane.reload.problems[path]
     assert plane.levels["build"].rank == 250
 
     path.unlink()
@@ -209,7 +209,7 @@ async def test_a_session_can_be_moved_to_a_level_that_needs_less(
     assert plane.reload.problems == {}
     box = await Box.create(plane, "loose", image=lesser_image)
     assert (await box.run("ls")).exit_code == 0
-    with pytest.raises(UnmetError, match="needs Landlock version 3, there is none"):
+    with pytest.raises(UnmetError, match="needs Landlock version 3, but found none"):
         await change(box, "medium")
     with pytest.raises(SandboxUnavailableError, match="set the permission level again"):
         await box.run("ls")

@@ -275,7 +275,7 @@ async def test_where_a_rate_can_not_be_kept_the_level_is_refused(
     settings = {"image": sandbox_image, "levels_dir": levels_dir, "workspace_quota": "none"}
     async with opened(**settings) as plane:
         for level in ("slow", "slow-disk"):
-            with pytest.raises(UnmetError, match="needs workspaces whose disk is held to a rate"):
+            with pytest.raises(UnmetError, match="needs a rate limit for workspaces' disks"):
                 await plane.sessions.create(TESTER, NewSession(permission_level=level))
         assert left_behind(plane.settings.state_dir) == NOTHING
 

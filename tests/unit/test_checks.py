@@ -164,7 +164,7 @@ def test_prompts_that_can_not_be_told_from_sleep(
         (yama / "ptrace_scope").write_text(scope)
     check = check_prompts(tmp_path)
     assert status(check) == found
-    assert ("merely asleep" in check.detail) == (found == "warning")
+    assert ("only sleeps" in check.detail) == (found == "warning")
 
 
 def test_seccomp() -> None:
@@ -420,7 +420,7 @@ def test_levels_that_the_host_can_not_enforce() -> None:
     facts = replace(FACTS, landlock=5)
     low, _, high = level_checks(levels, [], facts, None, 64)
     assert (status(low), status(high)) == ("ok", "failure")
-    assert high.detail == ("can't be enforced: needs Landlock version 6, there is version 5")
+    assert high.detail == ("can't be enforced: needs Landlock version 6, but found version 5")
     # Whoever asks whether sessions can be created hears of it, and that they can.
     checks = enforceable(levels, facts)
     assert [check.name for check in checks] == ["level low", "level medium", "level high"]
@@ -462,7 +462,7 @@ async def test_a_runtime_that_offers_less_is_found(settings: Settings) -> None:
         low = checks["level low"]
         assert (status(low), low.detail) == (
             "failure",
-            "can't be enforced: needs Landlock version 3, there is none",
+            "can't be enforced: needs Landlock version 3, but found none",
         )
         engine.fail_next("kernel")
         checks = {check.name: check for check in await run_checks(ours, engine=engine)}

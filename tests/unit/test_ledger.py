@@ -193,7 +193,7 @@ async def test_stops_have_the_room_that_others_have_not(
         True,
         False,
     ]
-    assert "kept for what stops" in str(outcomes[0])
+    assert "reserved for recording stops" in str(outcomes[0])
     recorded = await query.events(database, "k1")
     assert [event["operation"] for event in recorded] == ["session.terminated", "audit.gap"]
     assert await database.read(marks) == ["w"]

@@ -78,7 +78,7 @@ def test_a_file_in_the_directory_replaces_the_packaged_one(tmp_path: Path) -> No
         ("noexec = true", "", 1, "noexec: is missing"),
         ("rank = 100", "", 1, "rank: is missing"),
         ("rank = 100", "rank = 1001", 2, "rank: must be less than or equal to 1000"),
-        ("rank = 100", "rank = 200", 2, "rank: 200 is the rank of medium, too"),
+        ("rank = 100", "rank = 200", 2, "rank: 200 is also the rank of medium"),
         ('risk_tier = "low"', 'risk_tier = "none"', 3, "risk_tier: must be 'info', 'low', "),
         ('network = "none"', 'network = "host"', 8, "network: must be 'none' or 'open'"),
         ("cpus = 0.5", "cpus = -1", 28, "limits.cpus: "),
@@ -89,7 +89,7 @@ def test_a_file_in_the_directory_replaces_the_packaged_one(tmp_path: Path) -> No
         ("pids = 64", "pids = 64\nfiles = 1", 31, "limits.files: is not a known field"),
         ("shm_bytes = 0", "shm_bytes = -1", 32, "limits.shm_bytes: "),
         ("[limits]", "[limit]", 27, "limit: is not a known field"),
-        ("default = 20", "default = 200", 24, "timeout.default: is over timeout.max"),
+        ("default = 20", "default = 200", 24, "timeout.default: is more than timeout.max"),
         ('"pwd", ', '"/bin/pwd", ', 5, "commands.0: must be a bare name, without a path"),
         ('"pwd", ', '"p wd", ', 5, "commands.0: must match pattern"),
         ('"pwd", ', '"pwd", "ls", ', 5, "commands.2: ls is in the list twice"),
@@ -124,10 +124,10 @@ def test_bad_files_are_refused(
         ("/usr/../etc", "must be a path without"),
         ("/usr/./lib", "must be a path without"),
         ("/usr/l\\nib", "must be a path without"),
-        ("/proc", "must not be in /proc, /sys, /run"),
-        ("/proc/1/root", "must not be in /proc, /sys, /run"),
-        ("/sys/fs", "must not be in /proc, /sys, /run"),
-        ("/run/paddock", "must not be in /proc, /sys, /run"),
+        ("/proc", "must not be below /proc, /sys, /run"),
+        ("/proc/1/root", "must not be below /proc, /sys, /run"),
+        ("/sys/fs", "must not be below /proc, /sys, /run"),
+        ("/run/paddock", "must not be below /proc, /sys, /run"),
     ],
 )
 @pytest.mark.parametrize("name", ["read", "execute"])
@@ -143,7 +143,7 @@ def test_writes_are_guarded_unless_any_command_may_run_and_the_file_says_so(
     tmp_path: Path,
 ) -> None:
     assert all(level.guard_writes for level in load_levels().values())
-    with pytest.raises(LevelError, match=r"guard_writes: can be false only where commands = "):
+    with pytest.raises(LevelError, match=r"guard_writes: can be false only with commands = "):
         load_levels(override(tmp_path, "rank = 100", "guard_writes = false\nrank = 100"))
     (tmp_path / "low.toml").unlink()
     text = (PACKAGED / "high.toml").read_text()
@@ -197,7 +197,7 @@ def test_lists_of_paths_without_their_rules(tmp_path: Path) -> None:
     with pytest.raises(LevelError, match=r":21: confinement\.execute: has no effect without"):
         load_levels(override(tmp_path, "paths = true ", new))
     (tmp_path / "low.toml").unlink()
-    with pytest.raises(LevelError, match=r":18: confinement\.paths: can be true only where"):
+    with pytest.raises(LevelError, match=r":18: confinement\.paths: can be true only if"):
         load_levels(override(tmp_path, "paths = false", "paths = true", "high"))
 
 
@@ -238,7 +238,7 @@ def test_names_that_no_level_has(tmp_path: Path, name: str) -> None:
 
 def test_two_levels_of_one_rank(tmp_path: Path) -> None:
     fourth(tmp_path, "one", 5)
-    with pytest.raises(LevelError, match=r"two\.toml:2: rank: 5 is the rank of one, too"):
+    with pytest.raises(LevelError, match=r"two\.toml:2: rank: 5 is also the rank of one"):
         load_levels(fourth(tmp_path, "two", 5))
 
 

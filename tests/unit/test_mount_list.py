@@ -54,9 +54,9 @@ def test_a_list_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"a": {**NAMED, "source": "/var/lib/paddock/slots"}}, "control plane's own"),
         ({"a": {**NAMED, "target": "/usr/lib"}}, "below /mnt or /run"),
         ({"a": {**NAMED, "target": "/mnt"}}, "below /mnt or /run"),
-        ({"a": {**NAMED, "target": "/run/paddock"}}, "the control plane's own"),
-        ({"a": {**NAMED, "target": "/run/paddock/x"}}, "the control plane's own"),
-        ({"a": NAMED, "b": NAMED}, "b.target: overlaps with that of a"),
+        ({"a": {**NAMED, "target": "/run/paddock"}}, "reserved for the control plane"),
+        ({"a": {**NAMED, "target": "/run/paddock/x"}}, "reserved for the control plane"),
+        ({"a": NAMED, "b": NAMED}, "b.target: overlaps with the target of a"),
         ({"a": NAMED, "b": {**NAMED, "target": "/run/postgresql/b"}}, "overlaps"),
     ],
 )
@@ -139,6 +139,6 @@ def test_the_doctor_says_what_is_missing(tmp_path: Path) -> None:
     assert check.status is CheckStatus.WARNING
     assert check.detail == (
         f"mount a: {tmp_path}/missing is not a directory of this host; "
-        "level own names c, not on the list"
+        "level own names c, which the list lacks"
     )
     assert check_mount_list(settings({}), levels.load_levels().values()).ok

@@ -23,9 +23,9 @@ NOTHING = Facts(landlock=0, seccomp=False, mounts=False, quota=False)
         ("high", ALL, []),
         ("low", replace(ALL, quota=False), []),
         ("low", replace(ALL, landlock=3), []),
-        ("low", replace(ALL, landlock=2), ["needs Landlock version 3, there is version 2"]),
-        ("high", replace(ALL, landlock=5), ["needs Landlock version 6, there is version 5"]),
-        ("medium", replace(ALL, landlock=0), ["needs Landlock version 3, there is none"]),
+        ("low", replace(ALL, landlock=2), ["needs Landlock version 3, but found version 2"]),
+        ("high", replace(ALL, landlock=5), ["needs Landlock version 6, but found version 5"]),
+        ("medium", replace(ALL, landlock=0), ["needs Landlock version 3, but found none"]),
         ("low", replace(ALL, seccomp=False), ["needs seccomp filters with notification, there "]),
         ("high", replace(ALL, mounts=False), ["needs workspaces mounted with flags, they can't"]),
         ("low", NOTHING, ["needs Landlock", "needs seccomp", "needs workspaces mounted"]),
@@ -47,7 +47,7 @@ def test_rates_of_the_disk_need_a_kernel_that_keeps_them() -> None:
     needed = load_levels()["high"].requires
     for rates in (Rates(disk_read=1), Rates(disk_write=1)):
         (reason,) = unmet(needed, ALL, rates)
-        assert reason.startswith("needs workspaces whose disk is held to a rate")
+        assert reason.startswith("needs a rate limit for workspaces' disks")
         assert unmet(needed, replace(ALL, throttle=True), rates) == []
         assert unmet(needed, replace(ALL, throttle=True).within(9, True), rates) == []
     assert unmet(needed, ALL, Rates(network_send=1)) == []
@@ -60,8 +60,8 @@ def test_what_a_refusal_says() -> None:
         check("build", needed, NOTHING, "here")
     assert caught.value.code == "engine_unavailable"
     assert caught.value.detail == (
-        "level build can't be enforced here: needs Landlock version 3, there is none; "
-        "needs seccomp filters with notification, there are none"
+        "level build can't be enforced here: needs Landlock version 3, but found none; "
+        "needs seccomp filters with notification, which are missing"
     )
 
 

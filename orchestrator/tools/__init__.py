@@ -1,1 +1,1 @@
-"""Tools: interactive programs whose every line of input is declared, typed and decided."""
+"""Tools: interactive programs whose every line of input is declared, typed and authorized."""

@@ -1,4 +1,4 @@
-"""What is valid in a manifest, and will hardly do what it was written for."""
+"""Advice about manifests that are valid but will probably not work as intended."""
 
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -7,13 +7,13 @@ from orchestrator.tools.arguments import Argument
 from orchestrator.tools.manifest import Manifest
 from orchestrator.tools.oneshot import Oneshot
 
-# What lets a pattern begin, or end, anywhere in a text that is searched.
+# Prefixes and suffixes that make a pattern match anywhere in a text that is searched.
 _OPEN = (".*", ".+", "(.*", "(.+", "(?:.*", "(?:.+")
 _OPEN_END = (".*", ".+", ".*)", ".+)")
 
 
 def advice(manifest: Manifest | Oneshot) -> Iterator[str]:
-    """One sentence for each field that deserves a second look; they begin with its name."""
+    """One sentence for each suspicious field, beginning with its name."""
     if isinstance(manifest, Oneshot):
         yield from _of_oneshot(manifest)
     else:
@@ -24,7 +24,7 @@ def _of_oneshot(tool: Oneshot) -> Iterator[str]:
     tables = tomllib.loads(tool.source)
     for name in ("parser", "schema"):
         if name in tables["output"]:
-            yield f"output.{name}: is not applied: what the command prints is returned as it is"
+            yield f"output.{name}: is not applied: the command's output is returned unchanged"
     yield from _of_arguments("args", tool.args)
 
 
@@ -39,7 +39,7 @@ def _of_session(manifest: Manifest) -> Iterator[str]:
         yield from _whole(f"{field}.pattern", command.pattern.text, "the whole line that is sent")
         yield from _of_arguments(f"{field}.args", command.args)
     if not manifest.commands:
-        yield "session.commands: there are none: every line is refused"
+        yield "session.commands: is empty, so every line is refused"
 
 
 def _of_arguments(field: str, arguments: Iterable[Argument]) -> Iterator[str]:
@@ -50,7 +50,7 @@ def _of_arguments(field: str, arguments: Iterable[Argument]) -> Iterator[str]:
 
 
 def _whole(field: str, text: str, what: str) -> Iterator[str]:
-    """Patterns written to be searched for, which never match as a whole."""
+    """Patterns written for searching, which never match a whole text."""
     if not text.startswith(("^", *_OPEN)):
         yield f"{field}: must match {what}: does it need .* before it, or ^?"
     elif not text.endswith(("$", *_OPEN_END)):
@@ -60,4 +60,4 @@ def _whole(field: str, text: str, what: str) -> Iterator[str]:
 
 def _never(field: str, text: str) -> Iterator[str]:
     if r"\n" in text or r"\r" in text or "\n" in text:
-        yield f"{field}: is held against one line, which has no line break"
+        yield f"{field}: is matched with one line, which has no line break"

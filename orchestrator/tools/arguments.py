@@ -1,4 +1,4 @@
-"""Typed arguments of commands: what a named group of a command's pattern may have taken."""
+"""Typed arguments of commands: checks of the values that a pattern's named groups matched."""
 
 import ipaddress
 import math
@@ -21,7 +21,7 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument, as its table in the manifest has it; bounds that are None do not apply."""
+    """One argument, as in its table of the manifest; bounds that are None do not apply."""
 
     name: str
     type: str
@@ -32,14 +32,17 @@ class Argument:
     schemes: tuple[str, ...] = ()
     pattern: Pattern | None = None
     scope_check: bool = False
-    bind: bool = False  # an approval is of the content of the file that it names
-    description: str = ""  # for people
+    bind: bool = False  # an approval covers the content of the file that it names
+    description: str = ""  # for humans
 
     def refusal(self, value: str | None, scope: Scope) -> str | None:
-        """Why a value is refused; None where it is taken. None stands for no value."""
+        """Why a value is refused; None if it is accepted.
+
+        A value of None means that there is none.
+        """
         if value is None or value == "":
             return f"{self.name} is missing" if self.required else None
-        # The options of a Metasploit module are parted by it.
+        # It separates the options of a Metasploit module.
         refused = INJECTION - {";"} if self.type == "msf_options" else INJECTION
         reason = injection(value, refused) or CHECKS[self.type](self, value, scope)
         return None if reason is None else f"{self.name}: {reason}"
@@ -86,10 +89,10 @@ def _url(argument: Argument, value: str, scope: Scope) -> str | None:
         parts = urlsplit(value)
         port_is_valid = parts.port is None or parts.port > 0
     except ValueError:
-        return "is no URL"
+        return "is not a URL"
     if not parts.scheme or not parts.hostname or not value.isascii() or " " in value:
-        return "is no URL"
-    # Browsers, node and others take \ for /, and end the host there.
+        return "is not a URL"
+    # Browsers, node and others treat \ as /, and end the host there.
     if "\\" in value or parts.netloc.count("@") > 1 or not port_is_valid:
         return "is a URL that programs read in different ways"
     if argument.schemes and parts.scheme not in argument.schemes:
@@ -143,7 +146,7 @@ def _bounds(argument: Argument, value: float) -> str | None:
 
 
 _PLAIN = re.compile(r"[0-9]{1,12}")
-# By type. A credential file is a path: whether it is there, only the sandbox knows.
+# By type. A credential file is a path: only the sandbox can tell whether it exists.
 CHECKS: dict[str, Callable[[Argument, str, Scope], str | None]] = {
     "string": _string,
     "integer": _integer,

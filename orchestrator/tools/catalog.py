@@ -1,4 +1,4 @@
-"""The tools that there are: those that are shipped, and those of the operator's folder."""
+"""The catalog of tools: the packaged ones and those of the operator's folder."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -21,16 +21,16 @@ PACKAGED = Path(__file__).with_name("manifests")
 
 
 class Catalog(Mapping[str, Manifest]):
-    """Tools by name, in order. A terminal keeps the manifest that it was opened with."""
+    """Tools by name, in order. A terminal keeps the manifest with which it was opened."""
 
     def __init__(
         self,
         by_file: Mapping[Path, Manifest | Oneshot],
         types: Mapping[Path, CustomTypes] | None = None,
     ) -> None:
-        """Those of sessions are the mapping's; `oneshots` are the others, by name.
+        """The mapping holds tools of sessions; `oneshots` are the others, by name.
 
-        `types` are those that were read last, by their file.
+        `types` are the types that were read last, by file.
         """
         self._by_file = dict(by_file)
         self.types = dict(types or {})
@@ -48,36 +48,36 @@ class Catalog(Mapping[str, Manifest]):
         return len(self._manifests)
 
     def of_file(self, path: Path) -> Manifest | Oneshot | None:
-        """What was read last of a file."""
+        """The version of a file that was read last."""
         return self._by_file.get(path)
 
     def texts(self) -> dict[str, str]:
-        """The operator's manifests and types, by file, as they are in force."""
+        """The operator's manifests and types that are in force, by file."""
         operators = (item for item in self._by_file.items() if item[0].parent != PACKAGED)
         texts = {str(path): manifest.source for path, manifest in operators}
         return texts | {str(path): types.text for path, types in self.types.items()}
 
 
 class CatalogReading(NamedTuple):
-    """A catalog, and by file why its present content is not in it."""
+    """A catalog and, by file, why its present content is not in it."""
 
     catalog: Catalog
     problems: dict[Path, str]
 
 
 def manifest_files(directory: Path) -> list[Path]:
-    """The manifests of a folder. Raises: ConfigError where it can't be listed."""
+    """The manifests of a folder. Raises: ConfigError if it can't be listed."""
     return files_in(directory, SUFFIX)
 
 
 def watched_files(directory: Path) -> list[Path]:
-    """What is read of a folder. Raises: ConfigError where it can't be listed."""
+    """The files of a folder that are read. Raises: ConfigError if it can't be listed."""
     types = directory / TYPES_FILE
     return manifest_files(directory) + ([types] if os.path.lexists(types) else [])
 
 
 def kept_catalog(texts: Mapping[str, str]) -> Catalog:
-    """The operator's manifests from copies of their files, without the shipped ones."""
+    """The operator's manifests from copies of their files, without the packaged ones."""
     found, types = {}, {}
     for path in map(Path, sorted(texts, key=lambda name: not name.endswith(TYPES_FILE))):
         data = texts[str(path)].encode()
@@ -92,12 +92,12 @@ def kept_catalog(texts: Mapping[str, str]) -> Catalog:
 
 
 def read_catalog(directory: Path | None, before: Catalog | None = None) -> CatalogReading:
-    """The shipped tools and those of the folder, which replace shipped ones of their name.
+    """The packaged tools and those of the folder, which replace packaged ones of the same name.
 
-    For a file that is broken now, what was read of it `before` stays; for one that needs a type
-    of a broken file of types, too. Of one that was never
-    read, the shipped tool that it may replace is not offered unless it was before: it may be
-    looser than what the operator has written. Raises: ConfigError when the folder can't be read.
+    A file that is broken now keeps its version in `before`, and so does a file that needs a type of
+    a broken file of types. If a broken file was never read, the packaged tool that it may replace
+    is not offered unless it was before, because it may be less strict than the operator's. Raises:
+    ConfigError if the folder can't be read.
     """
     before = before or Catalog({})
     found: dict[Path, Manifest | Oneshot] = {}
@@ -136,7 +136,7 @@ def read_catalog(directory: Path | None, before: Catalog | None = None) -> Catal
 def _read(
     path: Path, types: CustomTypes, before: Catalog
 ) -> tuple[Manifest | Oneshot | None, str | None]:
-    """What is to be in force of a file, and why that is not its present content."""
+    """The version of a file to use, and why it is not the present content."""
     try:
         return load_tool(path, types), None
     except ManifestError as error:
@@ -144,7 +144,7 @@ def _read(
 
 
 def _may_be(name: str, claimed: Collection[str | None]) -> bool:
-    """Whether a file that can't be used may be this tool's."""
+    """Whether an unusable file may define this tool."""
     return name in claimed or None in claimed
 
 

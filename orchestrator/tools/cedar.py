@@ -1,4 +1,4 @@
-"""Cedar policies of the operator: they may only narrow what the manifests and levels allow."""
+"""The operator's Cedar policies. They can only restrict what manifests and levels allow."""
 
 import json
 import re
@@ -15,21 +15,21 @@ from orchestrator.tools.manifest import CedarNames
 
 SUFFIX = ".cedar"
 MAX_BYTES = 1024 * 1024
-# The parser recurses: far beyond these it would end the whole process.
+# The parser recurses. Deeper nesting or longer policies would crash the whole process.
 _MAX_DEPTH = 100
 _MAX_POLICY = 8192
 _STRING_OR_COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*', re.DOTALL)
 _SPACING = re.compile(r"[\s,]+")
-# What policies can ask of the resource.
+# The attributes of the resource that policies can use.
 ATTRIBUTES = ("tool_name", "session_state", "interaction_count", "risk_tier", "permission_level")
 
 
 class CedarFacts(NamedTuple):
-    """What is to be decided: the resource's attributes, and the role of the session."""
+    """The facts of a decision: the resource's attributes, and the session's role."""
 
-    tool_name: str  # psql_session.select_query
+    tool_name: str  # for example psql_session.select_query
     session_state: str
-    interaction_count: int  # those that went before
+    interaction_count: int  # earlier interactions
     risk_tier: str
     permission_level: str
     role: str
@@ -37,9 +37,9 @@ class CedarFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The policies of a folder. What none permits, or one forbids, is denied.
+    """The policies of a folder. What no policy permits, or one forbids, is denied.
 
-    `document` is their JSON; `problem` says why there are none, and denies everything.
+    `document` is their JSON. `problem` says why there are none, and denies everything.
     """
 
     policies: cedarpy.PolicySet
@@ -47,7 +47,7 @@ class Policies:
     problem: str | None = None
 
     def refusal(self, tool: str, names: CedarNames | None, facts: CedarFacts) -> str | None:
-        """Why the policies deny; None where they allow. Whatever goes wrong denies."""
+        """Why the policies deny; None if they allow. Every failure denies."""
         if self.problem is not None:
             return self.problem
         if names is None:
@@ -66,7 +66,7 @@ class Policies:
 
 
 def load_policies(directory: Path) -> Policies:
-    """The policies of every `*.cedar` file of a folder. Raises: ConfigError."""
+    """The policies of every `*.cedar` file in a folder. Raises: ConfigError."""
     found: dict[str, Any] = {}
     for path in policy_files(directory):
         found.update(_read(path))
@@ -78,7 +78,7 @@ def load_policies(directory: Path) -> Policies:
 
 
 def kept_policies(document: str | None) -> Policies:
-    """The policies of a kept `document`; without a usable one, everything is denied."""
+    """The policies of a saved `document`; without a usable one, everything is denied."""
     if document is not None:
         try:
             return Policies(cedarpy.PolicySet.from_json_str(document), document)
@@ -90,12 +90,12 @@ def kept_policies(document: str | None) -> Policies:
 
 
 def policy_files(directory: Path) -> list[Path]:
-    """The files of policies in a folder. Raises: ConfigError where it can't be listed."""
+    """The policy files of a folder. Raises: ConfigError if it can't be listed."""
     return files_in(directory, SUFFIX)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A file's policies under ids that say where they are from. Raises: ConfigError."""
+    """A file's policies, with ids that tell their origin. Raises: ConfigError."""
     try:
         data = read_regular(path, MAX_BYTES)
         if len(data) > MAX_BYTES:
@@ -117,7 +117,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _check_nesting(path: Path, text: str) -> None:
-    """Raises: ConfigError for a policy whose parsing could need more stack than there is."""
+    """Raises ConfigError for a policy whose parsing could exceed the stack."""
     bare = _SPACING.sub("", _STRING_OR_COMMENT.sub("", text))
     for number, policy in enumerate(bare.split(";"), 1):
         depth = deepest = 0
@@ -137,11 +137,13 @@ def _check_attributes(path: Path, number: int, policy: dict[str, Any]) -> None:
             raise ConfigError(f"{path}: policy {number}: {variable} has no attributes")
         if attribute not in ATTRIBUTES:
             known = ", ".join(ATTRIBUTES)
-            raise ConfigError(f"{path}: policy {number}: resource.{attribute} is none of {known}")
+            raise ConfigError(
+                f"{path}: policy {number}: resource.{attribute} is not one of {known}"
+            )
 
 
 def _attributes(expression: Any) -> Iterator[tuple[str, str]]:
-    """The variable and name of every attribute that an expression reads."""
+    """The variable and name of every attribute that an expression uses."""
     if isinstance(expression, list):
         for item in expression:
             yield from _attributes(item)
@@ -156,7 +158,7 @@ def _attributes(expression: Any) -> Iterator[tuple[str, str]]:
 def _question(
     tool: str, names: CedarNames, facts: CedarFacts
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The request, and the one entity that has attributes."""
+    """The request, and the only entity with attributes."""
     namespace = names.resource.rpartition("::")[0]
     resource = {"type": names.resource, "id": tool}
     request = {

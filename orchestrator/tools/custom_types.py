@@ -1,7 +1,7 @@
-"""Types of arguments that an operator defines: `[types.<name>]` of the folder's `toolclad.toml`.
+"""Argument types that an operator defines: `[types.<name>]` of the folder's `toolclad.toml`.
 
-A type is one of the known ones with bounds of its own. An argument of it is read as one of its
-base with these bounds.
+A custom type is a known type with its own bounds. An argument of a custom type is read as one of
+its base type with these bounds.
 """
 
 import os
@@ -26,16 +26,16 @@ _KNOWN = frozenset(get_args(ArgumentType))
 
 
 class TypesTable(Table):
-    """The tables of the file that are read; what else is in it is for other programs."""
+    """The tables of the file that are used; other programs use the rest."""
 
     types: dict[Name, TypeTable] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class CustomTypes:
-    """By name the members that an argument of that type has, of which `type` is its base.
+    """By type name, the members of an argument with that type; `type` is its base.
 
-    `text` is the file, empty where there is none; `problem` is why it can't be used.
+    `text` is the file, empty if there is none; `problem` is why it can't be used.
     """
 
     members: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class CustomTypes:
 
 
 def types_of(directory: Path) -> CustomTypes:
-    """What a folder's file defines; nothing where there is no such file."""
+    """The types in a folder's file; empty if there is no such file."""
     path = directory / TYPES_FILE
     if not os.path.lexists(path):
         return CustomTypes()
@@ -56,7 +56,7 @@ def types_of(directory: Path) -> CustomTypes:
 
 
 def parse_types(data: bytes, name: str) -> CustomTypes:
-    """The types of a file's bytes. Raises: ManifestError."""
+    """Parses the types in a file's bytes. Raises: ManifestError."""
     values = {"types": values_of(data, name).get("types", {})}
     members = read_as(name, lambda: _members(TypesTable.model_validate(values)))
     return CustomTypes(members, data.decode())
@@ -67,7 +67,7 @@ def _members(table: TypesTable) -> dict[str, dict[str, Any]]:
     for name, each in table.types.items():
         where = f"types.{name}"
         if name in _KNOWN:
-            raise FieldError(where, "is the name of a type that there is already")
+            raise FieldError(where, "is the name of an existing type")
         if each.base not in _KNOWN:
             raise FieldError(f"{where}.base", f"there is no type {each.base[:64]}")
         given = each.model_dump(exclude_unset=True, exclude={"base"})
@@ -77,7 +77,7 @@ def _members(table: TypesTable) -> dict[str, dict[str, Any]]:
 
 
 def with_types(values: Mapping[str, Any], types: CustomTypes) -> dict[str, Any]:
-    """A manifest's values, whose arguments have known types only. Raises: FieldError."""
+    """A manifest's values with custom types replaced by known ones. Raises: FieldError."""
     found = dict(values)
     if isinstance(arguments := found.get("args"), dict):
         found["args"] = _resolved("args", arguments, types)

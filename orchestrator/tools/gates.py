@@ -1,9 +1,9 @@
-"""What is decided before a line of input reaches a tool: gates in order, each of which may deny.
+"""Decides about a line of input before it reaches a tool, in gates that may each deny it.
 
-Known tool, a text, control characters and sanitising, the declared pattern, what a statement
-does, scope and typed arguments, risk tier, Cedar, approval. A line that was sent as one command
-and matches others too is governed by the strictest of all of them: otherwise a loose command
-would be a way around a strict one.
+The gates, in order: known tool, a text, control characters and sanitizing, the declared pattern,
+the effects of a statement, scope and typed arguments, risk tier, Cedar, approval. A line that was
+sent as one command but also matches others must satisfy the strictest of them. Otherwise a loose
+command would bypass a strict one.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,18 +18,18 @@ from orchestrator.tools.targets import find_targets
 from sandbox_agent.protocol import KEPT_PREFIX
 from sandbox_agent.pty.sanitize import MAX_LINE_BYTES, MAX_TEXT, control_characters, injection
 
-# By rule: how to be allowed, or how to do it differently.
+# Rules by which a session may not open a tool, or needs an approval.
 SESSION_TOOLS = "session-tools"
 ALLOW_PTRACE = "allow-ptrace"
 MOUNT = "mount"
 ALLOWED = "allowed"
 APPROVAL = "human-approval"
-# How long the path of a copy of an approved file may be.
+# The maximum length of the path to a copy of an approved file.
 _COPY_BYTES = len(KEPT_PREFIX) + 32
 
 
 class NamedFile(NamedTuple):
-    """A file that a line names, by its path as it stands there, and where that is."""
+    """A file named in a line: its path as written there, and its location."""
 
     path: str
     start: int
@@ -37,27 +37,27 @@ class NamedFile(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What was decided of one line, and why.
+    """The decision about one line, and its reason.
 
-    `command` is the name of the strictest matching command, empty when none matched; `scope`
-    is "OK" when a target was checked and is in scope. `files` are those whose content a person
-    approves with the line, in the order of the line.
+    `command` is the name of the strictest matching command, empty if none matched. `scope` is "OK"
+    if a target was checked and is in scope. `files` are those whose content a person approves
+    together with the line, in the order of the line.
     """
 
     decision: str  # allow | deny | pending
     rule: str
     message: str
     command: str
-    matched: tuple[str, ...]  # all commands whose pattern matches
+    matched: tuple[str, ...]  # all commands with a matching pattern
     scope: str | None
     files: tuple[NamedFile, ...] = ()
 
 
 class Setting(NamedTuple):
-    """In which session and under which rules it is decided.
+    """The session and the rules of a decision.
 
-    `interaction_count` is of those that went before; `policies` are None where no folder of
-    them is configured; `line_bytes` is how long a line the tool takes.
+    `interaction_count` counts earlier interactions. `policies` is None if no policy folder is
+    configured. `line_bytes` is the longest line that the tool accepts.
     """
 
     scope: Scope
@@ -83,18 +83,18 @@ def opening(
     ptrace: bool,
     mounts: Collection[str],
 ) -> tuple[str, str] | None:
-    """The rule by which a session may not open a tool, and why; None where it may.
+    """The rule by which a session may not open a tool, and why; None if it may.
 
-    `tools` are those that the session may open (None: any), `highest_tier` is its level's, and
-    `ptrace` says whether its level lets programs trace what they start; `mounts` are the names
-    of those that it has.
+    `tools` are those that the session may open (None: any), `highest_tier` is its level's tier,
+    `ptrace` says whether its level lets programs trace their children, and `mounts` are the names
+    of the session's mounts.
     """
     name = manifest.name
     if tools is not None and name not in tools:
         return SESSION_TOOLS, f"this session may not open {name}"
     tiers = [command.risk_tier for command in manifest.commands.values()]
     if all(_rank(tier) > _rank(highest_tier) for tier in tiers):
-        return "risk-tier", f"every command of {name} is over the level's risk tier {highest_tier}"
+        return "risk-tier", f"every command of {name} exceeds the level's risk tier {highest_tier}"
     if manifest.allow_ptrace and not ptrace:
         return ALLOW_PTRACE, f"{name} needs a level whose file sets confinement.ptrace"
     missing = [mount for mount in manifest.mounts if mount not in mounts]
@@ -110,9 +110,9 @@ def decide(
     setting: Setting,
     reading: Reading | None = None,
 ) -> Verdict:
-    """Decides on one line of input, sent as `tool` ("psql_session.select_query").
+    """Decides about one line of input, sent as `tool` ("psql_session.select_query").
 
-    `reading` is what `read_line` has made of it, where that was done before, off the loop.
+    `reading` is the result of `read_line`, if it was already computed off the event loop.
     """
     matched: dict[str, Match] = {}
     scope = None
@@ -161,7 +161,7 @@ def _text(manifest: Manifest, text: object, line_bytes: int) -> str:
 
 
 def _matching(manifest: Manifest, declared: ToolCommand, text: str) -> dict[str, Match]:
-    """Every command that the text is, by name; it must be the declared one."""
+    """Every command whose pattern matches, by name; the declared command must be one of them."""
     found = {}
     for name, command in manifest.commands.items():
         match = command.pattern.fullmatch(text)
@@ -177,7 +177,7 @@ def _matching(manifest: Manifest, declared: ToolCommand, text: str) -> dict[str,
 
 
 def _check_statement(declared: ToolCommand, reading: Reading | None) -> None:
-    """What is declared of a command bounds what it does, whatever its pattern lets through."""
+    """A command's declaration limits what it does, whatever its pattern matches."""
     if reading is not None and (reason := refusal(reading, declared)) is not None:
         raise _DeniedError("statement", reason)
 
@@ -185,7 +185,7 @@ def _check_statement(declared: ToolCommand, reading: Reading | None) -> None:
 def _check_targets(
     commands: Sequence[ToolCommand], matched: Mapping[str, Match], text: str, scope: Scope
 ) -> str | None:
-    """Every target and typed argument of every command that the text is."""
+    """Checks every target and typed argument of every matching command."""
     checked = None
     for command in commands:
         match = matched[command.name]
@@ -213,16 +213,16 @@ def _check_extracted(targets: Sequence[str], scope: Scope) -> None:
 
 
 def _check_tier(commands: Sequence[ToolCommand], setting: Setting) -> None:
-    """Policies never widen this: the session's level is the bound."""
+    """Policies never extend this limit, which is the session's level."""
     tier = _tier(commands)
     if setting.highest_tier not in RISK_TIERS or _rank(tier) > _rank(setting.highest_tier):
         level, highest = setting.permission_level, setting.highest_tier
-        message = f"risk tier {tier} is over what permission level {level} allows: {highest}"
+        message = f"risk tier {tier} exceeds what permission level {level} allows: {highest}"
         raise _DeniedError("risk-tier", message)
 
 
 def _check_policies(manifest: Manifest, commands: Sequence[ToolCommand], setting: Setting) -> None:
-    """Every command that the text is must be permitted, at the tier of the strictest."""
+    """Every matching command must be permitted, at the strictest command's tier."""
     if setting.policies is None:
         return
     for command in commands:
@@ -248,7 +248,7 @@ def _approval(commands: Sequence[ToolCommand]) -> tuple[str, str, str]:
 def _files(
     manifest: Manifest, matched: Mapping[str, Match], text: str, line_bytes: int
 ) -> tuple[NamedFile, ...]:
-    """What the bound arguments of all commands name; copies take their places in the line."""
+    """The files named by the bound arguments of all commands; copies replace them in the line."""
     named = {
         NamedFile(path, *match.spans[argument.name])
         for name, match in matched.items()
@@ -265,7 +265,7 @@ def _files(
 
 
 def _governing(manifest: Manifest, names: Sequence[str]) -> str:
-    """The strictest; of equals, the one that stands first in the manifest."""
+    """The strictest command; among equals, the first in the manifest."""
 
     def strictness(name: str) -> tuple[int, bool, bool, bool]:
         command = manifest.commands[name]

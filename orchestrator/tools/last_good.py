@@ -1,6 +1,6 @@
-"""The operator's rules of tools: their files, and copies of what was read of them last.
+"""The operator's current rules of tools: their files, and copies of their last valid versions.
 
-A start that finds a file broken uses the copy, as if the control plane had gone on running.
+A start that finds a broken file uses its copy, as if the control plane had kept running.
 """
 
 import json
@@ -13,13 +13,13 @@ log = logging.getLogger(__name__)
 
 
 class LastGood:
-    """Copies of what was read last without a mistake, in a folder of the state directory."""
+    """Copies of the last valid versions, in a folder of the state directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def load(self, kind: str) -> dict[str, str]:
-        """Texts by the paths that they are from; empty where there is no copy."""
+        """Texts by their original paths; empty if there is no copy."""
         try:
             texts = json.loads(self._file(kind).read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
@@ -29,7 +29,7 @@ class LastGood:
         return texts
 
     def save(self, kind: str, texts: Mapping[str, str]) -> None:
-        """Replaces the copies as a whole. One that can't be written is only missed later."""
+        """Replaces all copies at once. A failure matters only if a later start needs them."""
         if self.load(kind) == texts:
             return
         path = self._file(kind)
@@ -42,7 +42,7 @@ class LastGood:
                 os.fsync(file.fileno())
             draft.rename(path)
         except OSError as error:
-            log.warning("no copy of the %s could be kept: %s", kind, error)
+            log.warning("could not save a copy of the %s: %s", kind, error)
 
     def _file(self, kind: str) -> Path:
         return self._directory / f"{kind}.json"

@@ -1,4 +1,4 @@
-"""The tools as a session sees them: each command, and whether it could be allowed."""
+"""The tools from a session's point of view: each command, and whether it could be allowed."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from orchestrator.tools.states import ERROR, READY
 
 
 class Asker(NamedTuple):
-    """Which session asks, with what `gates.opening` wants to know of it."""
+    """The session that asks, with the facts that `gates.opening` needs."""
 
     highest_tier: str
     permission_level: str
@@ -52,9 +52,9 @@ class ListedTool:
 
 
 def list_tools(rules: ToolRules, asker: Asker) -> list[ListedTool]:
-    """Every `{tool}.{command}`, in the order of the catalog, and then every oneshot `{tool}`.
+    """Every `{tool}.{command}` in the order of the catalog, followed by every oneshot `{tool}`.
 
-    The policies are asked as for a first interaction, in every state that the tool can be in.
+    The policies are evaluated for a first interaction in every state that the tool can be in.
     """
     listed = []
     for manifest in rules.catalog.values():
@@ -98,7 +98,7 @@ def _oneshot(rules: ToolRules, tool: Oneshot, asker: Asker) -> ListedTool:
 
 
 def _property(tool: Oneshot, arg: Argument) -> dict[str, Any]:
-    """What is known of an argument, as JSON Schema; all of them are texts."""
+    """The known facts of an argument as JSON Schema; all arguments are texts."""
     default = tool.defaults.get(arg.name)
     described = arg.description or arg.type
     return {
@@ -142,7 +142,7 @@ def _refusing(
 
 
 def _states(manifest: Manifest) -> Iterator[str]:
-    """Every state that the manifest's prompts and commands can lead to."""
+    """Every state to which the manifest's prompts and commands can lead."""
     states = [READY, ERROR, *(state for _, state in manifest.states)]
     states += [command.state for command in manifest.commands.values() if command.state]
     return iter(dict.fromkeys(states))

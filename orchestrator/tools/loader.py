@@ -1,4 +1,4 @@
-"""Reads manifest files, `*.clad.toml`, strictly: every refusal names file, field and reason."""
+"""Reads manifest files, `*.clad.toml`, strictly: every error names file, field and reason."""
 
 import hashlib
 import shlex
@@ -35,35 +35,35 @@ T = TypeVar("T")
 
 SUFFIX = ".clad.toml"
 MAX_BYTES = 256 * 1024
-# No shell reads the command: what one would act on is a mistake.
+# No shell reads the command, so characters for a shell are a mistake.
 _SHELL = frozenset(";|&`$\n\r")
 _SQL_CLIENTS = frozenset({"psql", "mysql", "mariadb", "sqlite3"})
 _BOUNDED = frozenset({"integer", "number", "port"})
-# What can be run, and what is written for other runtimes.
+# The kinds that can be run, and those for other runtimes.
 _KINDS = "a manifest has a table [command], or [session] for a terminal"
 _ELSEWHERE = {"http": "requests over HTTP", "mcp": "tools of MCP servers"}
-# The control plane's own, the kernel's, and what clients write.
+# Paths of the control plane, of the kernel, and of files that clients write.
 _CLOSED = ("/proc", "/sys", "/run/paddock", "/workspace")
 
 
 class ManifestError(ConfigError):
-    """A manifest that can't be used; the message names the file, the field and the reason."""
+    """An unusable manifest; the message names the file, the field and the reason."""
 
 
 class FieldError(ValueError):
-    """A field of a manifest, and why it can't be used."""
+    """A manifest's field, and why it can't be used."""
 
     def __init__(self, field: str, reason: object) -> None:
         super().__init__(f"{field}: {reason}")
 
 
 def load_manifest(path: Path) -> Manifest:
-    """A manifest's file. Raises: ManifestError."""
+    """Reads a manifest's file. Raises: ManifestError."""
     return parse_manifest(read_bytes(path), str(path))
 
 
 def claimed_name(path: Path) -> str | None:
-    """The `tool.name` of a file that may be broken elsewhere; None where it can't be told."""
+    """The `tool.name` of a file that may be broken elsewhere; None if it can't be determined."""
     try:
         name = tomllib.loads(read_bytes(path).decode())["tool"]["name"]
     except (ManifestError, ValueError, LookupError, TypeError, RecursionError):
@@ -72,13 +72,13 @@ def claimed_name(path: Path) -> str | None:
 
 
 def parse_manifest(data: bytes, name: str) -> Manifest:
-    """A manifest from its bytes; `name` is how messages call it. Raises: ManifestError."""
+    """Parses a manifest's bytes; `name` is its name in messages. Raises: ManifestError."""
     values = values_of(data, name)
     return read_as(name, lambda: session_tool(values, data))
 
 
 def values_of(data: bytes, name: str) -> dict[str, Any]:
-    """A manifest's TOML. Raises: ManifestError."""
+    """Parses a manifest's TOML. Raises: ManifestError."""
     if len(data) > MAX_BYTES:
         raise ManifestError(f"{name}: has more than {MAX_BYTES} bytes")
     try:
@@ -88,7 +88,7 @@ def values_of(data: bytes, name: str) -> dict[str, Any]:
 
 
 def read_as(name: str, build: Callable[[], T]) -> T:
-    """What `build` makes of a manifest's values. Raises: ManifestError for what it finds."""
+    """Applies `build` to a manifest's values. Raises: ManifestError for its errors."""
     try:
         return build()
     except TableError as error:
@@ -101,13 +101,13 @@ def read_as(name: str, build: Callable[[], T]) -> T:
 
 
 def session_tool(values: Mapping[str, Any], data: bytes) -> Manifest:
-    """The tool of a session manifest's values. Raises: FieldError, and what pydantic does."""
+    """The tool of a session manifest's values. Raises: FieldError, and pydantic's errors."""
     check_kind(values)
     return _build(ManifestTable.model_validate(values), data)
 
 
 def read_bytes(path: Path) -> bytes:
-    """A manifest's bytes, one more than there may be at most. Raises: ManifestError."""
+    """A manifest's bytes, at most one more than the limit. Raises: ManifestError."""
     try:
         return read_regular(path, MAX_BYTES)
     except OSError as error:
@@ -115,7 +115,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def check_kind(values: Mapping[str, Any]) -> None:
-    """What manifests of other kinds lack is explained by their kind first. Raises: FieldError."""
+    """Reports an unsupported kind first, because it explains missing fields. Raises: FieldError."""
     tool = values.get("tool")
     if not isinstance(tool, dict):
         raise FieldError("tool", "is missing: a manifest has a table [tool]")
@@ -128,13 +128,13 @@ def check_kind(values: Mapping[str, Any]) -> None:
         if table in values:
             raise FieldError(table, f"{what} can't be run: {_KINDS}")
     if mode == "oneshot" and "session" in values:
-        reason = "is oneshot, and there is a table [session]: leave one of them out"
+        reason = "is oneshot, but there is a table [session]: remove one of them"
         raise FieldError("tool.mode", reason)
     if mode == "oneshot" and "command" not in values:
         raise FieldError("command", f"is missing, as is [session]: {_KINDS}")
     command = values.get("command")
     if isinstance(command, dict) and "executor" in command:
-        reason = "a script of the host's would run outside of every sandbox: use template or exec"
+        reason = "a script on the host would run outside every sandbox: use template or exec"
         raise FieldError("command.executor", reason)
     if mode == "session" and "session" not in values:
         raise FieldError("session", 'is missing: mode = "session" needs a table [session]')
@@ -186,7 +186,7 @@ def _build(table: ManifestTable, data: bytes) -> Manifest:
 
 
 def cedar_names(table: CedarTable) -> CedarNames:
-    """What Cedar policies know a tool by."""
+    """The names of a tool in Cedar policies."""
     return CedarNames(table.resource, table.action, table.principal)
 
 
@@ -211,7 +211,7 @@ def _argv(command: str, binary: str | None) -> tuple[str, ...]:
 
 
 def _terminator(session: SessionTable) -> str:
-    """What follows each line: SQL's clients go on reading until there is a semicolon."""
+    """The end of each line: SQL clients read on until a semicolon."""
     given = session.interaction.line_terminator
     if given is not None:
         return given
@@ -220,7 +220,7 @@ def _terminator(session: SessionTable) -> str:
 
 
 def evidence_name(output_dir: str | None) -> str | None:
-    """The further name of evidence, with `{session_id}` in it, that a manifest gives."""
+    """The additional name of evidence in a manifest, with `{session_id}` in it."""
     if output_dir is None:
         return None
     name = output_dir.removeprefix("{evidence_dir}/").rstrip("/")
@@ -239,14 +239,14 @@ def _check_parser(interaction: InteractionTable) -> None:
     if (interaction.parser is None) != (interaction.dialect is None):
         field = "dialect" if interaction.dialect is None else "parser"
         raise FieldError(
-            f"session.interaction.{field}", "is missing: parser and dialect go together"
+            f"session.interaction.{field}", "is missing: parser and dialect need each other"
         )
 
 
 def _check_statements(field: str, table: CommandTable, dialect: str | None) -> None:
     for member, given in (("statements", table.statements), ("functions", table.functions)):
         if given and dialect is None:
-            raise FieldError(f"{field}.{member}", "goes with session.interaction.parser")
+            raise FieldError(f"{field}.{member}", "needs session.interaction.parser")
     if dialect is not None and not table.statements:
         raise FieldError(f"{field}.statements", "is missing: session.interaction.parser needs it")
     if UNPARSED in table.statements and (len(table.statements) > 1 or table.functions):
@@ -283,7 +283,7 @@ def _argument(field: str, name: str, table: ArgumentTable, command: Pattern) -> 
 
 
 def typed_argument(field: str, name: str, table: ArgumentTable) -> Argument:
-    """An argument of its type. Raises: FieldError for members that do not go with it."""
+    """An argument of its type. Raises: FieldError for members that the type does not have."""
     kind = table.type
     goes_with = (
         ("allowed", bool(table.allowed), kind == "enum", kind == "enum"),
@@ -300,7 +300,7 @@ def typed_argument(field: str, name: str, table: ArgumentTable) -> Argument:
         if needed and not given:
             raise FieldError(f"{field}.{member}", f"is missing: type {kind} needs it")
     if table.min is not None and table.max is not None and table.min > table.max:
-        raise FieldError(f"{field}.min", "is over max")
+        raise FieldError(f"{field}.min", "is more than max")
     return Argument(
         name=name,
         type=kind,
@@ -342,7 +342,7 @@ def _environment(env: Mapping[str, str]) -> dict[str, str]:
     for name, value in env.items():
         if "\0" in value:
             raise FieldError(f"session.env.{name}", "NUL may not be in it")
-        # The loader would run what they name before the program itself.
+        # The loader would run the files that they name before the program itself.
         if name.startswith("LD_"):
             raise FieldError(f"session.env.{name}", "variables of the dynamic loader can't be set")
     return dict(env)

@@ -1,4 +1,4 @@
-"""Tools as their manifests have them: what starts, and every line that may be sent."""
+"""Tools as their manifests define them: the program to start, and every line that may be sent."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,16 +7,16 @@ from typing import Any
 from orchestrator.tools.arguments import Argument
 from orchestrator.tools.patterns import Pattern
 
-RISK_TIERS = ("info", "low", "medium", "high", "critical")  # in order
-# Always for a person to approve.
+RISK_TIERS = ("info", "low", "medium", "high", "critical")  # in ascending order
+# Always needs a person's approval.
 CRITICAL = "critical"
-# Of a command of a tool whose lines are parsed: its pattern alone says what it is.
+# For a command of a tool whose lines are parsed: only its pattern defines it.
 UNPARSED = "unparsed"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCommand:
-    """A permitted operation: a line of input whose whole text `pattern` matches."""
+    """A permitted operation: `pattern` must match the whole line of input."""
 
     name: str
     pattern: Pattern
@@ -24,16 +24,16 @@ class ToolCommand:
     risk_tier: str
     human_approval: bool
     extract_target: bool
-    state: str | None  # the session's state after it
+    state: str | None  # the session's state after the command
     args: tuple[Argument, ...]
-    # What its statements may do and call, where the tool's lines are parsed.
+    # What its statements may do and call, if the tool's lines are parsed.
     statements: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CedarNames:
-    """What Cedar policies know a tool by; `principal` is None for the session's role."""
+    """The names of a tool in Cedar policies; `principal` is None for the session's role."""
 
     resource: str
     action: str
@@ -42,7 +42,7 @@ class CedarNames:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A tool, and everything that may be done with it."""
+    """A tool and every operation that it permits."""
 
     name: str
     description: str
@@ -50,7 +50,7 @@ class Manifest:
     version: str | None
     cedar: CedarNames | None
     startup_command: str
-    argv: tuple[str, ...]  # the same, split as a shell would
+    argv: tuple[str, ...]  # the same, split into words like in a shell
     ready_pattern: Pattern
     startup_timeout_seconds: int
     idle_timeout_seconds: int
@@ -60,19 +60,19 @@ class Manifest:
     output_max_bytes: int
     output_wait_ms: int
     line_terminator: str
-    dialect: str | None  # of the SQL that its lines are; None: they are not parsed
+    dialect: str | None  # the SQL dialect of its lines; None: lines are not parsed
     states: tuple[tuple[Pattern, str], ...]  # by prompt; the first match counts
     commands: Mapping[str, ToolCommand]
-    capture: bool  # what the tool says is kept
-    evidence_name: str | None  # a further name of its evidence, with {session_id} in it
+    capture: bool  # whether the tool's output is kept
+    evidence_name: str | None  # an additional name of its evidence, with {session_id} in it
     output_schema: Mapping[str, Any] | None
-    allow_ptrace: bool  # it needs a level that allows ptrace
-    mounts: tuple[str, ...]  # names of the operator's list
+    allow_ptrace: bool  # whether it needs a level that allows ptrace
+    mounts: tuple[str, ...]  # names on the operator's list
     env: Mapping[str, str]
-    read: tuple[str, ...]  # paths that it needs besides those of the level
+    read: tuple[str, ...]  # paths that it needs in addition to the level's
     execute: tuple[str, ...]
-    writable_code: bool  # memory that is written and executed
-    sha256: str  # of the file: terminals are pinned to it
+    writable_code: bool  # memory that is both writable and executable
+    sha256: str  # of the file, to which terminals are pinned
     source: str = field(repr=False)  # the file's text
 
     @property
@@ -81,7 +81,7 @@ class Manifest:
         return declared_states(self.output_schema)
 
     def tool_name(self, command: str) -> str:
-        """The id of one of its commands as a tool."""
+        """The tool id of one of its commands."""
         return f"{self.name}.{command}"
 
 

@@ -1,7 +1,7 @@
-"""Oneshot tools: one command with typed arguments, as its manifest has it.
+"""Oneshot tools: one command with typed arguments, as its manifest defines it.
 
-The words of the command are fixed before a value is put into them: a value can't add a word,
-and none that stands alone may look like an option.
+The command is split into words before values are inserted, so a value can't add a word. A value
+that is a whole word may not look like an option.
 """
 
 import re
@@ -18,16 +18,16 @@ from orchestrator.tools.manifest import RISK_TIERS, CedarNames
 from orchestrator.tools.scope import Scope
 
 MAX_VALUE = 8192
-# The hole of the words of all conditions that are met, in their order.
-# Those of the run: neither callers nor manifests choose what they are.
+# Placeholders of the run itself: neither callers nor manifests choose their values.
 SCAN_ID, OUTPUT_FILE = "_scan_id", "_output_file"
+# The placeholder for the words of all conditions that hold, in order.
 CONDITIONAL_FLAGS = "_conditional_flags"
 _HOLE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _NUMBERS = ("integer", "number", "port", "duration")
 
 
 class Comparison(NamedTuple):
-    """Whether an argument has, or has not, a value, which is a number or `true` where `bare`."""
+    """Compares an argument with a value, which is a number or `true` if `bare`."""
 
     argument: str
     value: str
@@ -35,7 +35,7 @@ class Comparison(NamedTuple):
     bare: bool = False
 
     def holds(self, given: str) -> bool:
-        """Whether it does for a text. No value at all compares with texts only."""
+        """Whether it holds for a text. A missing value is compared with texts only."""
         if self.bare and not given:
             return False
         same = given == self.value or (self.bare and _number(given) == _number(self.value))
@@ -43,7 +43,7 @@ class Comparison(NamedTuple):
 
 
 def _number(text: str) -> Decimal | str:
-    """What it is as a number; else the text."""
+    """The text as a number if it is one, else the text."""
     try:
         return Decimal(text) if text.isascii() else text
     except ArithmeticError:
@@ -52,13 +52,13 @@ def _number(text: str) -> Decimal | str:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Comparisons that hold together, or others in place of them; the words that are there then."""
+    """Alternatives (`or`) of comparisons (`and`), and the words to add if one of them holds."""
 
     alternatives: tuple[tuple[Comparison, ...], ...]
     words: tuple[str, ...]
 
     def met(self, values: Mapping[str, str]) -> bool:
-        """Whether it is, with these values of the arguments."""
+        """Whether it holds for these values of the arguments."""
         return any(
             all(each.holds(values[each.argument]) for each in together)
             for together in self.alternatives
@@ -67,7 +67,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Oneshot:
-    """A tool that is run once, with its arguments, and ends."""
+    """A tool that runs once with its arguments."""
 
     name: str
     description: str
@@ -76,12 +76,12 @@ class Oneshot:
     cedar: CedarNames | None
     timeout_seconds: int
     args: tuple[Argument, ...]
-    defaults: Mapping[str, str]  # of arguments, and of further holes
+    defaults: Mapping[str, str]  # of arguments and other placeholders
     words: tuple[str, ...]
     mappings: Mapping[str, Mapping[str, tuple[str, ...]]]  # by argument and value
     conditions: Mapping[str, Condition]
-    format: str  # of what the command says
-    # Whether evidence is kept of it, and a further name of that; None: not of what it prints.
+    format: str  # of the command's output
+    # Whether evidence is kept, and an additional name for it; None: its output is not kept.
     capture: bool | None
     evidence_name: str | None
     sha256: str
@@ -89,13 +89,13 @@ class Oneshot:
 
 
 class Run(NamedTuple):
-    """What only one run of a tool has: its id, and the file that it may write."""
+    """The parts of a tool's command that are specific to one run: its id, and its output file."""
 
     id: str
     file: str
 
 
-# In place of a run that there is not yet: what a person reads.
+# Stands for a future run in texts for a person.
 ANY_RUN = Run("{_scan_id}", "{_output_file}")
 
 
@@ -107,7 +107,7 @@ class Refused(NamedTuple):
 
 
 def refusal(tool: Oneshot, given: Mapping[str, str], setting: Setting) -> Refused | None:
-    """Why a command with these arguments may not run; None where it may."""
+    """Why a command with these arguments may not run; None if it may."""
     for check in (_unknown, _values):
         if (found := check(tool, given, setting)) is not None:
             return found
@@ -115,7 +115,7 @@ def refusal(tool: Oneshot, given: Mapping[str, str], setting: Setting) -> Refuse
 
 
 def always_refused(tool: Oneshot, setting: Setting) -> Refused | None:
-    """The gate that no arguments could pass; None where there is none."""
+    """The gate that no arguments could pass; None if there is none."""
     for check in (_tier, _policies):
         if (found := check(tool, setting)) is not None:
             return found
@@ -123,7 +123,7 @@ def always_refused(tool: Oneshot, setting: Setting) -> Refused | None:
 
 
 def argv(tool: Oneshot, given: Mapping[str, str], run: Run = ANY_RUN) -> list[str]:
-    """The words of the command, for arguments that were not refused."""
+    """The words of the command for accepted arguments."""
     own = {SCAN_ID: run.id, OUTPUT_FILE: run.file}
     values = own | {arg.name: "" for arg in tool.args} | dict(tool.defaults) | _meant(given)
     groups = {
@@ -140,12 +140,12 @@ def argv(tool: Oneshot, given: Mapping[str, str], run: Run = ANY_RUN) -> list[st
 
 
 def flags_holes(argument: str) -> set[str]:
-    """The holes that a mapping fills: that of scan_type _scan_type_flags and _scan_flags."""
+    """The placeholders that a mapping fills: for scan_type _scan_type_flags and _scan_flags."""
     return {f"_{argument}_flags", f"_{argument.removesuffix('_type')}_flags"}
 
 
 def holes(words: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
-    """The name of every hole in words, and whether it is a word of its own."""
+    """The name of every placeholder in the words, and whether it is a whole word."""
     for word in words:
         for found in _HOLE.finditer(word):
             if found[1] is not None:
@@ -153,12 +153,12 @@ def holes(words: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
 
 
 def is_no_port(arg: Argument, default: str | None) -> bool:
-    """Whether a default stands for no port at all, as conditions ask for it."""
+    """Whether a default means that there is no port, which conditions can test."""
     return arg.type == "port" and not arg.required and default == "0"
 
 
 def writes_file(tool: Oneshot) -> bool:
-    """Whether the command has a word for the file that it may write."""
+    """Whether the command uses the file that it may write."""
     groups = [tool.words, *(condition.words for condition in tool.conditions.values())]
     groups += (words for mapping in tool.mappings.values() for words in mapping.values())
     return any(name == OUTPUT_FILE for words in groups for name, _ in holes(words))
@@ -180,7 +180,7 @@ def _fill(values: Mapping[str, str]) -> Callable[[re.Match[str]], str]:
 
 
 def _meant(given: Mapping[str, str]) -> dict[str, str]:
-    """An empty value is none: it must not take the place of a default, nor move other words."""
+    """An empty value means no value: it must not override a default or shift other words."""
     return {name: value for name, value in given.items() if value}
 
 
@@ -213,7 +213,7 @@ def _value_refusal(arg: Argument, value: str | None, scope: Scope) -> str | None
     if value and value.startswith("-") and not negative:
         return f"{arg.name}: may not begin with -, as an option does"
     if value and not value.isprintable():
-        return f"{arg.name}: has a character that is not shown"
+        return f"{arg.name}: has an invisible character"
     return None
 
 
@@ -222,7 +222,7 @@ def _tier(tool: Oneshot, setting: Setting) -> Refused | None:
     if RISK_TIERS.index(tool.risk_tier) <= RISK_TIERS.index(highest):
         return None
     level = setting.permission_level
-    message = f"risk tier {tool.risk_tier} is over what permission level {level} allows: {highest}"
+    message = f"risk tier {tool.risk_tier} exceeds what permission level {level} allows: {highest}"
     return Refused("risk-tier", message)
 
 

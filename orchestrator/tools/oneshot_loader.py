@@ -1,4 +1,4 @@
-"""Reads oneshot manifests, as strictly as those of sessions; every refusal names the field."""
+"""Reads oneshot manifests as strictly as session manifests; every error names the field."""
 
 import hashlib
 import re
@@ -110,7 +110,7 @@ def _condition(field: str, table: ConditionalTable) -> Condition:
 
 
 def _alternatives(field: str, when: str) -> tuple[tuple[Comparison, ...], ...]:
-    """Comparisons between which stand `and`s, and between those `or`s."""
+    """Alternatives separated by `or`, each a list of comparisons separated by `and`."""
     alternatives: list[list[Comparison]] = [[]]
     position = 0
     while found := _COMPARISON.match(when, position):
@@ -132,7 +132,7 @@ def _alternatives(field: str, when: str) -> tuple[tuple[Comparison, ...], ...]:
 
 
 def _check_defaults(args: tuple[Argument, ...], defaults: Mapping[str, str]) -> None:
-    """What is no target of its own must be of its type; a target is looked at in its session."""
+    """Checks defaults against their types, except targets, which are checked in their session."""
     for arg in args:
         value = defaults.get(arg.name)
         scoped = arg.type == "scope_target" or arg.scope_check
@@ -143,12 +143,12 @@ def _check_defaults(args: tuple[Argument, ...], defaults: Mapping[str, str]) -> 
 
 
 def _check_names(tool: Oneshot) -> None:
-    """Every hole has something to fill it."""
+    """Checks that every placeholder can be filled."""
     for name in (SCAN_ID, OUTPUT_FILE):
         is_argument = any(arg.name == name for arg in tool.args)
         if is_argument or name in tool.defaults:
             where = "args" if is_argument else "command.defaults"
-            raise FieldError(f"{where}.{name}", "is the run's own, and can't be chosen")
+            raise FieldError(f"{where}.{name}", "is reserved for the run")
     values = {arg.name for arg in tool.args} | set(tool.defaults) | {SCAN_ID, OUTPUT_FILE}
     groups = {CONDITIONAL_FLAGS, *(f"_{name}" for name in tool.conditions)}
     for name in tool.mappings:
@@ -158,7 +158,7 @@ def _check_names(tool: Oneshot) -> None:
         for words in tool.mappings[name].values():
             for hole, _ in holes(words):
                 if hole not in values:
-                    reason = f"nothing is known to fill {{{hole}}}"
+                    reason = f"there is nothing to fill {{{hole}}}"
                     raise FieldError(f"command.mappings.{name}", reason)
     if any("{_secret:" in word for word in tool.words):
         reason = "there is no {_secret:…}: secrets are given with the request, as variables"
@@ -168,7 +168,7 @@ def _check_names(tool: Oneshot) -> None:
             reason = "there is no {_evidence_dir} in a sandbox: write to {_output_file}"
             raise FieldError("command.template", reason)
         if name not in values and not (name in groups and alone):
-            raise FieldError("command.template", f"nothing is known to fill {{{name}}}")
+            raise FieldError("command.template", f"there is nothing to fill {{{name}}}")
     for name, condition in tool.conditions.items():
         compared = (each.argument for one in condition.alternatives for each in one)
         for used in (*compared, *(hole for hole, _ in holes(condition.words))):

@@ -1,4 +1,4 @@
-"""The tables of a oneshot manifest: a command with typed arguments, run once and to its end."""
+"""The tables of a oneshot manifest: a command with typed arguments that runs once."""
 
 from typing import Annotated, Any, Literal
 
@@ -16,17 +16,17 @@ class OneshotArgumentTable(ArgumentTable):
     """An argument of the command."""
 
     position: int | None = Field(default=None, ge=1, description="For people.")
-    default: Default | None = Field(default=None, description="What it is where none is given.")
+    default: Default | None = Field(default=None, description="The value if none is given.")
     sanitize: list[Literal["injection"]] = Field(
         default=["injection"], description="It is always applied."
     )
     block_internal: bool = Field(
-        default=False, description="Nothing is in scope but what the scope file says."
+        default=False, description="Only the scope file's targets are in scope."
     )
 
 
 class ConditionalTable(Table):
-    """Words that are there on a condition."""
+    """Words that are added on a condition."""
 
     when: Annotated[str, StringConstraints(min_length=1, max_length=1024)] = Field(
         description="`<argument> == <value>`, or with `!=`; more of them with `and`, `or`. A value "
@@ -42,7 +42,7 @@ class TemplateTable(Table):
     exec: list[_Template] | None = Field(default=None, min_length=1, max_length=256)
     defaults: dict[_Key, Default] = {}
     mappings: dict[_Key, dict[Annotated[str, Field(max_length=256)], _Flags]] = Field(
-        default={}, description="By argument and its value the words of `{_<argument>_flags}`."
+        default={}, description="The words of `{_<argument>_flags}`, by argument and value."
     )
     conditionals: dict[_Key, ConditionalTable] = Field(
         default={}, description="The words of `{_<name>}`."
@@ -50,7 +50,7 @@ class TemplateTable(Table):
 
 
 class OneshotOutputTable(Table):
-    """What the command prints. It is returned as it is, and not parsed."""
+    """The command's output. It is returned unchanged and not parsed."""
 
     model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
 

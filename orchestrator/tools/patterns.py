@@ -1,6 +1,6 @@
-"""Regular expressions of manifests, on RE2: linear time whatever the text is.
+"""Regular expressions of manifests, run by RE2 in linear time for any text.
 
-A pattern matches the whole text, in its own case, on one line.
+A pattern matches the whole text, case-sensitively, on one line.
 """
 
 import re
@@ -10,11 +10,11 @@ from typing import Any
 
 import re2  # type: ignore[import-untyped]
 
-# Nobody reviews a longer one; RE2's own bound on memory comes on top.
+# Nobody can review a longer pattern. RE2's own memory limit applies as well.
 MAX_PATTERN = 2000
 _MAX_MEMORY = 1024 * 1024
 _NOT_IN_RE2 = "patterns run on RE2, which has neither look-around nor backreferences"
-_ONE_LINE = "patterns are case-sensitive and of one line"
+_ONE_LINE = "patterns are case-sensitive and match one line"
 _TOKEN = re.compile(
     r"\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]|\(\?(?:<[=!]|P[<=>]|.)?|.", re.DOTALL
 )
@@ -23,7 +23,7 @@ _REFUSED = (
     (re.compile(r"\(\?P="), f"backreferences are not supported: {_NOT_IN_RE2}"),
     (re.compile(r"\\[1-9]"), f"backreferences are not supported: {_NOT_IN_RE2}"),
     (re.compile(r"\(\?[a-zA-OQ-Z-]"), f"inline flags are not supported: {_ONE_LINE}"),
-    # A single byte is no character, and quoting would hide the constructs above.
+    # A single byte is not a character, and quoting would hide the constructs above.
     (re.compile(r"\\[CQE]"), "\\C, \\Q and \\E are not supported"),
 )
 
@@ -34,23 +34,23 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What the groups of a pattern took; a group that took no part is None."""
+    """The texts that a pattern's groups matched; None for a group that did not take part."""
 
     groups: tuple[str | None, ...]
     named: dict[str, str | None]
-    spans: dict[str, tuple[int, int]]  # of the named ones, where they stand in the text
+    spans: dict[str, tuple[int, int]]  # positions of the named groups in the text
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled pattern; `text` is how it was written."""
+    """A compiled pattern; `text` is its source."""
 
     text: str
     names: frozenset[str]
     compiled: Any
 
     def fullmatch(self, text: str) -> Match | None:
-        """The match of the whole text. A text that is not UTF-8 matches nothing."""
+        """Matches the whole text. A text that is not UTF-8 does not match."""
         try:
             found = self.compiled.fullmatch(text)
         except UnicodeEncodeError:
@@ -61,7 +61,7 @@ class Pattern:
         return Match(found.groups(), found.groupdict(), places)
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text matches."""
+        """Whether it matches the whole text."""
         return self.fullmatch(text) is not None
 
 
@@ -83,7 +83,7 @@ def compile_pattern(text: str) -> Pattern:
         reason = error.args[0] if error.args else error
         shown = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         if "repetition size" in shown:
-            shown += ", 1000 times is the most, those of nested ones multiplied"
+            shown += "; at most 1000 repetitions are allowed, multiplied when nested"
         raise PatternError(f"does not compile: {shown}") from None
     except UnicodeEncodeError:
         raise PatternError("must be UTF-8") from None

@@ -1,4 +1,4 @@
-"""Reads manifests of either kind, with the types that the operator defines beside them."""
+"""Reads manifests of both kinds, with the types that the operator defines in the same folder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,14 +13,14 @@ from orchestrator.tools.oneshot_tables import OneshotTable
 
 
 def load_tool(path: Path, types: CustomTypes | None = None) -> Manifest | Oneshot:
-    """A manifest's file; without `types`, with those of its folder. Raises: ManifestError."""
+    """Reads a manifest's file, by default with the types of its folder. Raises: ManifestError."""
     return parse_tool(
         read_bytes(path), str(path), types_of(path.parent) if types is None else types
     )
 
 
 def parse_tool(data: bytes, name: str, types: CustomTypes | None = None) -> Manifest | Oneshot:
-    """A manifest of either kind from its bytes. Raises: ManifestError."""
+    """Parses the bytes of a manifest of either kind. Raises: ManifestError."""
     values = values_of(data, name)
     return read_as(name, lambda: _tool(with_types(values, types or CustomTypes()), data))
 

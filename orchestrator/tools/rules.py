@@ -1,4 +1,4 @@
-"""What the operator's files say of tools now: manifests, scope and Cedar policies."""
+"""The operator's current rules for tools: manifests, scope and Cedar policies."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -18,10 +18,10 @@ _POLICIES = "policies"
 
 
 class RuleFiles(NamedTuple):
-    """Files that are read together; `read` returns what puts them in force. Raises: ConfigError.
+    """Files that are read together; `read` returns a function that activates them.
 
-    `directory` is where they come and go; None: it is one file, which stays. Where it can't be
-    listed it is the only one of `files`.
+    `read` raises ConfigError. `directory` is the folder in which they appear and disappear; None
+    for a single, fixed file. If it can't be listed, it is the only entry of `files`.
     """
 
     directory: Path | None
@@ -30,16 +30,16 @@ class RuleFiles(NamedTuple):
 
 
 class ToolRules:
-    """The rules in force; each is replaced as a whole when its files change.
+    """The rules in force; each kind is replaced as a whole when its files change.
 
-    `policies` are None where no folder of them is configured.
+    `policies` is None if no policy folder is configured.
     """
 
     def __init__(self, settings: Settings, last_good: LastGood | None = None) -> None:
-        """Reads nothing of the operator's files yet: that is for each of `files`.
+        """Does not read the operator's files: each entry of `files` does that.
 
-        Until then, and where they can't be read, there is what `last_good` has of them, else
-        nothing: no tools and no targets, and policies that deny everything.
+        Until then, and if they can't be read, the rules are those of `last_good`. Without them,
+        there are no tools and no targets, and the policies deny everything.
         """
         self._settings = settings
         self._last_good = last_good
@@ -52,7 +52,7 @@ class ToolRules:
             self.policies = kept_policies(self._kept(_POLICIES).get(str(settings.cedar_dir)))
 
     def files(self) -> Iterator[RuleFiles]:
-        """What is configured, and how it is read."""
+        """The configured files and how to read them."""
         settings = self._settings
         if (tools := settings.tools_dir) is not None:
             manifests = partial(files_or_folder, watched_files, tools)
@@ -64,7 +64,7 @@ class ToolRules:
             yield RuleFiles(cedar, policies, lambda: self._policies(cedar))
 
     def _manifests(self, directory: Path) -> Callable[[], None]:
-        """A broken manifest leaves the others, and what was read last of it, in force."""
+        """A broken manifest affects no others, and its last valid version stays in force."""
         catalog, problems = read_catalog(directory, self.catalog)
         self._keep(_MANIFESTS, catalog.texts())
 
@@ -87,7 +87,7 @@ class ToolRules:
         return replace
 
     def _policies(self, directory: Path) -> Callable[[], None]:
-        """Policies work together: a broken file leaves all as they were."""
+        """Policies work together: one broken file leaves all of them unchanged."""
         policies = load_policies(directory)
         self._keep(_POLICIES, {str(directory): policies.document})
 

@@ -1,4 +1,4 @@
-"""JSON Schemas: of manifests, of what a tool takes, and of what it returns."""
+"""JSON Schemas of manifests, of tools' input, and of their results."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from sandbox_agent.pty.sanitize import MAX_TEXT
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # The members of every result.
 RESULT = ("prompt", "output", "session_state", "interaction_count")
-# References can be endless, and what a tool prints must not meet a backtracking engine.
+# References can be infinite, and a tool's output must not reach a backtracking engine.
 _REFUSED = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "pattern", "patternProperties"})
 
 
@@ -21,13 +21,13 @@ class ResultSchemaError(ValueError):
 
 
 def manifest_schema() -> dict[str, Any]:
-    """The JSON Schema of manifest files, for editors and checkers."""
+    """The JSON Schema of manifest files, for editors and validators."""
     schema = ManifestTable.model_json_schema(by_alias=True)
     return {"$schema": DIALECT, **schema}
 
 
 def input_schema() -> dict[str, Any]:
-    """What every `{tool}.{command}` takes: one line of text."""
+    """The input of every `{tool}.{command}`: one line of text."""
     return {
         "type": "object",
         "properties": {
@@ -44,12 +44,12 @@ def input_schema() -> dict[str, Any]:
 
 
 def check_result_schema(schema: Mapping[str, Any]) -> None:
-    """Raises: ResultSchemaError where results could not be held to the schema."""
+    """Raises ResultSchemaError if results could not be validated with the schema."""
     try:
         json.dumps(schema, allow_nan=False)
     except (TypeError, ValueError):
         raise ResultSchemaError(
-            "has a value that JSON has not: a time, or no finite number"
+            "has a value that JSON does not support: a time, or a number that is not finite"
         ) from None
     for keyword in _keywords(schema):
         if keyword in _REFUSED:
@@ -67,9 +67,9 @@ def check_result_schema(schema: Mapping[str, Any]) -> None:
 
 
 def result_problem(schema: Mapping[str, Any] | None, result: Mapping[str, Any]) -> str | None:
-    """Where a result is not as the manifest's schema says; None where it is.
+    """How a result violates the manifest's schema; None if it does not.
 
-    The text never repeats what the tool printed.
+    The text never repeats the tool's output.
     """
     if schema is None:
         return None
@@ -79,11 +79,11 @@ def result_problem(schema: Mapping[str, Any] | None, result: Mapping[str, Any]) 
 
 def _describe(error: ValidationError) -> str:
     place = ".".join(str(part) for part in error.absolute_path) or "the result"
-    return f"{place} does not hold to {error.validator} of output.schema"
+    return f"{place} does not satisfy {error.validator} of output.schema"
 
 
 def _keywords(schema: Any) -> Iterator[str]:
-    """Every keyword in a schema, at any depth; names of properties are none."""
+    """Every keyword in a schema at any depth, without names of properties."""
     if isinstance(schema, list):
         for item in schema:
             yield from _keywords(item)

@@ -1,4 +1,4 @@
-"""What tools may be pointed at: addresses, networks and domains of the operator's scope file."""
+"""The permitted targets of tools: addresses, networks and domains of the operator's scope file."""
 
 import ipaddress
 import re
@@ -12,19 +12,19 @@ from sandbox_agent.pty.sanitize import INJECTION
 MAX_TARGET = 253
 _LABEL = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"
 _HOSTNAME = re.compile(rf"(?:{_LABEL}\.)*{_LABEL}\.?")
-# What inet_aton takes for an address: 0x7f.1, 2130706433, 010.0.0.1.
+# Spellings that inet_aton accepts as addresses: 0x7f.1, 2130706433, 010.0.0.1.
 _NUMERIC = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)(?:\.(?:0[xX][0-9A-Fa-f]*|[0-9]+))*\.?")
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class TargetError(ValueError):
-    """A text that names no target; the message says why."""
+    """A text that is not a target; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is in scope. `problem` says why nothing is, where the file can't be used."""
+    """The targets in scope. If the file can't be used, `problem` says why nothing is in scope."""
 
     networks: tuple[Network, ...] = ()
     domains: tuple[str, ...] = ()
@@ -33,13 +33,13 @@ class Scope:
     problem: str | None = None
 
     def refusal(self, target: str) -> str | None:
-        """Why a target is out of scope; None where it is in. Exclusions come first."""
+        """Why a target is out of scope; None if it is in scope. Exclusions take precedence."""
         if self.problem is not None:
             return self.problem
         try:
             parsed = parse_target(target)
         except TargetError as error:
-            return f"{target[:MAX_TARGET]!r} is no target: {error}"
+            return f"{target[:MAX_TARGET]!r} is not a target: {error}"
         if isinstance(parsed, str):
             return self._domain_refusal(parsed)
         return self._network_refusal(parsed)
@@ -78,7 +78,7 @@ def parse_target(text: str) -> Network | str:
     if ".." in text:
         raise TargetError(".. may not be in it")
     if "/" in text and not text.rpartition("/")[2].isdigit():
-        raise TargetError("/ goes with a network's length only, as in 10.0.0.0/8")
+        raise TargetError("/ may only precede a network's length, as in 10.0.0.0/8")
     try:
         return ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -86,7 +86,7 @@ def parse_target(text: str) -> Network | str:
 
 
 def load_scope(path: Path | None) -> Scope:
-    """The scope file's content. A file that can't be used puts nothing in scope."""
+    """The scope file's content. An unusable file puts nothing in scope."""
     if path is None:
         return NO_SCOPE
     try:
@@ -106,10 +106,10 @@ def _parse(path: Path) -> Scope:
         raise ConfigError(f"{path}: scope.{name}: is not a known field")
     networks, names = _entries(path, "targets", scope)
     if names:
-        raise ConfigError(f"{path}: scope.targets: {names[0]} is no address or network")
+        raise ConfigError(f"{path}: scope.targets: {names[0]} is not an address or network")
     more, domains = _entries(path, "domains", scope)
     if more:
-        raise ConfigError(f"{path}: scope.domains: {more[0]} is no domain")
+        raise ConfigError(f"{path}: scope.domains: {more[0]} is not a domain")
     excluded, excluded_domains = _entries(path, "exclude", scope)
     mapped = tuple(_mapped(network) for network in excluded if network.version == 4)
     return Scope(networks, domains, excluded + mapped, excluded_domains)
@@ -135,7 +135,7 @@ def _entries(
         if isinstance(parsed, str):
             domains.append(f"*.{parsed}" if wildcard else parsed)
         elif wildcard:
-            raise ConfigError(f"{path}: scope.{name}: {value!r}: *. goes with a domain")
+            raise ConfigError(f"{path}: scope.{name}: {value!r}: *. may only precede a domain")
         else:
             networks.append(_unmapped(parsed))
     return tuple(networks), tuple(domains)
@@ -143,7 +143,7 @@ def _entries(
 
 def _hostname(text: str) -> str:
     if not _HOSTNAME.fullmatch(text):
-        raise TargetError("it is no address, network or hostname")
+        raise TargetError("it is not an address, network or hostname")
     if _NUMERIC.fullmatch(text):
         raise TargetError("addresses are written with four decimal numbers")
     name = text.lower().removesuffix(".")
@@ -153,7 +153,7 @@ def _hostname(text: str) -> str:
 
 
 def _covers(domain: str, name: str) -> bool:
-    """`*.example.com` covers every name below example.com, and not example.com itself."""
+    """`*.example.com` covers every name below example.com, but not example.com itself."""
     if domain.startswith("*."):
         return name.endswith(domain[1:])
     return name == domain
@@ -166,7 +166,7 @@ def _inside(target: Network, network: Network) -> bool:
 
 
 def _unmapped(network: Network) -> Network:
-    """::ffff:10.0.0.1 is 10.0.0.1 in another spelling."""
+    """::ffff:10.0.0.1 is another spelling of 10.0.0.1."""
     if isinstance(network, ipaddress.IPv6Network) and network.prefixlen >= 96:
         mapped = network.network_address.ipv4_mapped
         if mapped is not None:
@@ -175,5 +175,5 @@ def _unmapped(network: Network) -> Network:
 
 
 def _mapped(network: Network) -> Network:
-    """The spelling as IPv6, which a wide IPv6 network may contain."""
+    """The IPv6 spelling, which a wide IPv6 network may contain."""
     return ipaddress.IPv6Network(f"::ffff:{network.network_address}/{network.prefixlen + 96}")

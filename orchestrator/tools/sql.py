@@ -1,8 +1,8 @@
-"""What an SQL statement does, by a parser: its actions, and the functions that it calls.
+"""Determines, with a parser, what an SQL statement does and which functions it calls.
 
-The parser is not the database's own. So whatever either of them could read differently is
-refused before and after: comments, escapes, variables, characters beyond ASCII outside of
-quotes, and every part of the tree that the tables of `sql_known` do not have.
+The parser is not the database's own. Everything that the two could read differently is therefore
+refused, before or after parsing: comments, escapes, variables, characters beyond ASCII outside
+quotes, and every part of the tree that is missing in the tables of `sql_known`.
 """
 
 import re
@@ -29,26 +29,26 @@ from orchestrator.tools.statements import SqlError, Statement
 
 _DIALECTS = {"postgresql": "postgres", "mysql": "mysql", "sqlite": "sqlite"}
 _MAX_TOKENS = 4096
-# Some syntax is tried in several ways, those within it in as many ways again.
+# The parser tries some syntax in several ways, and nesting multiplies the attempts.
 _STEPS_PER_TOKEN = 4
 _SPARE_STEPS = 200
-# A subscript of a subscript is copied by each of those around it.
+# The parser copies a nested subscript once for each subscript around it.
 _MAX_BRACKETS = 16
 
 _QUOTED = re.compile(r"'[^'\\]*'|\"[^\"\\]*\"|`[^`\\]*`")
-# A letter before a quote changes what is in it: E'…', U&'…', _utf8'…'; psql sets in :'…'.
+# A letter before a quote changes its meaning: E'…', U&'…', _utf8'…'; psql inserts at :'…'.
 _PREFIXES = re.compile(r"[A-Za-z0-9_$&:@#%]")
 _SINGLE_COLON = re.compile(r"(?<!:):(?!:)")
 _EXPLAIN = re.compile(r"EXPLAIN +(?=(?:SELECT|WITH) )", re.IGNORECASE)
 
 
 def read_statement(text: str, dialect: str) -> Statement:
-    """One statement, without its semicolon. Raises: SqlError."""
+    """Reads one statement without its semicolon. Raises: SqlError."""
     known = _DIALECTS[dialect]
     _check_characters(text, known)
     tree, names = _parse(_EXPLAIN.sub("", text, count=1), known)
     if type(tree).__name__ not in ACTIONS:
-        raise SqlError("it is no statement of a known kind")
+        raise SqlError("it is not a statement of a known kind")
     actions: set[str] = set()
     functions = names | set(hidden_calls(tree, known))
     for node in tree.walk():
@@ -59,7 +59,7 @@ def read_statement(text: str, dialect: str) -> Statement:
 
 
 def _check_characters(text: str, dialect: str) -> None:
-    """Refuses what hides text from one of two readers, or is the client's own syntax."""
+    """Refuses characters that hide text from one of the two parsers, or are the client's syntax."""
     for quoted in _QUOTED.finditer(text):
         if _PREFIXES.match(text[: quoted.start()][-1:]):
             raise SqlError("a quote may not follow a letter, a digit or a sign directly")
@@ -101,17 +101,17 @@ def _parse(text: str, name: str) -> tuple[exp.Expr, set[str]]:
 
 
 def _bounded(base: type[Any], tokens: int) -> type[Any]:
-    """A parser that takes so many steps at most, and guesses nothing."""
+    """A parser with a limit of steps that does not guess."""
     left = _STEPS_PER_TOKEN * tokens + _SPARE_STEPS
 
     class Bounded(base):  # type: ignore[misc]
-        """Counts its steps; what it would only keep as text is an error."""
+        """Counts its steps, and fails on statements that it would only keep as text."""
 
         def _advance(self, times: int = 1) -> None:
             nonlocal left
             left -= 1
             if left < 0:
-                raise SqlError("it is too intricate to be read")
+                raise SqlError("it is too complex to be read")
             super()._advance(times)
 
         def _warn_unsupported(self) -> None:
@@ -121,10 +121,10 @@ def _bounded(base: type[Any], tokens: int) -> type[Any]:
 
 
 def _check_quoted_names(tokens: list[Token]) -> None:
-    """A quoted name can be another function than the one that the parser takes it for."""
+    """A quoted name may be a different function than the parser assumes."""
     before = None
     for token, following in pairwise(tokens):
-        # SQLite takes a text for a name: FROM 'fsdir'('.').
+        # SQLite accepts a string as a name: FROM 'fsdir'('.').
         quoted = token.token_type in (TokenType.IDENTIFIER, TokenType.STRING)
         if quoted and following.token_type is TokenType.L_PAREN and before is not TokenType.INTO:
             raise SqlError("functions may not be called by a name in quotes")
@@ -132,7 +132,7 @@ def _check_quoted_names(tokens: list[Token]) -> None:
 
 
 def _unknown_names(tokens: list[Token], functions: Container[str], dialect: str) -> Iterator[str]:
-    """Names before a parenthesis that the parser knows, and the database has not built in."""
+    """Names before a parenthesis that the parser knows but the database does not have built in."""
     built_in = BUILT_IN.get(dialect)
     for token, following in pairwise(tokens):
         name = token.text.lower()
@@ -142,7 +142,7 @@ def _unknown_names(tokens: list[Token], functions: Container[str], dialect: str)
 
 
 def _actions(node: exp.Expr) -> Iterator[str]:
-    """What a node does by itself. Raises: SqlError where that is not known."""
+    """The actions of a node itself. Raises: SqlError if they are not known."""
     name = type(node).__name__
     if name not in ACTIONS and name not in SYNTAX and not isinstance(node, exp.Func):
         raise SqlError(f"{name} is not known to be harmless")
@@ -168,7 +168,7 @@ def _function(node: exp.Func, dialect: str) -> Iterator[str]:
 
 
 def _schema(node: exp.Func) -> str:
-    """The schema that a function is called by, with its dot; empty where there is none."""
+    """The schema in a function call, with its dot; empty if there is none."""
     parent = node.parent
     if isinstance(parent, exp.Dot) and parent.expression is node:
         return f"{parent.this.sql().lower()}."

@@ -1,8 +1,8 @@
 """Functions that a statement can call in a notation that does not look like a call.
 
-PostgreSQL reads `x.f` and `(x).f` as f(x) where x has no column f, and a cast to a type of the
-database's own runs that type's functions. SQLite has tables that are functions. What may be such
-a call is named as one, though it may be none: a parser has no tables to look it up in.
+PostgreSQL reads `x.f` and `(x).f` as f(x) if x has no column f, and a cast to a user-defined type
+runs that type's functions. SQLite has tables that are functions. Everything that may be such a call
+is reported as one, because a parser has no tables in which to look it up.
 """
 
 import re
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-# PostgreSQL's own functions that do more than compute, by the beginnings of their names.
+# PostgreSQL functions that do more than compute, by the beginnings of their names.
 _POSTGRES_FUNCTIONS = re.compile(
     r"(pg|lo|dblink|txid|inet|(query|table|cursor|schema|database)_to)_.*|dblink"
     r"|(next|curr|last|set)val|set_config|current_setting"
 )
-# Functions that take no parentheses; PostgreSQL allows them where a table stands.
+# Functions without parentheses; PostgreSQL allows them in place of a table.
 _POSTGRES_VALUES = re.compile(r"(current|session|system)_[a-z]+|localtime(stamp)?|user")
 _POSTGRES_TYPES = frozenset(
     {"char", "cidr", "macaddr", "macaddr8", "tsvector", "tsquery", "varbit", "box", "citext"}
@@ -36,7 +36,7 @@ def hidden_calls(tree: exp.Expr, dialect: str) -> Iterator[str]:
         yield from _casts(tree)
     if dialect == "sqlite":
         names = [node.name.lower() for node in tree.find_all(exp.Identifier)]
-        # IN 'name' is a table as well.
+        # IN 'name' refers to a table, too.
         names += [node.args["field"].name.lower() for node in _in_tables(tree)]
         yield from filter(_SQLITE_TABLES.fullmatch, names)
 
@@ -46,7 +46,7 @@ def _in_tables(tree: exp.Expr) -> Iterator[exp.In]:
 
 
 def _attributes(tree: exp.Expr) -> Iterator[str]:
-    """Names after a dot, where what is before it may be a value that a function takes."""
+    """Names after a dot, if the part before it may be a value that a function accepts."""
     tables, functions = _sources(tree)
     for column in tree.find_all(exp.Column):
         name, table = column.name.lower(), column.table.lower()
@@ -64,7 +64,7 @@ def _attributes(tree: exp.Expr) -> Iterator[str]:
 
 
 def _sources(tree: exp.Expr) -> tuple[set[str], dict[str, set[str]]]:
-    """The names of tables, and those of functions in their place with their columns' names."""
+    """The names of tables, and of functions in their place with their columns' names."""
     tables, functions = {"excluded"}, dict[str, set[str]]()
     for node in tree.find_all(
         exp.Table, exp.Lateral, exp.Unnest, exp.Values, exp.Subquery, exp.CTE
@@ -92,7 +92,7 @@ def _columns(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _casts(tree: exp.Expr) -> Iterator[str]:
-    """Types that PostgreSQL has not built in."""
+    """Types that are not built into PostgreSQL."""
     for cast in tree.find_all(exp.Cast):
         for part in cast.args["to"].find_all(exp.DataType):
             kind = part.args.get("kind")

@@ -1,6 +1,6 @@
-"""What is known of SQL's syntax trees: which parts only read, and what the others do.
+"""Known parts of SQL syntax trees: those that only read, and the effects of the others.
 
-Names are those of sqlglot's classes. What is in none of these tables is refused.
+Names are those of sqlglot's classes. Anything that is in none of these tables is refused.
 """
 
 
@@ -8,7 +8,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# What a statement does, by the node that does it. A part of a statement does it as well.
+# The action of a statement, by its node. A part of a statement has the same action.
 ACTIONS = {
     "Select": "select",
     "Union": "select",
@@ -30,8 +30,8 @@ ACTIONS = {
     "Describe": "show",
     "Use": "use",
 }
-# The members of those nodes whose meaning is known; another member that is set is refused:
-# INTO, FOR UPDATE, OUTFILE and their like are members.
+# The members of those nodes with a known meaning. Other members that are set are refused, such as
+# INTO, FOR UPDATE and OUTFILE.
 _SET_OPERATION = frozenset({"with_", "this", "expression", "distinct", "order", "limit", "offset"})
 MEMBERS = {
     "Select": frozenset(
@@ -62,10 +62,10 @@ MEMBERS = {
     "With": frozenset({"expressions", "recursive"}),
     "Returning": frozenset({"expressions"}),
 }
-# What CREATE, ALTER and DROP may be of: a function's body would not be looked at.
+# The objects of CREATE, ALTER and DROP. A function's body would not be checked.
 KINDS = frozenset({"TABLE", "VIEW", "INDEX"})
 
-# Syntax that does nothing but combine what stands in it.
+# Syntax that only combines its parts.
 SYNTAX = _names(
     """
     From Join Where Group Having Order Ordered Limit Offset Fetch Distinct With CTE Returning
@@ -82,7 +82,7 @@ SYNTAX = _names(
 """
 )
 
-# Functions, and operators that are functions to sqlglot, that compute their result from their
+# Functions, and operators that sqlglot treats as functions, whose result depends only on their
 # arguments, the time or the session.
 HARMLESS = _names(
     """
@@ -112,7 +112,7 @@ HARMLESS = _names(
     JSONRemove JSONStripNulls ParseJSON
 """
 )
-# The same, for functions that sqlglot knows by name only.
+# Likewise, for functions that sqlglot knows by name only.
 HARMLESS_NAMES = {
     "postgres": _names(
         """
@@ -146,8 +146,8 @@ HARMLESS_NAMES = {
     """
     ),
 }
-# Names that sqlglot has a class for and the database has built in. Under any other of sqlglot's
-# names a database may hold a function of its own. SQLite's are the program's, never a database's.
+# Names that have a class in sqlglot and are built into the database. Under sqlglot's other names, a
+# database may have its own function. SQLite's functions belong to the program, never to a database.
 BUILT_IN = {
     "postgres": _names(
         """

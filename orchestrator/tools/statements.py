@@ -1,6 +1,6 @@
-"""Lines that are SQL: what a statement does, held against what its command is declared for.
+"""Lines of SQL: compares what a statement does with what its command declares.
 
-Which dialects there are and what they mean is in `sql`, which is imported when it is needed.
+`sql`, which is imported when it is needed, defines the dialects and their meaning.
 """
 
 from functools import partial
@@ -15,21 +15,21 @@ from sandbox_agent.pty.sanitize import MAX_TEXT, control_characters
 _AT_ONCE = 1
 _AT_ONCE_PER_SESSION = 1
 _MOST_WAITING = 32
-# A line takes tens of milliseconds at worst; the first one has the parser imported.
+# A line takes tens of milliseconds at worst; the first one also imports the parser.
 _SECONDS = 30.0
-# More than one, so that a line which takes for ever keeps its own session only.
+# More than one, so that a line that takes forever delays its own session only.
 _MOST_THREADS = 4
 
 
 class SqlError(ValueError):
-    """A text that is not one statement whose doings are known; the message says why."""
+    """A text that is not one statement with known effects; the message says why."""
 
 
 class Statement(NamedTuple):
-    """What a statement does: `select` stands alone, as whatever else is done reads, too.
+    """The effects of a statement. `select` appears alone, because everything else reads, too.
 
-    `functions` are those that are not known to be harmless, in lower case, with their schema
-    where it is given.
+    `functions` are those that are not known to be harmless, in lower case and with their schema if
+    it is given.
     """
 
     actions: frozenset[str]
@@ -37,16 +37,16 @@ class Statement(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A line as the parser has read it; `problem` says why it could not."""
+    """The parser's result for a line; `problem` says why it could not read it."""
 
     statement: Statement | None
     problem: str | None = None
 
 
 def read_line(manifest: Manifest, text: object) -> Reading | None:
-    """A line as the statement that it is; None where the tool's lines are not parsed.
+    """The statement in a line; None if the tool's lines are not parsed.
 
-    It takes tens of milliseconds at worst.
+    Takes tens of milliseconds at worst.
     """
     if manifest.dialect is None:
         return None
@@ -63,7 +63,7 @@ def read_line(manifest: Manifest, text: object) -> Reading | None:
 
 
 def refusal(reading: Reading, command: ToolCommand) -> str | None:
-    """Why a line is not what a command is declared for; None where it is."""
+    """Why a line is not what a command declares; None if it is."""
     if command.statements == (UNPARSED,):
         return None
     if reading.statement is None:
@@ -80,7 +80,7 @@ def refusal(reading: Reading, command: ToolCommand) -> str | None:
 
 
 class Reader:
-    """Reads lines off the loop, one at a time. A session waits for itself before others do."""
+    """Reads lines off the event loop, one at a time for each session."""
 
     def __init__(self) -> None:
         self._turns = FairQueue(_AT_ONCE, _AT_ONCE_PER_SESSION, _MOST_WAITING)
@@ -88,18 +88,18 @@ class Reader:
         self._tasks = TaskScope("the reading of a line")
 
     async def read(self, session_key: str, manifest: Manifest, text: str) -> Reading | None:
-        """What `read_line` returns; a line that takes too long is one that can't be read.
+        """Returns the result of `read_line`, or that a line could not be read in time.
 
-        Raises: RateLimitedError when too many lines wait.
+        Raises: RateLimitedError if too many lines wait.
         """
         if manifest.dialect is None:
             return None
         turn = await self._turns.take(session_key)
-        # A caller that leaves takes no thread along: its session's next line waits for this one.
+        # A cancelled caller does not cancel the reading: its session's next line waits for it.
         return await self._tasks.shield(self._read(turn, session_key, manifest, text))
 
     async def close(self) -> None:
-        """Nobody waits for a line any more."""
+        """Stops all waiting for lines."""
         await self._tasks.close()
 
     async def _read(

@@ -1,4 +1,4 @@
-"""The state of a tool's session, by its prompt and by the commands that went before."""
+"""The state of a tool's session, inferred from its prompt and the previous commands."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ ERROR = "error"
 
 
 class PromptState(NamedTuple):
-    """A prompt, and the state that the session was in at it."""
+    """A prompt, and the session's state at it."""
 
     prompt: str
     state: str
@@ -18,9 +18,9 @@ class PromptState(NamedTuple):
 def infer_state(manifest: Manifest, prompt: str) -> str:
     """The state that a prompt shows.
 
-    It is that of the manifest's first pattern that matches the whole prompt; where none does,
-    `error` for a prompt with that word, else `ready`. A state that the output schema's enum
-    lacks is `error`.
+    It is the state of the manifest's first pattern that matches the whole prompt. If none does, it
+    is `error` for a prompt that contains this word, else `ready`. A state that is missing in the
+    output schema's enum becomes `error`.
     """
     for pattern, state in manifest.states:
         if pattern.matches(prompt):
@@ -31,10 +31,10 @@ def infer_state(manifest: Manifest, prompt: str) -> str:
 def next_state(
     manifest: Manifest, before: PromptState | None, prompt: str, command: str | None
 ) -> str:
-    """The state at a prompt to which the command of that name led; None: at the first prompt.
+    """The state at the prompt after the command of that name; None at the first prompt.
 
-    A prompt that has changed shows the state. While it stays the same, the state is the one
-    that the last state-setting command has set, or that was shown before.
+    A changed prompt determines the state. While the prompt is unchanged, the state is the one set
+    by the last command that sets a state, or else the state shown before.
     """
     if before is None or prompt != before.prompt:
         return infer_state(manifest, prompt)

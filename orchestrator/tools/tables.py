@@ -1,4 +1,4 @@
-"""The tables of a manifest file: which fields there are, and what each may hold."""
+"""The tables of a manifest file: its fields and their permitted values."""
 
 from typing import Annotated, Any, Literal
 
@@ -40,40 +40,43 @@ _Path = Annotated[str, StringConstraints(pattern=r"^(/[^/\x00\n]+)+$")]
 _OutputDir = Annotated[
     str,
     StringConstraints(
-        pattern=r"^\{evidence_dir\}/[A-Za-z0-9_-]{0,64}\{(session_id|scan_id)\}[A-Za-z0-9_-]{0,64}/?$"
+        pattern=""
+        "^\\{evidence_dir\\}/[A-Za-z0-9_-]{0,64}\\{(session_id|scan_id)\\}[A-Za-z0-9_-]{0,64}/?$"
     ),
 ]
 _Seconds = Annotated[int, Field(ge=1, le=86_400)]
 
 
 class Table(BaseModel):
-    """A table: TOML types as they are (a boolean is no integer), no other fields."""
+    """A table: strict TOML types (a boolean is not an integer), no other fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
 
 
 class CedarTable(Table):
-    """What Cedar policies know the tool by."""
+    """The tool's names in Cedar policies."""
 
-    resource: _CedarName = Field(description="The resource's type; its namespace is everyone's.")
+    resource: _CedarName = Field(
+        description="The resource's type; its namespace applies to all names."
+    )
     action: _Text = Field(description='The action\'s id: `<namespace>::Action::"<action>"`.')
     principal: _Principal | None = Field(
         default=None,
-        description='Who acts, as in `PenTest::Phase::"exploit"`; unset: '
+        description='The principal, as in `PenTest::Phase::"exploit"`; unset: '
         '`<namespace>::Agent::"<role of the session>"`.',
     )
 
 
 class EvidenceTable(Table):
-    """What is kept of a terminal, below `evidence` of the state directory."""
+    """The evidence of a terminal, kept below `evidence` of the state directory."""
 
     output_dir: _OutputDir | None = Field(
         default=None,
-        description="A further name of a terminal's evidence: `{evidence_dir}/` and one name with "
-        "`{session_id}` in it, which is the terminal's id.",
+        description="An additional name of a terminal's evidence: `{evidence_dir}/` and one name "
+        "with `{session_id}` in it, which is the terminal's id.",
     )
     capture: bool = Field(
-        default=True, description="The bytes that the tool says are kept, not only the transcript."
+        default=True, description="Keep the tool's output bytes, not only the transcript."
     )
     hash: Literal["sha256"] = "sha256"
 
@@ -85,15 +88,15 @@ class ToolTable(Table):
     binary: _Text | None = Field(default=None, description="The name of the program that starts.")
     mode: Literal["oneshot", "session", "browser"] | None = Field(
         default=None,
-        description="`browser` can't be run. Unset: `session` where there is a table "
+        description="`browser` can't be run. Unset: `session` if there is a table "
         "`[session]`, else `oneshot`.",
     )
     description: Annotated[str, Field(max_length=1024)] = ""
     risk_tier: RiskTier = Field(
-        default="low", description="For people: each command is held to its own."
+        default="low", description="For information: each command is checked against its own."
     )
     version: _Text | None = None
-    timeout_seconds: _Seconds = Field(default=60, description="Of a oneshot command.")
+    timeout_seconds: _Seconds = Field(default=60, description="Time-out of a oneshot command.")
     human_approval: bool = Field(default=False, description="Every command needs an approval.")
     dispatch: Literal["exec", "callback"] = Field(
         default="exec", description="Only `exec` can be run."
@@ -114,12 +117,12 @@ class InteractionTable(Table):
         Annotated[str, StringConstraints(pattern=r"^[ -~]{0,7}(\n|\r|\r\n)$")] | None
     ) = Field(
         default=None,
-        description='What follows each line. Unset: ";\\n" for psql, mysql, mariadb, else "\\n".',
+        description='The end of each line. Unset: ";\\n" for psql, mysql, mariadb, else "\\n".',
     )
     parser: Literal["sql"] | None = Field(
         default=None,
-        description="`sql`: each line must be one statement that is understood, and do what its "
-        "command declares.",
+        description="`sql`: each line must be one statement that the parser understands and that "
+        "does what its command declares.",
     )
     dialect: Dialect | None = Field(default=None, description="For `parser`.")
 
@@ -144,11 +147,11 @@ ArgumentType = Literal[
 
 
 class ArgumentTable(Table):
-    """What the group of this name in the command's pattern may have taken."""
+    """The values that the command pattern's group of this name may match."""
 
     type: ArgumentType
     description: Annotated[str, Field(max_length=1024)] = ""
-    required: bool = Field(default=True, description="The group must have taken something.")
+    required: bool = Field(default=True, description="The group must have matched a value.")
     min: float | None = Field(default=None, allow_inf_nan=False)
     max: float | None = Field(default=None, allow_inf_nan=False)
     allowed: list[_Text] = Field(default=[], description="For `enum`.")
@@ -157,15 +160,15 @@ class ArgumentTable(Table):
     pattern: _Regex | None = Field(default=None, description="For `string` and `regex_match`.")
     bind: bool = Field(
         default=False,
-        description="For `path`: a person approves what is in that file of the workspace; when it "
-        "changes, the approval does not hold.",
+        description="For `path`: a person approves the content of that file in the workspace; if "
+        "it changes, the approval is void.",
     )
 
 
 class TypeTable(Table):
-    """A type of the operator's: what it is of, and what it permits of that."""
+    """A custom type: its base and what it permits of that."""
 
-    base: Annotated[str, Field(max_length=64)] = Field(description="A type that there is already.")
+    base: Annotated[str, Field(max_length=64)] = Field(description="An existing type.")
     min: float | None = Field(default=None, allow_inf_nan=False)
     max: float | None = Field(default=None, allow_inf_nan=False)
     allowed: list[_Text] = []
@@ -179,7 +182,7 @@ class CommandTable(Table):
     description: Annotated[str, Field(max_length=1024)] = ""
     risk_tier: RiskTier = "low"
     human_approval: bool = Field(
-        default=False, description="A person must approve each line; always so where `critical`."
+        default=False, description="A person must approve each line; always true for `critical`."
     )
     extract_target: bool = Field(
         default=False,
@@ -187,23 +190,24 @@ class CommandTable(Table):
         "pattern's literal beginning must be in scope.",
     )
     state: Name | None = Field(
-        default=None, description="The session's state after it, while the prompt stays the same."
+        default=None,
+        description="The session's state after the command, while the prompt stays the same.",
     )
     args: dict[Name, ArgumentTable] = {}
     statements: list[Action] = Field(
         default=[],
-        description="With `parser`: what its statements may do. `unparsed`, alone: the pattern "
-        "says what it is, as for the client's own commands.",
+        description="With `parser`: what its statements may do. `unparsed`, alone: only the "
+        "pattern defines it, as for the client's own commands.",
     )
     functions: list[_Function] = Field(
         default=[],
-        description="With `parser`: functions that it may call besides those that are known to "
-        "compute only, as `nextval` or `reports.total`.",
+        description="With `parser`: functions that it may call in addition to those that are "
+        "known to only compute, such as `nextval` or `reports.total`.",
     )
 
 
 class ConfinementTable(Table):
-    """What the program needs beyond what the level's commands may reach."""
+    """Resources that the program needs beyond those of the level's commands."""
 
     read: list[_Path] = Field(default=[], description="Absolute paths that it may read.")
     execute: list[_Path] = Field(default=[], description="Absolute paths that it may execute.")
@@ -238,7 +242,7 @@ class SessionTable(Table):
 
 
 class OutputTable(Table):
-    """What an interaction comes to."""
+    """The result of an interaction."""
 
     model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
 

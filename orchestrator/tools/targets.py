@@ -1,22 +1,22 @@
-"""Where in a line of input its targets stand."""
+"""Finds the targets in a line of input."""
 
 import re
 
 from orchestrator.tools.patterns import Match, Pattern
 
 TARGET = "target"
-# What a pattern begins with that stands for itself; an escaped letter stands for a class.
+# The literal beginning of a pattern; an escaped letter stands for a class.
 _LITERAL = re.compile(r"\^?((?:[^\\^$.|?*+()\[\]{}]|\\[^A-Za-z0-9])*)(.?)", re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-# They make the character before them one that need not be there.
+# They make the previous character optional.
 _QUANTIFIERS = frozenset("?*+{")
 
 
 def find_targets(pattern: Pattern, match: Match, text: str) -> list[str]:
-    """The targets of a text that matched: all of them must be in scope, and there must be one.
+    """The targets of a matching text. All of them must be in scope, and there must be at least one.
 
-    They are what the group `target` took, else what the first group took, else every word
-    after the literal beginning of the pattern.
+    They are the match of the group `target`, else the match of the first group, else every word
+    after the pattern's literal beginning.
     """
     if TARGET in pattern.names:
         found = match.named[TARGET]
@@ -27,7 +27,7 @@ def find_targets(pattern: Pattern, match: Match, text: str) -> list[str]:
 
 
 def _beginning(pattern: str, text: str) -> str:
-    """Whole words that every text of the pattern begins with, and this one does."""
+    """The whole words with which every text of the pattern, including this one, begins."""
     literal = _LITERAL.match(pattern)
     if literal is None:
         return ""

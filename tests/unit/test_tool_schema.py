@@ -53,5 +53,5 @@ def test_results_are_held_to_the_manifests_schema() -> None:
     assert result_problem(schema, RESULT) is None
     assert result_problem(None, {"anything": 1}) is None
     problem = result_problem(schema, {**RESULT, "session_state": "secret-of-the-tool"})
-    assert problem == "session_state does not hold to enum of output.schema"
+    assert problem == "session_state does not satisfy enum of output.schema"
     assert result_problem(schema, {**RESULT, "interaction_count": "1"}) is not None

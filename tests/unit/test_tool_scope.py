@@ -122,7 +122,7 @@ NO_TARGETS = [
 def test_no_targets(scope: Scope) -> None:
     for target in NO_TARGETS:
         assert raised(TargetError, parse_target, target), target
-        assert "is no target" in (scope.refusal(target) or ""), target
+        assert "is not a target" in (scope.refusal(target) or ""), target
 
 
 def test_without_a_scope_nothing_is_in_scope() -> None:
@@ -140,12 +140,12 @@ def test_without_a_scope_nothing_is_in_scope() -> None:
         ("[scope]\nhosts = []", "scope.hosts: is not a known field"),
         ("[scope]\ntargets = 'x'", "scope.targets: must be an array"),
         ("[scope]\ntargets = [1]", "scope.targets: 1 must be a string"),
-        ("[scope]\ntargets = ['example.com']", "scope.targets: example.com is no address"),
+        ("[scope]\ntargets = ['example.com']", "scope.targets: example.com is not an address"),
         ("[scope]\ntargets = ['10.0.0.0/40']", "scope.targets: '10.0.0.0/40': "),
-        ("[scope]\ndomains = ['10.0.0.1']", "scope.domains: 10.0.0.1/32 is no domain"),
+        ("[scope]\ndomains = ['10.0.0.1']", "scope.domains: 10.0.0.1/32 is not a domain"),
         ("[scope]\ndomains = ['*']", "scope.domains: '*': "),
         ("[scope]\ndomains = ['a.*.com']", "scope.domains: 'a.*.com': "),
-        ("[scope]\nexclude = ['*.10.0.0.1']", "scope.exclude: '*.10.0.0.1': *. goes with"),
+        ("[scope]\nexclude = ['*.10.0.0.1']", "scope.exclude: '*.10.0.0.1': *. may only precede"),
     ],
 )
 def test_a_file_that_can_not_be_used_denies_all(

@@ -290,7 +290,7 @@ def test_what_is_sent_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
         (
             _HEAD.replace('parser = "sql"\ndialect = "postgresql"\n', "")
             + 'statements = ["select"]\n[output]',
-            "session.commands.query.statements: goes with",
+            "session.commands.query.statements: needs session.interaction",
         ),
         (_HEAD + 'statements = ["select", "unparsed"]\n[output]', "unparsed stands alone"),
         (_HEAD + 'statements = ["read"]\n[output]', "session.commands.query.statements"),

@@ -134,7 +134,7 @@ def test_a_role_is_data(tmp_path: Path) -> None:
         ("permit (principal == ?principal, action, resource);", "templates can't be used"),
         (
             PERMIT_ALL + "permit (principal, action, resource) when { resource.count > 1 };",
-            "policy 2: resource.count is none of tool_name, ",
+            "policy 2: resource.count is not one of tool_name, ",
         ),
         (
             'forbid (principal, action, resource) unless { !(context["x"] == 1) };',

@@ -162,7 +162,7 @@ def test_gates() -> None:
         ("{target}", "{host}", "command.template: there is nothing to fill {host}"),
         ("{target}", "{_evidence_dir}/x {target}", "template: there is no {_evidence_dir}"),
         ("{target}", "{_secret:token} {target}", "template: there is no {_secret:…}"),
-        ("max_rate = 1000", '_output_file = "/x"', "command.defaults._output_file: is the run's"),
+        ("max_rate = 1000", '_output_file = "/x"', "command.defaults._output_file: is reserved"),
         ("[args.extra]", "[args._scan_id]", "args._scan_id: is reserved for the run"),
         ("template = ", "executor = 'scan.sh'\ntemplate = ", "command.executor: a script on the"),
         ("{_scan_flags}", "x{_scan_flags}", "there is nothing to fill {_scan_flags}"),

@@ -201,7 +201,7 @@ def test_what_is_not_understood_is_refused() -> None:
     ("text", "reason"),
     [
         # Each level is read in several ways, and those within it in as many again.
-        ("SELECT " + "array[" * 15 + "1" + "]" * 15, "too intricate"),
+        ("SELECT " + "array[" * 15 + "1" + "]" * 15, "too complex"),
         ("SELECT a" + "[1]" * 2000, "brackets"),
         ("SELECT " + "NOT " * 2000 + "a", "too deeply"),
         ("SELECT " + "- " * 3000 + "1", "too deeply"),

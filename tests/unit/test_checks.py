@@ -96,7 +96,7 @@ def test_a_runtime_of_the_engine() -> None:
     assert status(engine_check(info, "io.containerd.runsc.v1")) == "ok"
     check = engine_check(info, "kata")
     assert status(check) == "failure"
-    assert check.detail == "version 24.0.7, cgroup 2, has no runtime kata, but runc, runsc"
+    assert check.detail == "version 24.0.7, cgroup 2, has no runtime kata, only runc, runsc"
 
 
 @pytest.mark.parametrize(

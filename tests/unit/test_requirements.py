@@ -26,8 +26,8 @@ NOTHING = Facts(landlock=0, seccomp=False, mounts=False, quota=False)
         ("low", replace(ALL, landlock=2), ["needs Landlock version 3, but found version 2"]),
         ("high", replace(ALL, landlock=5), ["needs Landlock version 6, but found version 5"]),
         ("medium", replace(ALL, landlock=0), ["needs Landlock version 3, but found none"]),
-        ("low", replace(ALL, seccomp=False), ["needs seccomp filters with notification, there "]),
-        ("high", replace(ALL, mounts=False), ["needs workspaces mounted with flags, they can't"]),
+        ("low", replace(ALL, seccomp=False), ["needs seccomp filters with notification, which "]),
+        ("high", replace(ALL, mounts=False), ["needs workspaces mounted with flags, which can't"]),
         ("low", NOTHING, ["needs Landlock", "needs seccomp", "needs workspaces mounted"]),
     ],
 )

@@ -18,6 +18,7 @@ from orchestrator.approvals.service import Approvals
 from orchestrator.approvals.webhook import Webhook, requested
 from orchestrator.audit.anchoring import Anchoring, load_key
 from orchestrator.audit.archiving import Archiving
+from orchestrator.audit.events import EventDraft
 from orchestrator.audit.follow import Followers
 from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.record_room import RecordRoom, free_bytes
@@ -257,7 +258,9 @@ class ControlPlane:
             self.metrics.agent_violation()
 
         async def record_violation(session: Session, reason: str) -> None:
-            await recorder.record(session, "agent.violation", actor="system", error=reason)
+            await recorder.record(
+                session, EventDraft("agent.violation", actor="system", error=reason)
+            )
 
         async def expire_approvals(_sandbox: Sandbox) -> None:
             await self.approvals.expire_ended()

@@ -17,6 +17,7 @@ from watchfiles import watch
 
 from orchestrator.access.admin_key import ADMIN_KEY_FILE
 from orchestrator.access.key_entries import load_keys
+from orchestrator.audit.events import EventDraft
 from orchestrator.audit.recorder import Recorder
 from orchestrator.config.errors import BrokenFilesError, ConfigError
 from orchestrator.config.operator_files import files_or_folder, read_regular
@@ -267,13 +268,16 @@ class Reload:
             return
         for file in changed:
             await self._recorder.record_system(
-                "policy.reloaded",
-                {"ok": file not in problems},
-                args={
-                    "file": str(file),
-                    "sha256": None if source.secret else source.seen[file] or None,
-                },
-                error=problems.get(file),
+                EventDraft(
+                    "policy.reloaded",
+                    actor="system",
+                    result={"ok": file not in problems},
+                    args={
+                        "file": str(file),
+                        "sha256": None if source.secret else source.seen[file] or None,
+                    },
+                    error=problems.get(file),
+                )
             )
 
     def _note(self, source: _Source, changed: list[Path], problems: dict[Path, str]) -> None:

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from orchestrator.access.keys import Principal, Role
 from orchestrator.approvals import approval_rows
 from orchestrator.approvals.approval_rows import Approval
-from orchestrator.audit.events import EventDraft, now
+from orchestrator.audit.events import EventDraft, Made, now
 from orchestrator.audit.ledger import Ledger
-from orchestrator.audit.recorder import Made, Recorder
+from orchestrator.audit.recorder import Recorder
 from orchestrator.errors import BusyError, ConflictError, NotFoundError, PaddockError
 from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
@@ -243,12 +243,14 @@ class Approvals:
         try:
             await self._recorder.record(
                 session,
-                "approval.request",
-                actor=actor,
-                decision="pending",
-                rule=APPROVAL,
-                args=_args(approval),
-                made=_made(approval),
+                EventDraft(
+                    "approval.request",
+                    actor=actor,
+                    decision="pending",
+                    rule=APPROVAL,
+                    args=_args(approval),
+                    made=_made(approval),
+                ),
                 effect=approval_rows.inserting(approval),
             )
         except PaddockError:
@@ -278,16 +280,18 @@ class Approvals:
         """`error` says why it has expired."""
         await self._recorder.record(
             found.session,
-            "approval.decision",
-            actor=actor,
-            decision=decision,
-            rule=APPROVAL,
-            args=_args(approval),
-            made=_made(approval),
-            result={"status": approval.status, "reason": approval.reason},
-            error=error,
+            EventDraft(
+                "approval.decision",
+                actor=actor,
+                decision=decision,
+                rule=APPROVAL,
+                args=_args(approval),
+                made=_made(approval),
+                result={"status": approval.status, "reason": approval.reason},
+                error=error,
+                stop=error is not None or decision == "deny",
+            ),
             effect=approval_rows.deciding(approval),
-            stop=error is not None or decision == "deny",
         )
 
     def _settle(self, found: _Open, approval: Approval) -> None:

@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from paddock.audit.chain import Event, canonical
 
@@ -61,37 +60,56 @@ class EventError(ValueError):
     """An event that can't be recorded as it is; the message names the member."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventDraft:
-    """What happened, before the ledger gives it a place in its chain.
+class Made(NamedTuple):
+    """Members of `args` and `result` that the control plane has made: ids, digests, sizes.
 
-    `args` and `result` hold JSON values without floats: numbers are integers
-    (microseconds where needed). `agent` is the sandbox agent's (boot_id, seq);
-    `time` is RFC 3339 UTC with microseconds, by default that of the append. `stop`: it stops
-    something, and may use the room that is kept for that on a full disk.
+    Nothing that a client chose is in them, and no secret is cut out: one that is like the
+    beginning of a digest would have the record tell of evidence that nobody could find.
     """
 
-    session_key: str
-    session_id: str | None
-    source: str
-    actor: str
+    args: Mapping[str, Any] = {}
+    result: Mapping[str, Any] = {}
+
+
+NOTHING_MADE = Made()
+
+
+class EventDraft(NamedTuple):
+    """What happened, before the ledger gives it a place in its chain.
+
+    Who records an event of a session leaves out what identifies the session: the `Recorder` adds
+    it. Without it, the event belongs to no session.
+
+    `args` and `result` hold JSON values without floats: numbers are integers
+    (microseconds where needed). `made` has more members of both. `agent` is the sandbox agent's
+    (boot_id, seq); `time` is when it happened, RFC 3339 UTC with microseconds, by default that of
+    the append. `stop`: it stops something, or is an end: it may use the room that is kept for
+    that on a full disk, and may follow when the session is over.
+    """
+
     operation: str
+    actor: str
+    source: str = "control-plane"
     decision: str | None = None
     rule: str | None = None
-    permission_level: str | None = None
-    workspace_root: str | None = None
-    args: Mapping[str, Any] = field(default_factory=dict)
+    args: Mapping[str, Any] = {}
     result: Mapping[str, Any] | None = None
+    made: Made = NOTHING_MADE
     error: str | None = None
     duration_ms: int | None = None
     command_id: str | None = None
     agent: tuple[str, int] | None = None
-    # Which session of that id, from 1.
-    incarnation: int | None = None
     turn: int | None = None
     tokens_used: int | None = None
     time: str | None = None
     stop: bool = False
+    # The session's identity.
+    session_key: str = SYSTEM_KEY
+    session_id: str | None = None
+    # Which session of that id, from 1.
+    incarnation: int | None = None
+    permission_level: str | None = None
+    workspace_root: str | None = None
 
 
 def now() -> str:
@@ -109,7 +127,10 @@ def members(draft: EventDraft) -> Event:
         raise EventError("time must be RFC 3339 in UTC with microseconds")
     if not draft.session_key:
         raise EventError("session_key must not be empty")
-    args = _object("args", draft.args)
+    result = draft.result
+    if draft.made.result:
+        result = {**(result or {}), **draft.made.result}
+    args = _object("args", {**draft.args, **draft.made.args} if draft.made.args else draft.args)
     if draft.command_id is not None:
         args["command_id"] = _string("command_id", draft.command_id)
     return {
@@ -125,7 +146,7 @@ def members(draft: EventDraft) -> Event:
         "permission_level": _string("permission_level", draft.permission_level),
         "workspace_root": _string("workspace_root", draft.workspace_root),
         "args": args,
-        "result": None if draft.result is None else _object("result", draft.result),
+        "result": None if result is None else _object("result", result),
         "error": _string("error", draft.error),
         "duration_ms": _integer("duration_ms", draft.duration_ms),
         "tokens_used": _integer("tokens_used", draft.tokens_used),

@@ -3,7 +3,8 @@
 import asyncio
 from typing import Any
 
-from orchestrator.audit.recorder import Made, Recorder
+from orchestrator.audit.events import EventDraft, Made
+from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.stop_records import StopRecords
 from orchestrator.commands.outcome import exit_result
 from orchestrator.sessions.session import Session
@@ -47,11 +48,15 @@ class Gaps:
                 return
             recorded = await self._recorder.record(
                 session,
-                "audit.gap",
-                actor="system",
-                made=Made({"commands": [command.id for command in lost], "terminals": terminals}),
-                error=error,
-                stop=True,
+                EventDraft(
+                    "audit.gap",
+                    actor="system",
+                    made=Made(
+                        {"commands": [command.id for command in lost], "terminals": terminals}
+                    ),
+                    error=error,
+                    stop=True,
+                ),
             )
             for command in lost:
                 command.finish(lost_end(recorded.seq, recorded.hash))

@@ -1,10 +1,10 @@
 """Puts what happens in sessions on record."""
 
 import logging
-from collections.abc import Callable, Container, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Container
+from typing import Any
 
-from orchestrator.audit.events import SYSTEM_KEY, EventDraft, EventError
+from orchestrator.audit.events import EventDraft, EventError
 from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.record_room import RecordRoom
 from orchestrator.audit.recorded import Recorded
@@ -27,20 +27,6 @@ _BY_ITSELF = ("command.exec", TOOL_OUTPUT)
 _LAST = "session.terminated"
 # What counts as use of a session, and puts off its idle deadline.
 _ACTIVITY = ("command.", "file.", "pty.", "session.create", "session.resume", "session.settings")
-
-
-class Made(NamedTuple):
-    """Members of `args` and `result` that the control plane has made: ids, digests, sizes.
-
-    Nothing that a client chose is in them, and no secret is cut out: one that is like the
-    beginning of a digest would have the record tell of evidence that nobody could find.
-    """
-
-    args: Mapping[str, Any] = {}
-    result: Mapping[str, Any] = {}
-
-
-NOTHING_MADE = Made()
 
 
 class Recorder:
@@ -67,7 +53,7 @@ class Recorder:
         self._room = room
         self._on_full = on_full
         self._cutting = Cutting()
-        self._refusals = Refusals(self._record_refusal, marks)
+        self._refusals = Refusals(self._record_counted, marks)
 
     async def close(self) -> None:
         """Puts on record what was counted only."""
@@ -90,29 +76,12 @@ class Recorder:
     async def record(
         self,
         session: Session,
-        operation: str,
-        *,
-        actor: str,
-        source: str = "control-plane",
-        decision: str | None = None,
-        rule: str | None = None,
-        args: dict[str, Any] | None = None,
-        result: dict[str, Any] | None = None,
-        made: Made = NOTHING_MADE,
-        error: str | None = None,
-        command_id: str | None = None,
-        duration_ms: int | None = None,
-        agent: tuple[str, int] | None = None,
+        draft: EventDraft,
         effect: Effect | None = None,
-        time: str | None = None,
-        stop: bool = False,
+        *,
         names: Container[str] | None = None,
     ) -> Recorded:
-        """Records one event; `effect` commits with it or neither does.
-
-        `time` is when it happened, RFC 3339 with microseconds; None: now. `stop`: it stops
-        something, or is an end: it may use the room that is kept for that, and may follow when
-        the session is over.
+        """Records one event of the session; `effect` commits with it or neither does.
 
         The session's secrets are cut out of what went wrong, was asked for and came of it; what
         is long then is recorded by its beginning, size and digest. `made` is recorded as it is, and
@@ -121,38 +90,17 @@ class Recorder:
         Raises: AuditUnavailableError; EventError for values that can't be recorded; what
         `Session.check_live` does where the session is over.
         """
-        if session.over.done() and not stop:
+        if session.over.done() and not draft.stop:
             session.check_live()
+        operation = draft.operation
         untold = await self._refusals.end(session) if operation == _LAST else None
         if untold is not None and untold.number:
-            args = {**(args or {}), "untold_refusals": untold.number}
-        cut = session.secrets.cut_members
-        told = None if result is None else excerpts.excerpts(cut(result, names))
-        draft = EventDraft(
-            session_key=session.key,
-            session_id=session.id,
-            incarnation=session.incarnation,
-            source=source,
-            actor=actor,
-            operation=operation,
-            decision=decision,
-            rule=rule,
-            permission_level=session.level.name,
-            workspace_root=session.root_dir,
-            args={**excerpts.excerpts(cut(args or {}, names)), **made.args},
-            result={**(told or {}), **made.result} if made.result else told,
-            error=None if error is None else excerpts.text(session.secrets.cut(error)),
-            duration_ms=duration_ms,
-            command_id=command_id,
-            agent=agent,
-            time=time,
-            stop=stop,
-        )
-        recorded = await self._ledger.append(draft, effect)
+            draft = draft._replace(args={**draft.args, "untold_refusals": untold.number})
+        recorded = await self._ledger.append(_completed(session, draft, names), effect)
         if untold is not None:
             untold.settle()
-        if decision == "deny":
-            self._metrics.denied(rule)
+        if draft.decision == "deny":
+            self._metrics.denied(draft.rule)
         if operation.startswith(_ACTIVITY):
             session.last_activity_at = max(session.last_activity_at, recorded.time)
         self.count(session, recorded.bytes, operation)
@@ -176,17 +124,7 @@ class Recorder:
         if full and session.live:
             self._on_full(session)
 
-    async def refuse(
-        self,
-        session: Session,
-        operation: str,
-        *,
-        actor: str,
-        rule: str,
-        args: dict[str, Any],
-        error: str,
-        command_id: str | None = None,
-    ) -> None:
+    async def refuse(self, session: Session, draft: EventDraft) -> None:
         """Records that something was refused before anything came of it: refusals are free.
 
         Above a rate, like ones of a session are counted, and told a second later by one event
@@ -195,76 +133,74 @@ class Recorder:
         """
         session.check_not_ending()
         self.check_room(session)
-        *values, error = await self.told(session, [*args.values(), error])
-        args = dict(zip(args, values, strict=True))
+        *values, error = await self.told(session, [*draft.args.values(), draft.error])
         session.check_not_ending()  # now, too
-        members: dict[str, Any] = {"actor": actor, "rule": rule, "command_id": command_id}
         # What is kept of it is bounded, as what is recorded is.
-        members |= {"args": excerpts.excerpts(args), "error": excerpts.text(error)}
-        await self._refusals.record(session, {"operation": operation, **members})
+        refusal = draft._replace(
+            decision="deny",
+            args=excerpts.excerpts(dict(zip(draft.args, values, strict=True))),
+            error=None if error is None else excerpts.text(error),
+        )
+        await self._refusals.record(session, refusal)
 
-    async def record_often(
-        self, session: Session, operation: str, *, actor: str, source: str, made: Made
-    ) -> None:
+    async def record_often(self, session: Session, draft: EventDraft) -> None:
         """Records what can happen again and again, and nobody asks for.
 
-        Above a rate, like ones of a session are counted, as refusals are.
-        Raises: AuditUnavailableError.
+        Above a rate, like ones of a session are counted, as refusals are. It has no secrets, and
+        is short. Raises: AuditUnavailableError.
         """
-        members = {"operation": operation, "actor": actor, "source": source, "made": made}
-        await self._refusals.record(session, {"decision": None, "args": {}, **members})
+        await self._refusals.record(session, draft)
 
-    async def _record_refusal(self, session: Session, members: dict[str, Any]) -> None:
-        await self.record(session, **{"decision": "deny", **members})
+    async def _record_counted(self, session: Session, draft: EventDraft) -> None:
+        await self.record(session, draft)
 
     async def record_agent_event(
         self, session: Session, event: AgentEvent, effect: Effect | None = None
     ) -> Recorded:
         """Records what the sandbox's agent reports. Raises: AuditUnavailableError."""
-        members: dict[str, Any] = {
-            "actor": "agent",
-            "source": "agent",
-            "decision": event.decision,
-            "command_id": event.command_id,
-            "duration_ms": event.duration_ms,
-            "agent": (event.boot_id, event.seq),
-            "effect": effect,
-            # An agent that was taken over may report any others.
-            "names": EVENT_MEMBERS,
-        }
+        draft = _reported(event)
         try:
-            return await self.record(
-                session,
-                event.operation,
-                rule=event.rule,
-                args=event.args,
-                result=event.result,
-                error=event.error,
-                **members,
-            )
+            # An agent that was taken over may report members of any other name.
+            return await self.record(session, draft, effect, names=EVENT_MEMBERS)
         except EventError as error:
             # What happened must be on record even if how it was reported can't be.
             log.warning("session %s: malformed event of the agent: %s", session.id, error)
             text = f"the agent's report was malformed: {error}"
-            return await self.record(session, event.operation, error=text, **members)
+            bare = draft._replace(rule=None, args={}, result=None, error=text)
+            return await self.record(session, bare, effect, names=EVENT_MEMBERS)
 
-    async def record_system(
-        self,
-        operation: str,
-        result: dict[str, Any] | None = None,
-        *,
-        args: dict[str, Any] | None = None,
-        error: str | None = None,
-    ) -> Recorded:
+    async def record_system(self, draft: EventDraft) -> Recorded:
         """Records what concerns no single session. Raises: AuditUnavailableError."""
-        draft = EventDraft(
-            session_key=SYSTEM_KEY,
-            session_id=None,
-            source="control-plane",
-            actor="system",
-            operation=operation,
-            args=args or {},
-            result=result,
-            error=error,
-        )
         return await self._ledger.append(draft)
+
+
+def _completed(session: Session, draft: EventDraft, names: Container[str] | None) -> EventDraft:
+    """The draft with the session's identity, without its secrets, and as short as is recorded."""
+    cut = session.secrets.cut_members
+    result, error = draft.result, draft.error
+    return draft._replace(
+        session_key=session.key,
+        session_id=session.id,
+        incarnation=session.incarnation,
+        permission_level=session.level.name,
+        workspace_root=session.root_dir,
+        args=excerpts.excerpts(cut(draft.args, names)),
+        result=None if result is None else excerpts.excerpts(cut(result, names)),
+        error=None if error is None else excerpts.text(session.secrets.cut(error)),
+    )
+
+
+def _reported(event: AgentEvent) -> EventDraft:
+    return EventDraft(
+        event.operation,
+        actor="agent",
+        source="agent",
+        decision=event.decision,
+        rule=event.rule,
+        args=event.args,
+        result=event.result,
+        error=event.error,
+        command_id=event.command_id,
+        duration_ms=event.duration_ms,
+        agent=(event.boot_id, event.seq),
+    )

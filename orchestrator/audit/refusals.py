@@ -8,9 +8,9 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
-from orchestrator.audit.events import EventError
+from orchestrator.audit.events import EventDraft, EventError
 from orchestrator.errors import PaddockError
 from orchestrator.sessions.session import Session
 from orchestrator.task_scope import TaskScope
@@ -24,8 +24,7 @@ _RATE, _BURST = 20, 100
 _SECONDS = 1.0
 _RETRY_SECONDS = 5.0
 
-Members = dict[str, Any]
-Record = Callable[[Session, Members], Awaitable[None]]
+Record = Callable[[Session, EventDraft], Awaitable[None]]
 
 
 class Marks(Protocol):
@@ -43,7 +42,7 @@ class _Counted:
     """What is counted of one session, and who tells it."""
 
     session: Session
-    repeats: Repeats[Members] = field(default_factory=lambda: Repeats(_RATE, _BURST))
+    repeats: Repeats[EventDraft] = field(default_factory=lambda: Repeats(_RATE, _BURST))
     # One tells at a time, and a mark is set or cleared by one at a time.
     telling: asyncio.Lock = field(default_factory=asyncio.Lock)
     marking: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -83,15 +82,15 @@ class Refusals:
         self._closing = asyncio.Event()
         self._tasks = TaskScope("counted refusals")
 
-    async def record(self, session: Session, members: Members) -> None:
+    async def record(self, session: Session, draft: EventDraft) -> None:
         """Records it, or counts it: then it is on record a second later, or with the end.
 
-        `members` have no secrets, and are as short as what is recorded. Raises:
+        The draft has no secrets, and is as short as what is recorded. Raises:
         AuditUnavailableError.
         """
         counted = self._counted.get(session.key) or self._begin(session)
-        if counted.repeats.take(_like(members), members, time.monotonic()):
-            await self._record(session, members)
+        if counted.repeats.take(_like(draft), draft, time.monotonic()):
+            await self._record(session, draft)
             return
         if counted.task is None:
             counted.task = self._tasks.spawn(self._tell_later(counted))
@@ -138,10 +137,10 @@ class Refusals:
 
     async def _tell(self, counted: _Counted) -> None:
         async with counted.telling:
-            for like, members, count in counted.repeats.counted():
-                args = {**members["args"], "repeats": count}
+            for like, draft, count in counted.repeats.counted():
+                repeated = draft._replace(args={**draft.args, "repeats": count})
                 try:
-                    await self._record(counted.session, {**members, "args": args})
+                    await self._record(counted.session, repeated)
                 except PaddockError as error:
                     log.error("refusals of session %s: %s", counted.session.id, error.detail)
                     return
@@ -170,8 +169,8 @@ def _counts(counted: _Counted) -> list[tuple[str, int]]:
     return [(like, count) for like, _, count in counted.repeats.counted()]
 
 
-def _like(members: Members) -> str:
+def _like(draft: EventDraft) -> str:
     """What two refusals must have in common; each command has an id of its own."""
-    args = {name: value for name, value in members["args"].items() if name != "command_id"}
-    alike = {**members, "args": args, "command_id": None}
+    args = {name: value for name, value in draft.args.items() if name != "command_id"}
+    alike = draft._replace(args=args, command_id=None)
     return hashlib.sha256(json.dumps(alike, sort_keys=True, default=str).encode()).hexdigest()

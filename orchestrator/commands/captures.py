@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.access.keys import Principal
-from orchestrator.audit.recorder import TOOL_OUTPUT, Made, Recorder
+from orchestrator.audit.events import EventDraft, Made
+from orchestrator.audit.recorder import TOOL_OUTPUT, Recorder
 from orchestrator.commands.evidence_file import EvidenceFile
 from orchestrator.commands.execution import Executions
 from orchestrator.errors import (
@@ -134,14 +135,16 @@ class Captures:
         try:
             await self._recorder.record(
                 session,
-                "command.evidence",
-                actor="system",
-                made=Made(
-                    {"command_id": command.id, "file": kept.file, "left": told["left"]},
-                    {} if digest is None else found,
+                EventDraft(
+                    "command.evidence",
+                    actor="system",
+                    made=Made(
+                        {"command_id": command.id, "file": kept.file, "left": told["left"]},
+                        {} if digest is None else found,
+                    ),
+                    error=told["reason"],
+                    command_id=command.id,
                 ),
-                error=told["reason"],
-                command_id=command.id,
                 effect=session_rows.counting(session.key, size),
             )
         except PaddockError as error:

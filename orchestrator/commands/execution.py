@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.access.keys import Principal
+from orchestrator.audit.events import EventDraft
 from orchestrator.audit.recorded import Recorded
 from orchestrator.audit.recorder import Recorder
 from orchestrator.commands.outcome import exit_result
@@ -107,11 +108,13 @@ class Executions:
         try:
             recorded = await self._recorder.record(
                 session,
-                "command.start",
-                actor=principal.name,
-                decision="allow",
-                args=excerpts.excerpts(_described(command_id, told, cwd, request, timeout)),
-                command_id=command_id,
+                EventDraft(
+                    "command.start",
+                    actor=principal.name,
+                    decision="allow",
+                    args=excerpts.excerpts(_described(command_id, told, cwd, request, timeout)),
+                    command_id=command_id,
+                ),
                 effect=counted,
             )
         except BaseException:
@@ -156,12 +159,14 @@ class Executions:
             words = request.argv if request.argv is not None else [request.command or ""]
             await self._recorder.refuse(
                 session,
-                "command.start",
-                actor=principal.name,
-                rule=error.rule,
-                args=_described(command_id, words, request.cwd or ".", request, None),
-                error=error.message,
-                command_id=command_id,
+                EventDraft(
+                    "command.start",
+                    actor=principal.name,
+                    rule=error.rule,
+                    args=_described(command_id, words, request.cwd or ".", request, None),
+                    error=error.message,
+                    command_id=command_id,
+                ),
             )
             raise PermissionDeniedError(error.message, rule=error.rule) from None
         return argv, cwd
@@ -198,13 +203,15 @@ class Executions:
         try:
             recorded = await self._recorder.record(
                 session,
-                "command.exit",
-                actor="system",
-                decision="deny" if isinstance(error, PermissionDeniedError) else None,
-                rule=rule,
-                args={"command_id": command.id},
-                error=error.detail,
-                command_id=command.id,
+                EventDraft(
+                    "command.exit",
+                    actor="system",
+                    decision="deny" if isinstance(error, PermissionDeniedError) else None,
+                    rule=rule,
+                    args={"command_id": command.id},
+                    error=error.detail,
+                    command_id=command.id,
+                ),
             )
         except BaseException:
             command.dispatched = True

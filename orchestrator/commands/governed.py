@@ -9,6 +9,7 @@ from typing import NoReturn
 from orchestrator.access.keys import KeyRing, Principal
 from orchestrator.approvals.approval_rows import Approval
 from orchestrator.approvals.service import NO_TERMINAL, Approvals, Line
+from orchestrator.audit.events import EventDraft
 from orchestrator.audit.recorder import Recorder
 from orchestrator.commands.captures import Captures
 from orchestrator.commands.execution import Executions
@@ -181,15 +182,17 @@ class GovernedCommands:
     ) -> NoReturn:
         await self._recorder.refuse(
             session,
-            "command.start",
-            actor=principal.name,
-            rule=refused.rule,
-            args={
-                "tool": tool.name,
-                "manifest_sha256": tool.sha256,
-                "arguments": dict(arguments),
-            },
-            error=refused.message,
+            EventDraft(
+                "command.start",
+                actor=principal.name,
+                rule=refused.rule,
+                args={
+                    "tool": tool.name,
+                    "manifest_sha256": tool.sha256,
+                    "arguments": dict(arguments),
+                },
+                error=refused.message,
+            ),
         )
         raise PermissionDeniedError(refused.message, rule=refused.rule)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from orchestrator.access.keys import Principal
-from orchestrator.audit.events import now
+from orchestrator.audit.events import EventDraft, now
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.stop_records import StopRecords
 from orchestrator.audit.writer import Effect
@@ -69,14 +69,16 @@ class Budgets:
             session,
             lambda: self._recorder.record(
                 session,
-                "budget.exceeded",
-                actor=actor,
-                decision="deny",
-                args=exceeded.recorded(),
-                error=exceeded.error().detail,
+                EventDraft(
+                    "budget.exceeded",
+                    actor=actor,
+                    decision="deny",
+                    args=exceeded.recorded(),
+                    error=exceeded.error().detail,
+                    time=at,
+                    stop=True,
+                ),
                 effect=session_rows.with_budget(session),
-                time=at,
-                stop=True,
             ),
         )
         self._metrics.budget_exceeded(kind)

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.access.fair_queue import Turn
 from orchestrator.access.keys import Principal, digest, new_handle
 from orchestrator.access.shares import Shares
-from orchestrator.audit.events import now
+from orchestrator.audit.events import EventDraft, now
 from orchestrator.audit.recorder import Recorder
 from orchestrator.config.operator_mounts import chosen
 from orchestrator.config.settings import Settings
@@ -161,18 +161,20 @@ class Creation:
         """Records the session, starts its sandbox, and acknowledges it; or forgets it again."""
         await self._recorder.record(
             session,
-            "session.create",
-            actor=principal.name,
-            decision="allow",
-            args={
-                "image": session.image,
-                "labels": session.labels,
-                "env": sorted(session.env),
-                "secrets": list(session.secrets.names),
-                "mounts": [*session.level.mounts, *session.mounts],
-                "role": session.role,
-                "tools": session.tools,
-            },
+            EventDraft(
+                "session.create",
+                actor=principal.name,
+                decision="allow",
+                args={
+                    "image": session.image,
+                    "labels": session.labels,
+                    "env": sorted(session.env),
+                    "secrets": list(session.secrets.names),
+                    "mounts": [*session.level.mounts, *session.mounts],
+                    "role": session.role,
+                    "tools": session.tools,
+                },
+            ),
             effect=self._workspaces.claiming(session, self._shares.quota(principal)),
         )
         try:
@@ -197,10 +199,12 @@ class Creation:
         detail = error.detail if isinstance(error, PaddockError) else "interrupted"
         await self._recorder.record(
             session,
-            "session.terminated",
-            actor="system",
-            args={"acknowledged": False},
-            error=f"the session could not be created: {detail}",
+            EventDraft(
+                "session.terminated",
+                actor="system",
+                args={"acknowledged": False},
+                error=f"the session could not be created: {detail}",
+            ),
             effect=self._workspaces.forgetting(session),
         )
         if session.env:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from orchestrator.access.keys import Principal, Role
-from orchestrator.audit.events import now
+from orchestrator.audit.events import EventDraft, now
 from orchestrator.audit.gaps import Gaps
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.stop_records import StopRecords
@@ -129,13 +129,15 @@ class Ending:
         async def write() -> None:
             await self._recorder.record(
                 session,
-                "session.terminated",
-                actor=principal.name,
-                result=result,
-                error=error,
+                EventDraft(
+                    "session.terminated",
+                    actor=principal.name,
+                    result=result,
+                    error=error,
+                    time=termination.terminated_at,
+                    stop=True,
+                ),
                 effect=session_rows.with_end(session, status, termination),
-                time=termination.terminated_at,
-                stop=True,
             )
             if has_values:
                 self._scrub()
@@ -149,7 +151,7 @@ class Ending:
         self._stops.add(
             session,
             lambda: self._recorder.record(
-                session, operation, actor=principal.name, args=args, time=at, stop=True
+                session, EventDraft(operation, actor=principal.name, args=args, time=at, stop=True)
             ),
         )
 

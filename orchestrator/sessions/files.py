@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from orchestrator.access.keys import Principal
+from orchestrator.audit.events import EventDraft
 from orchestrator.audit.recorder import Recorder
 from orchestrator.errors import (
     ConflictError,
@@ -222,11 +223,9 @@ class Files:
         detail = escape_message(path)
         await self._recorder.refuse(
             session,
-            operation,
-            actor=principal.name,
-            rule=PATH_RULE,
-            args={name: path},
-            error=detail,
+            EventDraft(
+                operation, actor=principal.name, rule=PATH_RULE, args={name: path}, error=detail
+            ),
         )
         return PermissionDeniedError(detail, rule=PATH_RULE, field=name)
 

@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from orchestrator.access.keys import Principal
+from orchestrator.audit.events import EventDraft
 from orchestrator.audit.gaps import Gaps
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.stop_records import StopRecords
@@ -203,12 +204,10 @@ class LevelChange:
         gone = {"sandbox": None, "container_id": None} if stop else {}
         await self._recorder.record(
             session,
-            "session.settings",
-            actor=principal.name,
-            decision="allow",
-            args=args,
+            EventDraft(
+                "session.settings", actor=principal.name, decision="allow", args=args, stop=stop
+            ),
             effect=session_rows.with_level(session, level, **gone),
-            stop=stop,
         )
 
     async def _end(self, session: Session, move: Move, seconds: float) -> None:

@@ -1,7 +1,7 @@
 """Freezes sessions and thaws them again."""
 
 from orchestrator.access.keys import Principal
-from orchestrator.audit.events import now
+from orchestrator.audit.events import EventDraft, now
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.stop_records import StopRecords
 from orchestrator.engine.base import Engine
@@ -81,11 +81,13 @@ class Pausing:
     ) -> None:
         await self._recorder.record(
             session,
-            "session.pause" if status is Status.PAUSED else "session.resume",
-            actor=principal.name,
+            EventDraft(
+                "session.pause" if status is Status.PAUSED else "session.resume",
+                actor=principal.name,
+                time=at,
+                stop=status is Status.PAUSED,
+            ),
             effect=session_rows.updating(session, status=status),
-            time=at,
-            stop=status is Status.PAUSED,
         )
 
 

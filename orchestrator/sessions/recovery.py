@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from orchestrator.audit import query, refusal_marks
+from orchestrator.audit.events import EventDraft
 from orchestrator.audit.gaps import lost_end
 from orchestrator.audit.recorder import Recorder
 from orchestrator.commands.execution import Executions
@@ -99,7 +100,9 @@ class Recovery:
         self._found.workspaces_purged = await self._workspaces.finish_purges()
         self._found.workspaces_unmounted = await self._workspaces.unmount_strays()
         self._found.recovery_time_ms = int((time.monotonic() - started) * 1000)
-        await self._recorder.record_system("recovery", asdict(self._found))
+        await self._recorder.record_system(
+            EventDraft("recovery", actor="system", result=asdict(self._found))
+        )
         return self._found
 
     async def _load(self) -> list[SessionRow]:
@@ -117,11 +120,13 @@ class Recovery:
                 continue
             await self._recorder.record(
                 sessions[key],
-                "audit.gap",
-                actor="system",
-                args={"refusals_since": since},
-                error="the control plane ended before it recorded how often it had refused: "
-                f"refusals since {since}, like ones that are on record, may be missing",
+                EventDraft(
+                    "audit.gap",
+                    actor="system",
+                    args={"refusals_since": since},
+                    error="the control plane ended before it recorded how often it had refused: "
+                    f"refusals since {since}, like ones that are on record, may be missing",
+                ),
                 effect=refusal_marks.clearing(key),
             )
 
@@ -149,10 +154,12 @@ class Recovery:
         self._found.unfinished_creations += 1
         await self._recorder.record(
             session,
-            "session.terminated",
-            actor="system",
-            args={"acknowledged": False},
-            error="the control plane ended while the session was being created",
+            EventDraft(
+                "session.terminated",
+                actor="system",
+                args={"acknowledged": False},
+                error="the control plane ended while the session was being created",
+            ),
             effect=self._workspaces.forgetting(session),
         )
         self._scrub()
@@ -184,8 +191,7 @@ class Recovery:
         if session.status is not status:
             await self._recorder.record(
                 session,
-                "session.pause" if paused else "session.resume",
-                actor="system",
+                EventDraft("session.pause" if paused else "session.resume", actor="system"),
                 effect=session_rows.updating(session, status=status),
             )
             session.status = status

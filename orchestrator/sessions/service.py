@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from orchestrator.access.fair_queue import Turn
 from orchestrator.access.keys import Principal, Role, digest, new_handle
 from orchestrator.access.shares import Shares
+from orchestrator.audit.events import EventDraft
 from orchestrator.audit.gaps import Gaps
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.stop_records import StopRecords
@@ -352,7 +353,7 @@ class Sessions:
                 elif level is not None or ignored:
                     args = {"permission_level": session.level.name, "ignored": ignored}
                     await self._recorder.record(
-                        session, "session.settings", actor=principal.name, args=args
+                        session, EventDraft("session.settings", actor=principal.name, args=args)
                     )
 
     async def _check_bounds(self, principal: Principal, session: Session, level: Level) -> None:
@@ -362,11 +363,13 @@ class Sessions:
         except PermissionDeniedError as error:
             await self._recorder.refuse(
                 session,
-                "session.settings",
-                actor=principal.name,
-                rule=error.fields["rule"],
-                args={"from": session.level.name, "to": level.name},
-                error=error.detail,
+                EventDraft(
+                    "session.settings",
+                    actor=principal.name,
+                    rule=error.fields["rule"],
+                    args={"from": session.level.name, "to": level.name},
+                    error=error.detail,
+                ),
             )
             raise
 
@@ -399,9 +402,7 @@ class Sessions:
             session.check_live()
             await self._recorder.record(
                 session,
-                "session.settings",
-                actor=principal.name,
-                args={"handle": "rotated"},
+                EventDraft("session.settings", actor=principal.name, args={"handle": "rotated"}),
                 effect=session_rows.updating(session, handle_sha256=digest(handle)),
             )
             self.registry.rehandle(session, digest(handle))

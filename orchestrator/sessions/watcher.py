@@ -2,7 +2,8 @@
 
 from contextlib import aclosing
 
-from orchestrator.audit.recorder import Made, Recorder
+from orchestrator.audit.events import EventDraft, Made
+from orchestrator.audit.recorder import Recorder
 from orchestrator.engine.base import Container, ContainerState, Engine, EngineEvent
 from orchestrator.sessions.service import Sessions
 from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
@@ -52,10 +53,12 @@ class Watcher:
             if session is not None:
                 await self._recorder.record_often(
                     session,
-                    "command.oom",
-                    actor="system",
-                    source="engine",
-                    made=Made({"commands": [command.id for command in session.running]}),
+                    EventDraft(
+                        "command.oom",
+                        actor="system",
+                        source="engine",
+                        made=Made({"commands": [command.id for command in session.running]}),
+                    ),
                 )
 
     async def _look_at_all(self) -> None:

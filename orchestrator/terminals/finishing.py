@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from orchestrator.audit.events import now
-from orchestrator.audit.recorder import Made, Recorder
+from orchestrator.audit.events import EventDraft, Made, now
+from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.writer import both
 from orchestrator.errors import PaddockError
 from orchestrator.sessions import session_rows
@@ -89,22 +89,24 @@ class Finishing:
         try:
             await self._recorder.record(
                 live.session,
-                "pty.close",
-                actor="system",
-                args={"tool": live.terminal.spec.tool, "reason": reason},
-                made=Made(
-                    {"terminal_id": live.id},
-                    {
-                        "exit_code": final.exit_code,
-                        "interaction_count": live.interactions,
-                        **(digests._asdict() if digests else {}),
-                    },
+                EventDraft(
+                    "pty.close",
+                    actor="system",
+                    args={"tool": live.terminal.spec.tool, "reason": reason},
+                    made=Made(
+                        {"terminal_id": live.id},
+                        {
+                            "exit_code": final.exit_code,
+                            "interaction_count": live.interactions,
+                            **(digests._asdict() if digests else {}),
+                        },
+                    ),
+                    stop=True,
                 ),
                 effect=both(
                     terminal_rows.ending(final),
                     session_rows.counting(live.session.key, live.evidence.bytes),
                 ),
-                stop=True,
             )
         except PaddockError as error:
             # Its row has no end: the next start records it.
@@ -174,10 +176,12 @@ class Finishing:
             return
         await self._recorder.record(
             session,
-            "pty.close",
-            actor="system",
-            args={"tool": row.record.tool, "reason": reason},
-            made=Made({"terminal_id": row.record.id}, digests._asdict() if digests else {}),
+            EventDraft(
+                "pty.close",
+                actor="system",
+                args={"tool": row.record.tool, "reason": reason},
+                made=Made({"terminal_id": row.record.id}, digests._asdict() if digests else {}),
+                stop=True,
+            ),
             effect=effect,
-            stop=True,
         )

@@ -4,6 +4,7 @@ from functools import partial
 
 from orchestrator.access.keys import KeyRing, Principal
 from orchestrator.approvals.service import Approvals
+from orchestrator.audit.events import EventDraft
 from orchestrator.audit.recorder import Recorder
 from orchestrator.errors import NotFoundError, PermissionDeniedError
 from orchestrator.sessions.files import Files
@@ -62,11 +63,13 @@ class GovernedTerminals:
             rule, message = refused
             await self._recorder.refuse(
                 session,
-                "pty.open",
-                actor=principal.name,
-                rule=rule,
-                args={"tool": manifest.name, "manifest_sha256": manifest.sha256},
-                error=message,
+                EventDraft(
+                    "pty.open",
+                    actor=principal.name,
+                    rule=rule,
+                    args={"tool": manifest.name, "manifest_sha256": manifest.sha256},
+                    error=message,
+                ),
             )
             raise PermissionDeniedError(message, rule=rule)
         return await self._terminals.open(principal, session, terminal_spec(manifest))

@@ -1,6 +1,7 @@
 """Puts on record what a tool said between lines: the terminal's own, and nobody's answer."""
 
-from orchestrator.audit.recorder import Made, Recorder
+from orchestrator.audit.events import EventDraft, Made
+from orchestrator.audit.recorder import Recorder
 from orchestrator.terminals import transcript
 from orchestrator.terminals.live import Live
 
@@ -21,9 +22,11 @@ async def record(recorder: Recorder, live: Live) -> None:
         await live.evidence.flush()
         await recorder.record(
             live.session,
-            "pty.output",
-            actor="system",
-            args={"tool": live.terminal.spec.tool},
-            result={"output": text},
-            made=Made({"terminal_id": live.id}, {"output_bytes": late.raw_bytes}),
+            EventDraft(
+                "pty.output",
+                actor="system",
+                args={"tool": live.terminal.spec.tool},
+                result={"output": text},
+                made=Made({"terminal_id": live.id}, {"output_bytes": late.raw_bytes}),
+            ),
         )

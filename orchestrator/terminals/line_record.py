@@ -3,7 +3,8 @@
 import hashlib
 from typing import Any
 
-from orchestrator.audit.recorder import Made, Recorder
+from orchestrator.audit.events import EventDraft, Made
+from orchestrator.audit.recorder import Recorder
 from orchestrator.sessions import session_rows
 from orchestrator.terminals import transcript
 from orchestrator.terminals.live import Live
@@ -33,11 +34,13 @@ class LineRecord:
         session = self._live.session
         await self._recorder.record(
             session,
-            "pty.interaction",
-            actor=self._sent.principal.name,
-            decision=decision,
-            rule=verdict.rule,
-            args=self._described(verdict, approval),
+            EventDraft(
+                "pty.interaction",
+                actor=self._sent.principal.name,
+                decision=decision,
+                rule=verdict.rule,
+                args=self._described(verdict, approval),
+            ),
             # A line that is written was counted.
             effect=session_rows.with_budget(session) if decision == "allow" else None,
         )
@@ -55,11 +58,13 @@ class LineRecord:
         """The event of a refusal alone."""
         await self._recorder.refuse(
             self._live.session,
-            "pty.interaction",
-            actor=self._sent.principal.name,
-            rule=rule,
-            args=self._described(verdict, approval),
-            error=message,
+            EventDraft(
+                "pty.interaction",
+                actor=self._sent.principal.name,
+                rule=rule,
+                args=self._described(verdict, approval),
+                error=message,
+            ),
         )
 
     async def answered(
@@ -71,21 +76,23 @@ class LineRecord:
             await self._live.evidence.flush()
         await self._recorder.record(
             self._live.session,
-            "pty.result",
-            actor=self._sent.principal.name,
-            args={"tool": self._sent.tool},
-            result={"status": status, "session_state": self._live.situation.session_state},
-            made=Made(
-                {"terminal_id": self._live.id},
-                {
-                    "interaction_count": self._live.interactions,
-                    "output_bytes": answer.raw_bytes if answer else 0,
-                    "output_hash": answer.raw_hash if answer else None,
-                    "truncated": answer.output.truncated if answer else False,
-                },
+            EventDraft(
+                "pty.result",
+                actor=self._sent.principal.name,
+                args={"tool": self._sent.tool},
+                result={"status": status, "session_state": self._live.situation.session_state},
+                made=Made(
+                    {"terminal_id": self._live.id},
+                    {
+                        "interaction_count": self._live.interactions,
+                        "output_bytes": answer.raw_bytes if answer else 0,
+                        "output_hash": answer.raw_hash if answer else None,
+                        "truncated": answer.output.truncated if answer else False,
+                    },
+                ),
+                error=error,
+                duration_ms=duration_ms,
             ),
-            error=error,
-            duration_ms=duration_ms,
         )
 
     async def _note(self, decision: str, verdict: LineVerdict) -> None:

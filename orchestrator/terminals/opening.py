@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from orchestrator.access.keys import Principal
-from orchestrator.audit.events import now
-from orchestrator.audit.recorder import Made, Recorder
+from orchestrator.audit.events import EventDraft, Made, now
+from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.writer import both
 from orchestrator.errors import (
     BudgetExceededError,
@@ -121,11 +121,13 @@ class Opening:
             await live.evidence.flush()
             await self._recorder.record(
                 session,
-                "pty.open",
-                actor=live.opener.name,
-                decision="allow",
-                args={"tool": spec.tool, "argv": list(spec.argv)},
-                made=Made({"terminal_id": live.id, "manifest_sha256": spec.manifest_sha256}),
+                EventDraft(
+                    "pty.open",
+                    actor=live.opener.name,
+                    decision="allow",
+                    args={"tool": spec.tool, "argv": list(spec.argv)},
+                    made=Made({"terminal_id": live.id, "manifest_sha256": spec.manifest_sha256}),
+                ),
                 effect=both(
                     session_rows.with_budget(session),
                     terminal_rows.opening(session.key, live.record),

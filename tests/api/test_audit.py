@@ -102,7 +102,7 @@ async def test_session_events_end_at_once(
 
     async def record_and_be_slow(self: Recorder, *args: Any, **more: Any) -> Recorded:
         recorded = await record(self, *args, **more)
-        if args[1] == "session.terminated":
+        if args[1].operation == "session.terminated":
             await told.wait()
         return recorded
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from orchestrator.audit import query
+from orchestrator.audit.events import EventDraft
 from orchestrator.config.settings import Settings
 from orchestrator.errors import SessionTerminatedError
 from orchestrator.sessions.session import MAX_RUNNING
@@ -334,9 +335,11 @@ async def test_nothing_is_added_to_the_record_of_a_session_that_ended(api: Api) 
     (found,) = api.plane.sessions.registry.all
     recorder = api.plane.executions._recorder
     with pytest.raises(SessionTerminatedError):
-        await recorder.refuse(found, "command.start", actor="x", rule="scope", args={}, error="no")
+        await recorder.refuse(
+            found, EventDraft("command.start", actor="x", rule="scope", args={}, error="no")
+        )
     with pytest.raises(SessionTerminatedError):
-        await recorder.record(found, "agent.violation", actor="system")
+        await recorder.record(found, EventDraft("agent.violation", actor="system"))
     assert recorder._refusals._counted == {}
 
 

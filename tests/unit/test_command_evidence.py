@@ -15,11 +15,11 @@ import pytest
 from orchestrator.access.keys import KeyRing, Principal, Role
 from orchestrator.access.limits import KeyLimits
 from orchestrator.audit import query
-from orchestrator.audit.events import now
+from orchestrator.audit.events import EventDraft, Made, now
 from orchestrator.audit.gaps import Gaps
 from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.record_room import RecordRoom
-from orchestrator.audit.recorder import Made, Recorder
+from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.stop_records import StopRecords
 from orchestrator.commands import captures as captures_module
 from orchestrator.commands.captures import Captures
@@ -337,7 +337,7 @@ async def test_secrets_like_ids_leave_what_recovery_needs(bench: Bench, database
     bench.session.secrets.give({"COMMAND": command.id, "TERMINAL": "pty-1", "KEY": "commands"})
     made = Made({"commands": [command.id]})
     members: dict[str, Any] = {"actor": "system", "source": "engine", "made": made}
-    await bench.recorder.record_often(bench.session, "command.oom", **members)
+    await bench.recorder.record_often(bench.session, EventDraft("command.oom", **members))
     stops = StopRecords()
     await Gaps(bench.recorder, stops).close(bench.session, ["pty-1"])
     await stops.close()

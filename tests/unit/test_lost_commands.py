@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from orchestrator.audit.events import EventDraft
 from orchestrator.audit.gaps import Gaps
 from orchestrator.audit.stop_records import StopRecords
 from orchestrator.commands.execution import Executions
@@ -23,11 +24,11 @@ class Record:
         self.written: list[str] = []
         self.answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def record(self, _session: object, operation: str, **_: object) -> Any:
-        self.asked.append(operation)
-        if operation == "command.exit":
+    async def record(self, _session: object, draft: EventDraft, _effect: object = None) -> Any:
+        self.asked.append(draft.operation)
+        if draft.operation == "command.exit":
             await self.answer
-        self.written.append(operation)
+        self.written.append(draft.operation)
         return SimpleNamespace(seq=1, hash="x", event={"error": "lost"})
 
 

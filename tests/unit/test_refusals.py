@@ -4,11 +4,12 @@ import asyncio
 import tracemalloc
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from orchestrator.audit import refusals as module
+from orchestrator.audit.events import EventDraft
 from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.refusals import Refusals
@@ -22,7 +23,7 @@ from tests.support.until import until
 class Forgetful(Recorder):
     """Keeps nothing of what it records."""
 
-    async def _record_refusal(self, session: Session, members: dict[str, Any]) -> None:
+    async def _record_counted(self, session: Session, draft: EventDraft) -> None:
         """It is on record."""
 
 
@@ -42,10 +43,10 @@ class Disk:
         self.marked = False
         self.tried = 0
 
-    async def record(self, session: Session, members: dict[str, Any]) -> None:
+    async def record(self, session: Session, draft: EventDraft) -> None:
         await asyncio.sleep(0)
         self._check()
-        self.told.append(members["args"].get("repeats", 1))
+        self.told.append(draft.args.get("repeats", 1))
 
     async def set(self, session_key: str) -> None:
         self._check()
@@ -85,7 +86,7 @@ async def refusals(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 async def refuse(refusals: Refusals, session: Session, number: int, what: str = "a") -> None:
     for _ in range(number):
-        await refusals.record(session, {"args": {"argv": [what]}})
+        await refusals.record(session, EventDraft("command.start", "a", args={"argv": [what]}))
 
 
 async def test_what_is_kept_of_long_refusals_is_bounded() -> None:
@@ -96,11 +97,9 @@ async def test_what_is_kept_of_long_refusals_is_bounded() -> None:
         argv = [*(["x" * 1000] * 200), str(number)]
         await recorder.refuse(
             session,
-            "command.start",
-            actor="a",
-            rule="r",
-            args={"argv": argv},
-            error=f"{number}" * 5000,
+            EventDraft(
+                "command.start", actor="a", rule="r", args={"argv": argv}, error=f"{number}" * 5000
+            ),
         )
     del argv
     kept, _ = tracemalloc.get_traced_memory()

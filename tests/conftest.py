@@ -42,7 +42,7 @@ def pytest_report_header() -> str:
 def quick_planes() -> Iterator[None]:
     """Makes control planes start and stop faster.
 
-    The included manifests, which no test changes, are parsed once. Policy files are checked more
+    The packaged manifests, which no test changes, are parsed once. Policy files are checked more
     often, because a stop waits for the next check.
     """
     with pytest.MonkeyPatch.context() as patch:

@@ -52,7 +52,7 @@ def check(
 
 @app.command("list", epilog=example("paddock tools list"))
 def list_all(directory: _Directory = None, as_json: AsJson = False) -> None:
-    """List the tools of the tools folder and the included ones."""
+    """List the tools of the tools folder and the packaged ones."""
     from orchestrator.config.settings import load_settings
     from orchestrator.tools.catalog import read_catalog
 

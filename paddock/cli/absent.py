@@ -11,14 +11,14 @@ from paddock.cli.server import PANEL, Server
 _ANY_ARGUMENTS = {"ignore_unknown_options": True, "allow_extra_args": True}
 _MACHINE = {
     "serve": "Run the control plane here.",
-    "doctor": "Check that this machine can run sandboxes.",
+    "doctor": "Check whether this machine can run sandboxes.",
     "openapi": "Print the OpenAPI document of the HTTP API.",
     "keys": "API keys of the control plane on this machine.",
     "images": "Images on this machine's container engine.",
 }
 _TOOLS = {
     "check": "Check manifests.",
-    "list": "List what the tools folder and the shipped manifests offer.",
+    "list": "List the tools of the tools folder and the packaged ones.",
 }
 _REMEDY = "install paddock-server, or run it in the server's image"
 

@@ -1,7 +1,7 @@
 """Measures this machine and prints one table of ratios: `python -m tests.bench`.
 
-Ours and its floor are measured by turns in one run: a ratio outlives a change of the machine's
-speed, the times do not. A target that is missed does not fail the run.
+Paddock and its floor are measured alternately in one run: the ratio can be compared between
+machines of different speed, the times can't. A missed target does not fail the run.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from tests.bench.report import Result, print_table
 
 
 async def bench(effort: Effort) -> list[Result]:
-    """Every row of the table."""
+    """All rows of the table."""
     results: list[Result] = []
     async with measured_plane() as plane:
         floors = Floors(await plane.image(), SESSIONS)

@@ -9,8 +9,8 @@ from docker import APIClient
 from tests.bench.report import Result
 from tests.bench.rounds import percentile
 
-# Runs as the first process of a container: commands through guards of four kinds, as the
-# agent starts them, one after another. Prints nanoseconds by kind, as JSON.
+# Runs as PID 1 of a container: starts commands through guards of four kinds, one after another, as
+# the agent does. Prints nanoseconds by kind, as JSON.
 _PROGRAM = """
 import json, os, struct, sys, time
 sys.path.insert(0, "/opt/paddock")
@@ -75,7 +75,7 @@ print(json.dumps({name: values[5:] for name, values in taken.items()}))
 
 
 def confinement_costs(client: APIClient, image: str, rounds: int) -> list[Result]:
-    """What Landlock, the filter and denied writable code add, and what each record of an exec."""
+    """The time that Landlock, the filter and denied writable code add, and that of exec records."""
     taken = {
         name: [value / 1e6 for value in values]
         for name, values in json.loads(_run(client, image, rounds)).items()

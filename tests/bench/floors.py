@@ -27,7 +27,7 @@ for _ in range(int(sys.argv[1])):
     taken.append(time.perf_counter_ns() - began)
 print(json.dumps(taken))
 """
-# The same with posix_spawn, which is vfork: what a server of commands may use at best.
+# The same with posix_spawn, which uses vfork: the best that a command server can use.
 SPAWN_LOOP = FORK_LOOP.replace(
     """    child = os.fork()
     if not child:
@@ -36,8 +36,8 @@ SPAWN_LOOP = FORK_LOOP.replace(
     """    child = os.posix_spawn("/bin/true", ["true"], {})
 """,
 )
-# Times lines of an interactive Python on a terminal of its own, from the write to the prompt, as
-# a program that expects a prompt does it; prints nanoseconds as JSON.
+# Times lines of an interactive Python on its own terminal, from the write to the prompt, as a
+# program that expects a prompt would. Prints nanoseconds as JSON.
 EXPECT_LOOP = """
 import json, os, pty, sys, time
 child, master = pty.fork()
@@ -61,7 +61,7 @@ print(json.dumps(taken))
 
 
 class Floors:
-    """The engine through the SDK's low-level client, as a program without us would use it."""
+    """The engine through the SDK's low-level client, as a program without Paddock would use it."""
 
     def __init__(self, image: str, at_once: int) -> None:
         self._image = image
@@ -115,7 +115,7 @@ class Floors:
         return len(containers) * times / (time.perf_counter() - began)
 
     def working_set(self, container: str) -> int:
-        """Bytes of memory that the engine can't take back: usage without inactive file pages."""
+        """Bytes of memory that the engine can't reclaim: usage without inactive file pages."""
         memory = self.client.stats(container, stream=False, one_shot=True)["memory_stats"]
         stats = memory["stats"]  # cgroup v1 counts children in total_*, v2 always
         return int(memory["usage"] - stats.get("total_inactive_file", stats["inactive_file"]))
@@ -133,5 +133,5 @@ class Floors:
 
 
 def loop_seconds(printed: str) -> list[float]:
-    """What a loop in a sandbox printed, in seconds."""
+    """The output of a loop in a sandbox, in seconds."""
     return [nanoseconds / 1e9 for nanoseconds in json.loads(printed)]

@@ -19,15 +19,15 @@ SESSIONS = 8
 _MIB = 1024 * 1024
 _FILE_BLOCKS = 100  # of 1 MB
 _BLOCK_BYTES = 1_000_000
-# Chunks in flight and the allocator's slack; a file that is held in memory would be 100 MB.
+# Chunks in transit and the allocator's slack; a file held in memory would take 100 MB.
 _FLAT_MB = 10
-# Decisions, two durable records and HTTP, besides the settle time.
+# Decisions, two durable records and HTTP, in addition to the settle time.
 _ADDED_MS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is measured."""
+    """The number of measurements."""
 
     creates: int
     exec_rounds: int
@@ -39,7 +39,7 @@ QUICK = Effort(creates=3, exec_rounds=4, parallel_rounds=2)
 
 
 async def cold_create(plane: Plane, floors: Floors, effort: Effort) -> list[Result]:
-    """A session whose sandbox has no network, beside a bare container with the same limits."""
+    """A session without a network, compared with a bare container with the same limits."""
     return [
         await _cold_create(plane, floors, effort, "medium", 1.25),
         await _cold_create(plane, floors, effort, "low", None),
@@ -69,7 +69,7 @@ async def _cold_create(
 
 
 async def exec_latency(plane: Plane, floors: Floors, effort: Effort) -> list[Result]:
-    """`true` over HTTP with a durable record, beside what runs it without us."""
+    """`true` over HTTP with a durable record, compared with running it without Paddock."""
     async with _sessions(plane, 1) as [session]:
         container = await plane.container(session)
 
@@ -98,7 +98,7 @@ async def exec_latency(plane: Plane, floors: Floors, effort: Effort) -> list[Res
 
 
 async def exec_throughput(plane: Plane, floors: Floors, effort: Effort) -> list[Result]:
-    """`true` in several sessions at the same time, beside `docker exec` in the same."""
+    """`true` in several sessions at once, compared with `docker exec` in the same."""
     async with _sessions(plane, SESSIONS) as sessions:
         containers = [await plane.container(session) for session in sessions]
 
@@ -126,7 +126,7 @@ async def exec_throughput(plane: Plane, floors: Floors, effort: Effort) -> list[
 
 
 async def idle_memory(plane: Plane, floors: Floors, effort: Effort) -> list[Result]:
-    """What a session holds that has been created and nothing else."""
+    """The memory of a session that has only been created."""
     async with _sessions(plane, 4, level="low") as sessions:
         containers = [await plane.container(session) for session in sessions]
         used = [floors.working_set(container) for container in containers]
@@ -134,7 +134,7 @@ async def idle_memory(plane: Plane, floors: Floors, effort: Effort) -> list[Resu
 
 
 async def interaction_latency(plane: Plane, floors: Floors, effort: Effort) -> list[Result]:
-    """A line to an interactive tool over HTTP, beside the tool alone on its terminal."""
+    """A line to an interactive tool over HTTP, compared with the tool alone on its terminal."""
     async with _sessions(plane, 1) as [session]:
         terminal = await plane.open_tool(session, "python3")
 
@@ -154,7 +154,7 @@ async def interaction_latency(plane: Plane, floors: Floors, effort: Effort) -> l
 
 
 async def transfer(plane: Plane, floors: Floors, effort: Effort) -> list[Result]:
-    """100 MB in and out again, and what it costs in memory on the way."""
+    """Writing and reading 100 MB, and the memory that this takes."""
     block = os.urandom(_BLOCK_BYTES)
     async with _sessions(plane, 1) as [session]:
         pids = {
@@ -175,7 +175,7 @@ async def transfer(plane: Plane, floors: Floors, effort: Effort) -> list[Result]
 
 
 async def confinement(plane: Plane, floors: Floors, effort: Effort) -> list[Result]:
-    """The agent's own part of `true`, with the kernel's confinement and without."""
+    """The agent's own share of `true`, with and without the kernel's confinement."""
     image = await plane.image()
     rounds = 15 * effort.exec_rounds
     return await asyncio.to_thread(confinement_costs, floors.client, image, rounds)
@@ -193,7 +193,7 @@ MEASURES = (
 
 
 def _growth_row(name: str, before: Resident, after: Resident) -> Result:
-    """How far the resident memory rose; the floor is where it began."""
+    """The growth of resident memory; the floor is the size at the beginning."""
     growth = max(0, after.peak - before.now) / 1e6
     return Result(
         f"  peak growth, {name}", [growth], "MB", "before", [before.now / 1e6], target=_FLAT_MB

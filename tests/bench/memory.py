@@ -5,19 +5,19 @@ from typing import NamedTuple
 
 
 class Resident(NamedTuple):
-    """Bytes in memory now, and at most since `reset_peak`."""
+    """Bytes in memory now, and their maximum since `reset_peak`."""
 
     now: int
     peak: int
 
 
 def reset_peak(pid: int) -> None:
-    """Lets the kernel forget the process's peak."""
+    """Resets the process's peak."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def resident(pid: int) -> Resident:
-    """What the kernel says of the process."""
+    """The kernel's figures for the process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     values = dict(line.split(":", 1) for line in lines)
     return Resident(*(int(values[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM")))

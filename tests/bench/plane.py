@@ -13,18 +13,18 @@ from tests.support.server import Server, serving
 
 
 class BenchError(Exception):
-    """Something could not be measured; the message says what."""
+    """A measurement failed; the message says what."""
 
 
 class Plane:
-    """What a host application does, timed."""
+    """The timed operations of a host application."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
 
     @property
     def pid(self) -> int:
-        """Of the control plane's process."""
+        """The pid of the control plane's process."""
         return self._server.pid
 
     async def image(self) -> str:
@@ -37,7 +37,7 @@ class Plane:
             await self.close(session)
 
     async def create(self, level: str) -> str:
-        """A new session's id."""
+        """Creates a session; returns its id."""
         view = await self._server.ok("POST", "/api/sessions", {"permission_level": level})
         return str(view["id"])
 
@@ -55,7 +55,7 @@ class Plane:
         await self._server.ok("DELETE", f"/api/sessions/{session}?purge=true")
 
     async def run(self, session: str, argv: list[str]) -> str:
-        """What a command printed. Raises: BenchError when it fails."""
+        """A command's output. Raises: BenchError if it fails."""
         path = f"/api/sessions/{session}/exec"
         result = await self._server.ok("POST", path, {"argv": argv})
         if result["exit_code"] != 0:
@@ -72,7 +72,7 @@ class Plane:
         return taken
 
     async def open_tool(self, session: str, tool: str) -> str:
-        """The path of a new terminal."""
+        """Opens a terminal; returns its path."""
         path = f"/api/sessions/{session}/ptys"
         opened = await self._server.ok("POST", path, {"tool": tool})
         return f"{path}/{opened['id']}"
@@ -125,7 +125,7 @@ class Plane:
 
 @asynccontextmanager
 async def measured_plane() -> AsyncIterator[Plane]:
-    """A control plane on a state directory of its own; nothing is left of it at the end."""
+    """A control plane with a separate state directory; nothing of it is left at the end."""
     with tempfile.TemporaryDirectory(prefix="paddock-bench-") as directory:
         state_dir = Path(directory) / "state"
         async with serving(state_dir) as server:

@@ -13,9 +13,9 @@ _HEADER = ("ours", "p50", "p99", "floor", "p50", "p99", "ratio", "target", "")
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One row: a figure of ours, mostly beside a floor.
+    """One row: one of our figures, usually with a floor.
 
-    `ratio` and `target` are of p50; a target that is None is not there to be met.
+    `ratio` and `target` refer to p50; a target of None means that there is none.
     """
 
     what: str
@@ -53,7 +53,7 @@ class Result:
     def _spread(self, figures: Sequence[float]) -> tuple[str, str]:
         if not figures:
             return "", ""
-        # Of a rate, the bad end is the low one.
+        # For a rate, the bad end is the low one.
         bad = 0.01 if self.at_least and self.unit.endswith("/s") else 0.99
         most = "" if len(figures) == 1 else f"{percentile(figures, bad):.3g} {self.unit}"
         return f"{percentile(figures, 0.5):.3g} {self.unit}", most
@@ -68,7 +68,7 @@ def compare(
     at_most: float | None = None,
     faster: float | None = None,
 ) -> Result:
-    """Times beside a floor's: at most so many times as long, or so many times faster."""
+    """Compares times with a floor's: at most `at_most` times as long, or `faster` times as fast."""
     ours, theirs = percentile(seconds, 0.5), percentile(floor_seconds, 0.5)
     return Result(
         what,
@@ -83,7 +83,7 @@ def compare(
 
 
 def print_table(results: Sequence[Result]) -> None:
-    """All rows, columns as wide as they need."""
+    """All rows, with columns as wide as needed."""
     rows = [list(_HEADER), *(result.cells() for result in results)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     print()

@@ -8,7 +8,7 @@ Turn = Callable[[], Awaitable[Sequence[float]]]
 
 
 async def by_turns(rounds: int, *sides: Turn) -> list[list[float]]:
-    """A B A B …: what each side measured, after one round that does not count."""
+    """A B A B …: the measurements of each side, after one round that does not count."""
     measured: list[list[float]] = [[] for _ in sides]
     for number in range(rounds + 1):
         for figures, turn in zip(measured, sides, strict=True):

@@ -1,4 +1,4 @@
-"""An included tool with its own manifest, in real sandboxes, used like a client does."""
+"""A packaged tool with its own manifest, in real sandboxes, used like a client does."""
 
 import pytest
 

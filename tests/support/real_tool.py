@@ -1,4 +1,4 @@
-"""Terminals of included manifests with the real programs, used as clients do."""
+"""Terminals of packaged manifests with the real programs, used as clients do."""
 
 import re
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _ANY = "[session.commands.any]\npattern = '^.*$'\n\n"
 
 
 def loose(name: str) -> str:
-    """An included manifest that allows any line: only the level confines the program."""
+    """A packaged manifest that allows any line: only the level confines the program."""
     text = manifest(name)
     text = text.replace(f'name = "{name}"', f'name = "loose-{name}"')
     text = text.replace('input_sanitize = ["injection"]\n', "")
@@ -33,7 +33,7 @@ def loose(name: str) -> str:
 
 
 def edited() -> dict[str, str]:
-    """Loose manifests of programs that use readline, in addition to the included ones."""
+    """Loose manifests of programs that use readline, in addition to the packaged ones."""
     python = loose("python3").replace('"loose-python3"', '"readline-python3"')
     sqlite = python.replace('"readline-python3"', '"loose-sqlite3"')
     sqlite = sqlite.replace('"python3"', '"sqlite3"').replace("python3 -I -S -q", "sqlite3")
@@ -44,7 +44,7 @@ def edited() -> dict[str, str]:
 
 
 def manifest(name: str) -> str:
-    """An included manifest, with the database for psql."""
+    """A packaged manifest, with the database for psql."""
     text = (SHIPPED / f"{name}.clad.toml").read_text()
     return text.replace(
         "PSQL_HISTORY", f'PGUSER = "{USER}"\nPGDATABASE = "{DATABASE}"\nPSQL_HISTORY'

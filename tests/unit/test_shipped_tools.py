@@ -1,4 +1,4 @@
-"""The included manifests: what they allow, and attempts to get around them."""
+"""The packaged manifests: what they allow, and attempts to get around them."""
 
 import pytest
 

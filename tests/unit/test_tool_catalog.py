@@ -1,4 +1,4 @@
-"""The catalog: included tools and the operator's, with one broken file at a time."""
+"""The catalog: packaged tools and the operator's, with one broken file at a time."""
 
 import shutil
 from pathlib import Path

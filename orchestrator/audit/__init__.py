@@ -1,1 +1,1 @@
-"""The tamper-evident record of everything that is decided and done."""
+"""The tamper-evident record of all decisions and actions."""

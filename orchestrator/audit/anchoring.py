@@ -1,7 +1,7 @@
-"""Anchors the heads of chains outside the ledger, at an interval: in a file, or by a POST.
+"""Anchors the heads of chains outside the ledger at an interval: in a file, or with a POST.
 
-An anchor is stored before it is delivered, and delivered until that has succeeded: the anchors
-that arrive make one chain, whatever is killed meanwhile.
+An anchor is stored before it is delivered, and delivery is repeated until it succeeds. The
+delivered anchors therefore form one chain, even if the process is killed in between.
 """
 
 import asyncio
@@ -35,9 +35,9 @@ log = logging.getLogger(__name__)
 _APPEND_SECONDS = 30.0
 KEY_FILE, PUBLIC_FILE = "anchor.key", "anchor.pub"
 _POST_SECONDS = 30.0
-# For one anchor: a file, a POST, and what is read and written of the database.
+# For one anchor: a file, a POST, and the database's reads and writes.
 _ROUND_SECONDS = 120.0
-# Events that one read looks at: others want to read, too.
+# Events per read, so that others can read in between.
 _PORTION = 20_000
 _HEADS = """
     SELECT session_key, session_id, max(seq), hash,
@@ -48,7 +48,7 @@ _HEADS = """
 
 
 class Anchoring:
-    """Works in the background, from `start` to `close`. A failure is logged and tried again."""
+    """Works in the background, from `start` to `close`. A failure is logged and retried."""
 
     def __init__(
         self,
@@ -70,12 +70,12 @@ class Anchoring:
         self._task = tasks.start(TaskName.ANCHORING, self._run, rounds=self._rounds)
 
     async def close(self) -> None:
-        """Stops; what is not delivered is by the next start."""
+        """Stops; the next start delivers the rest."""
         if self._task is not None:
             await self._task.close()
 
     async def anchor(self) -> bool:
-        """Delivers what waits, else one anchor of what is new; False: there was nothing.
+        """Delivers a waiting anchor, else a new one; False if there was nothing to anchor.
 
         Raises: OSError and others of FAILURES, StoreError.
         """
@@ -98,7 +98,7 @@ class Anchoring:
         return True
 
     async def _make(self) -> str | None:
-        """The next anchor, which is stored; None where no chain has grown."""
+        """Stores and returns the next anchor; None if no chain has grown."""
         position, previous, last = await self._database.read(_state)
         heads: dict[str, ChainHead] = {}
         while position < last and len(heads) < anchors.MOST_HEADS:
@@ -119,7 +119,7 @@ class Anchoring:
         return made
 
     async def _look(self, after: int, last: int, most: int) -> tuple[int, dict[str, ChainHead]]:
-        """The heads that the next portion of events makes, and how far that is."""
+        """The heads in the next portion of events, and the position of its end."""
         until = min(after + _PORTION, last)
         while True:
             rows = await self._database.browse(partial(_heads, after=after, until=until))
@@ -135,12 +135,12 @@ class Anchoring:
                     with self._rounds.round():
                         more = await self.anchor()
             except (*FAILURES, StoreError) as error:
-                log.error("heads are not anchored: %s", str(error) or type(error).__name__)
+                log.error("heads could not be anchored: %s", str(error) or type(error).__name__)
             await asyncio.sleep(self._settings.interval)
 
 
 def load_key(settings: AnchorSettings, state_dir: Path) -> Ed25519PrivateKey:
-    """The key that signs: the settings' PEM file, else one that is made at the first use.
+    """The signing key: the settings' PEM file, else one that is created at the first use.
 
     Its public half is in `anchor.pub` of the state directory. Raises: ConfigError.
     """
@@ -178,7 +178,7 @@ def _pending(connection: sqlite3.Connection) -> str | None:
 
 
 def _state(connection: sqlite3.Connection) -> tuple[int, str, int]:
-    """Up to which event heads are anchored, the digest of the last anchor, the last event."""
+    """The last anchored event, the digest of the last anchor, and the last event."""
     position, previous = connection.execute(
         "SELECT position, previous FROM anchor_state"
     ).fetchone()
@@ -191,7 +191,7 @@ def _heads(connection: sqlite3.Connection, after: int, until: int) -> list[Any]:
 
 
 def _append(path: Path, anchor: str) -> None:
-    """Adds a line, durably; one that is the last already is not added again."""
+    """Appends a line durably, unless it is already the last one."""
     data = anchor.encode() + b"\n"
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, 0o600), "r+b", buffering=0) as file:
@@ -200,7 +200,8 @@ def _append(path: Path, anchor: str) -> None:
         end = file.read(len(data))
         if end == data:
             return
-        # A line that a full disk or a kill has cut is made whole, or left and told by verifying.
+        # A line that a full disk or a kill has cut is completed, or left for verification to
+        # report.
         missing = _missing(end, data)
         while missing:
             missing = missing[file.write(missing) :]
@@ -208,7 +209,7 @@ def _append(path: Path, anchor: str) -> None:
 
 
 def _missing(end: bytes, data: bytes) -> bytes:
-    """What is to be written so that the file ends with that line."""
+    """The bytes to write so that the file ends with that line."""
     if not end or end.endswith(b"\n"):
         return data
     begun = end[end.rfind(b"\n") + 1 :]

@@ -1,4 +1,4 @@
-"""The disk that archives are on: each call of it has a limit, and one that hangs is left behind."""
+"""The disk of archives. Each call has a time limit, and a call that hangs is abandoned."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -10,26 +10,26 @@ T = TypeVar("T")
 
 # For one call.
 CALL_SECONDS = 60.0
-# Where a whole archive is packed, synced and read back, or evidence is removed.
+# For packing, syncing and reading back an archive, and for removing evidence.
 LONG_SECONDS = 600.0
 _MOST_THREADS = 2
 
 
 class DiskHangsError(ArchiveError):
-    """The disk did not answer in time: it would not do so for another chain."""
+    """The disk did not answer in time, and would not do so for another chain either."""
 
 
 class ArchiveDisk:
-    """Calls the disk in threads, for one chain after the other."""
+    """Calls the disk in threads, one at a time per chain."""
 
     def __init__(self) -> None:
         self._threads = KeyedThreads("archives", _MOST_THREADS)
 
     async def call(self, key: str, function: Callable[[], T], *, long: bool = False) -> T:
-        """What `function` returns, which works on the files of that chain and on no others.
+        """Runs `function`, which may access only that chain's files, and returns its result.
 
-        Raises: DiskHangsError, also while an earlier call for the chain has not come back; what
-        `function` raises.
+        Raises: DiskHangsError, also while an earlier call for the chain is still running; the
+        errors of `function`.
         """
         seconds = LONG_SECONDS if long else CALL_SECONDS
         try:

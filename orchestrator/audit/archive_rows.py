@@ -1,4 +1,4 @@
-"""Archived chains as they are stored. Each function runs inside a transaction of the caller's."""
+"""Stored archived chains. Each function runs inside the caller's transaction."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from paddock.audit.chain import canonical
 
-# Rows that are deleted at once: whoever else writes waits for no more.
+# Rows per deletion, so that other writers wait for no more.
 _PORTION = 500
 
 
 class Ended(NamedTuple):
-    """A session that has ended, with what it takes of the ledger."""
+    """An ended session, with its size in the ledger."""
 
     key: str
     id: str
@@ -25,7 +25,7 @@ class Ended(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archived:
-    """An archived chain: its file, and the head that it ends with."""
+    """An archived chain: its file and its head."""
 
     session_key: str
     session_id: str
@@ -48,17 +48,17 @@ _MARKS = ", ".join(f":{name}" for name in _NAMES)
 
 
 def due(connection: sqlite3.Connection, ended_before: str, most: int) -> list[Ended]:
-    """Sessions without an event since that time that are not archived, oldest end first."""
+    """Unarchived sessions without an event since that time; the oldest end comes first."""
     rows = connection.execute(
         "SELECT key, id, owner, incarnation, created_at, terminated_at, audit_bytes FROM sessions"
         " WHERE terminated_at < :before AND NOT EXISTS ("
         "SELECT 1 FROM archives WHERE session_key = sessions.key)"
-        # Ends of these that could not be recorded are recorded by the next start.
+        # If the ends of these could not be recorded, the next start records them.
         " AND NOT EXISTS (SELECT 1 FROM terminals WHERE session_key = sessions.key"
         " AND ended_at IS NULL)"
         " AND NOT EXISTS (SELECT 1 FROM approvals WHERE session_key = sessions.key"
         " AND status = 'pending')"
-        # What came of its end may be on record much later.
+        # The outcome of its end may be recorded much later.
         " AND coalesce((SELECT time FROM events WHERE session_key = sessions.key"
         " ORDER BY seq DESC LIMIT 1), '') < :before"
         " ORDER BY terminated_at LIMIT :most",
@@ -79,7 +79,7 @@ def rows_of(connection: sqlite3.Connection, table: str, key: str) -> list[str]:
 
 
 def inserting(archived: Archived) -> Callable[[sqlite3.Connection], None]:
-    """An effect that stores it; from then on its rows may be deleted."""
+    """An effect that stores the archive; its rows may be deleted from then on."""
 
     def apply(connection: sqlite3.Connection) -> None:
         connection.execute(
@@ -91,7 +91,7 @@ def inserting(archived: Archived) -> Callable[[sqlite3.Connection], None]:
 
 
 def empty(connection: sqlite3.Connection, key: str) -> bool:
-    """Deletes a portion of an archived session's rows; whether that was the rest."""
+    """Deletes a portion of an archived session's rows; returns whether it was the last."""
     deleted = connection.execute(
         "DELETE FROM events WHERE id IN ("
         "SELECT id FROM events WHERE session_key = ? ORDER BY seq LIMIT ?)",
@@ -107,7 +107,7 @@ def empty(connection: sqlite3.Connection, key: str) -> bool:
 
 
 def left(connection: sqlite3.Connection) -> list[tuple[str, str, int]]:
-    """Archived sessions of which something is left: key, owner, bytes of the ledger."""
+    """Archived sessions with remaining rows: key, owner, bytes of the ledger."""
     return connection.execute(
         "SELECT session_key, archives.owner, coalesce(audit_bytes, 0) FROM archives"
         " LEFT JOIN sessions ON sessions.key = session_key WHERE emptied = 0"

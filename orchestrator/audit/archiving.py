@@ -1,7 +1,7 @@
-"""Moves whole chains of sessions that ended into compressed files, and out of the ledger.
+"""Moves the complete chains of ended sessions from the ledger to compressed files.
 
-The file is written and read back; then its head is put on record; only then is anything deleted.
-A start after a kill goes on with what is on record already.
+The file is written and read back, then its head is recorded, and only then are rows deleted. After
+a kill, the next start continues from what is recorded.
 """
 
 import asyncio
@@ -29,19 +29,19 @@ from paddock.audit.archive_file import ArchiveError
 
 log = logging.getLogger(__name__)
 
-# Chains that one call archives: whoever asked gets an answer.
+# Chains per call, so that the caller gets an answer soon.
 MOST_AT_ONCE = 50
-# After which the retention looks again; it may be as much later than it says.
+# The interval of the retention, which may therefore be this much late.
 _LOOK_SECONDS = 3600.0
-# For one chain, with what is read and written of the database; and for all of one run.
+# For one chain, including the database's reads and writes; and for a whole run.
 _CHAIN_SECONDS = 1800.0
 _ROUND_SECONDS = 3600.0
 
 
 class ArchivingRun(NamedTuple):
-    """What a run came to: what was archived, what could not be and why, whether there is more.
+    """The result of a run: what was archived, what failed and why, and whether there is more.
 
-    `refused` is by session: its id, a slash, and its incarnation.
+    `refused` is keyed by session: its id, a slash, and its incarnation.
     """
 
     archived: list[Archived]
@@ -50,7 +50,7 @@ class ArchivingRun(NamedTuple):
 
 
 class Archiving:
-    """One run at a time. `freed` hears how many bytes of the ledger whose sessions gave back."""
+    """One run at a time. `freed` is called with an owner and the bytes that were freed."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Archiving:
         freed: Callable[[str, int], None],
         check_disk: Callable[[Path], None] = lambda _: None,
     ) -> None:
-        """`check_disk` raises CapacityExhaustedError where a directory's disk is all but full."""
+        """`check_disk` raises CapacityExhaustedError if a directory's disk is nearly full."""
         self._database = database
         self._ledger = ledger
         self._directory = directory
@@ -76,7 +76,7 @@ class Archiving:
         self._task: Supervised | None = None
 
     def start(self, retention_seconds: int | None, tasks: Tasks) -> None:
-        """Ends what a run before left undone; archives what is older from then on, where told."""
+        """Finishes an interrupted run, then archives older sessions periodically, if configured."""
         if retention_seconds is None:
             work, forever = self._finish, False
         else:
@@ -84,12 +84,12 @@ class Archiving:
         self._task = tasks.start(TaskName.ARCHIVING, work, forever=forever, rounds=self._rounds)
 
     async def close(self) -> None:
-        """Stops; what is half done is finished by the next start."""
+        """Stops; the next start finishes what is incomplete."""
         if self._task is not None:
             await self._task.close()
 
     async def run(self, older_than: timedelta, actor: str) -> ArchivingRun:
-        """Archives sessions that ended longer ago, oldest first. A disk that hangs ends it.
+        """Archives sessions that ended before that time, oldest first. A hanging disk ends the run.
 
         Raises: AuditUnavailableError, StoreError.
         """
@@ -98,12 +98,12 @@ class Archiving:
             with self._rounds.round() as this:
                 await self._empty()
                 run = await self._archive_all(before, actor)
-                # Also of what the first look could not delete.
+                # Includes rows that the first attempt could not delete.
                 this.failed = not await self._empty() or bool(run.refused)
         return run
 
     async def _archive_all(self, before: str, actor: str) -> ArchivingRun:
-        # One more than are taken tells whether there is more.
+        # One more than are archived shows whether there is more.
         most = MOST_AT_ONCE + 1 + len(self._refused)
         found = await self._database.browse(
             lambda connection: archive_rows.due(connection, before, most)
@@ -116,20 +116,20 @@ class Archiving:
                 archived.append(await self._archive(session, actor))
                 self._refused.discard(session.key)
             except ArchiveError as error:
-                log.error("session %s is not archived: %s", session.id, error)
+                log.error("session %s could not be archived: %s", session.id, error)
                 refused[f"{session.id}/{session.incarnation}"] = str(error)
                 self._refused.add(session.key)
                 if isinstance(error, DiskHangsError):
-                    more = False  # whoever comes next would wait as long
+                    more = False  # the next session would wait just as long
                     break
         return ArchivingRun(archived, refused, more and bool(archived))
 
     async def page(self, after: str, limit: int) -> list[Archived]:
-        """What is archived, in the order of the sessions' keys. Raises: StoreError."""
+        """Archived chains in the order of their sessions' keys. Raises: StoreError."""
         return await self._database.browse(lambda conn: archive_rows.page(conn, after, limit))
 
     async def check_here(self, session_key: str) -> None:
-        """Raises: NotFoundError where the chain is in an archive, which it names."""
+        """Raises NotFoundError that names the archive if the chain is archived."""
         found = await self._database.read(lambda conn: archive_rows.find(conn, session_key))
         if found is not None:
             raise NotFoundError(
@@ -139,7 +139,7 @@ class Archiving:
             )
 
     async def _archive(self, session: Ended, actor: str) -> Archived:
-        """Raises: ArchiveError; then nothing has changed."""
+        """Raises ArchiveError; nothing has changed then."""
         try:
             async with asyncio.timeout(_CHAIN_SECONDS):
                 return await self._archive_one(session, actor)
@@ -169,7 +169,7 @@ class Archiving:
         except ValueError as error:
             raise ArchiveError(f"an event is broken: {error}") from None
         finally:
-            with suppress(DiskHangsError):  # whoever tries again removes it
+            with suppress(DiskHangsError):  # the next attempt removes it
                 await call(partial(shutil.rmtree, draft, ignore_errors=True))
         archived = Archived(
             session_key=session.key,
@@ -198,7 +198,7 @@ class Archiving:
             await self._disk.call(key, partial(_append, draft / name, rows))
 
     async def _seal(self, archived: Archived, actor: str) -> None:
-        """Puts the chain's head and the file on record, in the chain that is of no session."""
+        """Records the chain's head and the file in the chain without a session."""
         told = archived.public()
         result = {"head_seq": told.pop("seq"), "head_hash": told.pop("hash")}
         draft = EventDraft(
@@ -214,19 +214,19 @@ class Archiving:
 
         def apply(connection: sqlite3.Connection) -> None:
             if chain_head(connection, archived.session_key) != (archived.seq, archived.hash):
-                raise ArchiveError("something was recorded meanwhile: it is tried again")
+                raise ArchiveError("an event was recorded meanwhile: it will be tried again")
             insert(connection)
 
         await self._ledger.append(draft, apply)
 
     async def _empty(self) -> bool:
-        """Deletes what is left of archived sessions; whether all of it is gone."""
+        """Deletes the rows of archived sessions; returns whether all of them are gone."""
         whole = True
         for key, owner, size in await self._database.browse(archive_rows.left):
             try:
                 await self._disk.call(key, partial(_remove, self._evidence / key), long=True)
             except (ArchiveError, OSError) as error:
-                log.error("evidence of an archived session is not removed: %s", error)
+                log.error("evidence of an archived session could not be removed: %s", error)
                 whole = False
                 if isinstance(error, DiskHangsError):
                     break
@@ -247,7 +247,7 @@ class Archiving:
                 while (await self.run(retention, "system")).more:
                     pass
             except (PaddockError, StoreError, OSError) as error:
-                log.error("ended sessions are not archived: %s", error)
+                log.error("ended sessions could not be archived: %s", error)
             await asyncio.sleep(_LOOK_SECONDS)
 
 

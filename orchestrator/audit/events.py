@@ -1,4 +1,4 @@
-"""Audit events: what they may hold, and how it is bounded. No I/O."""
+"""The members of audit events and their limits. No I/O."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from paddock.audit.chain import Event, canonical
 
-SYSTEM_KEY = "system"  # the chain of events that belong to no session
+SYSTEM_KEY = "system"  # the chain of events without a session
 
 OPERATIONS = frozenset(
     {
@@ -51,20 +51,20 @@ DECISIONS = frozenset({"allow", "deny", "pending"})
 MAX_TEXT_BYTES = 8 * 1024  # one string
 MAX_OBJECT_BYTES = 64 * 1024  # args, or result, as canonical text
 MAX_DEPTH = 16
-_MARKER_BYTES = 40  # room for what says how much was cut
+_MARKER_BYTES = 40  # room for the note of how much was cut
 _MAX_INTEGER = 2**63 - 1
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}Z", re.ASCII)
 
 
 class EventError(ValueError):
-    """An event that can't be recorded as it is; the message names the member."""
+    """An event that can't be recorded in this form; the message names the member."""
 
 
 class Made(NamedTuple):
-    """Members of `args` and `result` that the control plane has made: ids, digests, sizes.
+    """Members of `args` and `result` that the control plane created: ids, digests, sizes.
 
-    Nothing that a client chose is in them, and no secret is cut out: one that is like the
-    beginning of a digest would have the record tell of evidence that nobody could find.
+    They contain nothing chosen by a client, so no secret is removed from them. A secret that equals
+    the beginning of a digest would otherwise make the recorded evidence impossible to find.
     """
 
     args: Mapping[str, Any] = {}
@@ -75,16 +75,16 @@ NOTHING_MADE = Made()
 
 
 class EventDraft(NamedTuple):
-    """What happened, before the ledger gives it a place in its chain.
+    """An event before the ledger gives it a place in its chain.
 
-    Who records an event of a session leaves out what identifies the session: the `Recorder` adds
-    it. Without it, the event belongs to no session.
+    A draft for a session lacks the session's identity, which the `Recorder` adds. Without it, the
+    event belongs to no session.
 
-    `args` and `result` hold JSON values without floats: numbers are integers
-    (microseconds where needed). `made` has more members of both. `agent` is the sandbox agent's
-    (boot_id, seq); `time` is when it happened, RFC 3339 UTC with microseconds, by default that of
-    the append. `stop`: it stops something, or is an end: it may use the room that is kept for
-    that on a full disk, and may follow when the session is over.
+    `args` and `result` hold JSON values without floats: numbers are integers (microseconds where
+    needed). `made` has more members of both. `agent` is the sandbox agent's (boot_id, seq). `time`
+    is the time of the event, RFC 3339 UTC with microseconds; the default is the time of the append.
+    `stop`: the event stops something or is an end, so it may use the space reserved for that on a
+    full disk, and may follow the session's end.
     """
 
     operation: str
@@ -106,19 +106,19 @@ class EventDraft(NamedTuple):
     # The session's identity.
     session_key: str = SYSTEM_KEY
     session_id: str | None = None
-    # Which session of that id, from 1.
+    # The number of the session among those with its id, from 1.
     incarnation: int | None = None
     permission_level: str | None = None
     workspace_root: str | None = None
 
 
 def now() -> str:
-    """The time as events and records have it: RFC 3339, UTC, microseconds."""
+    """The time in the form of events and records: RFC 3339, UTC, microseconds."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def members(draft: EventDraft) -> Event:
-    """The members of the event that do not depend on its place. Raises: EventError."""
+    """The event's members that do not depend on its place. Raises: EventError."""
     _one_of("operation", draft.operation, OPERATIONS)
     _one_of("source", draft.source, SOURCES)
     if draft.decision is not None:
@@ -157,10 +157,10 @@ def members(draft: EventDraft) -> Event:
 def written(event: Event) -> tuple[Event, str]:
     """The event with `args` and `result` within MAX_OBJECT_BYTES, and its canonical text.
 
-    All who read the event share this text. It is made again only where something was too large.
+    All readers of the event share this text. It is made again only if something was too large.
     """
     text = canonical(event)
-    # Only a long text can have an object in it that is too large: a character has at most 4 bytes.
+    # Only a long text can contain an object that is too large: a character has at most 4 bytes.
     if len(text) > MAX_OBJECT_BYTES // 4:
         event = event | {"args": _fitted_args(event["args"])}
         if event["result"] is not None:
@@ -170,11 +170,11 @@ def written(event: Event) -> tuple[Event, str]:
 
 
 def printable(value: Any) -> Any:
-    """A JSON value as it is recorded; recording it again would change nothing.
+    """A JSON value in its recorded form; applying it twice changes nothing.
 
-    Lone surrogates and NUL become backslash escapes; strings longer than
-    MAX_TEXT_BYTES are cut, and say so at their end. Raises: EventError for floats,
-    integers over 64 bits, what JSON has no form for, and nesting beyond MAX_DEPTH.
+    Lone surrogates and NUL become backslash escapes. Strings longer than MAX_TEXT_BYTES are cut,
+    with a note at their end. Raises: EventError for floats, integers over 64 bits, values without a
+    JSON form, and nesting deeper than MAX_DEPTH.
     """
     return _printable(value, MAX_DEPTH)
 
@@ -236,7 +236,7 @@ def _fitted_args(args: Event) -> Event:
 
 
 def _fitted(value: Event) -> Event:
-    """The object within MAX_OBJECT_BYTES: large members give way to the start of their text."""
+    """Limits the object to MAX_OBJECT_BYTES: large members become the start of their text."""
     if _size(value) <= MAX_OBJECT_BYTES:
         return value
     cut = {name: _excerpt(item) for name, item in value.items()}

@@ -1,7 +1,7 @@
-"""Followers of the audit stream: streams over HTTP, and whatever else acts on events.
+"""Followers of the audit stream: HTTP streams, and other parts that act on events.
 
-All of them share each commit, so that an event is serialised and parsed once, if at all. A
-follower begins at a position, reads what the ledger has behind it, and then gets each commit.
+All of them share each commit, so an event is serialized and parsed at most once. A follower begins
+at a position, reads the later events from the ledger, and then receives each commit.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from orchestrator.audit.recorded import Recorded
 from orchestrator.store.database import Database
 
 _PAGE = 100
-# What is kept for a follower that is busy. The followers share the events themselves.
+# The buffer of a busy follower. All followers share the events themselves.
 _MOST_WAITING = 256
 _MOST_WAITING_BYTES = 1024 * 1024
 _MOST_OWNERS = 10_000
@@ -37,15 +37,15 @@ class CatchUp(NamedTuple):
 
 
 class Follower:
-    """Reads one selection of events in order, from any position, without a gap or a repetition.
+    """Reads one selection of events in order from any position, without gaps or repetitions.
 
-    Commits wait in a bounded queue. Where the queue is full, where it is not known what was
-    committed, or where a read failed, the follower empties the queue and reads the ledger from its
-    position on. So there is never a gap, however slow the reader is. Only chains that were
-    archived before they were read are not told: the ledger has them no more.
+    Commits wait in a bounded queue. If the queue is full, if it is unknown what was committed, or
+    if a read failed, the follower empties the queue and reads the ledger from its position on. A
+    slow reader therefore never causes a gap. Only chains that were archived before they were read
+    are missing, because the ledger no longer has them.
 
-    Whoever wants to go on later, after a restart for example, keeps the position of the last event
-    that it has dealt with (`Selection.position`) and follows again from there.
+    To continue later, for example after a restart, keep the position of the last processed event
+    (`Selection.position`) and follow again from there.
     """
 
     def __init__(
@@ -54,36 +54,36 @@ class Follower:
         after: int,
         over: asyncio.Future[None] | None = None,
     ) -> None:
-        """`read` gets a page of the ledger behind a position.
+        """`read` returns a page of the ledger after a position.
 
-        `over` is done when no event comes any more; None: never.
+        `over` is done when no more events will come; None: never.
         """
         self._read = read
         self._position = after
         self._over = over
-        # With positions; None where the event at that position is none of the selection's.
+        # With positions; None if the event at that position is not in the selection.
         self._waiting: deque[tuple[int, Recorded | None]] = deque()
         self._waiting_bytes = 0
-        # Whether all that comes after the position is in `_waiting`.
+        # Whether everything after the position is in `_waiting`.
         self._complete = False
         self._news = asyncio.Event()
         if over is not None:
             over.add_done_callback(self._wake)
 
     async def next(self) -> list[Recorded]:
-        """The next events, once there are some; none when it is over. It may be cancelled.
+        """Waits for the next events; returns none when the stream is over. May be cancelled.
 
-        Raises: StoreError, AuditUnavailableError. The call can be repeated: nothing is lost.
+        Raises: StoreError, AuditUnavailableError. The call can be repeated without losing events.
         """
         while True:
-            # First of all: news that come while the ledger is read are not to be missed.
+            # First, so that news during the read of the ledger are not missed.
             self._news.clear()
             over = self._over is not None and self._over.done()
             if over or not self._complete:
                 events = await self._catch_up()
                 if events or (over and self._complete):
                     return events
-                if not self._complete:  # more is left, of which the page had none
+                if not self._complete:  # there is more, of which the page had none
                     continue
             events = self._take()
             if events:
@@ -91,11 +91,12 @@ class Follower:
             await self._news.wait()
 
     def offer(self, position: int, event: Recorded | None) -> None:
-        """An event was committed; None: one that this follower does not want."""
+        """Receives a committed event; None: one outside this follower's selection."""
         if not self._complete:
             return
         if event is None:
-            # It only moves the position, so that the ledger need not be searched from further back.
+            # It only advances the position, so that the ledger need not be searched from further
+            # back.
             if self._waiting and self._waiting[-1][1] is None:
                 self._waiting.pop()
             self._waiting.append((position, None))
@@ -107,14 +108,14 @@ class Follower:
         self._news.set()
 
     def miss(self) -> None:
-        """Something may have been committed that was not offered: the ledger has it."""
+        """Notes that a commit may have been missed: the ledger has it."""
         self._complete = False
         self._waiting.clear()
         self._waiting_bytes = 0
         self._news.set()
 
     def close(self) -> None:
-        """Nobody reads any more."""
+        """Ends the follower."""
         self.miss()
         if self._over is not None:
             self._over.remove_done_callback(self._wake)
@@ -123,7 +124,8 @@ class Follower:
         self._news.set()
 
     async def _catch_up(self) -> list[Recorded]:
-        # Before it is read: what is committed meanwhile is offered, and skipped if it was read.
+        # Set before the read: events committed meanwhile are offered, and skipped if they were
+        # read.
         self._complete = True
         try:
             page = await self._read(self._position)
@@ -148,19 +150,19 @@ class Follower:
 
 
 class Followers:
-    """All followers of a ledger: each commit is offered to those that want it."""
+    """All followers of a ledger. Each commit is offered to those that want it."""
 
     def __init__(
         self, ledger: Ledger, database: Database, owner_of: Callable[[str], str | None]
     ) -> None:
-        """`owner_of` tells the owner of a session by its key, where it is known."""
+        """`owner_of` returns the owner of a session by its key, if known."""
         self._database = database
         self._ledger = ledger
         self._owner_of = owner_of
         self._owners: OrderedDict[str, str] = OrderedDict()
         self._of_sessions: dict[str, dict[Follower, Selection]] = {}
         self._of_all: dict[Follower, Selection] = {}
-        # The `id` of the next commit's first event, unless something was committed untold.
+        # The `id` of the next commit's first event, unless something was committed unnoticed.
         self._next_id = 0
         ledger.on_commit(self._publish)
 
@@ -168,9 +170,9 @@ class Followers:
     def follow(
         self, wanted: Selection, after: int, over: asyncio.Future[None] | None = None
     ) -> Iterator[Follower]:
-        """Follows what is wanted after a position (see `Selection.position`).
+        """Follows the selection after a position (see `Selection.position`).
 
-        Of what is `over`, such as a session, all is read, and then that is the end.
+        A selection that is `over`, such as a session, is read completely and then ends.
         """
         follower = Follower(lambda position: self._read(wanted, position), after, over)
         if wanted.session_key is None:
@@ -190,7 +192,7 @@ class Followers:
         """Raises: StoreError, AuditUnavailableError."""
         end = position
         if wanted.filters:
-            # Where none of the events up to here is wanted, it goes on after them.
+            # If none of the events up to here is wanted, it continues after them.
             end = max(end, await self._ledger.wait(wanted.session_key, -1))
         found = await query.recorded(self._database, wanted, position, _PAGE)
         if found.next is not None:
@@ -200,7 +202,7 @@ class Followers:
         return CatchUp(found.items, end, more=False)
 
     def _publish(self, committed: Sequence[Recorded] | None) -> None:
-        """Tells of a commit; None: it is not known what was committed."""
+        """Publishes a commit; None: it is unknown what was committed."""
         if committed is None:
             self._miss()
             return

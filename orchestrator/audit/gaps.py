@@ -1,4 +1,4 @@
-"""Says on record what was lost with a sandbox that could not hand over what it knew."""
+"""Records what was lost with a sandbox that could not hand over its events."""
 
 import asyncio
 from typing import Any
@@ -25,11 +25,11 @@ class Gaps:
         self._stops = stops
 
     async def close(self, session: Session, terminals: list[str]) -> None:
-        """Records ends of commands, and what they executed, as lost; the commands end with it.
+        """Records the lost ends of commands, and lost executions; the commands end with it.
 
-        `terminals` are those that the sandbox took along. A command that no agent was told to
-        start in a session that goes on is not lost: whoever starts it finds no sandbox. Where
-        it can't be recorded now, the record follows, and the ends with it.
+        `terminals` are those that ended with the sandbox. A command that no agent was told to start
+        is not lost if its session continues: its caller finds no sandbox. If this can't be recorded
+        now, the record follows later, and with it the commands' ends.
         """
         commands = [
             command for command in session.running if command.dispatched or not session.live
@@ -39,7 +39,7 @@ class Gaps:
         )
 
         async def write() -> None:
-            # The ends of some may be put on record meanwhile.
+            # The ends of some may be recorded meanwhile.
             losing = [command.losing for command in commands if command.losing is not None]
             if losing:
                 await asyncio.wait(losing)
@@ -68,6 +68,6 @@ class Gaps:
 
 
 def lost_end(seq: int, digest: str) -> dict[str, Any]:
-    """What a command came to whose end is lost: the event of the gap says so."""
+    """The result of a command whose end is lost: the event of the gap says so."""
     detail = "the end of this command was lost with its sandbox"
     return exit_result(None, detail, None, None, seq, digest)

@@ -1,4 +1,4 @@
-"""The audit ledger: one hash chain per session, durable before anybody hears of an event."""
+"""The audit ledger: one hash chain per session. Events are durable before they are reported."""
 
 import asyncio
 import sqlite3
@@ -14,7 +14,7 @@ from orchestrator.errors import AuditUnavailableError
 from orchestrator.store.database import Database, StoreError
 from orchestrator.task_scope import TaskScope
 
-# Bounds the time that one transaction, and with it every other writer, takes.
+# Limits the duration of a transaction, for which every other writer waits.
 _MAX_BATCH = 1024
 _STOPPING = "the audit ledger is stopping"
 
@@ -32,13 +32,13 @@ _AGENT_HEAD = """
 
 T = TypeVar("T")
 
-# Told of each commit: its new events, in order. None: it is not known what was committed, and the
-# database has to be asked.
+# Called for each commit with its new events in order. None: it is unknown what was committed, so
+# the database must be read.
 OnCommit = Callable[[Sequence[Recorded] | None], None]
 
 
 class Lag(NamedTuple):
-    """Events that are not durable yet, and for how long the oldest has not been (0.0: none)."""
+    """The number of events that are not durable yet, and the age of the oldest (0.0: none)."""
 
     pending: int
     oldest_seconds: float
@@ -58,9 +58,9 @@ class _Written(NamedTuple):
 
 
 class Ledger:
-    """Appends events in groups: whatever waits while one commit runs shares the next.
+    """Appends events in groups: all events that wait during a commit share the next one.
 
-    One event loop, one ledger per database: nothing else may write events.
+    There is one event loop and one ledger per database. Nothing else may write events.
     """
 
     def __init__(self, database: Database) -> None:
@@ -68,28 +68,28 @@ class Ledger:
         self._heads = Heads()
         self._pending: deque[_Pending] = deque()
         self._batch: list[_Pending] = []
-        # Events made durable by this ledger, those that an agent repeated included.
+        # Events that this ledger made durable, including an agent's repeated ones.
         self.committed = 0
         self._tasks = TaskScope("the writer of the ledger")
         self._writing = False
         self._closed = False
-        # By session_key (None: any): one future for each who waits.
+        # By session_key (None: any): one future for each waiting caller.
         self._waiters: dict[str | None, set[asyncio.Future[None]]] = {}
         self._listeners: list[OnCommit] = []
 
     def on_commit(self, listener: OnCommit) -> None:
-        """Has it told of each commit from now on; it may not raise."""
+        """Calls it for each commit from now on; it may not raise."""
         self._listeners.append(listener)
 
     async def append(self, draft: EventDraft, effect: Effect | None = None) -> Recorded:
         """Records the event, and returns when it is durable.
 
-        `effect` runs in the writer's thread and commits together with the event, or
-        neither does. An agent's event that is recorded already is returned as it was,
-        without its effect. A call that is cancelled is still recorded.
+        `effect` runs in the writer's thread and commits together with the event, or neither does.
+        An agent's event that is already recorded is returned as it was, without its effect. The
+        event of a cancelled call is still recorded.
 
-        Raises: EventError for a malformed draft; what `effect` raises;
-        AuditUnavailableError when nothing can be written.
+        Raises: EventError for a malformed draft; the errors of `effect`; AuditUnavailableError if
+        nothing can be written.
         """
         if self._closed:
             raise AuditUnavailableError("the audit ledger is closed")
@@ -103,10 +103,10 @@ class Ledger:
         return await recorded
 
     async def agent_head(self, session_key: str, boot_id: str) -> int:
-        """The number up to which every event of that agent is recorded, 0 when none is.
+        """The number up to which every event of that agent is recorded, 0 if there is none.
 
-        Later ones may be recorded too, after one whose commit failed: the agent sends
-        them all again, and no second copy is made.
+        Later ones may be recorded too, after one whose commit failed. The agent sends them all
+        again, and no second copy is made.
         """
 
         def read(connection: sqlite3.Connection) -> int:
@@ -118,13 +118,13 @@ class Ledger:
         return await self._read(read)
 
     async def wait(self, session_key: str | None, after: int) -> int:
-        """Waits for an event after that position, and returns where the end is now.
+        """Waits for an event after that position, and returns the position of the end.
 
-        Positions are `seq` of the session's chain, or `id` when `session_key` is None.
-        Raises: AuditUnavailableError when the database can't be read.
+        Positions are `seq` of the session's chain, or `id` if `session_key` is None. Raises:
+        AuditUnavailableError if the database can't be read.
         """
         while True:
-            # Listening before looking: a commit meanwhile is not missed.
+            # Listens before it reads, so that no commit is missed in between.
             with self._listening(session_key) as changed:
                 position = await self._position(session_key)
                 if position > after:
@@ -140,7 +140,7 @@ class Ledger:
         return Lag(len(self._batch) + len(self._pending), max(0.0, oldest))
 
     async def close(self) -> None:
-        """Refuses new events and waits for those under way; the database stays open."""
+        """Refuses new events and waits for pending ones; the database stays open."""
         self._closed = True
         await self._tasks.drain()
 
@@ -172,7 +172,7 @@ class Ledger:
                 lambda conn: _append_all(conn, self._heads, items), reserve=reserve
             )
         except StoreError as error:
-            # Whether it was committed is not known: the next batch looks.
+            # It is unknown whether it was committed, so the next batch reads the heads again.
             self._heads.forget()
             self._tell(None)
             stops = [] if reserve else [pending for pending in batch if pending.item.stop]
@@ -193,7 +193,7 @@ class Ledger:
                 [
                     done
                     for done in written.outcomes
-                    # An event that an agent repeated was told of before.
+                    # An event that an agent repeated was published before.
                     if isinstance(done, Recorded) and done.id >= written.first_id
                 ]
             )
@@ -237,7 +237,7 @@ def _append_all(connection: sqlite3.Connection, heads: Heads, items: list[Item])
 
 def _resolve(batch: list[_Pending], outcomes: list[Recorded | Exception]) -> None:
     for pending, outcome in zip(batch, outcomes, strict=True):
-        # Done already: its caller went away.
+        # Already done: its caller was cancelled.
         if pending.recorded.done():
             continue
         if isinstance(outcome, Exception):

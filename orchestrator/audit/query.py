@@ -1,4 +1,4 @@
-"""Reads from the audit ledger: pages, counts, and whole chains."""
+"""Reads from the audit ledger: pages, counts and complete chains."""
 
 import sqlite3
 from collections import Counter
@@ -13,14 +13,14 @@ from orchestrator.audit.writer import chain_head
 from orchestrator.store.database import Database
 from paddock.audit.chain import Event, canonical
 
-# Rows per read: memory stays flat, and other readers get their turn.
+# Rows per read: memory use stays flat, and other readers get their turn.
 PAGE = 500
 _EVENT = "SELECT body, prev_hash, hash FROM events"
-# What one page looks at, where it has to look for what is wanted.
+# Events examined per page, if the page must search.
 MOST_EXAMINED = 10_000
-# By what is asked for: the most selective first.
+# By filter: the most selective comes first.
 _INDEXES = {"turn": "events_turn", "operation": "events_operation"}
-# Of the event after which a page begins; 0: of none.
+# The id of the event after which a page begins; 0 for none.
 _ID = """
     coalesce((
         SELECT id FROM events WHERE session_key = :key AND seq <= :after ORDER BY seq DESC LIMIT 1
@@ -54,9 +54,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class EventPage(Generic[T]):
-    """Events, and where the next page begins (after it); None: nothing is left now.
+    """Events, and the position after which the next page begins; None: nothing is left now.
 
-    There may be fewer than were asked for, or none, although more are left.
+    There may be fewer than requested, or none, although more are left.
     """
 
     items: list[T]
@@ -135,18 +135,18 @@ async def recorded(
 
 
 async def events(database: Database, session_key: str, **wanted: Any) -> list[Event]:
-    """The events of a page, for chains of which one page has all that is looked for."""
+    """The events of a page, for chains in which one page contains all matches."""
     return (await page(database, session_key, **wanted)).items
 
 
 def _rows(wanted: Mapping[str, Any]) -> tuple[str, str]:
-    """Which rows of a chain are looked at, in order, and what must hold for them besides.
+    """The rows of a chain to examine, in order, and the remaining conditions.
 
-    What is rare is found by its index.
+    Rare events are found by their index.
     """
     leading = next((column for column in _INDEXES if column in wanted), None)
     if leading is not None:
-        # In one chain ids are in the order of its numbers, and these indexes in that of ids.
+        # In one chain, ids have the order of `seq`, and these indexes have the order of ids.
         rows = f"INDEXED BY {_INDEXES[leading]} WHERE session_key = :key"
         rows += f" AND {leading} = :{leading} AND id > {_ID} ORDER BY id"
     elif wanted.get("decision") == "deny":
@@ -168,7 +168,7 @@ class _Search(NamedTuple):
 
 
 def _page(search: _Search, limit: int, connection: sqlite3.Connection) -> EventPage[Recorded]:
-    """No more than a part is ever looked at."""
+    """Examines only a limited part."""
     position, rows, others, values = search
     most = MOST_EXAMINED if others else limit
     candidates = f"SELECT id FROM events {rows} LIMIT :most"  # noqa: S608
@@ -189,7 +189,7 @@ def _page(search: _Search, limit: int, connection: sqlite3.Connection) -> EventP
 
 
 async def incarnation(database: Database, session_key: str) -> int | None:
-    """Which session of its id the chain is of: events of earlier versions do not say it."""
+    """The chain's incarnation of its session id, which events of earlier versions lack."""
 
     def read(connection: sqlite3.Connection) -> int | None:
         row = connection.execute(_INCARNATION, (session_key,)).fetchone()
@@ -199,7 +199,7 @@ async def incarnation(database: Database, session_key: str) -> int | None:
 
 
 async def latest_denials(database: Database, session_key: str, limit: int) -> list[Event]:
-    """The latest events of one chain whose decision was to deny, newest first."""
+    """The latest events of one chain with a decision to deny, newest first."""
     return await _select(
         database,
         f"{_EVENT} WHERE session_key = ? AND decision = 'deny' ORDER BY seq DESC LIMIT ?",
@@ -208,9 +208,9 @@ async def latest_denials(database: Database, session_key: str, limit: int) -> li
 
 
 async def latest_commands(database: Database, session_key: str, limit: int) -> list[Event]:
-    """The starts of the latest allowed commands, all unfinished ones included, and their ends.
+    """The starts and ends of the latest allowed commands, including all unfinished ones.
 
-    In the order of the chain.
+    They are in the order of the chain.
     """
     return await _select(database, _LATEST_COMMANDS, {"key": session_key, "most": limit})
 
@@ -219,7 +219,7 @@ async def stats(database: Database, session_key: str) -> dict[str, Any]:
     """Counts over a chain.
 
     Returns `{total_operations, operation_counts {operation: n}, decisions {decision: n},
-    total_tokens}`; events without a decision are in no decision's count.
+    total_tokens}`; events without a decision are not counted in `decisions`.
     """
 
     rows = await database.browse(
@@ -258,7 +258,8 @@ async def _select(
     database: Database, statement: str, values: tuple[Any, ...] | dict[str, Any]
 ) -> list[Event]:
     def read(connection: sqlite3.Connection) -> list[Event]:
-        # All at once: a broken event must leave no statement at work, which keeps the old view.
+        # All at once: a broken event must not leave an open statement, which would keep the old
+        # view.
         return [full_event(*row) for row in connection.execute(statement, values).fetchall()]
 
     return await database.browse(read)

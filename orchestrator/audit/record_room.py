@@ -12,16 +12,16 @@ from orchestrator.errors import CapacityExhaustedError, RateLimitedError
 from orchestrator.store.database import Database
 
 QUOTA_REASON, DISK_REASON = "audit_quota", "disk_full"
-# Below this part of the floor what runs already is ended, too: what it does is recorded.
+# Below this fraction of the minimum, running work is ended as well, because it is recorded, too.
 _CRITICAL = 4
-# The disk is looked at no more often.
+# The disk is checked at most once in this time.
 _LOOK_SECONDS = 1.0
 
 
 class RecordRoom:
-    """What the sessions of each key have in the ledger, and what is free on its disk.
+    """The ledger bytes of each key's sessions, and the free space on the ledger's disk.
 
-    Ends are always recorded, whatever is said here: there is room for new work, or not.
+    It governs new work only. Ends are always recorded.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class RecordRoom:
         free: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`free` says how many bytes are; with fewer than `least_free` nothing new is done."""
+        """`free` returns the free bytes; with fewer than `least_free`, nothing new is started."""
         self._keys = keys
         self._defaults = defaults
         self._least_free = least_free
@@ -42,7 +42,7 @@ class RecordRoom:
         self._bytes: Counter[str] = Counter()
 
     async def load(self, database: Database) -> None:
-        """Takes up what is in the ledger. Raises: StoreError."""
+        """Loads the sizes from the ledger. Raises: StoreError."""
         rows = await database.read(
             lambda connection: connection.execute(
                 "SELECT owner, sum(audit_bytes) FROM sessions GROUP BY owner"
@@ -51,20 +51,20 @@ class RecordRoom:
         self._bytes = Counter(dict(rows))
 
     def add(self, owner: str, size: int) -> None:
-        """The sessions of that key take so many bytes more, or fewer."""
+        """Adds bytes to that key's use, or removes them."""
         self._bytes[owner] += size
 
     def used(self, owner: str) -> int:
-        """Bytes of the ledger that the sessions of that key take, ended ones included."""
+        """The ledger bytes of that key's sessions, including ended ones."""
         return self._bytes[owner]
 
     def check(self, owner: str) -> None:
-        """Raises: RateLimitedError, CapacityExhaustedError where nothing new may be recorded."""
+        """Raises RateLimitedError, CapacityExhaustedError if nothing new may be recorded."""
         quota = self._quota(owner)
         if quota is not None and self._bytes[owner] >= quota:
             raise RateLimitedError(
                 f"{AUDIT_BYTES} of this key is {quota}, and its sessions have {self._bytes[owner]} "
-                "bytes on record: have the operator archive ended ones, or raise it",
+                "bytes on record: ask the operator to archive ended ones, or to raise it",
                 limit=AUDIT_BYTES,
                 retry_after=RETRY_SECONDS,
             )
@@ -72,16 +72,16 @@ class RecordRoom:
             raise _short("to put anything new on record")
 
     def check_disk(self, directory: Path) -> None:
-        """Raises: CapacityExhaustedError where nothing new may be written there.
+        """Raises CapacityExhaustedError if nothing new may be written there.
 
-        Looked at is what of the path is there already.
+        The existing part of the path is checked.
         """
         there = next(path for path in (directory, *directory.parents) if path.exists())
         if free_bytes(there) < self._least_free:
             raise _short(f"in {there}")
 
     def stops(self, owner: str) -> str | None:
-        """Why what runs already must end, where it must."""
+        """Why running work must end, if it must."""
         quota = self._quota(owner)
         if quota is not None and self._bytes[owner] >= quota:
             return QUOTA_REASON
@@ -107,6 +107,6 @@ def _short(what: str) -> CapacityExhaustedError:
 
 
 def free_bytes(directory: Path) -> int:
-    """What is free on the directory's disk."""
+    """The free bytes on the directory's disk."""
     found = os.statvfs(directory)
     return found.f_bavail * found.f_frsize

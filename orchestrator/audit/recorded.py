@@ -1,4 +1,4 @@
-"""An event as it is in the ledger: one value for all who read it. No I/O."""
+"""An event in the ledger: one value that all its readers share. No I/O."""
 
 import json
 import re
@@ -7,18 +7,18 @@ from functools import cached_property
 
 from paddock.audit.chain import Event
 
-# The rows that `Recorded` is made of.
+# The columns of `Recorded`.
 SELECT_RECORDED = "SELECT session_key, id, seq, time, operation, body, prev_hash, hash FROM events"
 _ESCAPED = re.compile(r"[^ -~]+")
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """An event that is durable. All who read it share this one, and must not change it.
+    """A durable event. All its readers share this object and must not change it.
 
-    `text` is the canonical text that was hashed. `bytes` is what the event takes of the ledger; 0
-    where it was there before. `body` is the text's object where the event has just been
-    written, so that nobody has to parse it.
+    `text` is the canonical text that was hashed. `bytes` is the event's size in the ledger, 0 if it
+    was recorded before. `body` is the text's object if the event was just written, which saves
+    parsing it.
     """
 
     session_key: str
@@ -34,16 +34,16 @@ class Recorded:
 
     @cached_property
     def event(self) -> Event:
-        """The event as the API gives it. Raises: ValueError where somebody broke the text."""
+        """The event in the form of the API. Raises: ValueError if the text is corrupted."""
         if self.body is None:
             return full_event(self.text, self.prev_hash, self.hash)
         return self.body | {"prev_hash": self.prev_hash, "hash": self.hash}
 
     @cached_property
     def line(self) -> str:
-        """The event as the API gives it: JSON in ASCII on one line.
+        """The event in the form of the API: JSON in ASCII on one line.
 
-        Some readers take other characters than a line feed for the end of a line.
+        Some readers treat other characters than a line feed as the end of a line.
         """
         text = self.text
         if not text.isascii() or "\n" in text or "\r" in text:

@@ -1,4 +1,4 @@
-"""Puts what happens in sessions on record."""
+"""Records the events of sessions."""
 
 import logging
 from collections.abc import Callable, Container
@@ -20,19 +20,19 @@ from sandbox_agent.protocol import EVENT_MEMBERS
 
 log = logging.getLogger(__name__)
 
-# What a program that runs adds to the record, and nobody asks for: what it executes, and what it
-# says in a terminal.
+# The events that running programs cause without a request: what they execute, and their terminal
+# output.
 TOOL_OUTPUT = "pty.output"
 _BY_ITSELF = ("command.exec", TOOL_OUTPUT)
 _LAST = "session.terminated"
-# What counts as use of a session, and puts off its idle deadline.
+# Operations that count as use of a session and restart its idle time-out.
 _ACTIVITY = ("command.", "file.", "pty.", "session.create", "session.resume", "session.settings")
 
 
 class Recorder:
-    """Writes audit events with their session's identity. Every call returns durable.
+    """Writes audit events with their session's identity. Every call returns once durable.
 
-    What they take of the ledger is counted for their session and its key.
+    Their ledger bytes are counted for their session and its key.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class Recorder:
         on_full: Callable[[Session], None] = lambda _: None,
         marks: Marks | None = None,
     ) -> None:
-        """`room` None: there is always some. `marks`: see `Refusals`.
+        """`room` None: there is always room. `marks`: see `Refusals`.
 
-        `on_full` is told of a session whose record is as large as it may be, or that goes on to
-        report where there is no room.
+        `on_full` is called for a session whose record has reached its limit, or that keeps
+        reporting when there is no room.
         """
         self._ledger = ledger
         self._metrics = metrics
@@ -56,20 +56,19 @@ class Recorder:
         self._refusals = Refusals(self._record_counted, marks)
 
     async def close(self) -> None:
-        """Puts on record what was counted only."""
+        """Records refusals that were only counted."""
         await self._refusals.close()
 
     async def told(self, session: Session, value: Any) -> Any:
-        """The JSON value without the session's secrets, cut out in a thread where it is long.
+        """The JSON value without the session's secrets; a thread removes them from a long value.
 
-        The session may have ended meanwhile.
-        Raises: RateLimitedError where many such wait, SandboxUnavailableError where it takes too
-        long.
+        The session may have ended meanwhile. Raises: RateLimitedError if many such calls wait;
+        SandboxUnavailableError if it takes too long.
         """
         return await self._cutting.value(session, value)
 
     def check_room(self, session: Session) -> None:
-        """Raises: RateLimitedError, CapacityExhaustedError where nothing new may be recorded."""
+        """Raises RateLimitedError, CapacityExhaustedError if nothing new may be recorded."""
         if self._room is not None:
             self._room.check(session.owner)
 
@@ -83,12 +82,11 @@ class Recorder:
     ) -> Recorded:
         """Records one event of the session; `effect` commits with it or neither does.
 
-        The session's secrets are cut out of what went wrong, was asked for and came of it; what
-        is long then is recorded by its beginning, size and digest. `made` is recorded as it is, and
-        so are the `names` of members of `args` and `result`: who looks for them must find them.
-        None: all of them are ours.
-        Raises: AuditUnavailableError; EventError for values that can't be recorded; what
-        `Session.check_live` does where the session is over.
+        The session's secrets are removed from arguments, results and errors; values that are still
+        long are recorded as their beginning, size and digest. `made` is recorded unchanged, and so
+        are the `names` of members of `args` and `result`, so that they can be found. None: all
+        names are ours. Raises: AuditUnavailableError; EventError for values that can't be recorded;
+        the errors of `Session.check_live` if the session is over.
         """
         if session.over.done() and not draft.stop:
             session.check_live()
@@ -107,9 +105,9 @@ class Recorder:
         return recorded
 
     def count(self, session: Session, size: int, operation: str | None = None) -> None:
-        """So much more is kept of the session: an event, or evidence; less where it is removed.
+        """Adds to the size that is kept for the session: an event or evidence; negative if removed.
 
-        Of evidence, TOOL_OUTPUT is what a tool says, None what is noted of it.
+        For evidence, TOOL_OUTPUT is a tool's output, and None are notes about it.
         """
         budget = session.budget
         if self._room is not None:
@@ -125,17 +123,17 @@ class Recorder:
             self._on_full(session)
 
     async def refuse(self, session: Session, draft: EventDraft) -> None:
-        """Records that something was refused before anything came of it: refusals are free.
+        """Records a refusal that had no effect; refusals are free.
 
-        Above a rate, like ones of a session are counted, and told a second later by one event
-        with `args.repeats`. Raises: what `check_room`, `told` and `Session.check_not_ending` do,
-        AuditUnavailableError.
+        Above a rate, identical refusals of a session are counted, and recorded a second later as
+        one event with `args.repeats`. Raises: the errors of `check_room`, `told` and
+        `Session.check_not_ending`, AuditUnavailableError.
         """
         session.check_not_ending()
         self.check_room(session)
         *values, error = await self.told(session, [*draft.args.values(), draft.error])
-        session.check_not_ending()  # now, too
-        # What is kept of it is bounded, as what is recorded is.
+        session.check_not_ending()  # check again
+        # Shortened, so that what is kept for counting is limited, like what is recorded.
         refusal = draft._replace(
             decision="deny",
             args=excerpts.excerpts(dict(zip(draft.args, values, strict=True))),
@@ -144,10 +142,10 @@ class Recorder:
         await self._refusals.record(session, refusal)
 
     async def record_often(self, session: Session, draft: EventDraft) -> None:
-        """Records what can happen again and again, and nobody asks for.
+        """Records an event that can be repeated often without a request.
 
-        Above a rate, like ones of a session are counted, as refusals are. It has no secrets, and
-        is short. Raises: AuditUnavailableError.
+        Above a rate, identical events of a session are counted, like refusals. The event must be
+        short and without secrets. Raises: AuditUnavailableError.
         """
         await self._refusals.record(session, draft)
 
@@ -157,25 +155,25 @@ class Recorder:
     async def record_agent_event(
         self, session: Session, event: AgentEvent, effect: Effect | None = None
     ) -> Recorded:
-        """Records what the sandbox's agent reports. Raises: AuditUnavailableError."""
+        """Records an event that the sandbox's agent reported. Raises: AuditUnavailableError."""
         draft = _reported(event)
         try:
-            # An agent that was taken over may report members of any other name.
+            # A compromised agent may report members with any other names.
             return await self.record(session, draft, effect, names=EVENT_MEMBERS)
         except EventError as error:
-            # What happened must be on record even if how it was reported can't be.
+            # The event must be recorded even if its report can't be.
             log.warning("session %s: malformed event of the agent: %s", session.id, error)
             text = f"the agent's report was malformed: {error}"
             bare = draft._replace(rule=None, args={}, result=None, error=text)
             return await self.record(session, bare, effect, names=EVENT_MEMBERS)
 
     async def record_system(self, draft: EventDraft) -> Recorded:
-        """Records what concerns no single session. Raises: AuditUnavailableError."""
+        """Records an event that concerns no single session. Raises: AuditUnavailableError."""
         return await self._ledger.append(draft)
 
 
 def _completed(session: Session, draft: EventDraft, names: Container[str] | None) -> EventDraft:
-    """The draft with the session's identity, without its secrets, and as short as is recorded."""
+    """The draft with the session's identity, without its secrets, and shortened for recording."""
     cut = session.secrets.cut_members
     result, error = draft.result, draft.error
     return draft._replace(

@@ -1,4 +1,4 @@
-"""Durable notes that refusals of a session are counted, for a control plane that is killed."""
+"""Durable marks of sessions with counted refusals, in case the control plane is killed."""
 
 import sqlite3
 
@@ -9,17 +9,17 @@ from orchestrator.store.database import Database, StoreError
 
 
 class RefusalMarks:
-    """One for each session: counted refusals that are not on record are told of by a gap then."""
+    """One mark per session: if counted refusals were not recorded, a gap reports it later."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def set(self, session_key: str) -> None:
-        """From now on some are counted. Raises: AuditUnavailableError."""
+        """Marks that refusals are being counted. Raises: AuditUnavailableError."""
         await self._write(_setting(session_key, now()))
 
     async def clear(self, session_key: str) -> None:
-        """All are on record. Raises: AuditUnavailableError."""
+        """Removes the mark, because all are recorded. Raises: AuditUnavailableError."""
         await self._write(clearing(session_key))
 
     async def _write(self, effect: Effect) -> None:
@@ -30,12 +30,12 @@ class RefusalMarks:
 
 
 def clearing(session_key: str) -> Effect:
-    """An effect after which nothing is missing, or that is on record."""
+    """An effect that removes the mark, for when nothing is missing or the gap is recorded."""
     return _setting(session_key, None)
 
 
 def left(connection: sqlite3.Connection) -> dict[str, str]:
-    """By session key: since when refusals were counted whose number is lost."""
+    """By session key: the time since which refusals were counted whose number is lost."""
     return dict(
         connection.execute(
             "SELECT key, refusals_since FROM sessions WHERE refusals_since IS NOT NULL"

@@ -1,4 +1,4 @@
-"""Refusals of a session on record: above a rate, like ones are told once with their number."""
+"""Records the refusals of a session. Above a rate, identical ones share one event."""
 
 import asyncio
 import hashlib
@@ -18,9 +18,9 @@ from sandbox_agent.repeats import Repeats
 
 log = logging.getLogger(__name__)
 
-# Of one session: like refusals that are recorded one by one, in a second, and at once.
+# Identical refusals of one session that are recorded individually: per second, and in a burst.
 _RATE, _BURST = 20, 100
-# What was counted is on record after so long, or tried again.
+# Counted refusals are recorded after this time, or retried.
 _SECONDS = 1.0
 _RETRY_SECONDS = 5.0
 
@@ -28,22 +28,22 @@ Record = Callable[[Session, EventDraft], Awaitable[None]]
 
 
 class Marks(Protocol):
-    """What is durable while something is only counted."""
+    """A durable mark while refusals are only counted."""
 
     async def set(self, session_key: str) -> None:
-        """Something is. Raises: AuditUnavailableError."""
+        """Sets the mark. Raises: AuditUnavailableError."""
 
     async def clear(self, session_key: str) -> None:
-        """Nothing is any more. Raises: AuditUnavailableError."""
+        """Removes the mark. Raises: AuditUnavailableError."""
 
 
 @dataclass(slots=True, eq=False)
 class _Counted:
-    """What is counted of one session, and who tells it."""
+    """The counted refusals of one session, and the task that records them."""
 
     session: Session
     repeats: Repeats[EventDraft] = field(default_factory=lambda: Repeats(_RATE, _BURST))
-    # One tells at a time, and a mark is set or cleared by one at a time.
+    # One task records at a time, and one sets or removes a mark at a time.
     telling: asyncio.Lock = field(default_factory=asyncio.Lock)
     marking: asyncio.Lock = field(default_factory=asyncio.Lock)
     marked: bool = False
@@ -51,7 +51,7 @@ class _Counted:
 
 
 class Untold:
-    """What of a session could not be put on record, at its end."""
+    """Refusals of an ended session that could not be recorded."""
 
     def __init__(self, counted: _Counted | None) -> None:
         self._counted = counted
@@ -59,22 +59,22 @@ class Untold:
         self.number = sum(count for _, count in self._counts)
 
     def settle(self) -> None:
-        """Their number is on record."""
+        """Their number is recorded."""
         if self._counted is not None:
             for like, count in self._counts:
                 self._counted.repeats.told(like, count)
 
 
 class Refusals:
-    """Refusals are free, so that a client could have the same one recorded without end.
+    """Refusals are free, so a client could otherwise have the same one recorded endlessly.
 
-    What is counted stays so until it is on record; each is told at least once.
+    A counted refusal stays counted until it is recorded; each is recorded at least once.
     """
 
     def __init__(self, record: Record, marks: Marks | None = None) -> None:
-        """`record` puts one of a session on record. Raises: AuditUnavailableError.
+        """`record` records one refusal of a session. Raises: AuditUnavailableError.
 
-        Without `marks` nothing tells a later control plane that some were counted.
+        Without `marks`, a later control plane does not learn that refusals were counted.
         """
         self._record = record
         self._marks = marks
@@ -83,9 +83,9 @@ class Refusals:
         self._tasks = TaskScope("counted refusals")
 
     async def record(self, session: Session, draft: EventDraft) -> None:
-        """Records it, or counts it: then it is on record a second later, or with the end.
+        """Records a refusal, or counts it: then it is recorded a second later, or with the end.
 
-        The draft has no secrets, and is as short as what is recorded. Raises:
+        The draft contains no secrets and is as short as what is recorded. Raises:
         AuditUnavailableError.
         """
         counted = self._counted.get(session.key) or self._begin(session)
@@ -102,19 +102,19 @@ class Refusals:
         return counted
 
     def _forget(self, counted: _Counted) -> None:
-        """The session is over; who still tells something of it forgets it afterwards."""
+        """Forgets an ended session, or has the task that still records for it do so afterwards."""
         if counted.task is None:
             self._counted.pop(counted.session.key, None)
 
     async def end(self, session: Session) -> Untold:
-        """The session ends: what was counted is told now; what can't be is to be told with it."""
+        """Ends a session: records counted refusals, and returns those that remain unrecorded."""
         counted = self._counted.get(session.key)
         if counted is not None:
             await self._tell(counted)
         return Untold(counted)
 
     async def close(self) -> None:
-        """Tells everything that was counted, as far as it can be."""
+        """Records all counted refusals as far as possible."""
         self._closing.set()
         await self._tasks.drain()
 
@@ -144,19 +144,19 @@ class Refusals:
                 except PaddockError as error:
                     log.error("refusals of session %s: %s", counted.session.id, error.detail)
                     return
-                except EventError as error:  # like ones were recorded, so that this never is
+                except EventError as error:  # identical ones were recorded, so this never happens
                     log.error("refusals of session %s: %s", counted.session.id, error)
                 counted.repeats.told(like, count)
 
     async def _mark(self, counted: _Counted) -> None:
-        """Has it durable that something is counted. Raises: AuditUnavailableError."""
+        """Makes durable that refusals are being counted. Raises: AuditUnavailableError."""
         async with counted.marking:
             if self._marks is not None and not counted.marked:
                 await self._marks.set(counted.session.key)
                 counted.marked = True
 
     async def _unmark(self, counted: _Counted) -> None:
-        """Where nothing is counted any more; a mark that stays tells of what may be missing."""
+        """Removes the mark if nothing is counted; a mark that stays reports what may be missing."""
         async with counted.marking:
             if self._marks is None or not counted.marked or counted.repeats.counted():
                 return
@@ -170,7 +170,7 @@ def _counts(counted: _Counted) -> list[tuple[str, int]]:
 
 
 def _like(draft: EventDraft) -> str:
-    """What two refusals must have in common; each command has an id of its own."""
+    """What identical refusals have in common; each command has its own id."""
     args = {name: value for name, value in draft.args.items() if name != "command_id"}
     alike = draft._replace(args=args, command_id=None)
     return hashlib.sha256(json.dumps(alike, sort_keys=True, default=str).encode()).hexdigest()

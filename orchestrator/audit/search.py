@@ -1,9 +1,8 @@
-"""Finds events over all chains, newest first, without ever reading more than a part at once.
+"""Searches all chains for events, newest first, reading a limited part per call.
 
-Session, rule, actor, operation and a decision to deny have indexes that lead to what is wanted;
-so have times of which there are not more events, and owners whose sessions do not have more, than
-one search looks at. Whatever else there is, a text above all, is looked for in what those leave,
-part by part. Archived chains are not searched.
+Session, rule, actor, operation and a decision to deny have indexes. The indexes of times and owners
+are used if they lead to no more events than one search examines. Other conditions, above all a
+text, are checked on the remaining events, part by part. Archived chains are not searched.
 """
 
 import json
@@ -18,7 +17,7 @@ from orchestrator.audit.recorded import full_event
 from orchestrator.store.database import Database
 from paddock.audit.chain import Event
 
-# Events that one search looks at; one that finds less says where to go on.
+# Events examined per search; a search that finds fewer returns where to continue.
 MOST_EXAMINED = 50_000
 _OF_SESSION = (
     "SELECT key FROM sessions WHERE id = :session AND id = :session COLLATE BINARY"
@@ -26,18 +25,18 @@ _OF_SESSION = (
 )
 _OWNED = "session_key IN (SELECT key FROM sessions WHERE owner = :{})"
 _INCARNATION = "(SELECT incarnation FROM sessions WHERE key = session_key)"
-# What every event takes of a chain's `audit_bytes`, at least.
+# The least that every event adds to a chain's `audit_bytes`.
 _LEAST_EVENT_BYTES = 512
 _MOST_ID = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """What is wanted; what is None does not matter.
+    """Search conditions; those that are None do not apply.
 
-    `session` is an id, `owner` the name of a key, `visible_to` the one whose sessions the
-    caller may see. `text` is looked for in the whole event, without regard to the case of
-    ASCII letters. Times are RFC 3339 in UTC with microseconds, both included.
+    `session` is an id, `owner` the name of a key, `visible_to` the key whose sessions the caller
+    may see. `text` is searched in the whole event, ignoring the case of ASCII letters. Times are
+    RFC 3339 in UTC with microseconds, both inclusive.
     """
 
     session: str | None = None
@@ -54,9 +53,9 @@ class Search:
 
 
 class Found(NamedTuple):
-    """Events, and the id before which the search goes on; None: nothing older is left.
+    """Events, and the id before which the search continues; None: nothing older is left.
 
-    `archived` is of how many sessions, among those that were wanted, the chains were not searched.
+    `archived` is the number of matching sessions whose archived chains were not searched.
     """
 
     items: list[Event]
@@ -87,7 +86,7 @@ def _search(
     oldest = first
     if wanted.session is not None:
         first = _floor(connection, wanted, first, last)
-    # The most selective that has an index leads; the others are looked at one by one.
+    # The most selective condition with an index leads; the others are checked one by one.
     leading = next((one for one in conditions if one.led_by is not None), None)
     values: dict[str, Any] = {"first": first, "last": last, "most": MOST_EXAMINED, "limit": limit}
     for condition in conditions:
@@ -118,9 +117,9 @@ def _search(
 
 
 def _floor(connection: sqlite3.Connection, wanted: Search, first: int, last: int) -> int:
-    """The lowest id down to which one search looks at the chains of sessions of one id.
+    """The lowest id that one search examines in the chains of sessions with one id.
 
-    Their events come from the index chain by chain, and would all be sorted otherwise.
+    The index returns their events chain by chain, so all of them would have to be sorted.
     """
     values = {"session": wanted.session, "incarnation": wanted.incarnation}
     keys = connection.execute(_OF_SESSION, values).fetchall()
@@ -137,7 +136,7 @@ def _floor(connection: sqlite3.Connection, wanted: Search, first: int, last: int
 
 
 def _readable(rows: list[tuple[int, str, str, str, int | None]]) -> Iterator[Event]:
-    """The events without those that somebody has broken, which verifying finds.
+    """The events without corrupted ones, which verification finds.
 
     Those of earlier versions get the incarnation of their chain.
     """
@@ -147,14 +146,14 @@ def _readable(rows: list[tuple[int, str, str, str, int | None]]) -> Iterator[Eve
 
 
 def _archived(connection: sqlite3.Connection, wanted: Search) -> int:
-    """Of how many sessions the chains are archived that the search would have looked at."""
+    """The number of sessions with archived chains that the search would have examined."""
     (count,) = connection.execute(
         "SELECT count(*) FROM archives LEFT JOIN sessions ON sessions.key = session_key"
         " WHERE (:session IS NULL OR session_id = :session)"
         " AND (:incarnation IS NULL OR incarnation = :incarnation)"
         " AND (:owner IS NULL OR archives.owner = :owner)"
         " AND (:visible_to IS NULL OR archives.owner = :visible_to)"
-        # What was on record after it was archived is none of its events.
+        # Events recorded after the archiving are not among its events.
         " AND (:since IS NULL OR archived_at >= :since)"
         " AND (:until IS NULL OR coalesce(sessions.created_at, '') <= :until)",
         {
@@ -170,7 +169,7 @@ def _archived(connection: sqlite3.Connection, wanted: Search) -> int:
 
 
 def _is_small(connection: sqlite3.Connection, owner: str) -> bool:
-    """Whether all events of a key's sessions are not more than one search looks at."""
+    """Whether a key's sessions have no more events than one search examines."""
     (size,) = connection.execute(
         "SELECT coalesce(sum(audit_bytes), 0) FROM sessions WHERE owner = ?", (owner,)
     ).fetchone()
@@ -178,7 +177,7 @@ def _is_small(connection: sqlite3.Connection, owner: str) -> bool:
 
 
 def _conditions(wanted: Search, is_small: Callable[[str], bool]) -> list[_Condition]:
-    """Those that have an index first, the most selective before the others.
+    """The conditions: those with an index come first, the most selective ahead of the others.
 
     `is_small` says whether a key's sessions have few events.
     """
@@ -200,7 +199,7 @@ def _conditions(wanted: Search, is_small: Callable[[str], bool]) -> list[_Condit
         found.append(_Condition(sql, {"operation": wanted.operation}, "events_operations"))
     if wanted.decision is not None:
         sql, index = "decision = :decision", None
-        if wanted.decision in ("deny", "pending"):  # the index is of those two, in these words
+        if wanted.decision in ("deny", "pending"):  # the index is for these two, in these words
             sql, index = f"{sql} AND decision IN ('deny', 'pending')", "events_decision"
         found.append(_Condition(sql, {"decision": wanted.decision}, index))
     for name, owner in (("owner", wanted.owner), ("visible_to", wanted.visible_to)):
@@ -219,7 +218,7 @@ def _conditions(wanted: Search, is_small: Callable[[str], bool]) -> list[_Condit
 
 
 def _pattern(text: str) -> str:
-    """What is to be LIKE an event's canonical text where that has the text somewhere."""
+    """A LIKE pattern for an event's canonical text that contains the text."""
     written = json.dumps(text, ensure_ascii=False)[1:-1]
     for special in "\\%_":
         written = written.replace(special, "\\" + special)
@@ -227,9 +226,10 @@ def _pattern(text: str) -> str:
 
 
 def _range(connection: sqlite3.Connection, wanted: Search) -> tuple[int, int]:
-    """The lowest and the highest id of events of that time, read from the index of times.
+    """The lowest and the highest id of events in that time, from the index of times.
 
-    Of more events than one search looks at it is not known: each is held to the times then.
+    It is unknown if there are more events than one search examines; then each event's time is
+    checked.
     """
     if wanted.since is None and wanted.until is None:
         return 1, _MOST_ID

@@ -1,4 +1,4 @@
-"""Puts on record what was stopped: at once where that can be done, else as soon as it can be."""
+"""Records what was stopped: at once if possible, else as soon as possible."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from orchestrator.task_scope import TaskScope
 
 log = logging.getLogger(__name__)
 
-# How long whoever stops something waits for its record.
+# How long the caller of a stop waits for its record.
 PATIENCE_SECONDS = 5.0
 _RETRY_SECONDS = 5.0
 
@@ -21,23 +21,23 @@ Write = Callable[[], Awaitable[object]]
 
 
 class RecordedBeforeError(Exception):
-    """It is on record already: an attempt that was given up was carried out after all."""
+    """It is already recorded: an attempt that was given up has succeeded after all."""
 
 
 @dataclass(slots=True, eq=False)
 class _Queue:
-    """What is to be recorded of one session, in order."""
+    """The pending records of one session, in order."""
 
     writes: deque[Write] = field(default_factory=deque)
-    # Set once everything is on record, or something could not be put there.
+    # Set once everything is recorded, or recording failed.
     tried: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class StopRecords:
-    """What sessions were stopped for, and has yet to be written.
+    """Pending records of why sessions were stopped.
 
-    What is still missing when the control plane ends is found by the next start: it looks at
-    the sandboxes, which are frozen or gone.
+    The next start finds those that are missing when the control plane ends: it checks the
+    sandboxes, which are frozen or gone.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class StopRecords:
         self._tasks = TaskScope("the record of a stop")
 
     def add(self, session: Session, write: Write) -> None:
-        """Has that written, after whatever is still to be written of the session."""
+        """Records it after the session's other pending records."""
         queue = self._queues.get(session.key)
         if queue is None:
             queue = self._queues[session.key] = _Queue()
@@ -53,7 +53,7 @@ class StopRecords:
         queue.writes.append(write)
 
     async def recorded(self, session: Session) -> bool:
-        """Whether everything is on record; waits for that, but not for long."""
+        """Whether everything is recorded; waits for it a short time."""
         queue = self._queues.get(session.key)
         if queue is not None:
             with suppress(TimeoutError):
@@ -67,20 +67,22 @@ class StopRecords:
                 await queue.writes[0]()
             except PaddockError as error:
                 if not queue.tried.is_set():
-                    log.error("%s was stopped, without a record yet: %s", session.id, error.detail)
+                    log.error(
+                        "%s was stopped, but this is not recorded yet: %s", session.id, error.detail
+                    )
                 queue.tried.set()
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
             except RecordedBeforeError:
-                log.info("what session %s was stopped for is on record", session.id)
+                log.info("the stop of session %s is recorded", session.id)
             except Exception:
-                log.exception("what session %s was stopped for can't be recorded", session.id)
+                log.exception("the stop of session %s can't be recorded", session.id)
             queue.writes.popleft()
         del self._queues[session.key]
         queue.tried.set()
 
     async def close(self) -> None:
-        """Gives up what could not be written."""
+        """Gives up pending records."""
         await self._tasks.close()
         for key in self._queues:
-            log.error("what the session of key %s was stopped for is not on record", key)
+            log.error("the stop of the session with key %s is not recorded", key)

@@ -1,4 +1,4 @@
-"""Verifies the chains that the database holds, columns included."""
+"""Verifies the chains in the database, including columns."""
 
 import sqlite3
 from functools import partial
@@ -20,7 +20,7 @@ _ROWS = """
 async def verify(
     database: Database, session_key: str, seq: int | None = None, hash: str | None = None
 ) -> Verdict:
-    """Recomputes a chain from what the database holds, columns included.
+    """Recomputes a chain from the database, including columns.
 
     `seq` and `hash` are an anchor: both or neither. Raises: ValidationError.
     """
@@ -39,14 +39,14 @@ def _anchor(seq: int | None, event_hash: str | None) -> Anchor | None:
         return None
     if seq is None or event_hash is None:
         missing = "seq" if seq is None else "hash"
-        raise ValidationError(f"{missing} is missing: seq and hash go together", field=missing)
+        raise ValidationError(f"{missing} is missing: seq and hash need each other", field=missing)
     if seq < 1:
         raise ValidationError("seq must be at least 1", field="seq")
     return Anchor(seq, event_hash)
 
 
 def _follow_page(connection: sqlite3.Connection, chain: Chain, session_key: str, after: int) -> int:
-    """Follows a page of rows, up to the first that is wrong; returns the last one's `seq`."""
+    """Follows a page of rows up to the first bad one; returns the last one's `seq`."""
     last = after
     for row in connection.execute(_ROWS, (session_key, after, _PAGE)).fetchall():
         last = row[5]

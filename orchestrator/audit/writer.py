@@ -1,4 +1,4 @@
-"""Writes a batch of events into their chains: what the ledger does in the writer's thread."""
+"""Writes a batch of events to their chains, in the thread of the ledger's writer."""
 
 import sqlite3
 from collections import Counter, OrderedDict
@@ -16,7 +16,7 @@ _INSERT = """
                         command_id, agent_boot_id, agent_seq, body, prev_hash, hash)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-# What says that the file, not the statement, is at fault. The extended code is in the high bits.
+# These mean that the file, not the statement, is at fault. The extended code is in the high bits.
 _STORAGE_ERRORS = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -30,11 +30,11 @@ _STORAGE_ERRORS = frozenset(
     }
 )
 _MAX_HEADS = 10_000
-# What an event takes besides its text: hashes, columns, entries of indexes.
+# The size of an event besides its text: hashes, columns, index entries.
 _ROW_BYTES = 512
-# A session's row tells what its chain takes.
+# A session's row holds the size of its chain.
 _COUNT_BYTES = "UPDATE sessions SET audit_bytes = audit_bytes + ? WHERE key = ?"
-# What statistics tell.
+# The counts for statistics.
 _COUNT = """
     INSERT INTO event_counts (session_key, operation, decision, events, tokens)
     VALUES (?, ?, ?, ?, ?)
@@ -43,7 +43,7 @@ _COUNT = """
 
 
 def both(first: Effect, second: Effect) -> Effect:
-    """An effect that is one, then the other."""
+    """An effect that runs one, then the other."""
 
     def apply(connection: sqlite3.Connection) -> None:
         first(connection)
@@ -60,7 +60,7 @@ class Head(NamedTuple):
 
 
 class Item(NamedTuple):
-    """One event to be written, with what must be committed together with it."""
+    """One event to write, with the effect to commit together with it."""
 
     session_key: str
     members: Event
@@ -69,18 +69,18 @@ class Item(NamedTuple):
 
 
 class Heads:
-    """Where chains end, as far as it is known: chains in use need no look-up."""
+    """The known ends of chains: chains in use need no look-up."""
 
     def __init__(self) -> None:
         self.last_id: int | None = None
         self._heads: OrderedDict[str, Head] = OrderedDict()
 
     def get(self, session_key: str) -> Head | None:
-        """The head of the chain, if it is known."""
+        """The head of the chain, if known."""
         return self._heads.get(session_key)
 
     def advance(self, last_id: int, heads: dict[str, Head]) -> None:
-        """Takes over what has been committed, and forgets what was used longest ago."""
+        """Stores committed heads and forgets the least recently used."""
         self.last_id = last_id
         for session_key, head in heads.items():
             self._heads[session_key] = head
@@ -89,13 +89,13 @@ class Heads:
             self._heads.popitem(last=False)
 
     def forget(self) -> None:
-        """Nothing is known any more: a commit may or may not have happened."""
+        """Forgets all heads, because a commit may or may not have happened."""
         self.last_id = None
         self._heads.clear()
 
 
 class Batch:
-    """Events of one transaction. Its ends of chains count only when it has been committed."""
+    """Events of one transaction. Its heads count only after the commit."""
 
     def __init__(self, connection: sqlite3.Connection, heads: Heads) -> None:
         self._connection = connection
@@ -108,9 +108,9 @@ class Batch:
         self.last_id = last_id(connection) if heads.last_id is None else heads.last_id
 
     def append(self, item: Item) -> Recorded | Exception:
-        """The event recorded (or the one recorded before), or why this one was not.
+        """The recorded event (or the one recorded before), or why it could not be recorded.
 
-        Raises: sqlite3.Error when the file can't be written, and no event can be.
+        Raises: sqlite3.Error if the file can't be written, so no event can be.
         """
         before = self.last_id
         try:
@@ -128,7 +128,7 @@ class Batch:
         return recorded
 
     def count(self) -> None:
-        """Stores what the chains have grown by: the last thing that is done in a transaction."""
+        """Stores the growth of the chains, as the last step of a transaction."""
         sizes = [(size, key) for key, size in self._bytes.items() if size]
         self._connection.executemany(_COUNT_BYTES, sizes)
         counts = [(*kind, count, self._tokens[kind]) for kind, count in self._events.items()]
@@ -164,7 +164,7 @@ class Batch:
                 _INSERT, (*_columns(item.session_key, body), text, head.hash, event_hash)
             )
         except sqlite3.IntegrityError:
-            # An agent repeats what it has no acknowledgement for.
+            # An agent repeats events that were not acknowledged.
             recorded = _recorded_before(self._connection, item)
             if recorded is None:
                 raise
@@ -209,13 +209,13 @@ def chain_head(connection: sqlite3.Connection, session_key: str) -> Head:
 
 
 def last_id(connection: sqlite3.Connection) -> int:
-    """The highest id of all events, 0 when there are none."""
+    """The highest id of all events, 0 if there are none."""
     (value,) = connection.execute("SELECT max(id) FROM events").fetchone()
     return value or 0
 
 
 def event_columns(body: Event) -> tuple[Any, ...]:
-    """What the table repeats of an event's members, in the order of its columns."""
+    """The event's members that the table repeats, in the order of its columns."""
     agent = body["agent"] or {"boot_id": None, "seq": None}
     return (
         body["id"],

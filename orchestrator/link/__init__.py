@@ -1,1 +1,1 @@
-"""The connection to the agent of a sandbox: socket, frames, messages."""
+"""The connection to a sandbox's agent: socket, frames, messages."""

@@ -1,8 +1,8 @@
 """The control plane's end of one sandbox's control socket.
 
-The control plane listens in the sandbox's run directory, the agent dials. What arrives
-belongs to the session by the socket it arrives on, and is checked before it is believed:
-the agent shares a kernel with hostile commands.
+The control plane listens in the sandbox's run directory, and the agent connects. A message belongs
+to the session of the socket on which it arrives, and is checked before it is trusted, because the
+agent shares a kernel with hostile commands.
 """
 
 import asyncio
@@ -33,17 +33,17 @@ from sandbox_agent.protocol import (
 
 log = logging.getLogger(__name__)
 
-# An agent whose connection broke dials again within a second; a request waits this long for it.
+# An agent whose connection broke reconnects within a second; a request waits this long for it.
 _RECONNECT_SECONDS = 5.0
 _REQUEST_SECONDS = 40.0
-# More than an agent of ours has unacknowledged at any time, so that its answers never wait behind
-# events; beyond either nothing more is read from it.
+# More than our agent ever has unacknowledged, so its answers never wait behind events. Above either
+# limit, nothing more is read from it.
 _MOST_RECORDING = 2048
 _MOST_RECORDING_BYTES = 16 * 1024 * 1024
-# Of those, so many are in the ledger's queue, which is everybody's.
+# Of those, the maximum in the ledger's queue, which all sessions share.
 _MOST_IN_LEDGER = 128
 _MOST_CONNECTIONS = 8
-# Ours never breaks the protocol. Whatever does is recorded so often, and then not heard again.
+# Our agent never breaks the protocol. This many violations are recorded; then it is cut off.
 _MOST_VIOLATIONS = 16
 _LONGEST_REASON = 500
 
@@ -51,10 +51,10 @@ _LONGEST_REASON = 500
 class AgentLink:
     """Listens for one sandbox's agent and talks to it.
 
-    `committed` gives the last committed event number of a boot id; `on_event` makes an
-    event durable, in order; `on_hello` is told of every connection that was accepted;
-    `on_violation` puts on record that the agent broke the protocol, and how. Links that are
-    given the same `share` divide the event loop's time between them.
+    `committed` returns the last committed event number of a boot id. `on_event` makes an event
+    durable, in order. `on_hello` is called for every accepted connection. `on_violation` records
+    how the agent broke the protocol. Links with the same `share` divide the event loop's time
+    between them.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class AgentLink:
         self._open: dict[Connection, None] = {}
         self._connected = asyncio.Event()
         self._refusal: str | None = None
-        # What the agent said last when it connected.
+        # The agent's latest hello.
         self.hello: Hello | None = None
         self._greeting = TaskScope("the hello of a sandbox agent")
         self._recording = TaskScope("the record of an agent's event")
@@ -86,18 +86,19 @@ class AgentLink:
         self._reporting = TaskScope("the record of a broken protocol")
 
     async def listen(self) -> None:
-        """Opens the socket, replacing one that an earlier control plane left. Raises: OSError."""
+        """Opens the socket and replaces one left by an earlier control plane. Raises: OSError."""
         self._listener.open()
 
     @property
     def connected(self) -> bool:
-        """Whether an agent is connected and was accepted."""
+        """Whether an accepted agent is connected."""
         return self._connected.is_set() and self._refusal is None
 
     async def wait_connected(self, timeout: float) -> None:
         """Waits for an agent's hello.
 
-        Raises: SandboxUnavailableError when none came in time, or it spoke another protocol.
+        Raises: SandboxUnavailableError if none came in time, or if the agent uses another protocol
+        version.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -111,7 +112,10 @@ class AgentLink:
     async def request(
         self, method: str, params: Message, timeout: float = _REQUEST_SECONDS
     ) -> Message:
-        """Asks the agent. Raises: SandboxUnavailableError, or the error that the agent named."""
+        """Sends a request to the agent.
+
+        Raises: SandboxUnavailableError, or the error that it returned.
+        """
         if not self.connected:
             await self.wait_connected(_RECONNECT_SECONDS)
         connection = self._current
@@ -129,21 +133,21 @@ class AgentLink:
             raise domain_error(answer["error"])
         value = answer.get("result")
         if not isinstance(value, dict):
-            raise SandboxUnavailableError(f"the sandbox agent answered {method} with garbage")
+            raise SandboxUnavailableError(f"the sandbox agent sent a malformed answer to {method}")
         return value
 
     async def settled(self) -> None:
         """Waits until every event received so far is durable.
 
-        An agent sends an operation's event before its answer, so whoever has the answer
-        and then this, has the operation on record. Raises: AuditUnavailableError.
+        An agent sends an operation's event before its answer. After the answer and this call, the
+        operation is therefore recorded. Raises: AuditUnavailableError.
         """
-        # Whoever waits may be cancelled: that ends no recording, which others wait for too.
+        # Cancelling one waiter must not end the recording, because others wait for it, too.
         if not all(await self._recording.results()):
             raise AuditUnavailableError("an audit event could not be recorded")
 
     async def close(self) -> None:
-        """Stops listening, drops the connection, and finishes what is being recorded."""
+        """Stops listening, drops the connection and finishes pending recordings."""
         self._hang_up("the sandbox has ended")
         await self._listener.close()
         await self._greeting.close()
@@ -152,29 +156,29 @@ class AgentLink:
         self._share.forget(self)
 
     def _hang_up(self, reason: str) -> None:
-        """From here on nobody is listened to; `reason` is what requests are told."""
+        """Stops listening for good; `reason` becomes the error of requests."""
         self._listener.stop()
-        # Whoever waits for the agent need not wait any longer.
+        # End the waits for the agent.
         self._refusal = reason
         self._connected.set()
         for connection in list(self._open):
             connection.drop(reason)
 
-    # Called by connections
+    # Called by connections.
 
     def opened(self, connection: Connection) -> None:
-        """A connection was made; of too many, the oldest that is not in use goes."""
+        """Adds a connection. If there are too many, drops the oldest that is not in use."""
         self._open[connection] = None
         if len(self._open) > _MOST_CONNECTIONS:
             oldest = next(known for known in self._open if known is not self._current)
             oldest.drop("too many connections")
 
     def spend(self, seconds: float) -> float:
-        """So much of the loop's time was used; returns how long the agent has to wait."""
+        """Charges seconds of the event loop's time; returns how long the agent must wait."""
         return self._share.spend(self, seconds)
 
     def violated(self, connection: Connection, reason: str) -> None:
-        """Drops an agent that broke the protocol, and puts it on record."""
+        """Drops an agent that broke the protocol and records the violation."""
         connection.drop(reason)
         self._listener.delay()
         self._violations += 1
@@ -185,7 +189,7 @@ class AgentLink:
             self._hang_up("the sandbox agent broke the protocol too often")
 
     def failed(self, connection: Connection) -> None:
-        """Drops an agent for what went wrong here: what it said is not acknowledged."""
+        """Drops an agent after an internal error; its event is not acknowledged."""
         connection.drop("an internal error")
         self._listener.delay()
 
@@ -202,7 +206,7 @@ class AgentLink:
         self._greeting.spawn(self._greet(connection, message))
 
     def start_recording(self, connection: Connection, event: AgentEvent, size: int) -> None:
-        """Makes an event of so many bytes durable; they are handed on in the order of the calls."""
+        """Makes an event of this size durable. Events are handled in the order of the calls."""
         task = self._recording.begin(self._record(connection, event))
         self._recording_bytes += size
         task.add_done_callback(lambda _: self._recorded(size))
@@ -263,10 +267,10 @@ class AgentLink:
         self._connected.set()
 
     async def _record(self, connection: Connection, event: AgentEvent) -> bool:
-        """Makes an event durable, then acknowledges it; on failure the agent sends it again."""
+        """Makes an event durable and acknowledges it. On failure, the agent sends it again."""
         try:
             async with self._in_ledger:
-                # To look at what an agent reports may take a while, which its sandbox pays for.
+                # Handling an agent's report may take a while, for which its sandbox is charged.
                 await Metered(self._on_event(event), self.spend)
         except PaddockError as error:
             connection.drop(f"event {event.seq} not recorded: {error.detail}")
@@ -279,7 +283,7 @@ class AgentLink:
         return True
 
     def lost(self, connection: Connection) -> None:
-        """A connection has ended."""
+        """Removes a connection that has ended."""
         self._open.pop(connection, None)
         if self._current is connection:
             self._current = None

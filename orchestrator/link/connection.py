@@ -1,4 +1,4 @@
-"""One accepted connection of an agent: frames, requests under way, and the order of events."""
+"""One accepted connection of an agent: frames, pending requests, and the order of events."""
 
 import asyncio
 import logging
@@ -19,52 +19,52 @@ from sandbox_agent.protocol import (
 
 log = logging.getLogger(__name__)
 
-# A control plane that can't write to its agent holds at most this much for it.
+# The most that is buffered for an agent to which the control plane can't write.
 _MOST_UNSENT_BYTES = 16 * 1024 * 1024
-# Acknowledgements wait this long for something to travel with, or until so many are due:
-# each one on its own would wake the agent for nothing else. A command that executes one program
-# after another never waits for the time to pass.
+# Acknowledgements wait this long for other data to send, or until this many are due: sending each
+# one separately would wake the agent for nothing else. A command that executes one program after
+# another never waits for this time.
 _ACK_SECONDS = 0.02
 _MOST_UNACKNOWLEDGED = MOST_UNACKNOWLEDGED_EXECS // 2
-# Beyond either, whatever else the loop has to do comes first.
+# After either limit, other work of the event loop comes first.
 _FRAMES_A_TURN = 32
 _BYTES_A_TURN = 64 * 1024
 _TURN_SECONDS = 0.002
-# What the ledger's thread does for an event, beside what is measured of this one.
+# Time of the ledger's thread per event, in addition to the time measured here.
 _EVENT_SECONDS = 0.00025
-# Requests that nobody waits for any more, and that the agent has not answered yet.
+# Requests that were abandoned by their callers but not answered by the agent yet.
 _MOST_GIVEN_UP = 1024
 
 
 class Link(Protocol):
-    """Whom a connection tells what happens on it."""
+    """The receiver of a connection's events."""
 
     def opened(self, connection: "Connection") -> None:
-        """It was made."""
+        """The connection was made."""
 
     def start_greeting(self, connection: "Connection", message: Message) -> None:
         """An agent said hello."""
 
     def start_recording(self, connection: "Connection", event: AgentEvent, size: int) -> None:
-        """An agent reported an event, in so many bytes."""
+        """An agent reported an event of this size in bytes."""
 
     def spend(self, seconds: float) -> float:
-        """So much of the loop's time was used; returns how long nothing more may be."""
+        """Charges seconds of the event loop's time; returns how long the connection must pause."""
 
     def violated(self, connection: "Connection", reason: str) -> None:
-        """An agent said what no agent of ours says; it is not heard any more."""
+        """An agent sent what our agent never sends; no more is read from it."""
 
     def failed(self, connection: "Connection") -> None:
-        """Something went wrong here that nobody has thought of; the agent is not heard any more."""
+        """An unexpected internal error occurred; no more is read from the agent."""
 
     def lost(self, connection: "Connection") -> None:
-        """It has ended."""
+        """The connection has ended."""
 
 
 class Connection(asyncio.Protocol):
-    """Speaks frames with one agent; what is not a frame, not asked for, or out of order, ends it.
+    """Exchanges frames with one agent. A malformed, unrequested or misplaced frame ends it.
 
-    What arrives is taken up in turns, and nothing is read while some of it waits for one.
+    Received frames are handled in turns. While some wait for a turn, nothing is read.
     """
 
     def __init__(self, link: Link) -> None:
@@ -80,48 +80,48 @@ class Connection(asyncio.Protocol):
         self._ack_timer: asyncio.TimerHandle | None = None
         self._next_id = 1
         self._waiting: dict[int, asyncio.Future[Message]] = {}
-        # The methods of what has a large answer that is not there yet, whoever waits for it.
+        # The methods of pending requests with large answers, whether or not a caller still waits.
         self._asked: dict[int, str] = {}
         self._given_up: set[int] = set()
         self._turn: asyncio.TimerHandle | None = None
         self._paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """An agent has dialled."""
+        """An agent has connected."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - narrows the type
         self._transport = transport
         self._link.opened(self)
 
     def pause(self) -> None:
-        """Takes up nothing for now."""
+        """Pauses handling."""
         self._paused = True
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Goes on, where it was paused."""
+        """Resumes handling after a pause."""
         if self._paused:
             self._paused = False
             if self._turn is None:
                 self._take_turn()
 
     def data_received(self, data: bytes) -> None:
-        """Takes up the frames that `data` completes, all or the first of them."""
+        """Handles the frames that `data` completes, or the first of them."""
         self._decoder.add(data)
         if self._turn is None and not self._paused:
             self._take_turn()
 
     def _take_turn(self) -> None:
-        """Takes up some frames; those that are left, and whoever used much time, wait.
+        """Handles some frames. The rest waits, and so does an agent that used much time.
 
-        Also what earlier connections, and the recording of earlier events, have used counts.
+        The time used by earlier connections and by recording earlier events counts, too.
         """
         self._turn = None
         owed = self._link.spend(0.0)
         if owed and self._transport is not None and not self.closing:
             self._wait(owed)
             return
-        # Of this thread: what others take of the processor is not the agent's doing.
+        # Of this thread, because the agent is not responsible for other processes' use of the CPU.
         began = time.thread_time()
         try:
             taken, events = self._take_up(began + _TURN_SECONDS)
@@ -141,15 +141,15 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _wait(self, seconds: float) -> None:
-        """Goes on so much later, and reads nothing until then."""
+        """Resumes after this many seconds, and reads nothing until then."""
         if self._transport is not None:
             self._transport.pause_reading()
         self._turn = asyncio.get_running_loop().call_later(seconds, self._take_turn)
 
     def _take_up(self, until: float) -> tuple[bool, int]:
-        """Whether more frames may be there, and how many of those taken up were events.
+        """Returns whether more frames may follow, and how many of the handled ones were events.
 
-        Raises: FrameError, ValueError for what an agent may not say.
+        Raises: FrameError, ValueError for messages that an agent may not send.
         """
         events = size = 0
         for _ in range(_FRAMES_A_TURN):
@@ -166,7 +166,7 @@ class Connection(asyncio.Protocol):
         return True, events
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """Whoever waits for an answer gets none."""
+        """Ends all pending requests without an answer."""
         self._transport = None
         for timer in (self._ack_timer, self._turn):
             if timer is not None:
@@ -183,7 +183,7 @@ class Connection(asyncio.Protocol):
         return self._transport is None or self._transport.is_closing()
 
     def accept(self, boot_id: str, committed: int) -> None:
-        """From here on events count from `committed`."""
+        """Accepts the agent: its events are counted from `committed` on."""
         self._accepted, self._boot_id, self._last_seq = True, boot_id, committed
         self._recorded = self._acknowledged = committed
 
@@ -203,13 +203,13 @@ class Connection(asyncio.Protocol):
                 self._give_up(request_id)
 
     def _give_up(self, request_id: int) -> None:
-        """Its answer may still come, once."""
+        """Abandons a request, whose answer may still arrive once."""
         self._given_up.add(request_id)
         if len(self._given_up) > _MOST_GIVEN_UP:
             self.drop("the agent does not answer")
 
     def send(self, message: Message) -> None:
-        """Sends one frame. Raises: FrameError when it is too large."""
+        """Sends one frame. Raises: FrameError if it is too large."""
         self._write(encode(message))
 
     def _write(self, frame: bytes) -> None:
@@ -220,7 +220,7 @@ class Connection(asyncio.Protocol):
             self.drop("the agent does not read")
 
     def acknowledge(self, seq: int) -> None:
-        """Tells the agent, soon, up to which of its events all are durable: `seq` is, too."""
+        """Tells the agent, soon, that its events up to and including `seq` are durable."""
         self._recorded_early.add(seq)
         while self._recorded + 1 in self._recorded_early:
             self._recorded += 1
@@ -246,10 +246,10 @@ class Connection(asyncio.Protocol):
         return encode(notification("ack", {"seq": self._recorded}))
 
     def drop(self, reason: str, *, flush: bool = False) -> None:
-        """Ends the connection; a living agent dials again and repeats what was not acknowledged."""
+        """Ends the connection. A living agent reconnects and repeats what was not acknowledged."""
         if self._transport is not None:
             log.debug("agent connection dropped: %s", reason)
-            # From here on requests wait for the next connection.
+            # From here on, requests wait for the next connection.
             self._link.lost(self)
             if flush:
                 self._transport.close()
@@ -273,7 +273,7 @@ class Connection(asyncio.Protocol):
         request_id = message.get("id")
         if type(request_id) is int:
             self._asked.pop(request_id, None)
-        # A bool would be found as a number, too.
+        # A bool would also be found as a number.
         if type(request_id) is int and request_id in self._waiting:
             waiting = self._waiting.pop(request_id)
             if not waiting.done():
@@ -281,7 +281,7 @@ class Connection(asyncio.Protocol):
         elif type(request_id) is int and request_id in self._given_up:
             self._given_up.remove(request_id)
         else:
-            raise ValueError("an answer that nobody has asked for")
+            raise ValueError("an answer without a request")
 
     def _receive_event(self, params: Any, size: int) -> None:
         if size > EVENT.bytes:
@@ -289,7 +289,7 @@ class Connection(asyncio.Protocol):
         event = parse_event(params)
         if event.boot_id != self._boot_id:
             raise ValueError("event of another boot id")
-        # What was not committed is repeated on the next connection only.
+        # Uncommitted events are repeated on the next connection only.
         if event.seq != self._last_seq + 1:
             raise ValueError(f"event {event.seq} after event {self._last_seq}")
         self._last_seq = event.seq

@@ -1,28 +1,27 @@
-"""Shares the event loop's time between the sandboxes that ask much of it."""
+"""Shares the event loop's time between the sandboxes that need much of it."""
 
 import time
 from collections.abc import Callable
 
-# What all sandboxes together get of the loop's time, when they ask for more.
+# The part of the event loop's time that all sandboxes together get when they need more.
 _SHARE = 0.5
-# Nobody waits before it is this far ahead of its share.
+# A member waits only after it is this far ahead of its share.
 _BURST_SECONDS = 0.1
 
 
 class FairShare:
-    """Says how long a member has to wait for what it has used.
+    """Determines how long a member must wait for the time that it used.
 
-    A member that uses little never waits. Those that use much share what there is for all
-    of them evenly, however many they are.
+    A member that uses little never waits. Members that use much share the available time equally.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        # By member: when its share will have paid for what it has used so far.
+        # By member: the time at which its share will have covered its use so far.
         self._paid_at: dict[object, float] = {}
 
     def spend(self, member: object, seconds: float) -> float:
-        """The member has used that much of the loop's time; returns how long it has to wait."""
+        """Charges a member for seconds of the event loop's time; returns how long it must wait."""
         now = self._clock()
         self._paid_at = {known: at for known, at in self._paid_at.items() if at > now}
         ahead = now + _BURST_SECONDS
@@ -32,12 +31,12 @@ class FairShare:
         return max(0.0, paid_at - ahead)
 
     def forget(self, member: object) -> None:
-        """The member is gone."""
+        """Removes a member that is gone."""
         self._paid_at.pop(member, None)
 
 
 class Pace:
-    """Lets `burst` things happen at once, and after that one in each `seconds`."""
+    """Allows a burst of `burst` actions, and after that one per `seconds`."""
 
     def __init__(
         self, seconds: float, burst: int, clock: Callable[[], float] = time.monotonic
@@ -48,9 +47,9 @@ class Pace:
         self._next_at = clock()
 
     def count(self, times: int = 1) -> None:
-        """It has happened."""
+        """Counts one action."""
         self._next_at = max(self._clock(), self._next_at) + self._seconds * times
 
     def wait(self) -> float:
-        """How many seconds it may not happen again."""
+        """The seconds until the next action is allowed."""
         return max(0.0, self._next_at - self._ahead - self._clock())

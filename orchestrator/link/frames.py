@@ -1,4 +1,4 @@
-"""How large a frame of an agent may be, and of how many values, by what it is. Pure."""
+"""Limits of an agent's frames by kind: their size and the number of JSON values. Pure functions."""
 
 import json
 from collections.abc import Collection
@@ -10,30 +10,30 @@ KIB = 1024
 
 
 class Bounds(NamedTuple):
-    """The bytes of a frame, and the values in its JSON."""
+    """Limits of a frame: its bytes, and the values in its JSON."""
 
     bytes: int
     values: int
 
 
-# Secrets make it long: 64 KiB of them, of which JSON may make six times as much.
+# Secrets make it long: 64 KiB of them, which JSON may enlarge six times.
 HELLO = Bounds(512 * KIB, 4096)
 # Without its secrets.
 MOST_HELLO_REST = 64 * KIB
-# Also what most requests are answered with.
+# Also the limit of most answers.
 EVENT = Bounds(128 * KIB, 4096)
-# Bytes in base64, or up to 4,096 pieces of them.
+# Bytes in base64, or up to 4,096 chunks of them.
 _DATA = Bounds(2 * CHUNK_BYTES, 20 * KIB)
-# 10,000 files have 70,000 values. To read so many takes some 20 ms, in which no other thread
-# would run either.
+# 10,000 files have 70,000 values. Parsing them takes about 20 ms, in which no other thread runs
+# either.
 _FILES = Bounds(MAX_FRAME_BYTES, 96 * KIB)
 LARGE = {"output": _DATA, "pty.read": _DATA, "file.pull": _DATA, "file.list": _FILES}
-# A name and a text for each value, and some.
+# A name and a text per value, with some reserve.
 _QUOTES_A_VALUE = 4
 
 
 def bounds(accepted: bool, asked: Collection[str]) -> Bounds:
-    """Those of the next frame: an agent that was `accepted` may answer what it was asked.
+    """The limits of the next frame. An agent that was `accepted` may answer requests.
 
     `asked`: the methods of LARGE that are not answered yet.
     """
@@ -43,19 +43,19 @@ def bounds(accepted: bool, asked: Collection[str]) -> Bounds:
 
 
 def parse_frame(body: bytes, allowed: Bounds = _FILES) -> Message:
-    """The message of one frame. Raises: FrameError, also where it would take long to read."""
+    """The message in a frame. Raises: FrameError, also if parsing it would take long."""
     if len(body) > allowed.bytes:
         raise FrameError(f"frame of {len(body)} bytes where at most {allowed.bytes} were expected")
     if _too_many(body, allowed.values):
-        raise FrameError(f"frame of over {allowed.values} values")
+        raise FrameError(f"frame with more than {allowed.values} values")
     return parse(body)
 
 
 def _too_many(body: bytes, most: int) -> bool:
-    """Whether there are more values; counted by a few passes, whatever the bytes are."""
+    """Whether it has more values, counted in a few passes over any bytes."""
     if _values(body) <= most:
         return False
-    # Some may be in texts. Escaped characters are of those, and a quote that is left ends one.
+    # Some may be inside strings. Escaped characters are, and every other quote delimits a string.
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     if plain.count(b'"') > most * _QUOTES_A_VALUE:
         return True
@@ -63,10 +63,10 @@ def _too_many(body: bytes, most: int) -> bool:
 
 
 def _values(body: bytes) -> int:
-    """No fewer than the values in JSON of these bytes; what strings have is counted, too."""
+    """An upper bound of the number of values in JSON of these bytes, including those in strings."""
     return body.count(b",") + body.count(b"[") + body.count(b"{")
 
 
 def size_of(value: object) -> int:
-    """The bytes of a JSON value as it may have come, or fewer."""
+    """A lower bound of the bytes of a JSON value as received."""
     return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False))

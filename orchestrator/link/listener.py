@@ -1,4 +1,4 @@
-"""The control socket of one sandbox: listens for its agent, no faster than one ever dials."""
+"""The control socket of one sandbox; accepts connections at the rate of a genuine agent."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from sandbox_agent.protocol import SOCKET_NAME
 
 log = logging.getLogger(__name__)
 
-# An agent dials once, and again when its connection is lost: a few times at once, then so often.
+# An agent connects once, and again if its connection is lost: a burst of a few, then this interval.
 _DIAL_SECONDS = 0.25
 _DIALS_AT_ONCE = 16
 _BROKEN_LISTENER_DIALS = 4
@@ -31,7 +31,7 @@ class Listener:
         self._accepting = TaskScope("the socket of a sandbox agent")
 
     def open(self) -> None:
-        """Opens the socket, replacing one that an earlier control plane left. Raises: OSError."""
+        """Opens the socket and replaces one left by an earlier control plane. Raises: OSError."""
         directory = os.open(self._run_dir, os.O_PATH | os.O_DIRECTORY)
         try:
             # By descriptor, because a socket's path may have only 107 bytes.
@@ -41,15 +41,15 @@ class Listener:
         self._accepting.spawn(self._accept(listener))
 
     def delay(self) -> None:
-        """The agent is at fault: it is listened to later."""
+        """Delays the next connection, because the agent misbehaved."""
         self._dials.count()
 
     def stop(self) -> None:
-        """Takes up no more connections."""
+        """Accepts no more connections."""
         self._accepting.cancel()
 
     async def close(self) -> None:
-        """Stops, and returns when the socket is closed."""
+        """Stops, and returns once the socket is closed."""
         await self._accepting.close()
 
     async def _accept(self, listener: socket.socket) -> None:
@@ -61,11 +61,11 @@ class Listener:
                     dialled, _ = await loop.sock_accept(listener)
                     self._dials.count()
                     await loop.connect_accepted_socket(self._connect, dialled)
-                except OSError as error:  # as when no descriptors are left
-                    log.warning("a sandbox agent can't be answered: %s", error)
+                except OSError as error:  # for example when no descriptors are left
+                    log.warning("a sandbox agent's connection can't be accepted: %s", error)
                     self._dials.count(_BROKEN_LISTENER_DIALS)
                 except Exception:
-                    log.exception("a sandbox agent can't be answered")
+                    log.exception("a sandbox agent's connection can't be accepted")
                     self._dials.count(_BROKEN_LISTENER_DIALS)
 
 

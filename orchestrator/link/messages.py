@@ -1,4 +1,4 @@
-"""What an agent says, checked for form before anything of it is believed. Pure."""
+"""Validates the form of an agent's messages before they are used. Pure functions."""
 
 import base64
 import re
@@ -33,13 +33,13 @@ _BOOT_ID = re.compile(r"[0-9a-f]{16}")
 _SEAL = re.compile(r"[0-9a-f]{64}")
 _COMMAND_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _MOST_LISTED = 256
-# An event says what happened to one thing: a few members, none longer than a path's text.
+# An event reports one action in a few members, none longer than a path.
 _MOST_MEMBERS = 32
 _LONGEST_TEXT = 16 * 1024
 _MOST_WORDS = 64
-# What numbers an agent reports fits in a JSON number of any reader.
+# Numbers of an agent must fit JSON numbers of every reader.
 _NUMBERS = 2**53
-# Of the end of a program; the first may be 128 and the number of a signal.
+# For the end of a program: an exit code may be 128 plus a signal number.
 _LARGEST_EXIT_CODE = 255
 _COUNTS = ("cut_bytes", "stored_bytes", "output_bytes", "leftover_killed")
 _HELLO_MEMBERS = frozenset(
@@ -77,7 +77,7 @@ Chunk = tuple[str, int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class HeldSecrets:
-    """The secrets that an agent holds, as (value, seal): by their names, and of commands."""
+    """The secrets that an agent holds, as (value, seal): by name, and those of commands."""
 
     variables: Mapping[str, Sealed] = field(default_factory=dict, repr=False)
     given: tuple[Sealed, ...] = field(default=(), repr=False)
@@ -85,10 +85,10 @@ class HeldSecrets:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What an agent says when it connects.
+    """The message with which an agent connects.
 
-    `landlock_abi` and `seccomp` are what its kernel offers; `totals` is what its session
-    used, by budget kind.
+    `landlock_abi` and `seccomp` are its kernel's features; `totals` is its session's consumption,
+    by budget kind.
     """
 
     boot_id: str
@@ -103,7 +103,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class AgentEvent:
-    """One audit event of an agent, checked for form."""
+    """One audit event of an agent, validated in form."""
 
     boot_id: str
     seq: int
@@ -115,14 +115,15 @@ class AgentEvent:
     result: dict[str, Any] | None
     error: str | None
     duration_ms: int | None
-    # Of a command that has ended, as (stream, offset, bytes); None: it is to be asked for.
+    # The output of a command that has ended, as (stream, offset, bytes); None: it must be
+    # requested.
     output: tuple[Chunk, ...] | None = field(default=None, repr=False)
 
 
 def domain_error(error: Any) -> PaddockError:
-    """The error that an agent named, with a code that agents may use."""
+    """The error that an agent returned, with a code that agents may use."""
     if not isinstance(error, dict):
-        return SandboxUnavailableError("the sandbox agent answered with garbage")
+        return SandboxUnavailableError("the sandbox agent sent a malformed answer")
     data = error.get("data")
     if not isinstance(data, dict):
         data = {}
@@ -132,11 +133,11 @@ def domain_error(error: Any) -> PaddockError:
 
 
 def parse_hello(params: Any) -> Hello:
-    """Raises: ValueError where a hello has not its form."""
+    """Raises ValueError for a malformed hello."""
     if not _HELLO_MEMBERS.issuperset(params):
-        raise ValueError("it has members that no hello has")
+        raise ValueError("it has unknown members")
     if size_of({**params, "secrets": None}) > MOST_HELLO_REST:
-        raise ValueError(f"it may have {MOST_HELLO_REST} bytes besides secrets")
+        raise ValueError(f"it may have at most {MOST_HELLO_REST} bytes besides secrets")
     boot_id, abi = params.get("boot_id"), params.get("landlock_abi")
     if not isinstance(boot_id, str) or not _BOOT_ID.fullmatch(boot_id):
         raise ValueError("boot_id must be 16 hex digits")
@@ -153,9 +154,9 @@ def parse_hello(params: Any) -> Hello:
 
 
 def session_totals(members: Message) -> dict[str, int]:
-    """What the session used so far, by budget kind, as far as these members tell it.
+    """The session's consumption so far, by budget kind, for the kinds among these members.
 
-    Raises: ValueError where they tell it in another form.
+    Raises: ValueError for malformed members.
     """
     names = {CPU_BUDGET: "session_cpu_us", OUTPUT_BUDGET: "session_output_bytes"}
     return {
@@ -201,7 +202,7 @@ def _ids(value: Any) -> frozenset[str]:
 
 
 def parse_event(params: Any) -> AgentEvent:
-    """Raises: ValueError where an event has not the form that an agent's events have."""
+    """Raises ValueError for a malformed event."""
     if not isinstance(params, dict):
         raise ValueError("event must be an object")
     operation, decision = params.get("operation"), params.get("decision")
@@ -238,7 +239,7 @@ def parse_event(params: Any) -> AgentEvent:
 
 
 def _output(params: Message) -> tuple[Chunk, ...] | None:
-    """Raises: ValueError where it is more than is told with an end, or has not its form."""
+    """Raises ValueError for malformed output, or for more than an end event may contain."""
     told = params.get("output")
     if told is None:
         return None
@@ -251,9 +252,9 @@ def _output(params: Message) -> tuple[Chunk, ...] | None:
 
 
 def parse_page(answer: Message) -> tuple[list[Chunk], int]:
-    """A page of output, and the offset that goes on from there.
+    """A page of output, and the offset of the next page.
 
-    Raises: KeyError, TypeError, ValueError where it has not its form.
+    Raises: KeyError, TypeError, ValueError if it is malformed.
     """
     chunks = [parse_chunk(item) for item in answer["chunks"]]
     following = _number(answer, "next", least=0)
@@ -263,19 +264,19 @@ def parse_page(answer: Message) -> tuple[list[Chunk], int]:
 
 
 def parse_chunk(item: Any) -> Chunk:
-    """A piece of output, as it travels. Raises: ValueError."""
+    """A chunk of output as it is transmitted. Raises: ValueError."""
     if not isinstance(item, list) or len(item) != 3:
-        raise ValueError("a piece of output must be its stream, offset and data")
+        raise ValueError("a chunk of output must be its stream, offset and data")
     stream, offset, data = item
     if not isinstance(stream, str) or not isinstance(data, str):
-        raise ValueError("a piece of output must have a stream and data")
+        raise ValueError("a chunk of output must have a stream and data")
     if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset < _NUMBERS:
-        raise ValueError("a piece of output must begin at an offset")
+        raise ValueError("a chunk of output must begin at an offset")
     return stream, offset, base64.b64decode(data)
 
 
 def _check_end(outcome: Message) -> None:
-    """Raises: ValueError where its numbers are none that the end of a program has."""
+    """Raises ValueError for numbers that the end of a program can't have."""
     if outcome.get("exit_code") is not None:
         _number(outcome, "exit_code", least=0, most=_LARGEST_EXIT_CODE)
     for name in _COUNTS:
@@ -284,14 +285,14 @@ def _check_end(outcome: Message) -> None:
 
 
 def _check_exceeded(args: Message) -> None:
-    """Raises: ValueError where it is not about a budget that agents watch."""
+    """Raises ValueError unless it is about a budget that agents watch."""
     if args.get("kind") not in (CPU_BUDGET, OUTPUT_BUDGET):
         raise ValueError("kind must be a budget that agents watch")
     _number(args, "consumed", least=0)
 
 
 def _check_flat(members: Message) -> None:
-    """Raises: ValueError where they are more, larger or deeper than an agent's ever are."""
+    """Raises ValueError for members that are more, larger or deeper than our agent's ever are."""
     if len(members) > _MOST_MEMBERS:
         raise ValueError("args and result must have few members")
     for item in (*members, *members.values()):
@@ -303,12 +304,12 @@ def _is_short(item: Any) -> bool:
     if isinstance(item, str):
         return len(item) <= _LONGEST_TEXT
     if isinstance(item, int | float):
-        return -_NUMBERS < item < _NUMBERS  # what is no number at all is neither
+        return -_NUMBERS < item < _NUMBERS  # values other than numbers are ignored here
     return item is None
 
 
 def _are_words(items: list[Any]) -> bool:
-    """Whether they can be a command line, of which an agent reports the beginning."""
+    """Whether they can be a command line, whose beginning an agent reports."""
     return len(items) <= _MOST_WORDS and all(isinstance(x, str) and _is_short(x) for x in items)
 
 

@@ -1,1 +1,1 @@
-"""Sandboxes: container, directory and agent link, made and released together."""
+"""Sandboxes: container, directory and agent link, created and released together."""

@@ -1,4 +1,4 @@
-"""Parts of a sandbox that are its agent: the socket that it dials, and its hello."""
+"""Parts of a sandbox that belong to its agent: its control socket and its hello."""
 
 import asyncio
 import logging
@@ -15,13 +15,13 @@ from orchestrator.threads import Threads
 
 log = logging.getLogger(__name__)
 
-# How long the engine is asked for a container's first process.
+# The time limit of the engine's answer about a container's first process.
 _LOOK_SECONDS = 5.0
 _MOST_LOOKS = 8
 
 
 class LinkPart(Part):
-    """The control socket: listened to before the container starts."""
+    """The control socket, on which the control plane listens before the container starts."""
 
     name = "link"
 
@@ -30,7 +30,7 @@ class LinkPart(Part):
 
     async def open(self, plan: Plan) -> None:
         """Raises: OSError."""
-        # All that the agent does is logged in this context.
+        # The context of all log lines about the agent's actions.
         session = plan.session
         context = session_context(session.id, session.secrets.cut)
         await self._tasks.begin(plan.link.listen(), context=context)
@@ -40,16 +40,16 @@ class LinkPart(Part):
         await self.open(plan)
 
     async def leave(self, plan: Plan) -> None:
-        """The agent dials until somebody listens again."""
+        """The agent reconnects until a control plane listens again."""
         await plan.link.close()
 
     async def close(self, plan: Plan) -> None:
-        """What the agent said is on record then."""
+        """Afterwards, everything that the agent reported is recorded."""
         await plan.link.close()
 
 
 class AgentPart(Part):
-    """The agent: it says hello, has what the level needs, and is given the session's secrets."""
+    """The agent: waits for its hello, checks the level's requirements, and sends the secrets."""
 
     name = "agent"
 
@@ -69,7 +69,7 @@ class AgentPart(Part):
             await plan.link.request("secrets", secrets)
 
     async def adopt(self, plan: Plan, container: Container) -> None:
-        """One that is paused cannot dial: its hello comes after it is resumed.
+        """A paused agent can't connect: its hello comes after it is resumed.
 
         Raises: SandboxUnavailableError.
         """
@@ -78,11 +78,11 @@ class AgentPart(Part):
         await self._look(plan)
 
     async def close(self, plan: Plan) -> None:
-        """Nobody listens to it any more."""
+        """Stops listening to the agent."""
         await plan.link.close()
 
     async def _hello(self, plan: Plan) -> None:
-        """Waits for its agent, and meanwhile looks for its first process."""
+        """Waits for the agent's hello and meanwhile looks up the container's first process."""
         looking = self._tasks.begin(self._look(plan))
         try:
             await plan.link.wait_connected(self._hello_timeout)
@@ -96,7 +96,7 @@ class AgentPart(Part):
             looking.cancel()
 
     async def _look(self, plan: Plan) -> None:
-        """Finds the container's first process and limits, while its engine answers."""
+        """Looks up the container's first process and limits while the engine answers."""
         container_id = plan.container_id or ""
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
@@ -116,7 +116,7 @@ class AgentPart(Part):
             plan.first = None
         if plan.first is None or not plan.first.groups:
             log.warning(
-                "sandbox %s: %s of its first process %d is not seen here: where the engine does "
-                "not answer, it is looked for in the usual places",
+                "sandbox %s: %s of its first process %d is not visible here: while the engine does "
+                "not answer, the usual places are searched",
                 *(plan.name, "the control group" if plan.first else "nothing", container.pid),
             )

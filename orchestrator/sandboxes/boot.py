@@ -1,12 +1,12 @@
-"""What a sandbox agent is told of its session. Pure."""
+"""The boot configuration of a sandbox agent. Pure."""
 
 from orchestrator.sandboxes.parts import Plan
 from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.session import MAX_RUNNING
 from sandbox_agent.protocol import Boot
 
-# The container's processes that are not the session's: the agent, a guard for each command
-# and its file workers.
+# The container's processes that are not the session's: the agent, a guard for each command, and the
+# agent's file workers.
 _OWN_PROCESSES = 1 + MAX_RUNNING + 8
 
 

@@ -1,4 +1,4 @@
-"""Parts of a sandbox at the engine: its container, and the rates that it is held to."""
+"""Parts of a sandbox in the engine: its container and its rates."""
 
 from orchestrator.checks.throttle import node_of
 from orchestrator.engine.base import (
@@ -15,7 +15,7 @@ from sandbox_agent.protocol import PROTOCOL_VERSION
 
 
 class ContainerPart(Part):
-    """The container, with what the parts before it offer."""
+    """The container, built from what the parts before it offer."""
 
     name = "container"
 
@@ -24,15 +24,15 @@ class ContainerPart(Part):
         self._runtime = runtime
 
     async def open(self, plan: Plan) -> None:
-        """Raises: EngineUnavailableError; the engine leaves nothing then."""
+        """Raises EngineUnavailableError; the engine then leaves nothing behind."""
         plan.container_id = await self._engine.create(self._spec(plan))
 
     async def adopt(self, plan: Plan, container: Container) -> None:
-        """It is the one that was found."""
+        """Uses the container that was found."""
         plan.container_id = container.id
 
     async def close(self, plan: Plan) -> None:
-        """Raises: EngineUnavailableError."""
+        """Raises EngineUnavailableError."""
         if plan.container_id is not None:
             await self._engine.remove(plan.container_id)
 
@@ -58,7 +58,7 @@ class ContainerPart(Part):
 
 
 class RatesPart(Part):
-    """What the container is held to besides its configuration: names, rates of its level."""
+    """Restrictions besides the container's configuration: name servers, and the level's rates."""
 
     name = "rates"
 
@@ -66,11 +66,11 @@ class RatesPart(Part):
         self._holding = holding
 
     async def open(self, plan: Plan) -> None:
-        """Raises: EngineUnavailableError: the container is not to be used then."""
+        """Raises EngineUnavailableError; the container must not be used then."""
         if plan.container_id is None:
             raise SandboxUnavailableError("the sandbox has no container")
         await self._holding.begin(plan.level, plan.container_id, plan.network, plan.disk)
 
     async def close(self, plan: Plan) -> None:
-        """Before the container is removed, which has to wait for what is written."""
+        """Runs before the container is removed, because the removal waits for pending writes."""
         await self._holding.end(plan.directory)

@@ -1,4 +1,4 @@
-"""The directory of one sandbox on the host: control socket, mount points, files of /etc."""
+"""The directory of one sandbox on the host: control socket, mount points, files for /etc."""
 
 import secrets
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ from typing import NamedTuple, Self
 from orchestrator.engine.resolvers import resolv_conf
 from orchestrator.workspace import mounts
 
-# What a run directory may hold: nothing else is ever removed from it.
+# The only files in a run directory; nothing else is ever removed from it.
 RUN_FILES = ("control.sock", "boot.json")
 
 
 class Shared(NamedTuple):
-    """A directory of the host that the sandbox is given, at a real path."""
+    """A host directory for the sandbox, at its real path."""
 
     source: str
     read_only: bool
@@ -29,7 +29,7 @@ class SandboxDirectory:
 
     @property
     def name(self) -> str:
-        """16 hex digits: short, as a socket's path may have 107 bytes."""
+        """16 hex digits: short, because a socket's path may have 107 bytes only."""
         return self.path.name
 
     @property
@@ -39,7 +39,7 @@ class SandboxDirectory:
 
     @property
     def socket(self) -> Path:
-        """Where the control plane listens and the agent dials."""
+        """The socket on which the control plane listens and to which the agent connects."""
         return self.run / "control.sock"
 
     @property
@@ -49,12 +49,12 @@ class SandboxDirectory:
 
     @property
     def workspace(self) -> Path:
-        """Where the workspace's data is mounted with the session's flags."""
+        """The mount point of the workspace's data, with the session's flags."""
         return self.path / "workspace"
 
     @property
     def mounts(self) -> Path:
-        """Where the operator's mounts are with flags of their own, by name."""
+        """The mount points of the operator's mounts with their own flags, by name."""
         return self.path / "mounts"
 
     @property
@@ -69,16 +69,16 @@ class SandboxDirectory:
 
     @property
     def resolv_conf(self) -> Path:
-        """Names its name servers; read-only at /etc/resolv.conf in the sandbox."""
+        """Lists the name servers; read-only at /etc/resolv.conf in the sandbox."""
         return self.path / "resolv.conf"
 
     @classmethod
     def fresh(cls, state_dir: Path) -> Self:
-        """One that does not exist yet."""
+        """A directory that does not exist yet."""
         return cls(state_dir / "sandboxes" / secrets.token_hex(8))
 
     def make(self, *, uid: int, home: str, boot: str, resolvers: tuple[str, ...] = ()) -> None:
-        """Makes it with its files; `boot` is the agent's boot configuration. Raises: OSError."""
+        """Creates it with its files; `boot` is the agent's boot configuration. Raises: OSError."""
         self.path.parent.mkdir(mode=0o700, exist_ok=True)
         for directory in (self.path, self.run, self.workspace, self.mounts):
             directory.mkdir(mode=0o700)
@@ -92,28 +92,28 @@ class SandboxDirectory:
         mounts.bind(str(data), str(self.workspace), noexec=noexec)
 
     def unmount_workspace(self) -> None:
-        """Unmounts them; it may be called again. Raises: MountError."""
+        """Unmounts them; may be called again. Raises: MountError."""
         mounts.unmount(str(self.workspace))
 
     def share(self, shared: Mapping[str, Shared]) -> None:
-        """Mounts directories of the host in it, by name. Raises: MountError, OSError."""
+        """Mounts host directories in it, by name. Raises: MountError, OSError."""
         for name, (source, read_only) in shared.items():
             point = self.mounts / name
             point.mkdir(mode=0o700)
             mounts.bind(source, str(point), noexec=True, read_only=read_only)
 
     def unshare(self) -> None:
-        """Unmounts them; it may be called again. Raises: MountError, OSError."""
+        """Unmounts them; may be called again. Raises: MountError, OSError."""
         points = sorted(self.mounts.iterdir()) if self.mounts.exists() else []
         for point in points:
             mounts.unmount(str(point))
             point.rmdir()
 
     def remove(self) -> None:
-        """Removes it, when nothing is mounted in it; it may be called again.
+        """Removes it once nothing is mounted in it; may be called again.
 
-        Nothing is deleted recursively, so that files of a workspace that is still mounted can't
-        be. Raises: OSError when something unknown is in it.
+        Nothing is deleted recursively, so files of a workspace that is still mounted are safe.
+        Raises: OSError if it contains an unknown file.
         """
         files = (self.passwd, self.group, self.resolv_conf)
         for file in (*(self.run / name for name in RUN_FILES), *files):
@@ -123,9 +123,9 @@ class SandboxDirectory:
                 directory.rmdir()
 
     def release(self) -> None:
-        """Unmounts everything and removes it; it may be called again.
+        """Unmounts everything and removes it; may be called again.
 
-        Raises: MountError; OSError when something unknown is in it.
+        Raises: MountError; OSError if it contains an unknown file.
         """
         self.unmount_workspace()
         self.unshare()
@@ -133,7 +133,7 @@ class SandboxDirectory:
 
 
 def left_over(state_dir: Path) -> list[SandboxDirectory]:
-    """Every sandbox directory that exists, whoever made it."""
+    """Every existing sandbox directory."""
     try:
         return sorted(
             (SandboxDirectory(path) for path in (state_dir / "sandboxes").iterdir()),
@@ -159,4 +159,4 @@ def group_text(gid: int) -> str:
 
 def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="ascii")
-    path.chmod(0o644)  # whatever the umask: commands read it
+    path.chmod(0o644)  # regardless of the umask, because commands read it

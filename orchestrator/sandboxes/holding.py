@@ -1,4 +1,4 @@
-"""What a sandbox's container is held to besides its configuration: names, rates of its level."""
+"""Restrictions of a sandbox besides its container's configuration: name servers and rates."""
 
 import logging
 from collections.abc import Callable
@@ -20,15 +20,15 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _SECONDS = 10.0
-# Of each kind: what hangs at the ends of sandboxes keeps no other from its start.
+# Per kind, so that hanging disks of ending sandboxes do not delay the start of others.
 _MOST_LOOKS = 4
 
 
 class Holding:
-    """Holds sandboxes of one engine; `image` is the one whose programs do it.
+    """Applies them to sandboxes of one engine; `image` is the image whose programs are used.
 
-    Disks and the kernel's files are looked at beside the event loop: what hangs there keeps its own
-    sandbox from its start, as nobody knows what holds it, and no sandbox from its end.
+    Disks and the kernel's files are read off the event loop. A disk that hangs prevents the start
+    of its own sandbox, because its rates are unknown, but never a sandbox's end.
     """
 
     def __init__(self, engine: Engine, image: str) -> None:
@@ -38,30 +38,30 @@ class Holding:
         self._ends = Threads("disks of sandboxes that end", _MOST_LOOKS)
 
     async def disk(self, workspace: Workspace, level: Level, data: Path) -> str | None:
-        """The workspace's device, `major:minor`, where the level has rates for it; else none has.
+        """The workspace's device, `major:minor`, if the level has rates; lifts leftover rates.
 
-        Raises: UnmetError: others are on that device, too; EngineUnavailableError, also where
-        the disk does not answer; OSError.
+        Raises: UnmetError if the device is shared; EngineUnavailableError, also if the disk does
+        not answer; OSError.
         """
         if workspace.quota is Quota.IMAGE:
             device, is_held = await self._look(lambda: _device(data))
-            if is_held:  # for a sandbox that nobody could take it from
+            if is_held:  # left by a sandbox from which they could not be removed
                 await self._engine.hold_device(self._image, device, NO_RATES)
             return device if level.rates.disk else None
         if level.rates.disk:
             raise UnmetError(
-                f"level {level.name} can't be enforced for this workspace: its disk can't be held "
-                "to a rate, as it is no file system of its own"
+                f"level {level.name} can't be enforced for this workspace: its disk's rate can't "
+                "be limited, because it is not a separate file system"
             )
         return None
 
     async def begin(
         self, level: Level, container_id: str, network: str | None, disk: str | None
     ) -> None:
-        """For a container that runs, before anything of the session's runs in it.
+        """Restricts a running container before any process of the session runs in it.
 
-        Raises: EngineUnavailableError, also where the kernel's files can't be read in time: it is
-        not to be used then.
+        Raises: EngineUnavailableError, also if the kernel's files can't be read in time; the
+        container must not be used then.
         """
         if network is not None:
             await self._engine.close_names(container_id, self._image)
@@ -71,40 +71,40 @@ class Holding:
             await self._engine.hold_device(self._image, disk, level.rates, container_id)
 
     async def end(self, directory: SandboxDirectory) -> None:
-        """Takes the rates from the workspace's device: another may have it next.
+        """Lifts the rates of the workspace's device, which another sandbox may use next.
 
-        It is done before the container is removed, which has to wait for what is written. Where
-        the disk does not answer they stay, and whoever has the device next takes them.
+        Runs before the container is removed, because the removal waits for pending writes. If the
+        disk does not answer, the rates stay, and the next sandbox on the device removes them.
         """
         try:
             device = await self._ends.call(lambda: _own_device(directory), _SECONDS)
             if device is not None:
                 await self._engine.hold_device(self._image, device, NO_RATES)
         except FileNotFoundError:
-            return  # the directory is removed already
+            return  # the directory is already removed
         except (PaddockError, OSError) as error:
             why = "its disk does not answer" if isinstance(error, TimeoutError) else error
             log.warning("the rates of %s are not lifted: %s", directory.name, why)
 
     async def _look(self, function: Callable[[], T]) -> T:
-        """For a sandbox that starts. Raises: EngineUnavailableError, and what `function` does."""
+        """For a starting sandbox. Raises: EngineUnavailableError, and the errors of `function`."""
         try:
             return await self._starts.call(function, _SECONDS)
         except TimeoutError:
             raise EngineUnavailableError(
-                f"the workspace's disk did not answer within {_SECONDS:g} s: it is not known what "
-                "it is held to, so nothing is started on it"
+                f"the workspace's disk did not answer within {_SECONDS:g} s: its rate limits "
+                "are unknown, so nothing is started on it"
             ) from None
 
 
 def _device(data: Path) -> tuple[str, bool]:
-    """In a thread: the device, and whether the root group has a rate for it."""
+    """Runs in a thread: the device, and whether the root group has a rate for it."""
     device = device_of(data)
     return device, held(device)
 
 
 def _own_device(directory: SandboxDirectory) -> str | None:
-    """In a thread: the workspace's device, where it is its own and has rates."""
+    """Runs in a thread: the workspace's device, if it is separate and has rates."""
     device = device_of(directory.workspace)
-    # The disk that the state directory is on is not ours to change.
+    # The disk of the state directory must not be changed.
     return device if device != device_of(directory.path) and held(device) else None

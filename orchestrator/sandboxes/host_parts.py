@@ -1,4 +1,4 @@
-"""Parts of a sandbox on the host: its network, directory, workspace and the operator's mounts."""
+"""Parts of a sandbox on the host: network, directory, workspace and the operator's mounts."""
 
 import json
 
@@ -14,21 +14,21 @@ from orchestrator.sessions.workspaces import Workspaces
 from sandbox_agent.protocol import RUN_DIR, WORKSPACE_DIR
 
 LABEL_NETWORK = "paddock.network"
-LABEL_MOUNTS = "paddock.mounts"  # names, with spaces between
+LABEL_MOUNTS = "paddock.mounts"  # names separated by spaces
 
 
 class NetworkPart(Part):
-    """The open network, where the level has one; it stays for others."""
+    """The open network, if the level has one; it stays for other sandboxes."""
 
     name = "network"
 
     def __init__(self, engine: Engine, image: str) -> None:
-        """`image` is the one whose programs make the rules."""
+        """`image` is the image whose programs install the rules."""
         self._engine = engine
         self._image = image
 
     async def open(self, plan: Plan) -> None:
-        """Raises: EngineUnavailableError where its rules can't be made."""
+        """Raises EngineUnavailableError if its rules can't be installed."""
         if plan.level.network == "open":
             opened = await self._engine.ensure_open_network(self._image)
             plan.network, plan.resolvers = opened.name, opened.resolvers
@@ -40,7 +40,7 @@ class NetworkPart(Part):
 
 
 class DirectoryPart(Part):
-    """The directory with the control socket's place, the boot file, and files of /etc."""
+    """The directory with the control socket, the boot file and files for /etc."""
 
     name = "directory"
 
@@ -68,7 +68,7 @@ class DirectoryPart(Part):
 
 
 class QuotaPart(Part):
-    """The workspace at its size, and the device that it is on; it outlives the sandbox."""
+    """The workspace at its size, and its device; it outlives the sandbox."""
 
     name = "workspace"
 
@@ -77,14 +77,14 @@ class QuotaPart(Part):
         self._holding = holding
 
     async def open(self, plan: Plan) -> None:
-        """Raises: UnmetError, EngineUnavailableError, OSError, what `Workspaces.prepare` raises."""
+        """Raises UnmetError, EngineUnavailableError, OSError, errors of `Workspaces.prepare`."""
         workspace = plan.session.workspace
         plan.data = await self._workspaces.prepare(workspace, plan.limits.workspace_bytes)
         plan.disk = await self._holding.disk(workspace, plan.level, plan.data)
 
 
 class WorkspacePart(Part):
-    """The mount of the workspace's files, with the flags of the level."""
+    """The mount of the workspace's files with the level's flags."""
 
     name = "workspace's mount"
 
@@ -103,7 +103,7 @@ class WorkspacePart(Part):
 
 
 class MountsPart(Part):
-    """What of the operator's list the session and its level have."""
+    """The mounts of the operator's list that the session and its level use."""
 
     name = "mounts"
 
@@ -112,21 +112,21 @@ class MountsPart(Part):
         self._places = places
 
     async def open(self, plan: Plan) -> None:
-        """Raises: EngineUnavailableError, also for what may not be shared; MountError, OSError."""
+        """Raises EngineUnavailableError, also for a forbidden directory; MountError, OSError."""
         plan.mount_names = tuple(plan.mounts)
         plan.labels[LABEL_MOUNTS] = " ".join(plan.mounts)
         if not plan.mounts:
             return
         await self._places.make(plan.directory, lambda: self._share(plan))
-        # Read-only already, where they are to be: for an engine to make them so would take their
-        # other flags off.
+        # They are already read-only where required. If the engine made them read-only, it would
+        # remove their other flags.
         plan.binds += [
             Bind(str(plan.directory.mounts / name), mount.target, read_only=False)
             for name, mount in plan.mounts.items()
         ]
 
     def _share(self, plan: Plan) -> None:
-        """In a thread: links are followed now, as they may have changed."""
+        """Runs in a thread. Follows the links again, because they may have changed."""
         shared = {
             name: Shared(self._source(name, mount), mount.read_only)
             for name, mount in plan.mounts.items()
@@ -137,7 +137,7 @@ class MountsPart(Part):
         return real_source(name, mount, self._settings.own_dirs, self._settings.docker_host)
 
     async def adopt(self, plan: Plan, container: Container) -> None:
-        """Their names are in a label."""
+        """The mounts' names are in a label."""
         plan.mount_names = tuple(container.labels.get(LABEL_MOUNTS, "").split())
 
     async def close(self, plan: Plan) -> None:

@@ -1,4 +1,4 @@
-"""What a sandbox is made of: parts that are opened in order and released in reverse."""
+"""The parts of a sandbox, opened in order and released in reverse."""
 
 import asyncio
 import logging
@@ -26,36 +26,37 @@ _NOT_RELEASED = "sandbox %s is not removed completely: %s"
 
 @dataclass(slots=True, eq=False)
 class Plan:
-    """What a sandbox is for, and what its parts offer to the parts after them."""
+    """What a sandbox is for, and what its parts offer to later parts."""
 
     session: Session
     level: Level
     limits: SessionLimits
-    # Of the operator's list, by name; of an adopted sandbox, only `mount_names` are known.
+    # From the operator's list, by name. For an adopted sandbox, only `mount_names` is known.
     mounts: Mapping[str, OperatorMount]
     directory: SandboxDirectory
     link: AgentLink
-    # Offered by parts: what the container gets, and what is known of it.
+    # Offered by parts: what the container gets, and what is known about it.
     labels: dict[str, str] = field(default_factory=dict)
     binds: list[Bind] = field(default_factory=list)
     mount_names: tuple[str, ...] = ()
     network: str | None = None  # None: no network
     resolvers: tuple[str, ...] = ()  # IPv4 addresses
     data: Path = Path()  # the workspace's files
-    disk: str | None = None  # the workspace's device, `major:minor`, where it has rates
+    disk: str | None = None  # the workspace's device, `major:minor`, if it has rates
     container_id: str | None = None
-    first: FirstProcess | None = None  # None: not known
-    container_limits: dict[str, float] | None = None  # None: not known
+    first: FirstProcess | None = None  # None: unknown
+    container_limits: dict[str, float] | None = None  # None: unknown
 
     @property
     def name(self) -> str:
-        """The sandbox's: 16 hex digits."""
+        """The sandbox's name: 16 hex digits."""
         return self.directory.name
 
 
 class Part(ABC):
-    """One thing that a sandbox has; the same object serves all sandboxes, what is theirs is in
-    their plans.
+    """One part of a sandbox.
+
+    The same object serves all sandboxes; their state is in their plans.
     """
 
     # In the log: "the <name> of sandbox <hex> …".
@@ -63,19 +64,19 @@ class Part(ABC):
 
     @abstractmethod
     async def open(self, plan: Plan) -> None:
-        """Makes it. It is closed when this fails or is cancelled, too, however far it got."""
+        """Opens the part. If this fails or is cancelled, the part is closed, however far it got."""
 
     async def adopt(self, plan: Plan, container: Container) -> None:  # noqa: B027 - optional
-        """Takes it up after a restart, from the container's labels and the directory."""
+        """Takes the part over after a restart, from the container's labels and the directory."""
 
     async def leave(self, plan: Plan) -> None:  # noqa: B027 - optional
-        """Releases what this process has of it; the sandbox goes on, and is adopted later."""
+        """Releases this process's share of it. The sandbox continues and is adopted later."""
 
     async def close(self, plan: Plan) -> None:  # noqa: B027 - optional
-        """Removes it, also one that was opened half-way.
+        """Removes the part, even one that was partly opened.
 
-        What it raises is logged, the other parts are closed all the same, and the next start
-        finds what is left by the labels of the container and the place of the directory.
+        Errors are logged and the other parts are closed anyway. The next start finds the rest by
+        the container's labels and the directory's path.
         """
 
 
@@ -83,7 +84,7 @@ class Assembly:
     """The parts of one sandbox: opened or adopted in order, closed or left in reverse, once."""
 
     def __init__(self, parts: Sequence[Part], plan: Plan, releases: TaskScope) -> None:
-        """`releases` holds the release, which goes on when whoever waits for it is cancelled."""
+        """`releases` holds the release, which continues if its caller is cancelled."""
         self.plan = plan
         self._parts = parts
         self._begun: list[Part] = []
@@ -91,9 +92,9 @@ class Assembly:
         self._release_task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Opens every part; when one fails, or this is cancelled, closes those that were begun.
+        """Opens every part. If one fails, or this is cancelled, closes those that were begun.
 
-        Raises: what the part raises.
+        Raises: the error of the part.
         """
         try:
             for part in self._parts:
@@ -104,9 +105,9 @@ class Assembly:
             raise
 
     async def adopt(self, container: Container) -> None:
-        """Adopts every part; when one fails, or this is cancelled, leaves those that were begun.
+        """Adopts every part. If one fails, or this is cancelled, leaves those that were begun.
 
-        Nothing of the sandbox is removed then. Raises: what the part raises.
+        Nothing of the sandbox is removed then. Raises: the error of the part.
         """
         try:
             for part in self._parts:
@@ -121,7 +122,7 @@ class Assembly:
         await self._release(remove=True)
 
     async def leave(self) -> None:
-        """Lets go of the sandbox, which goes on."""
+        """Releases the sandbox without ending it."""
         await self._release(remove=False)
 
     async def _release(self, *, remove: bool) -> None:
@@ -134,7 +135,7 @@ class Assembly:
             part = self._begun.pop()
             try:
                 await (part.close(self.plan) if remove else part.leave(self.plan))
-            except (PaddockError, OSError) as error:  # of those, TimeoutError is one
+            except (PaddockError, OSError) as error:  # includes TimeoutError
                 why = str(error) or type(error).__name__
                 log.error(_NOT_RELEASED, self.plan.name, f"its {part.name} stays: {why}")
             except Exception:

@@ -1,4 +1,4 @@
-"""Works on the directories of sandboxes beside the event loop: their disks may hang."""
+"""Works on sandboxes' directories off the event loop, because their disks may hang."""
 
 import asyncio
 import logging
@@ -13,22 +13,21 @@ from orchestrator.threads import Threads
 log = logging.getLogger(__name__)
 
 _SECONDS = 15.0
-# At once, of sandboxes that start, and of those that end: neither waits for the other. Where more
-# hang, the next start finds what is left.
+# For starting and for ending sandboxes each, so neither waits for the other. If more calls hang,
+# the next start finds what is left.
 _MOST_THREADS = 4
 
 
 class Places:
-    """Where sandboxes are. Calls for one directory come one after the other.
+    """Places for sandboxes. Calls for one directory run one after the other.
 
-    When nobody waits for a call any more that has not come back, the directory is released as
-    soon as it has.
+    If a call is abandoned by its caller, the directory is released as soon as the call returns.
     """
 
     def __init__(self) -> None:
         self._starts = Threads("directories of sandboxes", _MOST_THREADS)
         self._ends = Threads("sandboxes that are removed", _MOST_THREADS)
-        # Held until a call has come back, also when nobody waits for it.
+        # Held until a call has returned, even if it was abandoned.
         self._locks: WeakValueDictionary[SandboxDirectory, asyncio.Lock] = WeakValueDictionary()
         self._overdue: set[SandboxDirectory] = set()
         self._releasing = TaskScope("the removal of a sandbox that came too late")
@@ -36,7 +35,7 @@ class Places:
     async def make(self, directory: SandboxDirectory, change: Callable[[], None]) -> None:
         """Makes a change in the directory.
 
-        Raises: EngineUnavailableError where its disk does not answer, and what `change` raises.
+        Raises: EngineUnavailableError if its disk does not answer, and the errors of `change`.
         """
         try:
             await self._call(self._starts, directory, change)
@@ -46,7 +45,7 @@ class Places:
             ) from None
 
     async def remove(self, directory: SandboxDirectory, change: Callable[[], None]) -> None:
-        """Removes something of the directory. Raises: TimeoutError, and what `change` raises."""
+        """Removes a part of the directory. Raises: TimeoutError, and the errors of `change`."""
         try:
             await self._call(self._ends, directory, change)
         except TimeoutError as error:
@@ -56,7 +55,7 @@ class Places:
         self, threads: Threads, directory: SandboxDirectory, change: Callable[[], None]
     ) -> None:
         if directory in self._overdue:
-            raise TimeoutError("its disk still works on what took too long before")
+            raise TimeoutError("its disk is still busy with a call that took too long")
         lock = self._locks.setdefault(directory, asyncio.Lock())
         async with asyncio.timeout(_SECONDS) as limit:
             await lock.acquire()
@@ -86,5 +85,5 @@ class Places:
         try:
             await self.remove(directory, directory.release)
         except (PaddockError, OSError) as error:
-            # The next start finds what is left by its place.
+            # The next start finds what is left by its path.
             log.error("sandbox %s is not removed completely: %s", directory.name, error)

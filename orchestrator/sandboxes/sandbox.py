@@ -1,4 +1,4 @@
-"""One session's sandbox, as the rest of the control plane has it."""
+"""One session's sandbox, as the rest of the control plane uses it."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from orchestrator.sandboxes.parts import Assembly
 
 @dataclass(slots=True, eq=False)
 class Looks:
-    """The looks at one sandbox: the latest, what the next is compared with, and one under way."""
+    """The examinations of one sandbox: the latest, the base for the next, and a running one."""
 
     latest: Measured | None = None
     earlier: Earlier = field(default_factory=Earlier)
@@ -29,13 +29,13 @@ class Sandbox:
     container_id: str
     link: AgentLink
     network: str | None
-    mounts: tuple[str, ...]  # names of the operator's list
-    # By which it is killed where the engine can't; None: it can't be seen from here.
+    mounts: tuple[str, ...]  # names on the operator's list
+    # Used to kill it if the engine can't; None: not visible from here.
     first: FirstProcess | None
-    # As the engine reported them: cpus, memory_bytes, pids; None: it did not answer.
+    # Reported by the engine: cpus, memory_bytes, pids; None: it did not answer.
     limits: dict[str, float] | None
     looks: Looks = field(default_factory=Looks)
-    # Once it is to stand still for good: whether it can be thawed.
+    # Set once it is to stay frozen: whether it can be thawed.
     freezing: asyncio.Task[bool] | None = None
 
     @property
@@ -45,7 +45,7 @@ class Sandbox:
 
 
 def assembled(parts: Assembly) -> Sandbox:
-    """The sandbox whose parts are open. Raises: SandboxUnavailableError without a container."""
+    """The sandbox with these open parts. Raises: SandboxUnavailableError without a container."""
     plan = parts.plan
     if plan.container_id is None:
         raise SandboxUnavailableError("the sandbox has no container")

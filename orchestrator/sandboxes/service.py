@@ -37,7 +37,7 @@ _SHUTDOWN_SECONDS = 6.0
 
 
 class Sandboxes:
-    """All sandboxes. Nothing is left of one that could not start."""
+    """All sandboxes. A sandbox that could not start leaves nothing behind."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class Sandboxes:
         self._suitability = Suitability(engine, host)
         holding, places = Holding(engine, settings.image), Places()
         self._agent = AgentPart(engine, self._suitability, settings.hello_timeout)
-        # Each may use what those before it offer. Released in reverse: nobody listens to the agent
-        # any more, its rates are lifted, its container goes, and then what was mounted for it.
+        # Each part may use what earlier parts offer. They are released in reverse: the agent's
+        # link, the rates, the container, and then the mounts made for it.
         self._parts: tuple[Part, ...] = (
             NetworkPart(engine, settings.image),
             DirectoryPart(places),
@@ -71,15 +71,15 @@ class Sandboxes:
         )
 
     async def check_level(self, level: Level) -> None:
-        """Raises: UnmetError where this host can't enforce the level: nothing is to be begun."""
+        """Raises UnmetError if this host can't enforce the level, before anything begins."""
         await self._suitability.check_level(level)
 
     async def start(self, session: Session, level: Level, limits: SessionLimits) -> Sandbox:
-        """A new sandbox for the session at that level, whose agent has said hello.
+        """Starts a sandbox for the session at that level and waits for its agent's hello.
 
-        No other sandbox may have the session's workspace: its size is set here.
-        Raises: EngineUnavailableError, SandboxUnavailableError, ValidationError, and what
-        `Workspaces.prepare` raises.
+        No other sandbox may use the session's workspace, because its size is set here. Raises:
+        EngineUnavailableError, SandboxUnavailableError, ValidationError, and the errors of
+        `Workspaces.prepare`.
         """
         await self.check_level(level)
         mounts = self._mounts(session, level)
@@ -92,7 +92,7 @@ class Sandboxes:
         return assembled(parts)
 
     async def adopt(self, session: Session, container: Container) -> Sandbox:
-        """The sandbox that an earlier control plane started; one that can't be adopted stays.
+        """Adopts a sandbox that an earlier control plane started. If that fails, the sandbox stays.
 
         Raises: SandboxUnavailableError, OSError.
         """
@@ -105,10 +105,10 @@ class Sandboxes:
         return assembled(parts)
 
     async def quiesce(self, sandbox: Sandbox, reason: str, *, at_once: bool = False) -> bool:
-        """Ends what runs and takes over its events; an agent that can't any more is left be.
+        """Ends running commands and takes over their events, unless the agent can't respond.
 
-        Commands get 2 s from TERM to KILL, with `at_once` KILL alone. Whether its agent has
-        handed over all that it knew.
+        Commands get 2 s between TERM and KILL; with `at_once`, only KILL. Returns whether the agent
+        handed over everything it knew.
         """
         params = {"reason": reason, "at_once": at_once}
         try:
@@ -120,34 +120,34 @@ class Sandboxes:
         return True
 
     async def discard(self, sandbox: Sandbox) -> None:
-        """Removes a sandbox whose container has ended, or is not to be asked any more."""
+        """Removes a sandbox whose container has ended, or whose agent must not be asked."""
         await self.silence(sandbox)
         await self.remove(sandbox)
 
     async def silence(self, sandbox: Sandbox) -> None:
-        """Nobody listens to it any more: what it said is on record, and how its terminals ended."""
+        """Stops listening to it, after recording its reports and the ends of its terminals."""
         await self._subscribers.gone(sandbox)
         await sandbox.link.close()
-        # What still waited for an answer has got none.
+        # Requests that still waited for an answer have failed.
         await self._subscribers.gone(sandbox)
 
     async def remove(self, sandbox: Sandbox) -> None:
-        """Removes what is left of a silent one; what can't be removed, the next start finds."""
+        """Removes the rest of a silenced sandbox; the next start finds what can't be removed."""
         await sandbox.parts.close()
 
     async def leave(self, sandbox: Sandbox) -> None:
-        """Lets go of it; it goes on, and the next control plane adopts it."""
+        """Releases it without ending it; the next control plane adopts it."""
         await sandbox.parts.leave()
 
     async def close(self) -> None:
-        """Waits for sandboxes that are released, which takes a bounded time."""
+        """Waits a limited time for sandboxes that are being released."""
         await self._releases.drain()
 
     def _mounts(self, session: Session, level: Level) -> dict[str, OperatorMount]:
-        """What the session is given at that level, by name. Raises: EngineUnavailableError."""
+        """The session's mounts at that level, by name. Raises: EngineUnavailableError."""
         try:
             return chosen(self._settings.mounts, (*level.mounts, *session.mounts))
-        except ValidationError as error:  # the list was changed since it asked
+        except ValidationError as error:  # the list changed after the session requested it
             raise EngineUnavailableError(error.detail) from None
 
     def _link(self, session: Session, directory: SandboxDirectory) -> AgentLink:

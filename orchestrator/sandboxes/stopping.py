@@ -1,4 +1,4 @@
-"""Stops what runs in a sandbox at once, whatever its agent, the database or the disk do."""
+"""Stops a sandbox at once, independently of its agent, the database and the disk."""
 
 import asyncio
 import logging
@@ -13,15 +13,15 @@ from orchestrator.threads import Threads
 
 log = logging.getLogger(__name__)
 
-# An engine that takes longer to freeze a sandbox is not waited for.
+# The time limit for the engine to freeze a sandbox.
 _FREEZE_SECONDS = 5.0
 _KILL_SECONDS = 5.0
-# At once; more than hang in the kernel together where it works at all.
+# Concurrent kills; on a working kernel, fewer hang at the same time.
 _MOST_KILLS = 16
 
 
 class Stopper:
-    """Freezes sandboxes; what the engine can't freeze is killed by its control group."""
+    """Freezes sandboxes. If the engine can't, kills the processes in the control group."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -29,30 +29,30 @@ class Stopper:
         self._threads = Threads("processes that are killed", _MOST_KILLS)
 
     async def freeze(self, sandbox: Sandbox) -> bool:
-        """Whether the sandbox stands still and can be thawed; nothing of it runs otherwise.
+        """Whether the sandbox is frozen and can be thawed; otherwise its processes were killed.
 
-        It is frozen once, whoever asks again.
+        It is frozen only once, however often this is called.
         """
         if sandbox.freezing is None:
             sandbox.freezing = self._tasks.begin(self._freeze(sandbox))
         return await asyncio.shield(sandbox.freezing)
 
     async def let_go(self, sandbox: Sandbox) -> None:
-        """What `freeze` has stand still goes on after all, as far as it can be thawed."""
+        """Resumes what `freeze` stopped, if it can be thawed."""
         if sandbox.freezing is not None and await sandbox.freezing:
             await self.thaw(sandbox)
         sandbox.freezing = None
 
     async def hold(self, sandbox: Sandbox) -> None:
-        """Has the sandbox stand still for a while, as `freeze` does for good.
+        """Freezes the sandbox for a while, in the same way as `freeze`.
 
-        Raises: SandboxUnavailableError where it can't be thawed: nothing of it runs.
+        Raises: SandboxUnavailableError if it can't be thawed; none of it runs then.
         """
         if not await self._freeze(sandbox):
             raise SandboxUnavailableError("the sandbox can't be frozen, so what ran was killed")
 
     async def thaw(self, sandbox: Sandbox) -> bool:
-        """Whether its agent can go on; what runs is then to be ended by it."""
+        """Whether its agent can continue; the caller must then end what runs."""
         try:
             async with asyncio.timeout(_FREEZE_SECONDS):
                 await self._engine.resume(sandbox.container_id)
@@ -68,7 +68,7 @@ class Stopper:
         except (PaddockError, TimeoutError) as error:
             log.warning("sandbox %s can't be frozen, so it is killed: %s", sandbox.name, error)
         except Exception:
-            # Whatever it is: an end must not fail by it, now or when it is tried again.
+            # Any error: it must not make an end fail, now or at the next attempt.
             log.exception("sandbox %s can't be frozen, so it is killed", sandbox.name)
         else:
             return True
@@ -76,7 +76,7 @@ class Stopper:
         return False
 
     async def _freeze_rest(self, sandbox: Sandbox) -> None:
-        """What starts and ends too fast to be frozen is killed, and its agent frozen then.
+        """Kills processes that start and end too fast to be frozen, then freezes the agent.
 
         Raises: PaddockError, TimeoutError.
         """
@@ -98,7 +98,7 @@ class Stopper:
         if not killed:
             known = "is not known" if sandbox.first is None else "has ended"
             log.error(
-                "no process of sandbox %s was found to be killed: it has no control group that is "
-                "seen here, and its first process %s",
+                "no process of sandbox %s was found to be killed: it has no visible control "
+                "group, and its first process %s",
                 *(sandbox.name, known),
             )

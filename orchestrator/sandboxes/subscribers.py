@@ -1,4 +1,4 @@
-"""Who is told what sandbox agents say: subscribers, by the name of the message."""
+"""Subscribers to the messages of sandbox agents, by message name."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ OfEnds = Callable[["Sandbox"], Awaitable[None]]
 
 
 class Subscribers:
-    """Tells subscribers of a message one after the other, in the order in which they subscribed.
+    """Calls the subscribers of a message one after the other, in the order of subscription.
 
-    A subscriber that fails ends this: those after it are not told, and the error goes to whoever
-    sent the message. A link then drops its agent, and does not acknowledge the event.
+    If a subscriber fails, later ones are not called, and the error goes to the sender of the
+    message. A link then drops its agent and does not acknowledge the event.
     """
 
     def __init__(self, record: Record) -> None:
-        """`record` puts an event on record and returns it as it is there, before anybody acts."""
+        """`record` records an event and returns its recorded form before any subscriber acts."""
         self._record = record
         self._of_events: dict[str, list[OfEvents]] = {name: [] for name in AGENT_OPERATIONS}
         self._of_hellos: list[OfHellos] = []
@@ -36,7 +36,7 @@ class Subscribers:
         self._of_ends: list[OfEnds] = []
 
     def on_event(self, subscriber: OfEvents, *operations: str) -> None:
-        """Subscribes to events that are on record; without `operations`, to all.
+        """Subscribes to recorded events; without `operations`, to all.
 
         Raises: ValueError for an operation that no agent reports.
         """
@@ -47,36 +47,36 @@ class Subscribers:
             self._of_events[operation].append(subscriber)
 
     def on_hello(self, subscriber: OfHellos) -> None:
-        """Subscribes to agents that connect and were accepted."""
+        """Subscribes to agents that connected and were accepted."""
         self._of_hellos.append(subscriber)
 
     def on_violation(self, subscriber: OfViolations) -> None:
-        """Subscribes to agents that break the protocol: each was taken over, or is not ours."""
+        """Subscribes to agents that broke the protocol: they were taken over, or are not ours."""
         self._of_violations.append(subscriber)
 
     def on_gone(self, subscriber: OfEnds) -> None:
-        """Subscribes to sandboxes that are silent or about to be released: nothing runs in them."""
+        """Subscribes to sandboxes that are silenced or about to be released; nothing runs there."""
         self._of_ends.append(subscriber)
 
-    # What links and sandboxes say
+    # Called by links and sandboxes.
 
     async def event(self, session: Session, event: AgentEvent) -> None:
-        """Records an event, then tells of it. Raises: AuditUnavailableError."""
+        """Records an event, then calls its subscribers. Raises: AuditUnavailableError."""
         event, recorded = await self._record(session, event)
         for subscriber in self._of_events[event.operation]:
             subscriber(session, event, recorded)
 
     def hello(self, session: Session, hello: Hello) -> None:
-        """Tells that an agent is connected."""
+        """Reports that an agent connected."""
         for subscriber in self._of_hellos:
             subscriber(session, hello)
 
     async def violation(self, session: Session, reason: str) -> None:
-        """Tells that an agent broke the protocol, and how. Raises: AuditUnavailableError."""
+        """Reports how an agent broke the protocol. Raises: AuditUnavailableError."""
         for subscriber in self._of_violations:
             await subscriber(session, reason)
 
     async def gone(self, sandbox: Sandbox) -> None:
-        """Tells that nothing runs in the sandbox any more."""
+        """Reports that nothing runs in the sandbox any more."""
         for subscriber in self._of_ends:
             await subscriber(sandbox)

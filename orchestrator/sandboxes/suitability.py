@@ -14,7 +14,7 @@ from sandbox_agent.protocol import PROTOCOL_VERSION
 
 
 class Suitability:
-    """Refuses what can't be enforced; nothing is weakened."""
+    """Refuses what can't be enforced, instead of weakening it."""
 
     def __init__(self, engine: Engine, host: Host) -> None:
         self._engine = engine
@@ -23,15 +23,15 @@ class Suitability:
         self._engine_checked = False
 
     async def check_level(self, level: Level) -> None:
-        """Raises: UnmetError where this host can't enforce the level: nothing is to be begun."""
+        """Raises UnmetError if this host can't enforce the level, before anything begins."""
         facts = await self._host.facts()
         check(level.name, level.requires, facts, "on this host", level.rates)
 
     async def check_image(self, image: str) -> None:
-        """Before anything is made.
+        """Checks the engine and the image before anything is created.
 
-        Raises: EngineUnavailableError where this engine can't confine or has no such image,
-        ValidationError where the image is not one of ours.
+        Raises: EngineUnavailableError if this engine can't confine sandboxes or lacks the image;
+        ValidationError if the image is not a sandbox image.
         """
         if not self._engine_checked:
             info = await self._engine.info()
@@ -47,16 +47,16 @@ class Suitability:
             protocol = found.labels.get(LABEL_PROTOCOL)
             if protocol != str(PROTOCOL_VERSION):
                 raise ValidationError(
-                    f"image {image} carries sandbox protocol {protocol}, this control plane needs "
+                    f"image {image} has sandbox protocol {protocol}, but this control plane needs "
                     f"{PROTOCOL_VERSION}: rebuild it with `python -m images build`",
                     field="image",
                 )
             self._checked_images.add(image)
 
     async def check_sandbox(self, level: Level, hello: Hello | None) -> None:
-        """Raises: UnmetError: the engine's runtime may offer less than the host has."""
+        """Raises UnmetError if the sandbox lacks a feature: a runtime may offer less."""
         if hello is None:
-            raise SandboxUnavailableError("the sandbox agent did not say what it has")
+            raise SandboxUnavailableError("the sandbox agent did not report its features")
         host = await self._host.facts()
         facts = host.within(hello.landlock_abi, hello.seccomp)
         check(level.name, level.requires, facts, "in a sandbox of this engine")

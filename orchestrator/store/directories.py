@@ -1,6 +1,6 @@
-"""Directories of what is kept, for their owner only, whose names outlive a loss of power.
+"""Directories of stored files, for their owner only, whose names survive a loss of power.
 
-All of it blocks: call it in a thread.
+Every call blocks, so run it in a thread.
 """
 
 import os
@@ -10,9 +10,9 @@ _MODE = 0o700
 
 
 def make(directory: Path) -> None:
-    """Makes it, and the two above it where they are not there: no mode of them is the default.
+    """Makes it, and the two above it if they are missing, all with restricted modes.
 
-    Raises: FileExistsError where it is there, OSError.
+    Raises: FileExistsError if it exists, OSError.
     """
     for path in (directory.parent.parent, directory.parent):
         path.mkdir(mode=_MODE, exist_ok=True)
@@ -20,7 +20,7 @@ def make(directory: Path) -> None:
 
 
 def sync(directory: Path) -> None:
-    """Makes the names in it durable, and those of it and of the two above it. Raises: OSError."""
+    """Makes the names in it durable, and its own and those of the two above it. Raises: OSError."""
     for path in (directory, *list(directory.parents)[:3]):
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

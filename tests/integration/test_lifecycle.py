@@ -127,7 +127,7 @@ async def test_images_must_be_listed_present_and_ours(
         for image, error, said in [
             ("debian:latest", ValidationError, "not on the operator's list"),
             (missing, EngineUnavailableError, "build or pull it there"),
-            (foreign_image, ValidationError, "carries sandbox protocol None"),
+            (foreign_image, ValidationError, "has sandbox protocol None"),
         ]:
             with pytest.raises(error, match=said):
                 await plane.sessions.create(TESTER, NewSession(image=image))

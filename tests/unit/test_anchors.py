@@ -289,7 +289,7 @@ async def test_it_works_in_the_background(
     file.mkdir()
     failing = Anchoring(AnchorSettings(file=file), database, KEY, "1a2b3c4d")
     failing.start(Tasks())
-    await until(lambda: "heads are not anchored" in caplog.text)
+    await until(lambda: "heads could not be anchored" in caplog.text)
     await failing.close()
     file.rmdir()
     working = Anchoring(AnchorSettings(file=file), database, KEY, "1a2b3c4d")

@@ -96,7 +96,7 @@ async def test_a_first_process_that_can_not_be_looked_at_is_not_known(
     plan = SimpleNamespace(name="x", container_id="c", first=None, container_limits=None)
     await part._look(cast(Any, plan))
     assert (plan.first, plan.container_limits) == (None, {})
-    assert "not seen here" in caplog.text
+    assert "not visible here" in caplog.text
     release.set()
 
 

@@ -51,7 +51,7 @@ async def test_what_comes_too_late_is_released(
         await places.make(late.directory, late)
     monkeypatch.setattr(placing, "_SECONDS", 30)
     # Nobody waits again for what was waited for in vain.
-    with pytest.raises(TimeoutError, match="still works"):
+    with pytest.raises(TimeoutError, match="still busy"):
         await places.remove(late.directory, late.directory.remove)
     assert released == []
     late.free.set()

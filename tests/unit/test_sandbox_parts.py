@@ -292,7 +292,7 @@ async def test_a_paused_agent_is_adopted_without_a_hello(
 async def test_images_of_others_are_refused(engine: FakeEngine) -> None:
     suitability = Suitability(engine, cast(Any, None))
     await suitability.check_image("ours")
-    with pytest.raises(ValidationError, match="carries sandbox protocol None"):
+    with pytest.raises(ValidationError, match="has sandbox protocol None"):
         await suitability.check_image("foreign")
     with pytest.raises(EngineUnavailableError, match="not on this engine"):
         await suitability.check_image("missing")

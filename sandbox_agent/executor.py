@@ -161,7 +161,7 @@ class Executor:
                 "its guard failed, so the whole command was killed" if command.tree.lost else None
             )
             self._emit_exit(command.id, result, output, None, lost)
-        self.outputs.end(command.id, unread=not command.background and output is None)
+        self.outputs.end(command.id, unread=command.unread and output is None)
         self._work.end(command)
 
     def _end_builtin(self, request: Request, answer: builtin.BuiltinResult) -> None:
@@ -258,6 +258,7 @@ def _request(params: Message, plan: Plan) -> Request:
         else given.number(params, "timeout_ms", 0, given.MOST_MS),
         background=given.flag(params, "background"),
         collect=params.get("collect") is True,
+        unread=params.get("unread") is True,
     )
 
 

@@ -28,6 +28,7 @@ class Request(NamedTuple):
     timeout_ms: int | None
     background: bool
     collect: bool = False
+    unread: bool = False
 
 
 class Command:
@@ -48,7 +49,8 @@ class Command:
         on_end: Callable[["Command"], None],
     ) -> None:
         self.id = request.command_id
-        self.background = request.background
+        # Whether somebody will come for its output.
+        self.unread = request.unread or not request.background
         # Whether the exit event carries the output.
         self.collect = request.collect
         self.output = output

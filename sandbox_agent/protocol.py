@@ -6,9 +6,10 @@ encoded as base64.
 
 Host → agent, requests
     exec      {command_id, argv, cwd, env, secrets, stdin, stdin_open, timeout_ms, background,
-              collect} → {}
+              collect, unread} → {}
               answered when the command has started; it ends with a `command.exit` event.
-              `collect`: that event includes the output if it is short
+              `collect`: that event includes the output if it is short; `unread`: the output is
+              kept for its reader, as that of a command in the foreground is
     output    {command_id, after, limit, wait_ms, looks, whole} → {chunks: [[stream, offset, data]],
               next, ended}  `looks`: the reader is not the command's caller, for whom output is
               kept; `whole`: include the stored part of long output

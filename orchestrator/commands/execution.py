@@ -96,13 +96,16 @@ class Executions:
         sandbox = session.check_open()
         session.check_room()
         counted = await self._budgets.admit(principal, session)
+        # What it prints is evidence: it waits for that, whatever else ends meanwhile.
+        captured = request.kept is not None and request.kept.printed
+        collect = request.collect and not captured
         command = Command(
             command_id,
             told,
             request.background,
             "",
             asyncio.get_running_loop().create_future(),
-            collects=request.collect,
+            collects=collect,
         )
         session.remember(command)
         try:
@@ -132,7 +135,8 @@ class Executions:
             "stdin_open": request.stdin_open,
             "timeout_ms": None if timeout is None else timeout * 1000,
             "background": request.background,
-            "collect": request.collect,
+            "collect": collect,
+            "unread": captured,
         }
         await self._dispatch(session, sandbox, command, params)
         self._metrics.command_started(session.level.name, time.perf_counter() - received)
@@ -338,8 +342,8 @@ class Executions:
     ) -> OutputPage:
         """Output from offset `after` on; waits up to `wait` seconds for some.
 
-        `looks`: it stays kept for the command's caller; `whole`: also what is stored of long
-        output. Raises: SandboxUnavailableError.
+        `looks`: it stays kept for the command's caller, as it does for evidence of it; `whole`:
+        also what is stored of long output. Raises: SandboxUnavailableError.
         """
         if session.sandbox is None or not command.dispatched:
             return OutputPage([], after, command.ended, lost=True)
@@ -348,7 +352,7 @@ class Executions:
             "after": after,
             "limit": CHUNK_BYTES,
             "wait_ms": int(wait * 1000),
-            "looks": looks,
+            "looks": looks or not (command.keeping is None or command.keeping.done()),
             "whole": whole,
         }
         try:

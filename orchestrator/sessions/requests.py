@@ -41,6 +41,11 @@ class Kept(NamedTuple):
     capture: bool
     name: str | None
 
+    @property
+    def printed(self) -> bool:
+        """Whether what the command prints is kept."""
+        return self.capture and self.file is None
+
 
 @dataclass(frozen=True, slots=True)
 class ExecRequest:

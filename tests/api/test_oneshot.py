@@ -377,6 +377,29 @@ async def test_a_key_runs_its_own_tools(api: Api) -> None:
     assert found == [("deny", "key-tools", "fetch")] * 2
 
 
+async def test_what_is_captured_waits_for_that(api: Api) -> None:
+    """It does not come with the end of the command, and no other reader has it forgotten."""
+    session = await api.session(permission_level="high")
+    api.agents.plays["cat"] = Play(stdout=b"said")
+    found = api.plane.sessions.registry.get(session["id"])
+    assert found is not None
+    path = f"/api/sessions/{session['id']}"
+    body = {"tool": "show", "arguments": {"name": "x"}}
+    async with found.capturing:
+        running = asyncio.create_task(api.json("POST", path + "/exec", json=body))
+        await api.agent.asked("output")  # the caller's
+    result = await running
+    assert (result["stdout"], result["evidence"]["bytes"]) == ("said", 4)
+    asked = api.agent.requests
+    (started,) = [params for method, params in asked if method == "exec"]
+    assert (started["collect"], started["unread"]) == (False, True)
+    assert all(params["looks"] for method, params in asked if method == "output")
+    # What nobody captures does come with it.
+    await api.json("POST", path + "/exec", json={"argv": ["cat", "x"]})
+    started = [params for method, params in asked if method == "exec"][-1]
+    assert (started["collect"], started["unread"]) == (True, False)
+
+
 async def test_a_stop_tells_nothing_of_evidence_that_it_interrupts(
     api: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

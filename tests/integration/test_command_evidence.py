@@ -1,5 +1,6 @@
 """The output of oneshot tools is kept on the host, whatever they leave in its place."""
 
+import asyncio
 import hashlib
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from orchestrator.approvals.approval_rows import Approval
 from orchestrator.commands import captures
 from orchestrator.sessions.requests import ExecRequest
+from orchestrator.sessions.session import Command
 from orchestrator.tools.catalog import Catalog
 from orchestrator.tools.oneshot import Oneshot
 from orchestrator.tools.reading import parse_tool
@@ -54,6 +56,12 @@ template = "seq {count}"
 
 async def run(box: Box, text: str, **arguments: str) -> dict[str, Any]:
     """What the tool's command came to, with the evidence of it."""
+    command = await start(box, text, ExecRequest(), **arguments)
+    return {"id": command.id, **await box.plane.executions.wait(box.session, command)}
+
+
+async def start(box: Box, text: str, asked: ExecRequest, **arguments: str) -> Command:
+    """The tool's command, which runs."""
     plane, session = box.plane, box.session
     tool = parse_tool(text.encode(), "tool.clad.toml")
     assert isinstance(tool, Oneshot)
@@ -61,14 +69,12 @@ async def run(box: Box, text: str, **arguments: str) -> dict[str, Any]:
     before, rules.catalog = rules.catalog, Catalog({Path("tool.clad.toml"): tool})
     try:
         request = await plane.governed_commands.request(
-            TESTER, session, tool.name, arguments, ExecRequest(), 0
+            TESTER, session, tool.name, arguments, asked, 0
         )
         assert isinstance(request, ExecRequest)
-        command = await plane.governed_commands.start(TESTER, session, request)
+        return await plane.governed_commands.start(TESTER, session, request)
     finally:
         rules.catalog = before
-    result = await plane.executions.wait(session, command)
-    return {"id": command.id, **result}
 
 
 async def written(box: Box, script: str) -> dict[str, Any]:
@@ -192,6 +198,18 @@ async def test_it_is_paid_from_the_budget_of_the_record(new_box: BoxFactory) -> 
     assert len(kept(box, result)) == 300_000
     assert box.session.budget.stored() != before
     await box.close()
+
+
+@pytest.mark.parametrize("asked", [ExecRequest(background=True), ExecRequest(collect=True)])
+async def test_what_was_printed_waits_for_its_evidence(high: Box, asked: ExecRequest) -> None:
+    """Commands that end between its end and its evidence have none of its output forgotten."""
+    async with high.session.capturing:
+        command = await start(high, PRINTS, asked, count="3")
+        await asyncio.wait([command.done])
+        for number in range(12):
+            await high.run(argv=["echo", str(number)])
+    result = {"id": command.id, **await high.plane.executions.wait(high.session, command)}
+    assert kept(high, result) == b"1\n2\n3\n"
 
 
 async def test_without_capture_the_file_goes_unread(high: Box) -> None:

@@ -113,7 +113,7 @@ async def search_audit(context: Context, query: AuditQuery) -> AuditEvents:
 async def count_audit(context: Context, query: IncarnationQuery) -> AuditStats:
     """Numbers of events by operation and by decision."""
     counts = await chains.stats(context.plane.database, await _key(context, query))
-    return AuditStats.model_validate(counts)
+    return AuditStats.model_validate(counts._asdict())
 
 
 @operation(

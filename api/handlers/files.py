@@ -6,6 +6,7 @@ from api.access import Access
 from api.answers import Download, Made, Upload
 from api.context import Context
 from api.operation import SESSION, operation
+from api.views.files import file_list
 from orchestrator.errors import ValidationError
 from paddock.contract.files import (
     FileLink,
@@ -113,7 +114,7 @@ async def list_files(context: Context, query: ListQuery) -> FileList:
     """The content of a directory, up to `depth` levels deep."""
     files, session = context.plane.files, context.session()
     listed = await files.list(context.principal, session, query.path, query.depth)
-    return FileList.model_validate(listed)
+    return file_list(listed)
 
 
 @operation(

@@ -5,11 +5,12 @@ from dataclasses import asdict
 from api.access import Access
 from api.context import Context
 from api.operation import operation
+from api.views.levels import level
 from orchestrator.access.keys import Role
 from orchestrator.errors import PermissionDeniedError, ValidationError
 from orchestrator.policy import explain, levels
 from orchestrator.policy.decision import command_field
-from paddock.contract.system import ExplainBody, Explanation, Level, Levels
+from paddock.contract.system import ExplainBody, Explanation, Levels
 from sandbox_agent.commands import CommandError
 
 
@@ -23,8 +24,7 @@ from sandbox_agent.commands import CommandError
 )
 async def list_policies(context: Context) -> Levels:
     """The permission levels, lowest first."""
-    shown = [Level.model_validate(level.public()) for level in context.plane.levels.values()]
-    return Levels(items=shown, next=None)
+    return Levels(items=[level(each) for each in context.plane.levels.values()], next=None)
 
 
 @operation(

@@ -38,7 +38,7 @@ def created(shown: domain.Session, handle: str) -> CreatedSession:
 
 def budget(shown: domain.Session) -> Budget:
     """The session's budget: limits, consumption, and what is left."""
-    return Budget.model_validate(shown.budget.view(datetime.now(UTC)))
+    return Budget.model_validate(_budget(shown))
 
 
 def session_members(
@@ -63,7 +63,7 @@ def session_members(
         "limits": {name: getattr(shown.limits, name) for name in LevelLimits.model_fields},
         "created_at": shown.created_at,
         "last_activity_at": shown.last_activity_at,
-        "budget": shown.budget.view(datetime.now(UTC)),
+        "budget": _budget(shown),
         "deadlines": _deadlines(shown),
         "termination": None if shown.termination is None else asdict(shown.termination),
         "commands": [command_members(command) for command in shown.running],
@@ -103,6 +103,10 @@ def new_session(body: SessionBody, session_id: str | None = None) -> NewSession:
         role=body.role,
         tools=None if body.tools is None else tuple(body.tools),
     )
+
+
+def _budget(shown: domain.Session) -> dict[str, Any]:
+    return shown.budget.view(datetime.now(UTC))._asdict()
 
 
 def _settings(shown: domain.Session) -> dict[str, Any]:

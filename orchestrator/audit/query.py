@@ -92,6 +92,15 @@ class Selection:
         return event.id if self.session_key is None else event.seq
 
 
+class ChainStats(NamedTuple):
+    """Counts over a chain; events without a decision are not counted in `decisions`."""
+
+    total_operations: int
+    operation_counts: dict[str, int]
+    decisions: dict[str, int]
+    total_tokens: int
+
+
 async def page(
     database: Database,
     session_key: str,
@@ -215,12 +224,8 @@ async def latest_commands(database: Database, session_key: str, limit: int) -> l
     return await _select(database, _LATEST_COMMANDS, {"key": session_key, "most": limit})
 
 
-async def stats(database: Database, session_key: str) -> dict[str, Any]:
-    """Counts over a chain.
-
-    Returns `{total_operations, operation_counts {operation: n}, decisions {decision: n},
-    total_tokens}`; events without a decision are not counted in `decisions`.
-    """
+async def stats(database: Database, session_key: str) -> ChainStats:
+    """Counts over a chain."""
 
     rows = await database.browse(
         lambda connection: connection.execute(_COUNTS, (session_key,)).fetchall()
@@ -230,12 +235,8 @@ async def stats(database: Database, session_key: str) -> dict[str, Any]:
         operations[operation] += count
         if decision:
             decisions[decision] += count
-    return {
-        "total_operations": operations.total(),
-        "operation_counts": dict(operations),
-        "decisions": dict(decisions),
-        "total_tokens": sum(tokens for *_, tokens in rows),
-    }
+    tokens = sum(tokens for *_, tokens in rows)
+    return ChainStats(operations.total(), dict(operations), dict(decisions), tokens)
 
 
 async def export(database: Database, session_key: str) -> AsyncIterator[str]:

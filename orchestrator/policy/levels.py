@@ -62,8 +62,8 @@ class Level:
     guard_writes: bool = True
     rates: Rates = NO_RATES
 
-    def public(self) -> dict[str, Any]:
-        """The level as a plain object; `commands` and `environment` are null for "any"."""
+    def stored(self) -> dict[str, Any]:
+        """What the store keeps, as JSON has it; `commands` and `environment` are None for any."""
         return {
             "name": self.name,
             "rank": self.rank,

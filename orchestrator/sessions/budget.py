@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from orchestrator.errors import BudgetExceededError
 
@@ -62,6 +62,14 @@ class Exceeded:
             "consumed": self.consumed,
             "unit": unit,
         }
+
+
+class Amounts(NamedTuple):
+    """What may be used, has been, and is left, in seconds, dollars or counts; None: unlimited."""
+
+    limits: Mapping[Kind, int | float | None]
+    consumed: Mapping[Kind, int | float]
+    remaining: Mapping[Kind, int | float | None]
 
 
 @dataclass(slots=True)
@@ -136,13 +144,13 @@ class Budget:
         limit = self.limits.get(Kind.TIME)
         return None if limit is None else self.started_at + timedelta(microseconds=limit)
 
-    def view(self, now: datetime) -> dict[str, dict[str, int | float | None]]:
-        """`{limits, consumed, remaining}`, each with every kind; null: unlimited."""
-        return {
-            "limits": {kind: _outside_or_none(kind, self.limits.get(kind)) for kind in Kind},
-            "consumed": {kind: outside(kind, self.consumed(kind, now)) for kind in Kind},
-            "remaining": {kind: _outside_or_none(kind, self.remaining(kind, now)) for kind in Kind},
-        }
+    def view(self, now: datetime) -> Amounts:
+        """The amounts of every kind."""
+        return Amounts(
+            {kind: _outside_or_none(kind, self.limits.get(kind)) for kind in Kind},
+            {kind: outside(kind, self.consumed(kind, now)) for kind in Kind},
+            {kind: _outside_or_none(kind, self.remaining(kind, now)) for kind in Kind},
+        )
 
     def stored(self) -> dict[str, Any]:
         """What the store keeps; `started_at` is the session's own.

@@ -1,9 +1,7 @@
 """Files of a workspace, read and written through the sandbox's agent."""
 
 import base64
-import math
 from collections.abc import AsyncIterator
-from typing import Any
 
 from orchestrator.access.keys import Principal
 from orchestrator.audit.events import EventDraft
@@ -17,6 +15,7 @@ from orchestrator.errors import (
     ValidationError,
 )
 from orchestrator.link.agent_link import AgentLink
+from orchestrator.sessions.file_entries import FileEntry, Listing, parse_entry, whole_number
 from orchestrator.sessions.session import Session
 from orchestrator.task_scope import TaskScope
 from orchestrator.workspace.paths import (
@@ -30,9 +29,6 @@ from sandbox_agent.protocol import CHUNK_BYTES, Message
 
 _MOST_PATH_BYTES = 4096
 _MOST_ENTRIES = 10_000
-# What numbers an agent tells of fits in a JSON number of any reader.
-_NUMBERS = 2**53
-_MOST_MODE = 0o7777
 _READING = ("file.read", "file.list")
 
 
@@ -88,15 +84,17 @@ class Files:
         link, path = await self._prepare(principal, session, "file.read", path)
         opened = await self._open(link, "read", path, **({} if links else {"links": False}))
         if not links and opened.get("links") is not False:
-            await _close(link, _number(opened, "stream"))
+            await _close(link, whole_number(opened, "stream"))
             raise ConflictError(
                 "the sandbox was made before files could be read without following links: set the "
                 "session's permission level again"
             )
         # Agents of sandboxes that were made before it was told do not tell of it.
         known = opened.get("permissions") is not None
-        permissions = _number(opened, "permissions") & 0o777 if known else 0o644
-        return FileDownload(link, _number(opened, "stream"), _number(opened, "size"), permissions)
+        permissions = whole_number(opened, "permissions") & 0o777 if known else 0o644
+        return FileDownload(
+            link, whole_number(opened, "stream"), whole_number(opened, "size"), permissions
+        )
 
     async def write(
         self,
@@ -119,7 +117,7 @@ class Files:
         operation = "append" if mode == "append" else "write"
         link, path = await self._prepare(principal, session, "file.write", path)
         opened = await self._open(link, operation, path, permissions=permissions, parents=parents)
-        stream = _number(opened, "stream")
+        stream = whole_number(opened, "stream")
         try:
             await self._push_all(link, stream, chunks, session.limits.workspace_bytes)
             done = await self._ask(link, "file.close", {"stream": stream, "commit": True})
@@ -127,7 +125,7 @@ class Files:
             await _close(link, stream)
             raise
         await link.settled()
-        return _number(done, "bytes")
+        return whole_number(done, "bytes")
 
     async def _push_all(
         self, link: AgentLink, stream: int, chunks: AsyncIterator[bytes], most: int
@@ -141,23 +139,21 @@ class Files:
                 data = base64.b64encode(chunk[start : start + CHUNK_BYTES]).decode()
                 await link.request("file.push", {"stream": stream, "data": data})
 
-    async def list(
-        self, principal: Principal, session: Session, path: str, depth: int
-    ) -> dict[str, Any]:
-        """`{items, next, truncated}`: what a directory holds, `depth` levels down."""
+    async def list(self, principal: Principal, session: Session, path: str, depth: int) -> Listing:
+        """What a directory holds, `depth` levels down."""
         link, path = await self._prepare(principal, session, "file.list", path, whole=True)
         params = {"path": path, "depth": depth, "limit": _MOST_ENTRIES}
         listed = await self._ask(link, "file.list", params)
         entries = listed.get("entries")
         if not isinstance(entries, list):
             raise SandboxUnavailableError("the sandbox agent answered with garbage")
-        items = [_entry(entry) for entry in entries]
-        return {"items": items, "next": None, "truncated": listed.get("truncated") is True}
+        found = tuple(parse_entry(entry) for entry in entries)
+        return Listing(found, listed.get("truncated") is True)
 
-    async def stat(self, principal: Principal, session: Session, path: str) -> dict[str, Any]:
-        """`{path, type, size, mode, modified, target}` of one file, directory or link."""
+    async def stat(self, principal: Principal, session: Session, path: str) -> FileEntry:
+        """One file, directory or link."""
         link, path = await self._prepare(principal, session, "file.read", path, whole=True)
-        return _entry(await self._ask(link, "file.stat", {"path": path}))
+        return parse_entry(await self._ask(link, "file.stat", {"path": path}))
 
     async def mkdir(self, principal: Principal, session: Session, path: str) -> None:
         """Makes a directory, and those above it."""
@@ -235,7 +231,7 @@ class Files:
         """Opens a stream; when the caller is cancelled meanwhile, it is closed again."""
 
         async def close(opened: Message) -> None:
-            await _close(link, _number(opened, "stream"))
+            await _close(link, whole_number(opened, "stream"))
 
         def abandoned(opened: Message) -> None:
             self._tasks.spawn(close(opened))
@@ -282,30 +278,4 @@ def _bytes(answer: Message) -> bytes:
     try:
         return base64.b64decode(answer["data"], validate=True)
     except (KeyError, TypeError, ValueError):
-        raise SandboxUnavailableError("the sandbox agent answered with garbage") from None
-
-
-def _number(answer: Message, name: str) -> int:
-    value = answer.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _NUMBERS:
-        raise SandboxUnavailableError("the sandbox agent answered with garbage")
-    return value
-
-
-def _entry(entry: Any) -> dict[str, Any]:
-    """An entry of a listing, rebuilt from what the agent said."""
-    try:
-        target, modified = entry.get("target"), float(entry["modified"])
-        size, mode = _number(entry, "size"), _number(entry, "mode")
-        if mode > _MOST_MODE or not math.isfinite(modified):
-            raise ValueError
-        return {
-            "path": str(entry["path"]),
-            "type": str(entry["type"]),
-            "size": size,
-            "mode": f"{mode:04o}",
-            "modified": modified,
-            "target": None if target is None else str(target),
-        }
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         raise SandboxUnavailableError("the sandbox agent answered with garbage") from None

@@ -30,7 +30,7 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
             session.owner,
             session.status,
             session.level.name,
-            json.dumps(session.level.public()),
+            json.dumps(session.level.stored()),
             session.image,
             json.dumps(session.labels),
             json.dumps(session.env),
@@ -70,7 +70,7 @@ def with_level(
     session: Session, level: Level, **columns: object
 ) -> Callable[[sqlite3.Connection], None]:
     """An effect that pins the session to that level, and sets further columns of its row."""
-    stored = json.dumps(level.public())
+    stored = json.dumps(level.stored())
     return updating(session, permission_level=level.name, level=stored, **columns)
 
 

@@ -80,8 +80,8 @@ async def test_links(high: Box) -> None:
     await high.write("lib", b"one")
     await high.plane.files.symlink(TESTER, high.session, "link", "./lib")
     assert await high.read("link") == b"one"
-    (entry,) = [e for e in (await high.listing())["items"] if e["path"] == "link"]
-    assert (entry["type"], entry["target"]) == ("symlink", "./lib")
+    (entry,) = [e for e in (await high.listing()).entries if e.path == "link"]
+    assert (entry.type, entry.target) == ("symlink", "./lib")
     # One that is there is replaced, not followed; a directory stays.
     await high.plane.files.symlink(TESTER, high.session, "link", "other")
     assert (high.workspace / "lib").read_bytes() == b"one"
@@ -211,11 +211,11 @@ async def test_directories_are_made_listed_and_removed(low: Box) -> None:
     await low.write("d/e/file", b"12345")
     assert await low.paths("d") == ["d/e"]
     assert await low.paths("d", depth=3) == ["d/e", "d/e/f", "d/e/file"]
-    listed = {item["path"]: item for item in (await low.listing("d/e"))["items"]}
-    assert listed["d/e/file"]["type"] == "file"
-    assert listed["d/e/file"]["size"] == 5
-    assert listed["d/e/file"]["mode"] == "0644"
-    assert listed["d/e/f"]["type"] == "directory"
+    listed = {item.path: item for item in (await low.listing("d/e")).entries}
+    assert listed["d/e/file"].type == "file"
+    assert listed["d/e/file"].size == 5
+    assert listed["d/e/file"].mode == "0644"
+    assert listed["d/e/f"].type == "directory"
     with pytest.raises(ConflictError, match="not empty"):
         await low.delete("d/e")
     await low.delete("d/e/file")
@@ -270,19 +270,19 @@ async def test_stat_tells_what_something_is(high: Box) -> None:
     await high.mkdir("s")
     await high.write("s/file", b"abc")
     await high.bash("ln -sfn /etc/passwd s/link; mkfifo s/pipe")
-    kinds = [(await high.stat(f"s/{name}"))["type"] for name in ("file", "link", "pipe", "")]
+    kinds = [(await high.stat(f"s/{name}")).type for name in ("file", "link", "pipe", "")]
     assert kinds == ["file", "symlink", "other", "directory"]
-    assert (await high.stat("s/file"))["size"] == 3
+    assert (await high.stat("s/file")).size == 3
 
 
 async def test_a_listing_is_cut_at_ten_thousand(high: Box) -> None:
     await high.bash("mkdir many && cd many && seq -w 1 10001 | xargs touch")
     listed = await high.listing("many")
-    assert (len(listed["items"]), listed["truncated"]) == (10_000, True)
+    assert (len(listed.entries), listed.truncated) == (10_000, True)
     await high.bash("rm many/00001")
     listed = await high.listing("many")
-    assert (len(listed["items"]), listed["truncated"]) == (10_000, False)
-    paths = [item["path"] for item in listed["items"]]
+    assert (len(listed.entries), listed.truncated) == (10_000, False)
+    paths = [item.path for item in listed.entries]
     assert paths == sorted(paths)
 
 
@@ -291,8 +291,8 @@ async def test_a_listing_of_long_names_is_cut_where_it_is_full(high: Box) -> Non
     await high.mkdir("long")
     assert (await high.python(script, cwd="long")).exit_code == 0
     listed = await high.listing("long")
-    assert listed["truncated"]
-    assert 1000 < len(listed["items"]) < 4000
+    assert listed.truncated
+    assert 1000 < len(listed.entries) < 4000
     await high.bash("rm -r long")
 
 

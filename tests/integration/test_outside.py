@@ -77,7 +77,7 @@ async def test_files_of_tmp(high: Box) -> None:
         f"content{high.uid}\n"
     )
     assert await high.read("/tmp/notes/today") == b"content"
-    assert (await high.stat("/tmp/notes/today"))["path"] == "/tmp/notes/today"
+    assert (await high.stat("/tmp/notes/today")).path == "/tmp/notes/today"
     assert await high.paths("/tmp/notes") == ["/tmp/notes/today"]
     await high.mkdir("/tmp/notes/more/deep")
     await high.move("/tmp/notes/today", "/tmp/notes/more/deep/day")
@@ -95,8 +95,8 @@ async def test_the_root_is_listed_two_levels_deep(high: Box) -> None:
     """Of views of the kernel, the sockets' and devices' directories only the names."""
     await high.write("mine", b"x")
     listing = await high.listing("/", depth=2)
-    paths = [item["path"] for item in listing["items"]]
-    assert not listing["truncated"]
+    paths = [item.path for item in listing.entries]
+    assert not listing.truncated
     assert paths == sorted(set(paths))
     assert {
         "/.dockerenv",
@@ -111,10 +111,10 @@ async def test_the_root_is_listed_two_levels_deep(high: Box) -> None:
     assert tops.isdisjoint({"proc", "sys", "dev", "run"})
     assert {"usr", "etc", "workspace"} <= tops
     assert all(path.startswith("/") and path.count("/") <= 2 for path in paths)
-    kinds = {item["path"]: item["type"] for item in listing["items"]}
+    kinds = {item.path: item.type for item in listing.entries}
     assert (kinds["/proc"], kinds["/bin"]) == ("directory", "symlink")
     # Nor are they entered further down.
-    deep = [item["path"] for item in (await high.listing("/", depth=64))["items"]]
+    deep = [item.path for item in (await high.listing("/", depth=64)).entries]
     assert "/usr/share/doc" in deep or len(deep) == 10_000
     assert not [path for path in deep if path.startswith(("/proc/", "/sys/", "/dev/", "/run/"))]
 
@@ -124,7 +124,7 @@ async def test_files_of_the_image_are_read(high: Box) -> None:
     # It is a link.
     assert (await high.read("/etc/os-release")).decode() == release
     assert "/usr/bin/python3" in await high.paths("/usr/bin")
-    assert (await high.stat("/usr"))["type"] == "directory"
+    assert (await high.stat("/usr")).type == "directory"
     await high.bash("ln -sfn /etc/os-release /tmp/release; ln -sfn /etc/os-release inside")
     assert (await high.read("/tmp/release")).decode() == release
     # A path of the workspace stays in it.

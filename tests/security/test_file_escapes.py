@@ -102,11 +102,11 @@ async def test_a_directory_link_out_leads_nowhere(low: Box) -> None:
 async def test_links_themselves_can_be_seen_moved_and_removed(low: Box) -> None:
     await prepare(low)
     for name in [*LINKS, "directory"]:
-        assert (await low.stat(name))["type"] == "symlink"
+        assert (await low.stat(name)).type == "symlink"
         await low.move(name, f"moved {name}")
         await low.delete(f"moved {name}")
     found = await low.listing(".", depth=3)
-    assert not [item for item in found["items"] if item["type"] == "symlink"]
+    assert not [item for item in found.entries if item.type == "symlink"]
     assert (await low.run("ls")).exit_code == 0
 
 
@@ -155,7 +155,7 @@ async def test_loops_end(low: Box) -> None:
     with pytest.raises(PaddockError):
         await low.read("around/" * 60 + "file")
     found = await low.listing(".", depth=64)
-    assert len(found["items"]) < 100
+    assert len(found.entries) < 100
     await low.delete("loop")
     await low.delete("around")
 

@@ -82,7 +82,7 @@ async def test_output(attacks: Attacks, level: str) -> None:
 async def test_deep_directories(attacks: Attacks, level: str) -> None:
     box = await Box.create(attacks.plane, level)
     assert (await box.run(argv=["attack-hogs", "deep"])).stdout == "3000\n"
-    assert (await box.listing(".", depth=64))["items"]
+    assert (await box.listing(".", depth=64)).entries
     await assert_well(box)
     workspace = box.workspace.resolve()
     await box.close()

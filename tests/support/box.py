@@ -14,6 +14,7 @@ from orchestrator.access.keys import Principal, Role
 from orchestrator.audit import query
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import Container
+from orchestrator.sessions.file_entries import FileEntry, Listing
 from orchestrator.sessions.requests import ExecRequest, NewSession
 from orchestrator.sessions.session import Command, Session
 from paddock.contract import sessions as shown
@@ -172,13 +173,13 @@ class Box:
         finally:
             await download.close()
 
-    async def listing(self, path: str = ".", depth: int = 1) -> dict[str, Any]:
+    async def listing(self, path: str = ".", depth: int = 1) -> Listing:
         """A listing."""
         return await self.plane.files.list(TESTER, self.session, path, depth)
 
     async def paths(self, path: str = ".", depth: int = 1) -> list[str]:
         """The paths in a listing."""
-        return [item["path"] for item in (await self.listing(path, depth))["items"]]
+        return [entry.path for entry in (await self.listing(path, depth)).entries]
 
     async def mkdir(self, path: str) -> None:
         """Creates a directory."""
@@ -192,7 +193,7 @@ class Box:
         """Renames something."""
         await self.plane.files.move(TESTER, self.session, source, destination)
 
-    async def stat(self, path: str) -> dict[str, Any]:
+    async def stat(self, path: str) -> FileEntry:
         """One entry."""
         return await self.plane.files.stat(TESTER, self.session, path)
 

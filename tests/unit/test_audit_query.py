@@ -176,18 +176,18 @@ async def test_stats(database: Database, ledger: Ledger) -> None:
     await ledger.append(draft(decision="allow", tokens_used=3))
     await ledger.append(draft(decision="deny", tokens_used=4))
     await ledger.append(draft(operation="file.read"))
-    assert await query.stats(database, "k1") == {
-        "total_operations": 3,
-        "operation_counts": {"command.start": 2, "file.read": 1},
-        "decisions": {"allow": 1, "deny": 1},
-        "total_tokens": 7,
-    }
-    assert await query.stats(database, "none") == {
-        "total_operations": 0,
-        "operation_counts": {},
-        "decisions": {},
-        "total_tokens": 0,
-    }
+    assert await query.stats(database, "k1") == query.ChainStats(
+        total_operations=3,
+        operation_counts={"command.start": 2, "file.read": 1},
+        decisions={"allow": 1, "deny": 1},
+        total_tokens=7,
+    )
+    assert await query.stats(database, "none") == query.ChainStats(
+        total_operations=0,
+        operation_counts={},
+        decisions={},
+        total_tokens=0,
+    )
 
 
 async def test_statistics_count_what_was_committed(database: Database, ledger: Ledger) -> None:
@@ -208,12 +208,12 @@ async def test_statistics_count_what_was_committed(database: Database, ledger: L
     assert sum(isinstance(result, ConflictError) for result in results) == 1
     await ledger.append(agents)
     await database.write(lambda connection: connection.execute("DELETE FROM events"))
-    assert await query.stats(database, "k1") == {
-        "total_operations": 2,
-        "operation_counts": {"command.exit": 1, "command.start": 1},
-        "decisions": {"allow": 1},
-        "total_tokens": 5,
-    }
+    assert await query.stats(database, "k1") == query.ChainStats(
+        total_operations=2,
+        operation_counts={"command.exit": 1, "command.start": 1},
+        decisions={"allow": 1},
+        total_tokens=5,
+    )
 
 
 async def test_a_ledger_from_before_counts_is_counted(tmp_path: Path) -> None:
@@ -241,12 +241,12 @@ async def test_a_ledger_from_before_counts_is_counted(tmp_path: Path) -> None:
     await database.write(events)
     await database.close()
     database = await Database.open(tmp_path / "paddock.db", new)
-    assert await query.stats(database, "k1") == {
-        "total_operations": 3,
-        "operation_counts": {"command.start": 2, "file.read": 1},
-        "decisions": {"allow": 1, "deny": 1},
-        "total_tokens": 7,
-    }
+    assert await query.stats(database, "k1") == query.ChainStats(
+        total_operations=3,
+        operation_counts={"command.start": 2, "file.read": 1},
+        decisions={"allow": 1, "deny": 1},
+        total_tokens=7,
+    )
     await database.close()
 
 

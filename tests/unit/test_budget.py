@@ -157,13 +157,13 @@ def test_the_view_has_every_kind() -> None:
     budget.consume(Kind.CPU_SECONDS, 500_000)
     budget.consume(Kind.COMMANDS, 4)
     view = budget.view(later(1_000_000))
-    assert all(list(part) == list(Kind) for part in view.values())
-    assert view["limits"]["cpu_seconds"] == 2.5
-    assert view["remaining"]["cpu_seconds"] == 2
-    assert view["remaining"]["commands"] == 0
-    assert view["consumed"]["commands"] == 4
-    assert view["consumed"]["time"] == 1
-    assert view["remaining"]["tokens"] is None
+    assert all(list(part) == list(Kind) for part in view)
+    assert view.limits[Kind.CPU_SECONDS] == 2.5
+    assert view.remaining[Kind.CPU_SECONDS] == 2
+    assert view.remaining[Kind.COMMANDS] == 0
+    assert view.consumed[Kind.COMMANDS] == 4
+    assert view.consumed[Kind.TIME] == 1
+    assert view.remaining[Kind.TOKENS] is None
     json.dumps(view)
 
 

@@ -47,12 +47,12 @@ def test_packaged_levels() -> None:
     assert high.environment is None
 
 
-def test_public_is_plain(tmp_path: Path) -> None:
-    public = load_levels()["low"].public()
-    assert json.loads(json.dumps(public)) == public
-    assert public["commands"] == sorted(LOW)
-    assert public["limits"]["memory_bytes"] == 256 * MIB
-    assert load_levels()["high"].public()["commands"] is None
+def test_what_is_stored_is_plain(tmp_path: Path) -> None:
+    stored = load_levels()["low"].stored()
+    assert json.loads(json.dumps(stored)) == stored
+    assert stored["commands"] == sorted(LOW)
+    assert stored["limits"]["memory_bytes"] == 256 * MIB
+    assert load_levels()["high"].stored()["commands"] is None
 
 
 def override(tmp_path: Path, old: str, new: str, name: str = "low") -> Path:
@@ -150,11 +150,11 @@ def test_writes_are_guarded_unless_any_command_may_run_and_the_file_says_so(
     (tmp_path / "high.toml").write_text(f"guard_writes = false\n{text}")
     level = load_levels(tmp_path)["high"]
     assert not level.guard_writes
-    assert restore_level(level.public()) == level
+    assert restore_level(level.stored()) == level
     # Sessions of before there was the field.
-    public = load_levels()["high"].public()
-    del public["guard_writes"]
-    assert restore_level(public).guard_writes
+    stored = load_levels()["high"].stored()
+    del stored["guard_writes"]
+    assert restore_level(stored).guard_writes
 
 
 def test_rates_are_for_those_that_have_them(tmp_path: Path) -> None:
@@ -165,12 +165,12 @@ def test_rates_are_for_those_that_have_them(tmp_path: Path) -> None:
     )
     level = load_levels(tmp_path)["high"]
     assert level.rates == Rates(disk_write=2**20, network_send=16_384)
-    assert level.public()["rates"]["disk_read"] is None
-    assert restore_level(level.public()) == level
+    assert level.stored()["rates"]["disk_read"] is None
+    assert restore_level(level.stored()) == level
     # Sessions of before there were rates.
-    public = load_levels()["high"].public()
-    del public["rates"]
-    assert restore_level(public).rates == NO_RATES
+    stored = load_levels()["high"].stored()
+    del stored["rates"]
+    assert restore_level(stored).rates == NO_RATES
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_a_fourth_level(tmp_path: Path) -> None:
     assert list(levels) == ["low", "medium", "build", "high"]
     build = levels["build"]
     assert (build.name, build.rank, build.commands) == ("build", 250, LOW)
-    assert restore_level(json.loads(json.dumps(build.public()))) == build
+    assert restore_level(json.loads(json.dumps(build.stored()))) == build
     assert list(load_levels(fourth(tmp_path, rank=0))) == ["build", "low", "medium", "high"]
     (tmp_path / ".draft.toml").write_text("half of it")
     fourth(tmp_path, "x" * 32, 999)

@@ -107,9 +107,9 @@ def levels_with(directory: Path, mounts: str) -> Path:
 def test_a_level_names_mounts_and_keeps_them(tmp_path: Path) -> None:
     level = levels.load_levels(levels_with(tmp_path, '["postgresql", "redis"]'))["own"]
     assert level.mounts == ("postgresql", "redis")
-    assert levels.restore_level(level.public()) == level
+    assert levels.restore_level(level.stored()) == level
     # A session of before there were mounts was pinned to a level without them.
-    before = {name: value for name, value in level.public().items() if name != "mounts"}
+    before = {name: value for name, value in level.stored().items() if name != "mounts"}
     assert levels.restore_level(before).mounts == ()
 
 

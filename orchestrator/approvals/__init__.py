@@ -1,1 +1,1 @@
-"""Approvals: what waits for a person, and who is told of it."""
+"""Approvals: input that waits for a person's decision, and notifications about it."""

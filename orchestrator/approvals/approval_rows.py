@@ -1,4 +1,4 @@
-"""Approvals as they are stored. Each function runs inside a transaction of the caller's."""
+"""Stored approvals. Each function runs inside the caller's transaction."""
 
 import json
 import sqlite3
@@ -13,9 +13,10 @@ STATUSES = ("pending", "approved", "denied", "expired")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """One line of input, and what a person said to it; times are RFC 3339 UTC.
+    """One line of input and a person's decision about it; times are RFC 3339 UTC.
 
-    `incarnation` says which session of that id: it is stored with the session.
+    `incarnation` is the number of the session among those with its id; it is stored with the
+    session.
     """
 
     id: str
@@ -51,7 +52,7 @@ _FILTERS = {
 
 
 class ApprovalPage(NamedTuple):
-    """Which approvals are wanted, newest first; filters that are None are off.
+    """Filters for approvals, newest first; filters that are None are off.
 
     `before` is the number before which the page begins.
     """
@@ -76,7 +77,7 @@ def inserting(approval: Approval) -> Callable[[sqlite3.Connection], None]:
 
 
 def deciding(approval: Approval) -> Callable[[sqlite3.Connection], None]:
-    """An effect that decides a pending approval. It raises ConflictError for any other."""
+    """An effect that decides a pending approval. Raises ConflictError for any other."""
 
     def apply(connection: sqlite3.Connection) -> None:
         changed = connection.execute(
@@ -91,13 +92,13 @@ def deciding(approval: Approval) -> Callable[[sqlite3.Connection], None]:
             ),
         )
         if changed.rowcount != 1:
-            raise ConflictError(f"approval {approval.id} is decided already")
+            raise ConflictError(f"approval {approval.id} is already decided")
 
     return apply
 
 
 def find(connection: sqlite3.Connection, approval_id: str) -> Approval | None:
-    """The approval of that id."""
+    """The approval with that id."""
     row = connection.execute(
         f"SELECT {_COLUMNS} FROM approvals WHERE id = ?",  # noqa: S608
         (approval_id,),
@@ -107,7 +108,7 @@ def find(connection: sqlite3.Connection, approval_id: str) -> Approval | None:
 
 def page(connection: sqlite3.Connection, wanted: ApprovalPage) -> tuple[list[Approval], int | None]:
     """Approvals, newest first, and the number before which the next page begins."""
-    # Only conditions that are there, or no index could be used.
+    # Include only active conditions, or no index could be used.
     filters = wanted._asdict().items()
     conditions = [
         _FILTERS[name] for name, value in filters if name in _FILTERS and value is not None
@@ -123,7 +124,7 @@ def page(connection: sqlite3.Connection, wanted: ApprovalPage) -> tuple[list[App
 
 
 def _index(wanted: ApprovalPage) -> str:
-    """Which index leads to them in order: that of a session is the most selective."""
+    """The index that returns them in order: a session's is the most selective."""
     if wanted.session_key is not None:
         return " INDEXED BY approvals_session"
     if None not in (wanted.owner, wanted.status):
@@ -132,7 +133,7 @@ def _index(wanted: ApprovalPage) -> str:
 
 
 def pending(connection: sqlite3.Connection) -> list[Approval]:
-    """Every approval that nobody has decided, oldest first."""
+    """Every undecided approval, oldest first."""
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM approvals WHERE status = 'pending' ORDER BY number"  # noqa: S608
     ).fetchall()

@@ -1,7 +1,7 @@
-"""Approvals: lines of input that wait until a person has said yes or no to exactly them.
+"""Approvals: lines of input that wait until a person approves or denies exactly them.
 
-A decision is made once, holds for one use of one text in one terminal, and is worth nothing
-when the terminal has ended. Commands of oneshot tools are lines as well, of no terminal.
+A decision is made once, covers one use of one text in one terminal, and expires when the terminal
+ends. Commands of oneshot tools are lines as well, without a terminal.
 """
 
 import asyncio
@@ -27,29 +27,29 @@ from orchestrator.tools.gates import APPROVAL
 
 log = logging.getLogger(__name__)
 
-# What one session may have waiting: a person has to read them.
+# Waiting approvals of one session, all of which a person must read.
 MAX_PENDING = 16
-# In place of a terminal's id: the line is a command of its own, the words of a oneshot tool.
+# Replaces a terminal's id if the line is a command itself: the words of a oneshot tool.
 NO_TERMINAL = ""
 _DECISIONS = {"approve": ("approved", "allow"), "deny": ("denied", "deny")}
 _RESTARTED = "the control plane was restarted: what waits for a person does not outlive it"
 
 
 class Line(NamedTuple):
-    """What is to be approved: a text for a tool's command, in one terminal or in none."""
+    """The subject of an approval: a text for a tool's command, in one terminal or in none."""
 
     terminal_id: str
     tool: str  # psql.drop_table, or the name of a oneshot tool
     text: str
     risk_tier: str
-    files: Mapping[str, str] = {}  # by path the digest of what is in them
+    files: Mapping[str, str] = {}  # digests of the files' contents, by path
 
 
 @dataclass(slots=True, eq=False)
 class _Open:
-    """An approval whose terminal lives, and whose answer nobody has used.
+    """An approval whose terminal is alive, and whose answer has not been used.
 
-    It is for exactly this line; in what is stored and shown of it the session's secrets are cut.
+    It covers exactly this line. The session's secrets are removed from what is stored and shown.
     """
 
     approval: Approval
@@ -58,12 +58,12 @@ class _Open:
     decided: asyncio.Event = field(default_factory=asyncio.Event)
     # Whether its line is being written.
     in_use: bool = False
-    # One decision at a time.
+    # Allows one decision at a time.
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Approvals:
-    """Every approval of this instance. What a caller is told is durable before that."""
+    """Every approval of this instance. Callers learn only what is durable."""
 
     def __init__(
         self,
@@ -72,24 +72,24 @@ class Approvals:
         recorder: Recorder,
         announce: Callable[[Approval], None],
     ) -> None:
-        """`announce` tells operators of a new approval; it must return at once."""
+        """`announce` notifies operators of a new approval; it must return at once."""
         self._database = database
         self._ledger = ledger
         self._recorder = recorder
         self._announce = announce
         self._open: dict[str, _Open] = {}
 
-    # For terminals
+    # For terminals.
 
     async def obtain(
         self, session: Session, line: Line, actor: str, wait_seconds: float
     ) -> Approval:
-        """What was decided of exactly this line, asked for now where it has not been before.
+        """The decision about exactly this line; requests it if that has not been done.
 
-        Waits up to `wait_seconds` for the decision. A `denied` approval is used up with this
-        answer, an `approved` one when its line is written: the same line again is a new
-        approval. `pending`: ask again. Raises: BusyError when too many wait already,
-        AuditUnavailableError, ConflictError when another call had the answer.
+        Waits up to `wait_seconds` for the decision. A `denied` approval is used up by this answer,
+        an `approved` one when its line is written: the same line then needs a new approval.
+        `pending`: call again. Raises: BusyError if too many approvals wait already,
+        AuditUnavailableError, ConflictError if another call received the answer.
         """
         found = next((each for each in self._of(session) if _asks(each, line)), None)
         if found is None:
@@ -103,38 +103,41 @@ class Approvals:
         return approval
 
     def use(self, approval_id: str) -> None:
-        """The approved line is about to be written. Raises: ConflictError when it has been."""
+        """Marks the approved line as being written.
+
+        Raises: ConflictError if it was already used.
+        """
         found = self._open.get(approval_id)
         if found is None or found.in_use:
             raise _used_up(approval_id)
         found.in_use = True
 
     def settle(self, approval_id: str, written: bool) -> None:
-        """The use is over: a line that may have been written has used the approval up."""
+        """Ends the use: a line that may have been written has used up the approval."""
         found = self._open.get(approval_id)
-        if found is not None:  # else its terminal has ended
+        if found is not None:  # otherwise its terminal has ended
             found.in_use = False
             if written:
                 del self._open[approval_id]
 
     async def expire(self, session: Session, terminal_id: str, reason: str) -> None:
-        """The terminal has ended: nothing of it can be approved any more.
+        """Expires the approvals of a terminal that has ended.
 
-        Callers that wait are told `expired`. What can't be put on record is expired all the
-        same, and put on record at the next start.
+        Waiting callers receive `expired`. An expiry that can't be recorded takes effect anyway, and
+        the next start records it.
         """
         for found in list(self._of(session)):
             if found.approval.terminal_id == terminal_id:
                 await self._expire(found, reason)
 
     async def expire_ended(self) -> None:
-        """The same for commands of no terminal, once their session has ended."""
+        """Likewise for commands without a terminal, once their session has ended."""
         for found in list(self._open.values()):
             if found.line.terminal_id == NO_TERMINAL and not found.session.live:
                 await self._expire(found, "the session has ended")
 
     async def recover(self) -> int:
-        """Expires what an earlier control plane left, whose terminals are gone; how many.
+        """Expires an earlier control plane's approvals, whose terminals are gone; returns how many.
 
         Raises: AuditUnavailableError, StoreError.
         """
@@ -157,7 +160,7 @@ class Approvals:
             await self._ledger.append(draft, approval_rows.deciding(expired))
         return len(left)
 
-    # For operators
+    # For operators.
 
     def waits(self, principal: Principal, approval_id: str) -> bool:
         """Whether the approval waits for a decision that the principal may make."""
@@ -175,9 +178,9 @@ class Approvals:
         before: int | None = None,
         limit: int = 100,
     ) -> tuple[list[Approval], int | None]:
-        """The approvals that the principal may see, newest first, and where the next page is.
+        """The approvals that the principal may see, newest first, and the start of the next page.
 
-        With `session_key` those of that session, where it is one of the principal's.
+        With `session_key`, those of that session, if the principal may see it.
         """
         wanted = approval_rows.ApprovalPage(
             principal.sees_owner, session_key, status, before, limit
@@ -189,10 +192,10 @@ class Approvals:
     ) -> Approval:
         """Approves or denies (`approve`, `deny`), once.
 
-        Raises: NotFoundError, also for others' approvals; ConflictError when it is decided
-        already or has expired, and for a `reason` while the session's secrets are not known;
-        RateLimitedError, CapacityExhaustedError where there is no room to record what would be
-        approved; AuditUnavailableError.
+        Raises: NotFoundError, also for others' approvals; ConflictError if it is already decided or
+        has expired, and for a `reason` while the session's secrets are unknown; RateLimitedError,
+        CapacityExhaustedError if there is no room to record what would be approved;
+        AuditUnavailableError.
         """
         stored = await self._database.read(lambda conn: approval_rows.find(conn, approval_id))
         if stored is None or not _may_decide(principal, stored):
@@ -214,14 +217,14 @@ class Approvals:
             self._settle(found, approval)
         return approval
 
-    # Inside
+    # Internal.
 
     def _of(self, session: Session) -> Iterator[_Open]:
         return (each for each in self._open.values() if each.session is session)
 
     async def _request(self, session: Session, line: Line, actor: str) -> _Open:
         if sum(not each.decided.is_set() for each in self._of(session)) >= MAX_PENDING:
-            raise BusyError(f"{MAX_PENDING} commands of this session wait for an approval already")
+            raise BusyError(f"{MAX_PENDING} commands of this session already wait for an approval")
         approval = Approval(
             id=f"apr-{secrets.token_hex(8)}",
             session_key=session.key,
@@ -238,7 +241,7 @@ class Approvals:
             requested_at=now(),
         )
         found = _Open(approval, session, line)
-        # Before it is durable, so that it counts, and the same line is not asked twice.
+        # Before it is durable, so that it counts, and the same line is not requested twice.
         self._open[approval.id] = found
         try:
             await self._recorder.record(
@@ -257,7 +260,7 @@ class Approvals:
             self._open.pop(approval.id, None)
             raise
         finally:
-            # Whoever asked may have left meanwhile: it is on record all the same.
+            # The caller may have left meanwhile; it is recorded anyway.
             if approval.id in self._open:
                 self._announce(approval)
         return found
@@ -300,7 +303,7 @@ class Approvals:
 
 
 def _asks(found: _Open, line: Line) -> bool:
-    """The very same line, and what is in the files that it names: not one byte may differ."""
+    """Whether it is the same line with the same contents of its files, byte for byte."""
     return found.line[:3] == line[:3] and found.line.files == line.files
 
 
@@ -320,11 +323,11 @@ def _used_up(approval_id: str) -> ConflictError:
 
 def _over(approval: Approval) -> ConflictError:
     status = "used up" if approval.status == "pending" else approval.status
-    return ConflictError(f"approval {approval.id} is {status} already: it is decided once")
+    return ConflictError(f"approval {approval.id} is already {status}: it can be decided only once")
 
 
 def _args(approval: Approval) -> dict[str, Any]:
-    """What was asked for; a long text is cut on record."""
+    """The subject of the approval; a long text is shortened in the record."""
     return {
         "tool": approval.tool,
         "command": approval.text,
@@ -334,7 +337,7 @@ def _args(approval: Approval) -> dict[str, Any]:
 
 
 def _made(approval: Approval) -> Made:
-    """What tells it from others; the digest is of all of the text."""
+    """The members that identify it; the digest covers the complete text."""
     return Made(
         {
             "approval_id": approval.id,

@@ -1,4 +1,4 @@
-"""Tells a URL of the operator's of new approvals: signed, tried again, and never waited for."""
+"""Sends new approvals to a URL of the operator: signed, with retries, without blocking callers."""
 
 import asyncio
 import hashlib
@@ -17,21 +17,21 @@ from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 
 log = logging.getLogger(__name__)
 
-# Beyond these the newest are dropped, and said to be in the log: they can still be listed.
+# Above this number, the newest messages are dropped and logged. They can still be listed.
 _MOST_WAITING = 256
 _TRIES = 5
 _FIRST_PAUSE = 1.0  # doubled after each try
 _TRY_SECONDS = 10.0
-# All tries of a delivery, and the pauses between them.
+# All attempts of a delivery, including the pauses.
 _ROUND_SECONDS = 120.0
 
 
 class Webhook:
-    """Delivers messages one by one. `start` it, `close` it; what waits then is dropped.
+    """Delivers messages one by one, from `start` to `close`, which drops waiting messages.
 
-    Each is a POST of a JSON object with `Paddock-Delivery` (the same for every try),
-    `Paddock-Timestamp` (seconds since 1970) and `Paddock-Signature`: `v1=` and the hex
-    HMAC-SHA256, under the secret, of the timestamp, a full stop and the body.
+    Each is a POST of a JSON object with `Paddock-Delivery` (the same for every attempt),
+    `Paddock-Timestamp` (seconds since 1970) and `Paddock-Signature`: `v1=` and the hex HMAC-SHA256,
+    under the secret, of the timestamp, a full stop and the body.
     """
 
     def __init__(self, url: str, secret: str, first_pause: float = _FIRST_PAUSE) -> None:
@@ -47,7 +47,7 @@ class Webhook:
         self._task = tasks.start(TaskName.WEBHOOK, self._deliver_all, rounds=self._rounds)
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Hands over a message, and returns at once."""
+        """Enqueues a message and returns at once."""
         try:
             self._waiting.put_nowait(json.dumps(message, ensure_ascii=False).encode())
         except asyncio.QueueFull:
@@ -65,7 +65,7 @@ class Webhook:
                 this.failed = not await self._deliver(body)
 
     async def _deliver(self, body: bytes) -> bool:
-        """Whether it has arrived."""
+        """Whether it was delivered."""
         delivery, pause = secrets.token_hex(8), self._first_pause
         for number in range(1, _TRIES + 1):
             try:
@@ -102,6 +102,6 @@ def requested(approval: Approval) -> dict[str, Any]:
 
 
 def signature(secret: bytes, timestamp: str, body: bytes) -> str:
-    """What a message is signed with."""
+    """The signature of a message."""
     digest = hmac.new(secret, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
     return f"v1={digest}"

@@ -1,1 +1,1 @@
-"""Commands of a session: run, recorded, and their evidence."""
+"""Commands of a session: execution, records and evidence."""

@@ -1,7 +1,8 @@
-"""Evidence of oneshot tools: the file that a command was given to write, or what it printed.
+"""Evidence of oneshot tools: a command's output file, or what it printed.
 
-`<state>/evidence/<session key>/<command id>/output`, for its owner only, without the session's
-secrets. What a command leaves in place of its file is told and never followed.
+It is stored in `<state>/evidence/<session key>/<command id>/output`, for its owner only, without
+the session's secrets. If a command leaves something other than a file there, this is reported and
+never followed.
 """
 
 import asyncio
@@ -35,18 +36,18 @@ from sandbox_agent.redaction import RedactedStream, Window
 
 log = logging.getLogger(__name__)
 
-# As of a terminal's bytes.
+# The same limit as for a terminal's bytes.
 MOST_BYTES = 64 * 1024 * 1024
 _SECONDS = 60.0
 _DISCARD_SECONDS = 15.0
-# Searched for secrets at once, beside the event loop.
+# Bytes searched for secrets at a time, off the event loop.
 _PIECE_BYTES = 64 * 1024
-# Of all sessions: calls of the disk at once.
+# Concurrent calls of the disk, for all sessions.
 _MOST_THREADS = 8
 
 
 class Captures:
-    """Keeps evidence of commands when they have ended; `directory` is that of all evidence."""
+    """Keeps evidence of commands after they end; `directory` holds all evidence."""
 
     def __init__(
         self, files: Files, executions: Executions, recorder: Recorder, directory: Path
@@ -63,10 +64,10 @@ class Captures:
     async def following(
         self, principal: Principal, session: Session, kept: Kept
     ) -> AsyncGenerator[None]:
-        """Makes the directory of the command's file, and keeps what is to be kept at its end.
+        """Makes the directory of the command's file, and keeps the evidence when it ends.
 
-        Where nothing is started the directory goes again. What may run is followed, though
-        nobody has answered. Raises: what `Files.mkdir` does.
+        If nothing is started, the directory is removed. If the command may be running, it is
+        followed even without an answer. Raises: the errors of `Files.mkdir`.
         """
         try:
             if kept.file is not None:
@@ -84,7 +85,7 @@ class Captures:
             command.keeping = self._tasks.spawn(self._keep(principal, session, command, kept))
 
     async def close(self) -> None:
-        """Ends what is still being kept."""
+        """Ends pending work on evidence."""
         await self._tasks.close()
 
     async def _keep(
@@ -105,7 +106,7 @@ class Captures:
         if kept.capture or left:
             unrecorded = await self._record(session, command, kept, told)
         if unrecorded is not None:
-            # It may be on record all the same, and then has to be there: the next start looks.
+            # It may be recorded all the same, and must exist then: the next start checks.
             if not isinstance(unrecorded, AuditUnavailableError):
                 await self._discard(file)
             reason = f"it can't be put on record: {unrecorded.detail}"
@@ -119,8 +120,8 @@ class Captures:
             if size > 0:
                 self._recorder.check_room(session)
                 left = session.budget.left(Kind.AUDIT_BYTES)
-                if left is not None and size >= left:  # with nothing left the session would end
-                    raise TooLargeError("it has more than the session's audit_bytes have room for")
+                if left is not None and size >= left:  # otherwise the session would end
+                    raise TooLargeError("it is larger than the rest of the session's audit_bytes")
             self._recorder.count(session, size, TOOL_OUTPUT)
 
         directory = self._directory / session.key / command.id
@@ -129,7 +130,7 @@ class Captures:
     async def _record(
         self, session: Session, command: Command, kept: Kept, told: dict[str, Any]
     ) -> PaddockError | None:
-        """Puts on record what is kept. Returns why that can't be, where it can't."""
+        """Records the kept evidence. Returns why it can't be recorded, if so."""
         size, digest = told["bytes"], told["sha256"]
         found = {"output_bytes": size, "output_hash": digest, "truncated": told["truncated"]}
         try:
@@ -148,7 +149,7 @@ class Captures:
                 effect=session_rows.counting(session.key, size),
             )
         except PaddockError as error:
-            # What a session that is over had is told by its own end.
+            # The end of a session has already reported this for its commands.
             level = logging.INFO if session.over.done() else logging.ERROR
             message = "evidence of command %s can't be put on record: %s"
             log.log(level, message, command.id, error.detail)
@@ -163,9 +164,9 @@ class Captures:
         kept: Kept,
         file: EvidenceFile,
     ) -> dict[str, Any]:
-        """What is told of the file that is kept, or why none is."""
+        """Describes the kept file, or why there is none."""
         try:
-            # One at a time: a session's own do not take others' time at the disk.
+            # One at a time: a session's own calls must not take others' disk time.
             async with session.capturing, asyncio.timeout(_SECONDS):
                 return await self._capture(principal, session, command, kept, file)
         except TimeoutError:
@@ -178,13 +179,13 @@ class Captures:
         return {"reason": reason}
 
     async def _discard(self, file: EvidenceFile) -> None:
-        """Removes it; where a call of the disk hangs, as soon as that has come back."""
+        """Removes it; if a call of the disk hangs, as soon as that call has returned."""
 
         async def discard() -> None:
             try:
                 await file.discard()
             except OSError as error:
-                log.error("evidence that was not to be kept can't be removed: %s", error)
+                log.error("discarded evidence can't be removed: %s", error)
 
         with suppress(TimeoutError):
             async with asyncio.timeout(_DISCARD_SECONDS):
@@ -198,7 +199,7 @@ class Captures:
         kept: Kept,
         file: EvidenceFile,
     ) -> dict[str, Any]:
-        """The size and digest of what is kept. Raises: PaddockError, OSError, TimeoutError."""
+        """The size and digest of the evidence. Raises: PaddockError, OSError, TimeoutError."""
         self._recorder.check_room(session)
         left = session.budget.left(Kind.AUDIT_BYTES)
         most = MOST_BYTES if left is None else min(left, MOST_BYTES)
@@ -226,7 +227,7 @@ class Captures:
     async def _release(
         self, session: Session, stream: RedactedStream, window: Window | None, file: EvidenceFile
     ) -> None:
-        """Writes what is known to have no secret in it, or has none any more."""
+        """Writes the part that is known to contain no secrets, or no longer does."""
         if window is None:
             return
         sandbox = session.sandbox
@@ -247,14 +248,14 @@ class Captures:
             await download.close()
 
     async def _printed(self, session: Session, command: Command) -> AsyncGenerator[bytes]:
-        """What is still there of it, of both streams, in its order."""
+        """The retained output of both streams, in order."""
         after = 0
         while (command.result or {}).get("output_bytes"):
             page = await self._executions.output(
                 session, command, after, 0.0, looks=True, whole=True
             )
             if page.lost:
-                raise ConflictError("what the command printed is not there any more")
+                raise ConflictError("the command's output is no longer available")
             for _, _, data in page.chunks:
                 yield data
             if page.next <= after or not page.chunks:
@@ -262,7 +263,7 @@ class Captures:
             after = page.next
 
     async def _remove(self, principal: Principal, session: Session, path: str) -> bool:
-        """Whether neither the file nor its directory is there any more."""
+        """Whether the file and its directory are gone."""
         try:
             with suppress(NotFoundError):
                 await self._files.delete(principal, session, path)
@@ -275,7 +276,7 @@ class Captures:
 
 
 def _ignore(_seconds: float) -> None:
-    """Nobody pays any more: the sandbox is gone."""
+    """Does nothing: the sandbox is gone, so there is nobody to charge."""
 
 
 def _directory_of(path: str) -> str:

@@ -1,4 +1,4 @@
-"""One file of a command's evidence, written in threads and paid for piece by piece."""
+"""One file of a command's evidence, written in threads and charged piece by piece."""
 
 import asyncio
 import hashlib
@@ -21,16 +21,16 @@ _SECONDS = 15.0
 class EvidenceFile:
     """`<directory>/output`, for its owner only. Its calls may not overlap.
 
-    Raises: OSError from every method, TimeoutError where the disk does not answer.
+    Raises: OSError from every method, TimeoutError if the disk does not answer.
     """
 
     def __init__(
         self, directory: Path, name: str | None, threads: Threads, pay: Callable[[int], None]
     ) -> None:
-        """`name`: a further name beside the directory's own, with that for `{session_id}`.
+        """`name`: an additional name next to the directory, which replaces `{session_id}`.
 
-        `pay` is told of each piece's size before it is written, and of a negative one when they
-        are removed; what it raises for a piece, `add` raises.
+        `pay` is called with each piece's size before it is written, and with a negative size when
+        pieces are removed. If it raises for a piece, `add` raises the same error.
         """
         self._directory = directory
         self._link = None
@@ -40,29 +40,29 @@ class EvidenceFile:
         self._pay = pay
         self._digest, self._size = hashlib.sha256(), 0
         self._fd = -1
-        # What there is to be removed again.
+        # The paths to remove on failure.
         self._made: list[Path] = []
-        # The latest call of the disk, which may not have come back.
+        # The latest call of the disk, which may still be running.
         self._latest: asyncio.Future[Any] | None = None
 
     async def begin(self) -> None:
-        """Makes it under a name that is not its own."""
+        """Creates the file under a temporary name."""
         await self._call(self._begin)
 
     async def add(self, data: bytes) -> None:
-        """More of what is kept. Raises: what `pay` does."""
+        """Appends a piece. Raises: the errors of `pay`."""
         self._pay(len(data))
         self._size += len(data)
         self._digest.update(data)
         await self._call(partial(self._write, data))
 
     async def finish(self) -> tuple[int, str]:
-        """Makes it durable and gives it its name: its size, and `sha256:…`."""
+        """Makes it durable and gives it its name; returns its size and `sha256:…`."""
         await self._call(self._finish)
         return self._size, f"sha256:{self._digest.hexdigest()}"
 
     async def discard(self) -> None:
-        """Removes it, once nothing that was begun before is under way any more."""
+        """Removes it once no earlier call is running any more."""
         if self._latest is None:
             return
         await asyncio.wait([self._latest])
@@ -76,7 +76,7 @@ class EvidenceFile:
             self._latest = outcome
             return await asyncio.shield(outcome)
 
-    # In threads
+    # Run in threads.
 
     def _begin(self) -> None:
         directories.make(self._directory)

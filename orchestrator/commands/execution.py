@@ -1,4 +1,4 @@
-"""Commands of a session: decided, recorded, run, recorded, answered."""
+"""Commands of a session: decided, recorded, run, recorded again, answered."""
 
 import asyncio
 import base64
@@ -44,9 +44,9 @@ from sandbox_agent.commands import (
 )
 from sandbox_agent.protocol import BUDGET_REASON, CHUNK_BYTES, Message
 
-# Why commands and terminals are ended where nothing more may be recorded.
+# Why commands and terminals are ended when nothing more may be recorded.
 NO_ROOM_REASON = "no_room"
-# The agent ends a command at its time-out; it has this much longer to say so.
+# The agent ends a command at its time-out, and has this much longer to report it.
 _GRACE_SECONDS = 20.0
 _START_SECONDS = 15.0
 
@@ -55,8 +55,8 @@ _START_SECONDS = 15.0
 class OutputPage:
     """Part of a command's output.
 
-    `chunks` are (stream, offset, bytes); `next` is where to go on; `lost` says that the
-    session does not keep this command's output any more.
+    `chunks` are (stream, offset, bytes); `next` is where to continue; `lost` says that the session
+    no longer keeps this command's output.
     """
 
     chunks: Sequence[Chunk]
@@ -77,17 +77,17 @@ class Executions:
     async def start(self, principal: Principal, session: Session, request: ExecRequest) -> Command:
         """Decides, records and starts a command.
 
-        Raises: PermissionDeniedError with the rule, ValidationError, BusyError and what
-        `Session.check_open` raises; BudgetExceededError when the budget has nothing left for
-        it, and ends the session; RateLimitedError, CapacityExhaustedError where there is no room
-        to record it; SandboxUnavailableError when the agent does not answer,
-        AuditUnavailableError when nothing can be recorded: then nothing was run.
+        Raises: PermissionDeniedError with the rule, ValidationError, BusyError and the errors of
+        `Session.check_open`; BudgetExceededError if the budget is used up, which ends the session;
+        RateLimitedError, CapacityExhaustedError if there is no room to record it;
+        SandboxUnavailableError if the agent does not answer; AuditUnavailableError if nothing can
+        be recorded, in which case nothing was run.
         """
         received = time.perf_counter()
         session.check_open()
         session.secrets.check()
         self._recorder.check_room(session)
-        # First of all: what is refused is recorded without them, too.
+        # First, so that refusals are recorded without the secrets, too.
         given = session.secrets.give(request.secrets)
         timeout = _timeout(session, request)
         command_id = secrets.token_hex(8) if request.kept is None else request.kept.command_id
@@ -96,7 +96,7 @@ class Executions:
         sandbox = session.check_open()
         session.check_room()
         counted = await self._budgets.admit(principal, session)
-        # What it prints is evidence: it waits for that, whatever else ends meanwhile.
+        # The command's output is evidence, which waits for it, whatever else ends meanwhile.
         captured = request.kept is not None and request.kept.printed
         collect = request.collect and not captured
         command = Command(
@@ -143,14 +143,14 @@ class Executions:
         return command
 
     async def check(self, principal: Principal, session: Session, request: ExecRequest) -> None:
-        """Raises: what `start` does for a request that the level's rules refuse, recorded so."""
+        """Raises what `start` does for a request that the level's rules refuse; recorded alike."""
         session.check_open()
         await self._decide(principal, session, request, secrets.token_hex(8))
 
     async def _decide(
         self, principal: Principal, session: Session, request: ExecRequest, command_id: str
     ) -> tuple[list[str], str]:
-        """The command's words and directory, when the level's rules allow it."""
+        """The command's words and directory, if the level's rules allow it."""
         level = session.level
         try:
             argv, cwd = check_command(level, request.command, request.argv, request.cwd)
@@ -186,21 +186,21 @@ class Executions:
         except SandboxUnavailableError as error:
             if not command.dispatched:
                 await self._never_ran(session, command, error)
-            # Otherwise it may run: the agent's next hello tells.
+            # Otherwise it may be running, and the agent's next hello will tell.
             raise
         except BudgetExceededError as error:
             await self._never_ran(session, command, error)
-            await sandbox.link.settled()  # the agent has reported it before it refused
+            await sandbox.link.settled()  # the agent reported it before it refused
             raise await self._budgets.refusal(session) from None
         except PaddockError as error:
             await self._never_ran(session, command, error)
             raise
 
     async def _never_ran(self, session: Session, command: Command, error: PaddockError) -> None:
-        """Puts on record, once, that it did not run, or that nothing is known of it any more.
+        """Records, once, that it did not run, or that nothing more is known about it.
 
-        Where that fails it counts as running: the agent's next hello, or what ends with the
-        sandbox, has it tried again.
+        If that fails, it counts as running. The agent's next hello, or the end of the sandbox,
+        repeats the attempt.
         """
         rule = error.fields.get("rule")
         losing = command.losing = asyncio.get_running_loop().create_future()
@@ -227,10 +227,10 @@ class Executions:
         detail = recorded.event["error"]
         command.finish(exit_result(None, detail, rule, None, recorded.seq, recorded.hash))
 
-    # What the agent says
+    # Called for the agent's messages.
 
     def on_exit(self, session: Session, event: AgentEvent, recorded: Recorded) -> None:
-        """A command's exit is on record: the command has ended."""
+        """Ends a command whose exit is recorded."""
         command = session.commands.get(event.command_id or "")
         if command is not None:
             rule = event.rule if event.decision == "deny" else None
@@ -246,14 +246,17 @@ class Executions:
             )
 
     def on_full(self, session: Session) -> None:
-        """The session's record is as large as it may be; or its key's, or the disk is full."""
+        """Handles a session whose record is full, or whose key or disk has no room."""
         if session.budget.left(Kind.AUDIT_BYTES) == 0:
             self._tasks.spawn(self._budgets.fill(session))
         elif not all(command.ending for command in session.running):
             self._tasks.spawn(self.cancel_all(session, NO_ROOM_REASON))
 
     def on_hello(self, session: Session, hello: Hello) -> None:
-        """An agent is connected; where it is again, commands it does not know never started."""
+        """Handles a connected agent.
+
+        After a reconnect, commands that it does not know never started.
+        """
         self._budgets.learn(session, hello.totals)
         if session.sandbox is not None:
             self._metrics.agent_reconnected()
@@ -262,38 +265,38 @@ class Executions:
             self._tasks.spawn(self._reconcile(session, session.sandbox, suspects))
 
     async def reconcile(self, session: Session) -> None:
-        """Ends commands that neither run nor ended as far as the agent knows."""
+        """Ends commands that, according to the agent, neither run nor ended."""
         if session.sandbox is not None and session.running:
             await self._reconcile(session, session.sandbox, session.running)
 
     async def _reconcile(self, session: Session, sandbox: Sandbox, suspects: list[Command]) -> None:
         with contextlib.suppress(SandboxUnavailableError):
-            # Repeated events come before this answer.
+            # Repeated events arrive before this answer.
             stats = await sandbox.link.request("stats", {})
             await sandbox.link.settled()
             known = stats.get("running")
             for command in suspects:
-                # Another look, after another hello, may have found it lost already.
+                # Another check, after another hello, may have declared it lost already.
                 suspect = command.dispatched and not command.ended and command.losing is None
                 if suspect and isinstance(known, list) and command.id not in known:
                     lost = "the command was not started, or its end is lost"
                     await self._never_ran(session, command, SandboxUnavailableError(lost))
 
-    # Waiting, reading, feeding, ending
+    # Waiting, reading, feeding, ending.
 
     async def wait(self, session: Session, command: Command) -> dict[str, Any]:
-        """The command's result, once it has ended and that is on record.
+        """The command's result, once it has ended and its end is recorded.
 
-        Raises: PermissionDeniedError when the sandbox refused it after all;
-        BudgetExceededError when the session's budget ended it, and nothing of the session is
-        left; SandboxUnavailableError when its end does not come.
+        Raises: PermissionDeniedError if the sandbox refused it after all; BudgetExceededError if
+        the session's budget ended it and the session is gone; SandboxUnavailableError if its end
+        does not arrive.
         """
         limit = None if command.background else session.level.timeout_max + _GRACE_SECONDS
         try:
             async with asyncio.timeout(limit):
                 await asyncio.shield(command.done)
         except TimeoutError:
-            detail = f"the end of command {command.id} is not known yet: ask for it again"
+            detail = f"the end of command {command.id} is not known yet: request it again"
             raise SandboxUnavailableError(detail, command_id=command.id) from None
         await self._kept(command)
         result = command.result or {}
@@ -305,7 +308,7 @@ class Executions:
         return result
 
     async def _kept(self, command: Command) -> None:
-        """Waits for what is kept of the command, which takes a bounded time."""
+        """Waits a limited time for the command's evidence."""
         if command.keeping is not None:
             await asyncio.wait([command.keeping])
 
@@ -342,8 +345,8 @@ class Executions:
     ) -> OutputPage:
         """Output from offset `after` on; waits up to `wait` seconds for some.
 
-        `looks`: it stays kept for the command's caller, as it does for evidence of it; `whole`:
-        also what is stored of long output. Raises: SandboxUnavailableError.
+        `looks`: it stays available to the command's caller and for its evidence; `whole`: includes
+        stored long output. Raises: SandboxUnavailableError.
         """
         if session.sandbox is None or not command.dispatched:
             return OutputPage([], after, command.ended, lost=True)
@@ -362,19 +365,19 @@ class Executions:
         except NotFoundError:
             return OutputPage([], after, command.ended, lost=True)
         except (KeyError, TypeError, ValueError):
-            raise SandboxUnavailableError("the sandbox agent answered with garbage") from None
+            raise SandboxUnavailableError("the sandbox agent sent a malformed answer") from None
 
     async def stdin(self, session: Session, command: Command, data: bytes, close: bool) -> None:
-        """Feeds a command's standard input, as soon as there is room for it.
+        """Writes to a command's standard input, as soon as there is room.
 
-        Raises: ConflictError where it is closed, BusyError when the command does not read.
+        Raises: ConflictError if it is closed, BusyError if the command does not read.
         """
         sandbox = session.check_open()
         params = {"command_id": command.id, "data": _encoded(data), "close": close}
         await sandbox.link.request("stdin", params)
 
     async def signal(self, session: Session, command: Command, number: int) -> None:
-        """Signals a command's process group. Raises: NotFoundError when it has ended."""
+        """Signals a command's process group. Raises: NotFoundError if it has ended."""
         sandbox = session.check_open()
         command.signals.add(number)
         try:
@@ -391,16 +394,16 @@ class Executions:
         return command
 
     def commands(self, session: Session) -> list[Command]:
-        """The session's commands: all that run, and the latest that ended."""
+        """The session's commands: all running ones, and the latest that ended."""
         return list(session.commands.values())
 
     async def close(self) -> None:
-        """Ends what is still being done in the background."""
+        """Ends background work."""
         await self._tasks.close()
 
 
 def _timeout(session: Session, request: ExecRequest) -> int | None:
-    """Seconds until the command is ended. Raises: ValidationError over the level's maximum."""
+    """Seconds until the command is ended. Raises: ValidationError above the level's maximum."""
     most = session.level.timeout_max
     if request.timeout is None:
         return None if request.background else session.level.timeout_default
@@ -413,14 +416,14 @@ def _timeout(session: Session, request: ExecRequest) -> int | None:
 
 
 def _check_variables(level: Level, request: ExecRequest) -> None:
-    """Raises: DeniedError where a name is not allowed at that level."""
+    """Raises DeniedError for a name that is not allowed at that level."""
     message = refused_variable(request.env, request.secrets, level.environment, level.name)
     if message is not None:
         raise DeniedError("environment-allowlist", message)
 
 
 def _check_size(session: Session, request: ExecRequest, argv: list[str]) -> None:
-    """Raises: ValidationError for more words and variables than a program can be given."""
+    """Raises ValidationError for more words and variables than a program can receive."""
     variables = {**_environment(session, request), **request.secrets}
     if argument_bytes(argv, variables) > MAX_ARGUMENT_BYTES:
         name = "command" if request.argv is None else "argv"
@@ -432,7 +435,7 @@ def _check_size(session: Session, request: ExecRequest, argv: list[str]) -> None
 
 
 def _environment(session: Session, request: ExecRequest) -> dict[str, str]:
-    """The session's variables, where its present level has them, under those of the request."""
+    """The session's variables that its present level allows, overridden by those of the request."""
     patterns = session.level.environment
     kept = {name: text for name, text in session.env.items() if allowed_variable(name, patterns)}
     return {**kept, **request.env}
@@ -441,7 +444,7 @@ def _environment(session: Session, request: ExecRequest) -> dict[str, str]:
 def _described(
     command_id: str, argv: list[str], cwd: str, request: ExecRequest, timeout: int | None
 ) -> dict[str, Any]:
-    """What is recorded of a request: names of variables, but not their values."""
+    """The recorded form of a request: names of variables without their values."""
     return {
         "command_id": command_id,
         "argv": argv,

@@ -29,12 +29,12 @@ from orchestrator.tools.states import READY
 from sandbox_agent.protocol import WORKSPACE_DIR
 from sandbox_agent.pty.sanitize import MAX_TEXT
 
-# By the format of a manifest's output.
+# By the output format in the manifest.
 _ENDINGS = {"text": "txt"}
 
 
 class GovernedCommands:
-    """Makes a command of a oneshot tool and its arguments; the level's rules come on top."""
+    """Turns oneshot tools and arguments into commands, to which the level's rules still apply."""
 
     def __init__(
         self,
@@ -63,10 +63,10 @@ class GovernedCommands:
     ) -> ExecRequest | Approval:
         """The request with the words of the tool's command, for `start`.
 
-        It is the approval where one is needed, and is not there after `wait` seconds. Raises:
+        Returns the approval instead if one is required and not given within `wait` seconds. Raises:
         NotFoundError, PermissionDeniedError with the rule, ValidationError, BusyError,
-        ConflictError where another call had the answer, AuditUnavailableError, and what
-        `Session.check_open` does.
+        ConflictError if another call received the answer, AuditUnavailableError, and the errors of
+        `Session.check_open`.
         """
         tool, request = await self._decided(principal, session, name, arguments, request)
         if not tool.human_approval:
@@ -86,21 +86,23 @@ class GovernedCommands:
             reason = f": {approval.reason}" if approval.reason else ""
             message = f"the approval {approval.id} is {approval.status}{reason}"
             await self._refuse(principal, session, tool, arguments, Refused(APPROVAL, message))
-        # The rules and the manifest may be others by now.
+        # The rules and the manifest may have changed.
         tool, again = await self._decided(principal, session, name, arguments, request)
         if argv(tool, arguments, ANY_RUN) != asked:
-            message = "the tool's manifest has changed since a person was asked: ask again"
+            message = (
+                "the tool's manifest has changed since the approval was requested: request it again"
+            )
             await self._refuse(principal, session, tool, arguments, Refused(APPROVAL, message))
         return replace(again, approval=approval.id)
 
     async def start(self, principal: Principal, session: Session, request: ExecRequest) -> Command:
-        """Starts it; what was approved, once.
+        """Starts it; an approved command only once.
 
-        Raises: ConflictError where another call has used the approval up, what
-        `Executions.start` does.
+        Raises: ConflictError if another call has used the approval; the errors of
+        `Executions.start`.
         """
         kept = request.kept
-        if kept is None:  # a command of no tool
+        if kept is None:  # a command without a tool
             return await self._start(principal, session, request)
         if kept.file is not None:
             await self._executions.check(principal, session, request)
@@ -115,7 +117,7 @@ class GovernedCommands:
         self._approvals.use(approval)
         try:
             return await self._executions.start(principal, session, request)
-        except SandboxUnavailableError:  # it may run
+        except SandboxUnavailableError:  # it may be running
             raise
         except PaddockError:
             ran = False
@@ -129,7 +131,7 @@ class GovernedCommands:
         approval = await self._approvals.obtain(session, line, principal.name, 0)
         try:
             session.check_open()
-        except PaddockError:  # it ended meanwhile: nothing else would expire this
+        except PaddockError:  # it ended meanwhile, and nothing else would expire the approval
             await self._approvals.expire_ended()
             raise
         if approval.status == "pending" and wait > 0:
@@ -146,12 +148,12 @@ class GovernedCommands:
     ) -> tuple[Oneshot, ExecRequest]:
         """The tool, and the request with the words of its command.
 
-        Raises: NotFoundError, PermissionDeniedError with the rule, and what `Session.check_open`,
-        `SessionSecrets.give` and `Recorder.refuse` do.
+        Raises: NotFoundError, PermissionDeniedError with the rule, and the errors of
+        `Session.check_open`, `SessionSecrets.give` and `Recorder.refuse`.
         """
         session.check_open()
         session.secrets.check()
-        # First of all: what is refused is recorded and told without them, too.
+        # First, so that refusals are recorded and reported without the secrets, too.
         session.secrets.give(request.secrets)
         tool = self._rules.catalog.oneshots.get(name)
         if tool is None:
@@ -216,7 +218,7 @@ class GovernedCommands:
 
 
 def _kept(tool: Oneshot, command_id: str) -> Kept:
-    """What is kept of the tool's command of that id."""
+    """The evidence to keep for the tool's command with that id."""
     if not writes_file(tool):
         return Kept(command_id, None, tool.capture is True, tool.evidence_name)
     ending = _ENDINGS.get(tool.format, tool.format)
@@ -225,7 +227,7 @@ def _kept(tool: Oneshot, command_id: str) -> Kept:
 
 
 def _check_alone(request: ExecRequest) -> None:
-    """A person reads the words alone: nothing else may change what they do."""
+    """A person reads only the words, so nothing else may change what they do."""
     for field, given in (
         ("cwd", request.cwd),
         ("stdin", request.stdin),

@@ -1,7 +1,7 @@
-"""Removes evidence that is on no record: a control plane was killed while it was written.
+"""Removes unrecorded evidence, which a control plane left that was killed while writing it.
 
-Nobody can find it, or has paid for it. Directories are `<evidence>/<session key>/<id>`, of
-commands and of terminals.
+It can't be found and was not charged to anyone. Directories are `<evidence>/<session key>/<id>`,
+for commands and for terminals.
 """
 
 import logging
@@ -17,10 +17,10 @@ from orchestrator.threads import bounded
 log = logging.getLogger(__name__)
 
 _DISK_SECONDS = 60.0
-# Looked up in one read: others want to read, too.
+# The number looked up per read, so that others can read in between.
 _MOST_AT_ONCE = 1000
 
-# A chain without events is archived, and the archive's to remove.
+# A chain without events is archived, and its evidence belongs to the archive.
 _ON_RECORD = """
     SELECT 1 FROM terminals WHERE id = :id AND session_key = :key
     UNION ALL
@@ -34,9 +34,9 @@ _ON_RECORD = """
 
 
 async def remove_left(database: Database, evidence: Path) -> int:
-    """Removes it, and returns of how many commands and terminals it was.
+    """Removes it, and returns the number of affected commands and terminals.
 
-    To be called before any is begun. What can't be removed is left for the next start. Raises:
+    Call it before any of them begins. The next start removes what this one can't. Raises:
     StoreError.
     """
     try:
@@ -47,9 +47,9 @@ async def remove_left(database: Database, evidence: Path) -> int:
             left += await database.read(partial(_not_on_record, directories=some))
         return await bounded(partial(_remove_all, left), _DISK_SECONDS)
     except TimeoutError:
-        log.error("evidence that is on no record is not removed: the disk does not answer")
+        log.error("unrecorded evidence could not be removed: the disk does not answer")
     except OSError as error:
-        log.error("evidence that is on no record is not removed: %s", error)
+        log.error("unrecorded evidence could not be removed: %s", error)
     return 0
 
 
@@ -80,12 +80,12 @@ def _remove_all(directories: Iterable[Path]) -> int:
             _remove(directory)
             removed += 1
         except OSError as error:
-            log.error("%s is on no record and can't be removed: %s", directory, error)
+            log.error("%s is not recorded and can't be removed: %s", directory, error)
     return removed
 
 
 def _remove(directory: Path) -> None:
-    """With its further names. There are only files in it: what else there is stays."""
+    """Also removes its additional names. It contains only files; anything else stays."""
     for path in directory.parent.iterdir():
         if path.is_symlink() and os.readlink(path) == directory.name:
             path.unlink()

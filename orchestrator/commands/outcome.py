@@ -1,4 +1,4 @@
-"""What a command came to, as it is told and kept."""
+"""A command's result, as it is reported and stored."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ def exit_result(
     seq: int,
     event_hash: str,
 ) -> dict[str, Any]:
-    """What a command came to, from its exit event; what the agent reports is checked."""
+    """A command's result from its exit event; the agent's report is checked."""
     values = reported or {}
     signal_name, reason = values.get("signal"), values.get("reason")
     return {
@@ -33,5 +33,5 @@ def exit_result(
 
 
 def _integer(value: Any) -> int | None:
-    # How large they may be is known: `parse_event` has looked.
+    # `parse_event` has already limited their size.
     return value if isinstance(value, int) and not isinstance(value, bool) else None

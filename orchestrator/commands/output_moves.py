@@ -1,7 +1,7 @@
-"""Takes what is stored of long output along when a sandbox takes another one's place.
+"""Moves stored long output to the sandbox that replaces an old one.
 
-It goes from agent to agent through memory: what commands print may have secrets in it, and is on
-no disk. Nobody waits long for it: what the old agent has not given in time is lost.
+It passes through memory from agent to agent, because output may contain secrets and is on no disk.
+The move has a short time limit: what the old agent has not sent in time is lost.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from sandbox_agent.protocol import CHUNK_BYTES, MOST_CHUNKS, Message
 
 log = logging.getLogger(__name__)
 
-# Of one session, and of all that move at once: what this process holds meanwhile.
+# For one session, and for all concurrent moves: the most that this process holds.
 MOST_BYTES = 64 * 1024 * 1024
 _MOST_OF_ALL = 4 * MOST_BYTES
-# For all of a session's output, from the old agent, and to the new one.
+# For all of a session's output, from the old agent and to the new one.
 SECONDS = 8.0
-# From the old agent of a session that is lowered: it may be why.
+# For the old agent of a session whose level is lowered, because it may be the reason.
 LOWERING_SECONDS = 4.0
-# Charged for each piece on top of its bytes.
+# Charged for each piece in addition to its bytes.
 _PIECE_COST = 256
 
 _STREAMS = ("stdout", "stderr")
@@ -43,33 +43,33 @@ class _Taken:
 
 
 class _NoRoomError(Exception):
-    """No more of the session's output can be held."""
+    """There is no room for more of the session's output."""
 
 
 class Move:
-    """One session's output on its way. It is held until the move has ended."""
+    """One session's output on its way, held until the move ends."""
 
     def __init__(self, moves: "OutputMoves", most: int = MOST_BYTES) -> None:
-        """`most` is how many bytes it may hold, of those that all `moves` may."""
+        """`most` is the most bytes that it may hold, within the limit of all `moves`."""
         self._moves = moves
         self._most = most
         self._taken: list[_Taken] = []
         self.held = 0
 
     async def take(self, session: Session, link: AgentLink, seconds: float) -> None:
-        """Takes the latest commands' first; what does not come in time stays behind."""
+        """Takes the latest commands' output first; what does not arrive in time is left behind."""
         latest = [command for command in session.commands.values() if command.stored][::-1]
         try:
             async with asyncio.timeout(seconds):
-                # The agent may be a hostile one: its sandbox pays for what it makes us read.
+                # The agent may be hostile, so its sandbox is charged for what it makes us read.
                 await Metered(self._take_all(link, latest), link.spend)
         except _NoRoomError:
-            log.info("output of session %s stays behind: there is no room for it", session.id)
+            log.info("output of session %s was left behind: there is no room for it", session.id)
         except (PaddockError, TimeoutError) as error:
-            log.info("output of session %s stays behind: %s", session.id, error or "too slow")
+            log.info("output of session %s was left behind: %s", session.id, error or "too slow")
 
     async def give(self, session: Session, link: AgentLink) -> None:
-        """Gives it to the new agent; from now on so much is stored as that has taken."""
+        """Gives it to the new agent, and updates how much of each output is stored."""
         stored: dict[str, int] = {}
         try:
             async with asyncio.timeout(SECONDS):
@@ -86,7 +86,7 @@ class Move:
             try:
                 await self._take(link, command)
             except NotFoundError:
-                log.info("output of command %s stays behind: its agent has none", command.id)
+                log.info("output of command %s was left behind: its agent has none", command.id)
 
     async def _take(self, link: AgentLink, command: Command) -> None:
         taken, after = _Taken(command), 0
@@ -110,14 +110,14 @@ class Move:
 
 
 class OutputMoves:
-    """The moves that are under way; together they hold a bounded number of bytes."""
+    """The running moves, which together hold a limited number of bytes."""
 
     def __init__(self, most: int = _MOST_OF_ALL) -> None:
         self._left = most
 
     @asynccontextmanager
     async def begin(self) -> AsyncGenerator[Move]:
-        """A move; its bytes are given back at the end."""
+        """A move; its bytes are released at the end."""
         move = Move(self)
         try:
             yield move
@@ -125,7 +125,7 @@ class OutputMoves:
             self._left += move.held
 
     def hold(self, size: int) -> bool:
-        """Whether a move may hold so many bytes more."""
+        """Whether a move may hold this many more bytes."""
         if size > self._left:
             return False
         self._left -= size
@@ -145,7 +145,7 @@ async def _give(link: AgentLink, taken: _Taken, stored: dict[str, int]) -> None:
         )
         count = answer.get("stored")
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-            raise SandboxUnavailableError("the sandbox agent answered with garbage")
+            raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
         stored[taken.command.id] = min(count, _stored(taken.command))
         sent += sum(len(data) for _, data in page)
         if count < sent:
@@ -153,7 +153,7 @@ async def _give(link: AgentLink, taken: _Taken, stored: dict[str, int]) -> None:
 
 
 def _pieces(answer: Message, after: int) -> list[Piece]:
-    """A page of output that goes on where the last one ended, without a gap."""
+    """A page of output that continues where the last one ended, without a gap."""
     pieces: list[Piece] = []
     try:
         if len(answer["chunks"]) > MOST_CHUNKS:
@@ -165,7 +165,7 @@ def _pieces(answer: Message, after: int) -> list[Piece]:
             pieces.append((stream, data))
             after += len(data)
     except (KeyError, TypeError, ValueError):
-        raise SandboxUnavailableError("the sandbox agent answered with garbage") from None
+        raise SandboxUnavailableError("the sandbox agent sent a malformed answer") from None
     return pieces
 
 

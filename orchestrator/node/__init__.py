@@ -1,1 +1,1 @@
-"""The host: what it offers, its processes, and how they are killed."""
+"""The host: its confinement features, its processes, and killing them."""

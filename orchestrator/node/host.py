@@ -1,4 +1,4 @@
-"""What this host offers to confine sandboxes with."""
+"""This host's features for confining sandboxes."""
 
 from pathlib import Path
 
@@ -9,32 +9,32 @@ from orchestrator.policy.requirements import Facts
 from orchestrator.threads import Threads
 from orchestrator.workspace.quota import Choice, Quota
 
-# For a mount that is tried: a hung file system must not hang a creation.
+# For a test mount: a hung file system must not hang a creation.
 _SECONDS = 10.0
 
 
 def facts_of(kernel: KernelFacts, *, mounts: bool, quota: bool, throttle: bool = False) -> Facts:
-    """The facts that levels need, out of what was looked at.
+    """The facts that levels need, from the checks' results.
 
-    `quota` says whether workspaces are kept from growing over their size, `throttle` whether
-    their disks can be held to a rate.
+    `quota` says whether workspaces can't exceed their size, `throttle` whether their disks' rates
+    can be limited.
     """
     return Facts(kernel.landlock_abi, kernel.seccomp_error == 0, mounts, quota, throttle)
 
 
 class Host:
-    """Looks once: a running kernel stays as it is. Mounts are tried again while they fail."""
+    """Checks once, because a running kernel does not change. Failed mounts are retried."""
 
     def __init__(self, state_dir: Path, quota: Choice) -> None:
         self._state_dir = state_dir
         self._quota = quota.quota is not Quota.NONE
-        # The rate is of a device, which must be the workspace's alone.
+        # A rate applies to a device, which the workspace must not share.
         self._image = quota.quota is Quota.IMAGE
         self._facts: Facts | None = None
         self._threads = Threads("mounts that are tried", 2)
 
     async def facts(self) -> Facts:
-        """What there is now; a look that does not end in time is told as no mounts."""
+        """The present facts; if the check does not finish in time, mounts count as missing."""
         if self._facts is None or not self._facts.mounts:
             self._facts = await self._look()
         return self._facts

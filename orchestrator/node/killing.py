@@ -1,6 +1,6 @@
-"""Kills what runs in a container without its engine: by its control group, or its first process.
+"""Kills a container's processes without its engine: by its control group or its first process.
 
-Both are looked up while the engine answers, and known from then on. It blocks: in a thread.
+Both are looked up while the engine answers, and stay known. The calls block, so use a thread.
 """
 
 import os
@@ -12,17 +12,16 @@ from pathlib import Path
 
 from orchestrator.node.processes import THIS_HOST, HostPaths, find_groups, group_paths, inner_pid
 
-# Where hierarchies of control groups are mounted that are not at the root: with version 1, and
-# with both versions at once.
+# Mount points of control group hierarchies below the root: with version 1, and with both versions.
 _UNIFIED = "unified"
 
 
 @dataclass(frozen=True, slots=True)
 class FirstProcess:
-    """The first process of a container: all others end with it.
+    """The first process of a container, with which all others end.
 
-    `started` is in clock ticks since the boot: no other process has the same pid and that.
-    `groups` are the directories of its control groups, of which any has all its processes.
+    `started` is in clock ticks since the boot; together with the pid it is unique. `groups` are the
+    directories of its control groups, each of which has all its processes.
     """
 
     pid: int
@@ -31,9 +30,10 @@ class FirstProcess:
 
 
 def first_process(container_id: str, pid: int, host: HostPaths = THIS_HOST) -> FirstProcess | None:
-    """What there is to know of it; None where it has ended, or is not shown here.
+    """The facts about a first process; None if it has ended or is not visible here.
 
-    Its control group is where the kernel has it, wherever engine and operator have put it.
+    Its control group is looked up in the kernel, so the settings of engine and operator do not
+    matter.
     """
     try:
         started = _started(pid, host)
@@ -52,16 +52,16 @@ def kill_all(
     *,
     spare_first: bool = False,
 ) -> int:
-    """Kills every process of a container; of how many that is known. Raises: OSError.
+    """Kills every process of a container, as far as known; returns how many. Raises: OSError.
 
-    The container's first process is one of them, and all others end with it: none can be made
-    meanwhile that stays. `spare_first`: only the others. No process is killed that is not in a
-    control group of the container, or its first process.
+    The container's first process is among them, and all others end with it, so none can be created
+    meanwhile and survive. `spare_first` kills only the others. Only processes in a control group of
+    the container, or its first process, are killed.
     """
     killed = 0
     for directory in _known_groups(container_id, first, host):
         pids = list(_members(directory))
-        for pid in filter(None, pids):  # 0: of a namespace that is not shown here
+        for pid in filter(None, pids):  # 0: in a namespace that is not visible here
             if not (spare_first and _is_first(pid, first, host)):
                 killed += _kill_member(pid, container_id, host)
         if pids:
@@ -80,7 +80,7 @@ def _known_groups(container_id: str, first: FirstProcess | None, host: HostPaths
 
 
 def _directories(container_id: str, paths: dict[str, str], host: HostPaths) -> Iterator[Path]:
-    """Directories of the control groups that are named after the container, one a hierarchy."""
+    """Directories of the control groups that are named after the container, one per hierarchy."""
     for controller, path in paths.items():
         parts = path.strip("/").split("/")
         named = next((n for n, part in enumerate(parts) if container_id in part), None)
@@ -94,18 +94,19 @@ def _directories(container_id: str, paths: dict[str, str], host: HostPaths) -> I
 
 
 def _members(directory: Path) -> Iterator[int]:
-    """The processes of a control group, and of those below it."""
+    """The processes of a control group and of its descendants."""
     for file in (directory / "cgroup.procs", *directory.glob("*/**/cgroup.procs")):
         with suppress(FileNotFoundError):
             yield from map(int, file.read_text().split())
 
 
 def _kill_member(pid: int, container_id: str, host: HostPaths) -> bool:
-    """Kills it where it is, still, in a control group of the container."""
+    """Kills a process if it is still in a control group of the container."""
     with suppress(ProcessLookupError, FileNotFoundError):
         descriptor = os.pidfd_open(pid)
         try:
-            # Of the process that the descriptor is of, or it has ended.
+            # Read after opening the descriptor: it refers to the same process, or the process has
+            # ended.
             if container_id in (host.proc / str(pid) / "cgroup").read_text():
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
                 return True
@@ -127,13 +128,13 @@ def _kill_first(first: FirstProcess, host: HostPaths) -> bool:
 
 
 def _started(pid: int, host: HostPaths) -> int:
-    """When a process was started. Raises: OSError, ValueError."""
+    """The start time of a process. Raises: OSError, ValueError."""
     stat = (host.proc / str(pid) / "stat").read_bytes()
     return int(stat[stat.rindex(b")") + 2 :].split()[19])
 
 
 def _is_first(pid: int, first: FirstProcess | None, host: HostPaths) -> bool:
-    """Whether it is process 1 where it runs; of one that has ended nobody can tell."""
+    """Whether it is process 1 in its namespace; unknown for an ended process."""
     if first is not None and first.pid == pid:
         return True
     try:

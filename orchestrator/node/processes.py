@@ -1,7 +1,7 @@
-"""What a sandbox's processes are and use, read from the host: a hung agent is seen as well.
+"""A sandbox's processes and resource use, read from the host so that a hung agent is visible.
 
-The sandbox's control group says which processes it has. Processes write their own argv, so
-it is bounded and never taken for anything but text.
+The sandbox's control group lists its processes. Processes can change their own argv, so it is
+limited in size and treated as plain text.
 """
 
 import os
@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-# The least time that a percentage is of: the kernel counts a process's time in ticks.
+# The shortest time for a percentage, because the kernel counts a process's time in ticks.
 LEAST_SECONDS = 0.1
 _MOST_ARGV_BYTES = 2048
-# Beyond it the sum is right, the list is not whole.
+# Above this number, the totals are still right but the list is incomplete.
 _MOST_PROCESSES = 1024
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -31,10 +31,10 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process. `pid` is as the sandbox sees it, `host_pid` as the host does.
+    """One process. `pid` is its pid in the sandbox, `host_pid` its pid on the host.
 
-    `cpu_percent` is of one core, since an earlier look; `memory_bytes` is resident.
-    `argv` is cut after 2 KiB, and empty for a zombie.
+    `cpu_percent` is of one core, since an earlier measurement; `memory_bytes` is resident. `argv`
+    is cut after 2 KiB, and empty for a zombie.
     """
 
     pid: int
@@ -49,7 +49,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the sandbox uses as a whole; `cpu_seconds` since it was started."""
+    """The whole sandbox's resource use; `cpu_seconds` since its start."""
 
     cpu_seconds: float
     cpu_percent: float
@@ -59,9 +59,9 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A sandbox's processes, by pid, and their use of the host.
+    """A sandbox's processes by pid, and their use of the host.
 
-    `frozen`: whether the engine has them stand still; None where that is not seen.
+    `frozen`: whether the engine has paused them; None if unknown.
     """
 
     processes: list[Process]
@@ -73,7 +73,7 @@ class Measured:
 class Times:
     """CPU seconds of a sandbox `at` a time, which is in seconds since the boot.
 
-    `used` is by host pid and start of the process, in seconds since the boot, too.
+    `used` is keyed by host pid and start of the process, also in seconds since the boot.
     """
 
     at: float
@@ -82,25 +82,25 @@ class Times:
 
     @property
     def began(self) -> float:
-        """When its first process was started."""
+        """The start of its first process."""
         return min((started for _, started in self.used), default=self.at)
 
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The last two looks that are not too close: one of them is old enough to compare with."""
+    """The last two measurements at a distance: one of them is old enough to compare with."""
 
     last: Times | None = None
     before: Times | None = None
 
     def base(self, at: float) -> Times | None:
-        """What a look at that time is compared with; None: with the beginning."""
+        """The measurement to compare with at that time; None: the beginning."""
         if self.last is not None and at - self.last.at < LEAST_SECONDS:
             return self.before
         return self.last
 
     def followed_by(self, times: Times) -> "Earlier":
-        """The looks to compare with from now on."""
+        """The measurements to compare with from now on."""
         if self.last is not None and times.at - self.last.at < LEAST_SECONDS:
             return self
         return Earlier(times, self.last)
@@ -108,7 +108,7 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True)
 class HostPaths:
-    """Where the kernel shows processes and control groups; another root for tests."""
+    """The kernel's directories of processes and control groups; another root for tests."""
 
     proc: Path = Path("/proc")
     cgroup: Path = Path("/sys/fs/cgroup")
@@ -120,10 +120,9 @@ THIS_HOST = HostPaths()
 def measure(
     container_id: str, pid: int | None, earlier: Earlier, host: HostPaths = THIS_HOST
 ) -> tuple[Measured, Earlier] | None:
-    """What there is now, and the looks to give the next time; None: it can't be seen.
+    """Measures now; also returns the data for the next call. None: not visible.
 
-    Blocks: call it in a thread. `pid` is that of the container's first process, where it
-    is known.
+    Blocks, so call it in a thread. `pid` is that of the container's first process, if known.
     """
     groups = find_groups(container_id, pid, host)
     if groups is None:
@@ -137,7 +136,7 @@ def measure(
 
 
 def compared(measured: Measured, times: Times, base: Times | None) -> Measured:
-    """With the percentages of the time since the earlier look; of all its time without one."""
+    """With percentages since the earlier measurement, or since the start without one."""
 
     def percent(used: float, since: float) -> float:
         return round(max(0.0, used) / max(times.at - since, LEAST_SECONDS) * 100, 1)
@@ -145,7 +144,7 @@ def compared(measured: Measured, times: Times, base: Times | None) -> Measured:
     began, total, known = (base.at, base.total, base.used) if base else (times.began, 0.0, {})
     processes = []
     for process, (key, used) in zip(measured.processes, times.used.items(), strict=True):
-        # One that is new has used all of its time since its start.
+        # For a new process, the time since its start.
         share = percent(used - known.get(key, 0.0), began if key in known else max(began, key[1]))
         processes.append(replace(process, cpu_percent=share))
     usage = replace(measured.usage, cpu_percent=percent(times.total - total, began))
@@ -154,7 +153,7 @@ def compared(measured: Measured, times: Times, base: Times | None) -> Measured:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The directories of a sandbox's control group; all the same one with version 2."""
+    """The directories of a sandbox's control group; with version 2, they are all the same."""
 
     version: int
     cpu: Path
@@ -164,7 +163,7 @@ class Groups:
 
 
 def find_groups(container_id: str, pid: int | None, host: HostPaths) -> Groups | None:
-    """The control group of a container: where its first process is, or where engines put it."""
+    """A container's control group: its first process's, or one at the engines' usual paths."""
     version = 2 if (host.cgroup / "cgroup.controllers").exists() else 1
     for paths in _candidates(container_id, pid, host):
         if version == 2:
@@ -185,7 +184,7 @@ _CONTROLLERS = ("cpuacct", "memory", "pids", "freezer")
 
 def _candidates(container_id: str, pid: int | None, host: HostPaths) -> Iterator[dict[str, str]]:
     if pid:
-        # It may have ended, or be in a namespace that is not shown here.
+        # It may have ended, or be in a namespace that is not visible here.
         with suppress(OSError):
             yield group_paths((host.proc / str(pid) / "cgroup").read_text())
     for path in (f"/docker/{container_id}", f"/system.slice/docker-{container_id}.scope"):
@@ -193,9 +192,9 @@ def _candidates(container_id: str, pid: int | None, host: HostPaths) -> Iterator
 
 
 def group_paths(text: str) -> dict[str, str]:
-    """A process's control groups by controller, from its `cgroup` file; version 2's is ''.
+    """A process's control groups by controller, from its `cgroup` file; version 2's key is ''.
 
-    Paths that lead out of this process's own view are left out.
+    Paths outside this process's own view are left out.
     """
     paths = {}
     for line in text.splitlines():
@@ -206,7 +205,7 @@ def group_paths(text: str) -> dict[str, str]:
 
 
 def _look(groups: Groups, host: HostPaths) -> tuple[Measured, Times]:
-    # The kernel may name one twice.
+    # The kernel may list one twice.
     pids = {int(line) for line in (groups.pids / "cgroup.procs").read_text().split()}
     looks = (_process(host.proc / str(pid)) for pid in sorted(pids)[:_MOST_PROCESSES] if pid)
     found = sorted((look for look in looks if look is not None), key=lambda look: look[0].pid)
@@ -232,7 +231,7 @@ def _usage(groups: Groups, processes: int) -> Usage:
     else:
         used = int((groups.cpu / "cpuacct.usage").read_text()) / 1e9
         memory, cache, pids = "memory.usage_in_bytes", "total_inactive_file", "pids.current"
-    # Pages that the kernel drops as soon as somebody needs them are not the sandbox's use.
+    # Pages that the kernel can drop on demand do not count as use.
     held = int((groups.memory / memory).read_text())
     held -= _keyed(groups.memory / "memory.stat").get(cache, 0)
     try:
@@ -248,23 +247,23 @@ def _keyed(path: Path) -> dict[str, int]:
 
 
 def _process(directory: Path) -> tuple[Process, float] | None:
-    """The process of a /proc directory and its start, or None when it has ended."""
+    """The process of a /proc directory and its start, or None if it has ended."""
     try:
         stat = (directory / "stat").read_bytes()
         status = (directory / "status").read_bytes()
         with open(directory / "cmdline", "rb") as file:
             command = file.read(_MOST_ARGV_BYTES)
         return parse_process(int(directory.name), stat, status, command)
-    except (OSError, ValueError, IndexError):  # no other is hidden by one that can't be read
+    except (OSError, ValueError, IndexError):  # an unreadable process must not hide the others
         return None
 
 
 def parse_process(
     host_pid: int, stat: bytes, status: bytes, command: bytes
 ) -> tuple[Process, float]:
-    """A process from its `stat`, `status` and `cmdline`, and its start in seconds since the boot.
+    """Parses `stat`, `status` and `cmdline`; also returns the start in seconds since the boot.
 
-    Its name may hold anything. Raises: ValueError where they are not as the kernel writes them.
+    Its name may contain anything. Raises: ValueError if they are not in the kernel's format.
     """
     name = stat[stat.index(b"(") + 1 : stat.rindex(b")")]
     fields = stat[stat.rindex(b")") + 2 :].split()
@@ -283,9 +282,9 @@ def parse_process(
 
 
 def inner_pid(status: bytes) -> int | None:
-    """A process's pid in its own namespace, from its `status`; None: it is not told.
+    """A process's pid in its own namespace, from its `status`; None if it is missing.
 
-    The kernel escapes newlines in the name, but nothing else that may be taken for one.
+    The kernel escapes newlines in the name, but nothing else that could be mistaken for one.
     Raises: ValueError.
     """
     for line in status.split(b"\n"):

@@ -73,7 +73,7 @@ async def test_list_and_decide(api: Api, session: dict[str, Any]) -> None:
     pending = await api.json("GET", "/api/approvals?status=pending")
     assert [item["id"] for item in pending["items"]] == [second]
     problem = await api.problem(409, "conflict", "POST", f"/api/approvals/{first}", json=body)
-    assert "is denied already" in problem["detail"]
+    assert "is already denied" in problem["detail"]
 
 
 async def test_pages(api: Api, session: dict[str, Any]) -> None:
@@ -319,7 +319,7 @@ async def test_the_command_line(api: Api, session: dict[str, Any]) -> None:
     assert denied.out.startswith("denied")
     again = await run_beside("approvals", "approve", second)
     assert again.status == 1
-    assert "is denied already" in again.line
+    assert "is already denied" in again.line
     gone = await run_beside("approvals", "deny", "apr-none")
     assert gone.status == 5
 

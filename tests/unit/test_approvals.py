@@ -168,10 +168,10 @@ async def test_a_decision_serves_once(
 async def test_it_is_decided_once(approvals: Approvals, session: Session) -> None:
     asked = await ask(approvals, session)
     await approvals.decide(OWNER, asked.id, "deny", None)
-    with pytest.raises(ConflictError, match="is denied already"):
+    with pytest.raises(ConflictError, match="is already denied"):
         await approvals.decide(ADMIN, asked.id, "approve", None)
     assert (await ask(approvals, session)).status == "denied"
-    with pytest.raises(ConflictError, match="is denied already"):
+    with pytest.raises(ConflictError, match="is already denied"):
         await approvals.decide(ADMIN, asked.id, "approve", None)
 
 
@@ -281,7 +281,7 @@ async def test_what_a_restart_leaves_is_expired(
     (expired,) = await stored(after)
     assert (expired.id, expired.status) == (asked.id, "expired")
     assert "restarted" in (expired.reason or "")
-    with pytest.raises(ConflictError, match="is expired already"):
+    with pytest.raises(ConflictError, match="is already expired"):
         await after.decide(ADMIN, asked.id, "approve", None)
     events = await query.events(database, "k1", operation="approval.decision")
     assert [event["result"]["status"] for event in events] == ["expired"]

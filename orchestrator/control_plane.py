@@ -21,7 +21,7 @@ from orchestrator.audit.archiving import Archiving
 from orchestrator.audit.events import EventDraft
 from orchestrator.audit.follow import Followers
 from orchestrator.audit.ledger import Ledger
-from orchestrator.audit.record_room import RecordRoom, free_bytes
+from orchestrator.audit.record_room import RecordRoom
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.refusal_marks import RefusalMarks
 from orchestrator.audit.stop_records import StopRecords
@@ -37,7 +37,9 @@ from orchestrator.engine.base import Engine
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.measured import measured
 from orchestrator.link.messages import Hello
-from orchestrator.node.host import Host
+from orchestrator.node.base import Node
+from orchestrator.node.local import LocalNode
+from orchestrator.node.resources import free_bytes
 from orchestrator.observe.gauges import Gauges
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Levels
@@ -59,7 +61,6 @@ from orchestrator.store.scrubber import Scrubber
 from orchestrator.tasks import Tasks
 from orchestrator.terminals.governed import GovernedTerminals
 from orchestrator.terminals.service import Terminals
-from orchestrator.workspace.storage import Storage
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ class ControlPlane:
     ledger: Ledger
     followers: Followers
     streams: Streams
+    node: Node
     engine: Engine
     sessions: Sessions
     executions: Executions
@@ -137,13 +139,9 @@ class ControlPlane:
         )
         self.engine = measured(engine, self.metrics)
         self._resources.push_async_callback(self.engine.close)
-        storage = await Storage.open(settings)
-        self._resources.push_async_callback(storage.close)
-        host = Host(settings.state_dir, storage.choice)
-        await host.facts()  # looked at now, not by whoever creates the first session
-        self.ready = Readiness(
-            settings, self.engine, host, self.database, self.reload, storage.choice, self.tasks
-        )
+        self.node = node = await LocalNode.open(settings, self.engine)
+        self._resources.push_async_callback(node.close)
+        self.ready = Readiness(settings, node, self.database, self.reload, self.tasks)
         room = RecordRoom(
             self.keys,
             settings.key_limits,
@@ -178,14 +176,14 @@ class ControlPlane:
         )
         self._resources.push_async_callback(self.tools.close)
         subscribers = self._subscribers(agent_events, recorder)
-        workspaces = Workspaces(settings, self.database, storage)
-        sandboxes = Sandboxes(settings, self.engine, host, self.ledger, workspaces, subscribers)
+        workspaces = Workspaces(settings, self.database, node.storage)
+        sandboxes = Sandboxes(settings, self.engine, node, self.ledger, workspaces, subscribers)
         self._resources.push_async_callback(sandboxes.close)
         self.sessions = Sessions(
             settings,
             self.levels,
             self.database,
-            self.engine,
+            node,
             recorder,
             self.executions,
             sandboxes,
@@ -197,7 +195,7 @@ class ControlPlane:
         )
         self.streams = Streams(settings.session_max_streams, settings.key_max_streams)
         self.followers = Followers(self.ledger, self.database, self.sessions.registry.owner)
-        self.metrics.add(Gauges(self.sessions, self.levels, self.ledger, settings.state_dir))
+        self.metrics.add(Gauges(self.sessions, self.levels, self.ledger, node))
         self._resources.push_async_callback(self.sessions.shut_down)
         recovery = Recovery(
             settings,

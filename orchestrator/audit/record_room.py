@@ -1,6 +1,5 @@
 """Whether there is room to record more: in the quotas of keys, and on the disk."""
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -9,6 +8,7 @@ from pathlib import Path
 from orchestrator.access.keys import KeyRing, Role
 from orchestrator.access.limits import AUDIT_BYTES, RETRY_SECONDS, KeyLimits
 from orchestrator.errors import CapacityExhaustedError, RateLimitedError
+from orchestrator.node.resources import free_bytes
 from orchestrator.store.database import Database
 
 QUOTA_REASON, DISK_REASON = "audit_quota", "disk_full"
@@ -104,9 +104,3 @@ def _short(what: str) -> CapacityExhaustedError:
     return CapacityExhaustedError(
         f"the host is short of disk space {what}", retry_after=RETRY_SECONDS
     )
-
-
-def free_bytes(directory: Path) -> int:
-    """The free bytes on the directory's disk."""
-    found = os.statvfs(directory)
-    return found.f_bavail * found.f_frsize

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from orchestrator.checks.base import Check, failure, ok, warning
 from orchestrator.config.settings import Settings
-from orchestrator.sessions.admission import HostResources, measure
+from orchestrator.node.base import Resources
+from orchestrator.node.resources import resources
 
 MEMORY = "memory"
 DISK = "disk"
@@ -22,25 +23,29 @@ _ANSWER_SECONDS = 3.0
 
 def check_resources(settings: Settings, existing: Path) -> list[Check]:
     """Free memory, and free space where workspaces are kept, compared with the minimums."""
-    resources = measure(existing)
-    return [memory_check(settings, resources), disk_check(settings, resources)]
+    return resource_checks(settings, resources(existing))
 
 
-def memory_check(settings: Settings, resources: HostResources) -> Check:
+def resource_checks(settings: Settings, left: Resources) -> list[Check]:
+    """What is left of both, compared with the minimums."""
+    return [memory_check(settings, left), disk_check(settings, left)]
+
+
+def memory_check(settings: Settings, left: Resources) -> Check:
     """Free memory, compared with the minimum for starting a sandbox."""
     return _room(
         MEMORY,
-        resources.free_memory_bytes,
+        left.free_memory_bytes,
         settings.min_free_memory_bytes,
         "close sessions, add memory, or lower PADDOCK_MIN_FREE_MEMORY_BYTES",
     )
 
 
-def disk_check(settings: Settings, resources: HostResources) -> Check:
+def disk_check(settings: Settings, left: Resources) -> Check:
     """Free disk space, compared with its minimum."""
     return _room(
         DISK,
-        resources.free_disk_bytes,
+        left.free_disk_bytes,
         settings.min_free_disk_bytes,
         "purge workspaces, add space, or lower PADDOCK_MIN_FREE_DISK_BYTES",
     )

@@ -6,19 +6,17 @@ from pathlib import Path
 
 from orchestrator.checks.base import Check, failure, ok, warning
 from orchestrator.checks.engine import ENGINE, IMAGE, check_engine, check_image
-from orchestrator.checks.host import DISK, check_resources
+from orchestrator.checks.host import DISK, resource_checks
 from orchestrator.checks.kernel import check_prompts
 from orchestrator.checks.levels import enforceable
 from orchestrator.checks.quota import quota_check
 from orchestrator.checks.state import POLICY
 from orchestrator.config.settings import Settings
-from orchestrator.engine.base import Engine
-from orchestrator.node.host import Host
+from orchestrator.node.base import Node
 from orchestrator.reload import Reload
 from orchestrator.store.database import Database
 from orchestrator.tasks import Tasks
-from orchestrator.threads import Threads, within
-from orchestrator.workspace.quota import Choice
+from orchestrator.threads import within
 
 AUDIT = "audit"
 _SECONDS = 5.0
@@ -31,22 +29,18 @@ class Readiness:
     def __init__(
         self,
         settings: Settings,
-        engine: Engine,
-        host: Host,
+        node: Node,
         database: Database,
         policy: Reload,
-        quota: Choice,
         tasks: Tasks,
     ) -> None:
         self.fresh_seconds = 2.0
         self._settings = settings
-        self._engine = engine
-        self._host = host
+        self._node = node
         self._database = database
         self._policy = policy
-        self._quota = quota_check(quota, reasons=False)
+        self._quota = quota_check(node.storage.choice, reasons=False)
         self._tasks = tasks
-        self._threads = Threads("checks of the host", 2)
         self._asking = asyncio.Lock()
         self._asked_at = -float("inf")
         self._checks: list[Check] = []
@@ -62,21 +56,19 @@ class Readiness:
     async def _look(self) -> list[Check]:
         settings = self._settings
         engine, image, audit, resources = await asyncio.gather(
-            within(check_engine(self._engine, settings.runtime), _SECONDS, _late(ENGINE)),
-            within(check_image(self._engine, settings.image), _SECONDS, _late(IMAGE)),
+            within(check_engine(self._node.engine, settings.runtime), _SECONDS, _late(ENGINE)),
+            within(check_image(self._node.engine, settings.image), _SECONDS, _late(IMAGE)),
             within(self._audit(), _SECONDS, _late(AUDIT)),
             within(self._resources(), _SECONDS, [_late(DISK)]),
         )
-        levels = enforceable(self._policy.levels, await self._host.facts())
+        levels = enforceable(self._policy.levels, await self._node.facts())
         policy = policy_check(self._policy.problems)
         tasks = self._tasks.check()
         advice = [policy, tasks, self._quota, check_prompts()]
         return [engine, image, audit, *resources, *advice, *levels]
 
     async def _resources(self) -> list[Check]:
-        return await self._threads.call(
-            lambda: check_resources(self._settings, self._settings.state_dir), _SECONDS
-        )
+        return resource_checks(self._settings, await self._node.resources())
 
     async def _audit(self) -> Check:
         try:

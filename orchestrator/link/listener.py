@@ -1,16 +1,14 @@
 """The control socket of one sandbox; accepts connections at the rate of a genuine agent."""
 
 import asyncio
-import contextlib
 import logging
-import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.link.fair_share import Pace
+from orchestrator.node.sockets import listening
 from orchestrator.task_scope import TaskScope
-from sandbox_agent.protocol import SOCKET_NAME
 
 log = logging.getLogger(__name__)
 
@@ -18,7 +16,6 @@ log = logging.getLogger(__name__)
 _DIAL_SECONDS = 0.25
 _DIALS_AT_ONCE = 16
 _BROKEN_LISTENER_DIALS = 4
-_BACKLOG = 8
 
 
 class Listener:
@@ -32,12 +29,7 @@ class Listener:
 
     def open(self) -> None:
         """Opens the socket and replaces one left by an earlier control plane. Raises: OSError."""
-        directory = os.open(self._run_dir, os.O_PATH | os.O_DIRECTORY)
-        try:
-            # By descriptor, because a socket's path may have only 107 bytes.
-            listener = _listening(f"/proc/self/fd/{directory}/{SOCKET_NAME}")
-        finally:
-            os.close(directory)
+        listener = listening(self._run_dir)
         self._accepting.spawn(self._accept(listener))
 
     def delay(self) -> None:
@@ -67,18 +59,3 @@ class Listener:
                 except Exception:
                     log.exception("a sandbox agent's connection can't be accepted")
                     self._dials.count(_BROKEN_LISTENER_DIALS)
-
-
-def _listening(path: str) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        listener.bind(path)
-        os.chmod(path, 0o600)
-        listener.listen(_BACKLOG)
-        listener.setblocking(False)
-    except BaseException:
-        listener.close()
-        raise
-    return listener

@@ -1,6 +1,7 @@
 """This host's features for confining sandboxes."""
 
 from pathlib import Path
+from typing import Protocol
 
 from orchestrator.checks.kernel import KernelFacts, kernel_facts
 from orchestrator.checks.mounts import check_mounts
@@ -22,7 +23,14 @@ def facts_of(kernel: KernelFacts, *, mounts: bool, quota: bool, throttle: bool =
     return Facts(kernel.landlock_abi, kernel.seccomp_error == 0, mounts, quota, throttle)
 
 
-class Host:
+class Host(Protocol):
+    """A host's features for confining sandboxes."""
+
+    async def facts(self) -> Facts:
+        """The current features; one that can't be checked in time counts as missing."""
+
+
+class LocalHost:
     """Checks once, because a running kernel does not change. Failed mounts are retried."""
 
     def __init__(self, state_dir: Path, quota: Choice) -> None:

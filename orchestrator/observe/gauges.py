@@ -2,36 +2,33 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
-import psutil
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from orchestrator.audit.ledger import Ledger
+from orchestrator.node.base import Load, Node
 from orchestrator.sessions.service import Sessions
 from paddock.contract.words import Status
-
-_CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 
 class Gauges(Collector):
     """Runs in the control plane's own thread and reads the sessions' state directly."""
 
     def __init__(
-        self, sessions: Sessions, levels: Iterable[str], ledger: Ledger, state_dir: Path
+        self, sessions: Sessions, levels: Iterable[str], ledger: Ledger, node: Node
     ) -> None:
         """`levels` are the names of the levels in force."""
         self._sessions = sessions
         self._levels = levels
         self._ledger = ledger
-        self._state_dir = state_dir
+        self._node = node
 
     def collect(self) -> Iterator[Metric]:
         """The current metrics."""
         yield from self._of_sessions()
         yield from self._of_the_ledger()
-        yield from _of_the_host(self._state_dir)
+        yield from _of_the_host(self._node.load())
 
     def _of_sessions(self) -> Iterator[Metric]:
         known = self._sessions.registry.all
@@ -87,28 +84,29 @@ class Gauges(Collector):
         )
 
 
-def _of_the_host(state_dir: Path) -> Iterator[Metric]:
-    times = psutil.cpu_times()
+def _of_the_host(load: Load) -> Iterator[Metric]:
     cpu = CounterMetricFamily(
         "paddock_host_cpu_seconds", "CPU time of the host, by mode.", labels=["mode"]
     )
-    for mode in _CPU_MODES:
-        cpu.add_metric([mode], getattr(times, mode, 0.0))
+    for mode, seconds in load.cpu_seconds.items():
+        cpu.add_metric([mode], seconds)
     yield cpu
-    yield GaugeMetricFamily("paddock_host_cpus", "CPUs of the host.", psutil.cpu_count() or 1)
-    memory = psutil.virtual_memory()
-    yield GaugeMetricFamily("paddock_host_memory_total_bytes", "Memory of the host.", memory.total)
+    yield GaugeMetricFamily("paddock_host_cpus", "CPUs of the host.", load.cpus)
+    yield GaugeMetricFamily(
+        "paddock_host_memory_total_bytes", "Memory of the host.", load.memory_bytes
+    )
     yield GaugeMetricFamily(
         "paddock_host_memory_available_bytes",
         "Memory that is available without swapping.",
-        memory.available,
+        load.free_memory_bytes,
     )
-    disk = psutil.disk_usage(str(state_dir))
     yield GaugeMetricFamily(
-        "paddock_host_disk_total_bytes", "Size of the state directory's file system.", disk.total
+        "paddock_host_disk_total_bytes",
+        "Size of the state directory's file system.",
+        load.disk_bytes,
     )
     yield GaugeMetricFamily(
         "paddock_host_disk_free_bytes",
         "Free space in the state directory's file system.",
-        disk.free,
+        load.free_disk_bytes,
     )

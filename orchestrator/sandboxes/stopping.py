@@ -2,31 +2,24 @@
 
 import asyncio
 import logging
-from functools import partial
 
-from orchestrator.engine.base import Engine
 from orchestrator.errors import PaddockError, SandboxUnavailableError
-from orchestrator.node.killing import kill_all
+from orchestrator.node.base import Node
 from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.task_scope import TaskScope
-from orchestrator.threads import Threads
 
 log = logging.getLogger(__name__)
 
 # The time limit for the engine to freeze a sandbox.
 _FREEZE_SECONDS = 5.0
-_KILL_SECONDS = 5.0
-# Concurrent kills; on a working kernel, fewer hang at the same time.
-_MOST_KILLS = 16
 
 
 class Stopper:
     """Freezes sandboxes. If the engine can't, kills the processes in the control group."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, node: Node) -> None:
+        self._node = node
         self._tasks = TaskScope("the freezing of a sandbox")
-        self._threads = Threads("processes that are killed", _MOST_KILLS)
 
     async def freeze(self, sandbox: Sandbox) -> bool:
         """Whether the sandbox is frozen and can be thawed; otherwise its processes were killed.
@@ -55,7 +48,7 @@ class Stopper:
         """Whether its agent can continue; the caller must then end what runs."""
         try:
             async with asyncio.timeout(_FREEZE_SECONDS):
-                await self._engine.resume(sandbox.container_id)
+                await self._node.engine.resume(sandbox.container_id)
         except (PaddockError, TimeoutError) as error:
             log.warning("sandbox %s can't be thawed, so it is killed: %s", sandbox.name, error)
             await self._kill(sandbox)
@@ -82,16 +75,17 @@ class Stopper:
         """
         async with asyncio.timeout(_FREEZE_SECONDS):
             try:
-                await self._engine.pause(sandbox.container_id)
+                await self._node.engine.pause(sandbox.container_id)
             except PaddockError as error:
                 log.warning("sandbox %s can't be frozen as it is: %s", sandbox.name, error.detail)
                 await self._kill(sandbox, spare_first=True)
-                await self._engine.pause(sandbox.container_id)
+                await self._node.engine.pause(sandbox.container_id)
 
     async def _kill(self, sandbox: Sandbox, *, spare_first: bool = False) -> None:
-        kill = partial(kill_all, sandbox.container_id, sandbox.first, spare_first=spare_first)
         try:
-            killed = await self._threads.call(kill, _KILL_SECONDS)
+            killed = await self._node.kill(
+                sandbox.container_id, sandbox.first, spare_first=spare_first
+            )
         except (OSError, RuntimeError, TimeoutError) as error:
             log.error("the processes of sandbox %s can't be killed: %s", sandbox.name, error)
             return

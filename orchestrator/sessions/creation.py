@@ -14,6 +14,7 @@ from orchestrator.audit.recorder import Recorder
 from orchestrator.config.operator_mounts import chosen
 from orchestrator.config.settings import Settings
 from orchestrator.errors import PaddockError, ValidationError
+from orchestrator.node.base import Node, Resources
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Level, Levels, effective_limits
 from orchestrator.sandboxes.service import Sandboxes
@@ -38,6 +39,7 @@ class Creation:
     def __init__(
         self,
         settings: Settings,
+        node: Node,
         levels: Levels,
         database: Database,
         recorder: Recorder,
@@ -49,6 +51,7 @@ class Creation:
         metrics: Metrics,
     ) -> None:
         self._settings = settings
+        self._node = node
         self._levels = levels
         self._database = database
         self._recorder = recorder
@@ -80,9 +83,11 @@ class Creation:
         stored = {**named, "labels": request.labels, "env": request.env}
         check_not_stored(stored, await self._recorder.told(session, stored))
         await self._sandboxes.check_level(session.level)
+        left = await self._resources()
+        # Nothing else comes in between from here to the reservation.
         self._shares.check_new(principal, session.limits)
         self._recorder.check_room(session)
-        self._admit()
+        self._admit(left)
         self._registry.reserve(session)
         try:
             if request.id is not None:
@@ -147,12 +152,19 @@ class Creation:
             secrets=secrets_held,
         )
 
-    def _admit(self) -> None:
+    async def _resources(self) -> Resources:
+        """What the host has left. Raises: CapacityExhaustedError where it does not answer."""
+        try:
+            return await self._node.resources()
+        except TimeoutError:
+            raise admission.silent() from None
+
+    def _admit(self, left: Resources) -> None:
         settings = self._settings
         admission.admit(
             len(self._registry),
             settings.max_active,
-            admission.measure(settings.state_dir),
+            left,
             settings.min_free_memory_bytes,
             settings.min_free_disk_bytes,
         )

@@ -2,19 +2,17 @@
 
 import asyncio
 import logging
-import time
-from functools import partial
 from typing import NamedTuple
 
 from orchestrator.audit import query
 from orchestrator.link.fair_share import FairShare
-from orchestrator.node.processes import Earlier, Measured, measure
+from orchestrator.node.base import Node
+from orchestrator.node.processes import Measured
 from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
 from orchestrator.task_scope import TaskScope
-from orchestrator.threads import Threads
 from orchestrator.workspace.quota import DiskUsage
 from paddock.audit.chain import Event
 
@@ -24,7 +22,6 @@ log = logging.getLogger(__name__)
 LATEST = 10
 # What hangs beyond it is given up.
 _MEASURE_SECONDS = 0.8
-_MOST_MEASURES = 8
 
 
 class Inspection(NamedTuple):
@@ -44,12 +41,16 @@ class Inspector:
     """Looks at sessions. It asks no agent and no engine, so one that hangs does not matter."""
 
     def __init__(
-        self, database: Database, workspaces: Workspaces, share: FairShare | None = None
+        self,
+        node: Node,
+        database: Database,
+        workspaces: Workspaces,
+        share: FairShare | None = None,
     ) -> None:
         """`share` is what looks at processes share; None: one of their own."""
+        self._node = node
         self._database = database
         self._workspaces = workspaces
-        self._threads = Threads("the processes of sandboxes", _MOST_MEASURES)
         self._share = share or FairShare()
         self._tasks = TaskScope("a look at processes")
 
@@ -89,11 +90,10 @@ class Inspector:
 
     async def _look(self, sandbox: Sandbox) -> Measured | None:
         looks = sandbox.looks
-        pid = None if sandbox.first is None else sandbox.first.pid
-        look = partial(_timed, sandbox.container_id, pid, looks.earlier)
         try:
-            outcome = await self._threads.begin(look, _MEASURE_SECONDS)
-            found, seconds = await asyncio.shield(outcome)
+            found, seconds = await self._node.measure(
+                sandbox.container_id, sandbox.first, looks.earlier
+            )
         except TimeoutError:  # no thread is free
             return None
         finally:
@@ -104,11 +104,3 @@ class Inspector:
             return None
         looks.latest, looks.earlier = found
         return looks.latest
-
-
-def _timed(
-    container_id: str, pid: int | None, earlier: Earlier
-) -> tuple[tuple[Measured, Earlier] | None, float]:
-    """What there is to see, and the processor time that this thread took; it blocks."""
-    began = time.thread_time()
-    return measure(container_id, pid, earlier), time.thread_time() - began

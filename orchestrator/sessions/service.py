@@ -15,7 +15,7 @@ from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.stop_records import StopRecords
 from orchestrator.commands.execution import Executions
 from orchestrator.config.settings import Settings
-from orchestrator.engine.base import Container, Engine
+from orchestrator.engine.base import Container
 from orchestrator.errors import (
     AuditUnavailableError,
     ConflictError,
@@ -23,6 +23,7 @@ from orchestrator.errors import (
     PaddockError,
     PermissionDeniedError,
 )
+from orchestrator.node.base import Node
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Level, Levels, clamped_limits
 from orchestrator.sandboxes.service import Sandboxes
@@ -63,7 +64,7 @@ class Sessions:
         settings: Settings,
         levels: Levels,
         database: Database,
-        engine: Engine,
+        node: Node,
         recorder: Recorder,
         executions: Executions,
         sandboxes: Sandboxes,
@@ -78,7 +79,7 @@ class Sessions:
         self._settings = settings
         self._levels = levels
         self._database = database
-        self._engine = engine
+        self._engine = node.engine
         self._recorder = recorder
         self._executions = executions
         self._budgets = budgets
@@ -89,6 +90,7 @@ class Sessions:
         self.shares = Shares(settings, self.registry)
         self._creation = Creation(
             settings,
+            node,
             levels,
             database,
             recorder,
@@ -99,7 +101,7 @@ class Sessions:
             scrub,
             metrics,
         )
-        stopper = Stopper(engine)
+        stopper = Stopper(node)
         self.gaps = Gaps(recorder, stops)
         self.ending = Ending(
             recorder,
@@ -107,15 +109,15 @@ class Sessions:
             stops,
             self.gaps,
             sandboxes,
-            engine,
+            node.engine,
             self.registry,
             self.deadlines,
             scrub,
         )
         self._pausing = Pausing(
-            engine, recorder, stopper, stops, self.deadlines, settings.hello_timeout
+            node.engine, recorder, stopper, stops, self.deadlines, settings.hello_timeout
         )
-        self._inspector = Inspector(database, workspaces)
+        self._inspector = Inspector(node, database, workspaces)
         self._level_change = LevelChange(database, recorder, stopper, stops, self.gaps, sandboxes)
         self._tasks = TaskScope("a change of a session")
         self._closing = False

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import Container
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.node import processes
+from orchestrator.node.base import Resources
 from orchestrator.node.processes import Earlier, Measured, Process, Usage
 from paddock.contract.inspection import InspectedSession
 from sandbox_agent.redaction import MARK
@@ -43,7 +45,7 @@ async def ended(response: ClientResponse) -> None:
 async def test_processes_use_commands_and_denials(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.sessions.inspect.measure", lambda *_: (MEASURED, Earlier()))
+    monkeypatch.setattr("orchestrator.node.local.measure", lambda *_: (MEASURED, Earlier()))
     created = await api.session(permission_level="low")
     path = f"/api/sessions/{created['id']}"
     for number in range(12):
@@ -81,7 +83,7 @@ async def test_a_secret_that_is_a_word_of_the_api_hides_nothing_else(
 ) -> None:
     process = Process(1, 4000, secret, ["sh", f"-c {secret}"], "sleeping", 0.5, 0.0, 9000)
     measured = Measured([process], MEASURED.usage)
-    monkeypatch.setattr("orchestrator.sessions.inspect.measure", lambda *_: (measured, Earlier()))
+    monkeypatch.setattr("orchestrator.node.local.measure", lambda *_: (measured, Earlier()))
     created = await api.session(permission_level="high")
     path, key = f"/api/sessions/{created['id']}", created["handle"]
     body = {"argv": ["ls"], "secrets": {"SECRET_X": secret}}
@@ -312,3 +314,24 @@ async def test_prompts_that_can_not_be_told_from_sleep_are_advice(
     ready = await api.json("GET", "/readyz", key=None)
     check = ready["checks"]["prompts of tools"]
     assert (ready["status"], check["ok"], check["status"]) == ("ready", True, "warning")
+
+
+async def test_a_host_that_does_not_tell_what_it_has_left_takes_no_session(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks waits for a thread, and nobody for the event loop."""
+    monkeypatch.setattr("orchestrator.node.local._RESOURCE_SECONDS", 0.05)
+    released = threading.Event()
+
+    def hang(_: Path) -> Resources:
+        released.wait()
+        return Resources(0, 0)
+
+    monkeypatch.setattr("orchestrator.node.local.resources", hang)
+    api.plane.ready.fresh_seconds = 0
+    refused = await api.problem(503, "capacity_exhausted", "POST", "/api/sessions", json={})
+    assert refused["retry_after"] > 0
+    assert api.engine.containers == {}
+    ready = await api.json("GET", "/readyz", key=None, status=503)
+    assert ready["checks"]["disk"]["status"] == "failure"
+    released.set()

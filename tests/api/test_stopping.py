@@ -510,7 +510,7 @@ def kills(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
         killed.append((container_id, spare_first))
         return 0
 
-    monkeypatch.setattr("orchestrator.sandboxes.stopping.kill_all", kill_all)
+    monkeypatch.setattr("orchestrator.node.local.kill_all", kill_all)
     return killed
 
 

@@ -3,13 +3,14 @@
 import pytest
 
 from orchestrator.errors import CapacityExhaustedError
-from orchestrator.sessions.admission import HostResources, admit
+from orchestrator.node.base import Resources
+from orchestrator.sessions.admission import admit
 
 GIB = 1024**3
 
 
 def test_a_host_with_room_admits() -> None:
-    admit(31, 32, HostResources(GIB, GIB), GIB, GIB)
+    admit(31, 32, Resources(GIB, GIB), GIB, GIB)
 
 
 @pytest.mark.parametrize(
@@ -24,5 +25,5 @@ def test_what_is_short_is_named_and_a_retry_is_advised(
     active: int, memory: int, disk: int, reason: str
 ) -> None:
     with pytest.raises(CapacityExhaustedError, match=reason) as refused:
-        admit(active, 32, HostResources(memory, disk), GIB, GIB)
+        admit(active, 32, Resources(memory, disk), GIB, GIB)
     assert refused.value.fields["retry_after"] > 0

@@ -10,7 +10,9 @@ import pytest
 
 from orchestrator.engine.base import Container, ContainerState
 from orchestrator.errors import EngineUnavailableError
-from orchestrator.sandboxes import agent_parts, stopping
+from orchestrator.node import local
+from orchestrator.node.local import LocalNode
+from orchestrator.sandboxes import agent_parts
 from orchestrator.sandboxes.agent_parts import AgentPart
 from orchestrator.sandboxes.directory import SandboxDirectory
 from orchestrator.sandboxes.placing import Places
@@ -21,6 +23,7 @@ from orchestrator.terminals.finishing import Finishing
 from orchestrator.terminals.record import TerminalRecord
 from orchestrator.terminals.terminal_rows import TerminalRow
 from orchestrator.threads import Threads
+from orchestrator.workspace.quota import Choice, Quota
 from tests.support.tool import spec
 
 SANDBOXES = 40
@@ -57,9 +60,11 @@ async def test_releases_that_hang_take_few_threads(tmp_path: Path) -> None:
     assert release.highest == 4
 
 
-async def test_kills_that_hang_take_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_kills_that_hang_take_few_threads(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     kill = Hanging(16)
-    monkeypatch.setattr(stopping, "kill_all", kill)
+    monkeypatch.setattr(local, "kill_all", kill)
 
     class Broken:
         """An engine that freezes nothing."""
@@ -67,7 +72,8 @@ async def test_kills_that_hang_take_few_threads(monkeypatch: pytest.MonkeyPatch)
         async def pause(self, _container: str) -> None:
             raise EngineUnavailableError("no")
 
-    stops = Stopper(cast(Any, Broken()))
+    storage = SimpleNamespace(choice=Choice(Quota.NONE, ()))
+    stops = Stopper(LocalNode(tmp_path, cast(Any, Broken()), cast(Any, storage)))
     held = [
         cast(Sandbox, SimpleNamespace(name="x", container_id="c", first=None, freezing=None))
         for _ in range(SANDBOXES)

@@ -40,9 +40,9 @@ from orchestrator.checks.state import check_database, check_policy, check_state_
 from orchestrator.config.settings import Settings
 from orchestrator.engine.base import LABEL_INPUTS, LABEL_PROTOCOL, EngineInfo, Image, SandboxKernel
 from orchestrator.engine.fake import FakeEngine
+from orchestrator.node.base import Resources
 from orchestrator.policy.levels import load_levels
 from orchestrator.policy.requirements import Facts
-from orchestrator.sessions.admission import HostResources
 from orchestrator.store.database import Database
 from orchestrator.workspace.quota import Choice, Quota
 from sandbox_agent.protocol import PROTOCOL_VERSION
@@ -336,7 +336,7 @@ def test_policy_files(settings: Settings, tmp_path: Path) -> None:
 def test_room(settings: Settings, free: int, expected: str) -> None:
     least = {"min_free_memory_bytes": GIB, "min_free_disk_bytes": GIB}
     ours = settings.model_copy(update=least)
-    found = HostResources(free * GIB, free * GIB)
+    found = Resources(free * GIB, free * GIB)
     assert status(memory_check(ours, found)) == status(disk_check(ours, found)) == expected
 
 

@@ -2,14 +2,17 @@
 
 import asyncio
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from orchestrator.node.local import LocalNode
 from orchestrator.node.processes import Earlier, Measured, Usage
 from orchestrator.sandboxes.sandbox import Looks
 from orchestrator.sessions.inspect import Inspector
+from orchestrator.workspace.quota import Choice, Quota
 from tests.support.until import until
 
 
@@ -41,7 +44,7 @@ class Processes:
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
     found = Processes()
-    monkeypatch.setattr("orchestrator.sessions.inspect.measure", found.measure)
+    monkeypatch.setattr("orchestrator.node.local.measure", found.measure)
     monkeypatch.setattr("orchestrator.sessions.inspect._MEASURE_SECONDS", 60.0)
     return found
 
@@ -56,7 +59,9 @@ def session_of(link: Share) -> Any:
 
 def inspector(share: Share) -> Inspector:
     nobody = cast(Any, None)
-    return Inspector(nobody, nobody, cast(Any, share))
+    storage = cast(Any, SimpleNamespace(choice=Choice(Quota.NONE, ())))
+    node = LocalNode(Path(), nobody, storage)
+    return Inspector(node, nobody, nobody, cast(Any, share))
 
 
 async def count(looks: Inspector, session: Any) -> int | None:

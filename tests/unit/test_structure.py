@@ -4,6 +4,7 @@ import ast
 import functools
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -220,6 +221,29 @@ def test_tasks_have_owners() -> None:
                 continue
             used = _used(_tree(path))
             assert not used & {"create_task", "ensure_future", "TaskGroup"}, path
+
+
+# Where the host is looked at: the node, the checks of an installation, the drivers of workspaces.
+# What the engine's room says of /proc is of sandboxes.
+_HOST_ROOMS = ("node", "checks", "workspace", "engine")
+_HOST_CALLS = {"statvfs", "disk_usage", "getloadavg", "sysconf", "pidfd_open", "AF_UNIX"}
+_HOST_PATHS = re.compile(r"/(proc|sys)/")
+
+
+def test_only_the_node_looks_at_the_host() -> None:
+    for package in ("orchestrator", "api"):
+        for path in _modules(package):
+            room = path.relative_to(ROOT / package).parts[0]
+            if package == "orchestrator" and room == "node":
+                continue
+            assert "psutil" not in _imports(path), path
+            if package == "orchestrator" and room in _HOST_ROOMS:
+                continue
+            tree = _tree(path)
+            assert not _used(tree) & _HOST_CALLS, path
+            texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+            named = [text for text in texts if isinstance(text, str) and _HOST_PATHS.match(text)]
+            assert not named, path
 
 
 def test_a_word_means_one_thing() -> None:

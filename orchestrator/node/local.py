@@ -1,0 +1,90 @@
+"""The host that the control plane itself runs on."""
+
+import asyncio
+import time
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from orchestrator.config.settings import Settings
+from orchestrator.engine.base import Engine
+from orchestrator.node.base import Load, Look, Resources
+from orchestrator.node.host import LocalHost
+from orchestrator.node.killing import FirstProcess, kill_all
+from orchestrator.node.processes import Earlier, measure
+from orchestrator.node.resources import load, resources
+from orchestrator.policy.requirements import Facts
+from orchestrator.threads import Threads
+from orchestrator.workspace.storage import Storage
+
+# For a thread to be free.
+_MEASURE_SECONDS = 0.8
+# A call that takes longer hangs in the kernel, and is left behind.
+_KILL_SECONDS = 5.0
+_RESOURCE_SECONDS = 5.0
+# Calls at once, of each kind.
+_MOST_MEASURES = 8
+_MOST_KILLS = 16
+_MOST_RESOURCES = 4
+
+
+class LocalNode:
+    """`Node` for this host. Whoever opens it closes it; the engine stays its giver's."""
+
+    def __init__(self, state_dir: Path, engine: Engine, storage: Storage) -> None:
+        self.engine = engine
+        self.storage = storage
+        self._state_dir = state_dir
+        self._host = LocalHost(state_dir, storage.choice)
+        self._measures = Threads("the processes of sandboxes", _MOST_MEASURES)
+        self._kills = Threads("processes that are killed", _MOST_KILLS)
+        self._resources = Threads("memory and disk of the host", _MOST_RESOURCES)
+
+    @classmethod
+    async def open(cls, settings: Settings, engine: Engine) -> Self:
+        """Raises: ConfigError, StorageError."""
+        storage = await Storage.open(settings)
+        self = cls(settings.state_dir, engine, storage)
+        try:
+            await self.facts()  # looked at now, not by whoever creates the first session
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def facts(self) -> Facts:
+        """See `Host`."""
+        return await self._host.facts()
+
+    async def resources(self) -> Resources:
+        """See `Node`."""
+        return await self._resources.call(partial(resources, self._state_dir), _RESOURCE_SECONDS)
+
+    def load(self) -> Load:
+        """See `Node`."""
+        return load(self._state_dir)
+
+    async def measure(
+        self, container_id: str, first: FirstProcess | None, earlier: Earlier
+    ) -> Look:
+        """See `Node`."""
+        pid = None if first is None else first.pid
+        look = partial(_look, container_id, pid, earlier)
+        return await asyncio.shield(await self._measures.begin(look, _MEASURE_SECONDS))
+
+    async def kill(
+        self, container_id: str, first: FirstProcess | None, *, spare_first: bool = False
+    ) -> int:
+        """See `Node`."""
+        kill = partial(kill_all, container_id, first, spare_first=spare_first)
+        return await self._kills.call(kill, _KILL_SECONDS)
+
+    async def close(self) -> None:
+        """Ends what its storage does in the background; workspaces stay as they are."""
+        await self.storage.close()
+
+
+def _look(container_id: str, pid: int | None, earlier: Earlier) -> Look:
+    """It blocks; the time is that of the thread that it runs in."""
+    began = time.thread_time()
+    return Look(measure(container_id, pid, earlier), time.thread_time() - began)

@@ -1,0 +1,66 @@
+"""A host of which everything is told, for unit tests of what is on it."""
+
+from typing import Any, cast
+
+from orchestrator.engine.base import Engine
+from orchestrator.engine.fake import FakeEngine
+from orchestrator.node.base import Load, Look, Node, Resources
+from orchestrator.node.killing import FirstProcess
+from orchestrator.node.processes import Earlier, Measured
+from orchestrator.policy.requirements import Facts
+from orchestrator.workspace.storage import Storage
+
+GIB = 1024**3
+
+
+class FakeNode(Node):
+    """Offers everything, and has room. `killed` are containers, and whether the first was spared.
+
+    `shown` are what containers are seen to do; with `hangs` nothing that may block answers.
+    """
+
+    def __init__(self, engine: Engine | None = None, storage: Storage | None = None) -> None:
+        self._engine = engine or FakeEngine()
+        self._storage = storage
+        self.offers = Facts(landlock=7, seccomp=True, mounts=True, quota=True, throttle=True)
+        self.left = Resources(free_memory_bytes=GIB, free_disk_bytes=GIB)
+        self.used = Load({"user": 1.5}, 2, 4 * GIB, GIB, 8 * GIB, GIB)
+        self.shown: dict[str, Measured] = {}
+        self.killed: list[tuple[str, bool]] = []
+        self.hangs = False
+
+    @property
+    def engine(self) -> Engine:
+        return self._engine
+
+    @property
+    def storage(self) -> Storage:
+        return cast(Storage, cast(Any, self._storage))
+
+    async def facts(self) -> Facts:
+        return self.offers
+
+    async def resources(self) -> Resources:
+        self._answer()
+        return self.left
+
+    def load(self) -> Load:
+        return self.used
+
+    async def measure(
+        self, container_id: str, first: FirstProcess | None, earlier: Earlier
+    ) -> Look:
+        self._answer()
+        found = self.shown.get(container_id)
+        return Look(None if found is None else (found, earlier), 0.0)
+
+    async def kill(
+        self, container_id: str, first: FirstProcess | None, *, spare_first: bool = False
+    ) -> int:
+        self.killed.append((container_id, spare_first))
+        self._answer()
+        return 1
+
+    def _answer(self) -> None:
+        if self.hangs:
+            raise TimeoutError

@@ -1,4 +1,4 @@
-"""`python3 -I -S /opt/paddock`: reads the boot file, connects to the control plane and serves."""
+"""`python3 -I -S /opt/paddock`: connects to the control plane and serves."""
 
 import sys
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from sandbox_agent.loop import Loop, Timer
-from sandbox_agent.protocol import CPU_BUDGET, OUTPUT_BUDGET, Boot
+from sandbox_agent.protocol import CPU_BUDGET, OUTPUT_BUDGET, Configuration
 
 # The sandbox's own control group as seen from inside: version 2, then version 1.
 _FILES = ("/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpuacct/cpuacct.usage")
@@ -58,19 +58,23 @@ class Budget:
     """
 
     def __init__(
-        self, loop: Loop, boot: Boot, clock: CpuClock, on_exceeded: Callable[[str, int, int], None]
+        self,
+        loop: Loop,
+        configuration: Configuration,
+        clock: CpuClock,
+        on_exceeded: Callable[[str, int, int], None],
     ) -> None:
         self._loop = loop
         self._clock = clock
         self._on_exceeded = on_exceeded
-        self._cpus = boot.cpus
-        self._cpu_limit = boot.cpu_budget_us
-        self._output_limit = boot.output_budget_bytes
+        self._cpus = configuration.cpus
+        self._cpu_limit = configuration.cpu_budget_us
+        self._output_limit = configuration.output_budget_bytes
         at_start = clock.read()
         if at_start is None and self._cpu_limit is not None:
             raise BudgetError("the CPU time of this sandbox can't be measured or limited")
-        self._cpu_offset = boot.cpu_used_us - (at_start or 0)
-        self._ended_bytes = boot.output_used_bytes
+        self._cpu_offset = configuration.cpu_used_us - (at_start or 0)
+        self._ended_bytes = configuration.output_used_bytes
         self._running: list[Printing] = []
         self._timer: Timer | None = None
         self.exceeded = False

@@ -14,7 +14,7 @@ from sandbox_agent.output import STDERR, STDOUT, Output
 from sandbox_agent.outputs import Outputs, Reply, told
 from sandbox_agent.process import Command, Request
 from sandbox_agent.programs import PATH, find_program
-from sandbox_agent.protocol import WORKSPACE_DIR, Boot, Message
+from sandbox_agent.protocol import WORKSPACE_DIR, Configuration, Message
 from sandbox_agent.session_secrets import SessionSecrets
 from sandbox_agent.stored_output import Room, StoredOutput
 from sandbox_agent.work import Work
@@ -26,25 +26,27 @@ class Executor:
     def __init__(
         self,
         loop: Loop,
-        boot: Boot,
+        configuration: Configuration,
         events: EventBuffer,
         work: Work,
         guards: Guards,
         secrets: SessionSecrets,
     ) -> None:
         self._loop = loop
-        self._boot = boot
-        self._allowed = None if boot.commands is None else frozenset(boot.commands)
+        self._configuration = configuration
+        self._allowed = (
+            None if configuration.commands is None else frozenset(configuration.commands)
+        )
         self._events = events
         self._work = work
         self._guards = guards
         self._secrets = secrets
-        self._facts = _facts(boot)
+        self._facts = _facts(configuration)
         self._programs: dict[str, str] = {}
         self._running: dict[str, Command] = {}
         # Enough for the output of as many commands as may run at once.
-        self.outputs = Outputs(loop, boot.max_running * boot.output_bytes)
-        self._room = Room(boot.memory_bytes)
+        self.outputs = Outputs(loop, configuration.max_running * configuration.output_bytes)
+        self._room = Room(configuration.memory_bytes)
 
     @property
     def running(self) -> list[str]:
@@ -81,8 +83,8 @@ class Executor:
             argv,
             self._allowed,
             cwd=directory,
-            level=self._boot.level,
-            guard_writes=self._boot.guard_writes,
+            level=self._configuration.level,
+            guard_writes=self._configuration.guard_writes,
         )
         if not decision.allow:
             raise AgentError("permission_denied", decision.message, decision.rule)
@@ -90,13 +92,13 @@ class Executor:
 
     def _environment(self, requested: dict[str, str], secrets: dict[str, str]) -> dict[str, str]:
         """The command's variables; `secrets` are its own, in addition to the session's."""
-        patterns = self._boot.environment
-        message = commands.refused_variable(requested, secrets, patterns, self._boot.level)
+        patterns = self._configuration.environment
+        message = commands.refused_variable(requested, secrets, patterns, self._configuration.level)
         if message is not None:
             raise AgentError("permission_denied", message, "environment-allowlist")
         base = {
             "PATH": PATH,
-            "HOME": self._boot.home,
+            "HOME": self._configuration.home,
             "USER": "sandbox",
             "LOGNAME": "sandbox",
             "LANG": "C.UTF-8",
@@ -115,7 +117,7 @@ class Executor:
         return self._programs[name]
 
     def _plan(self, argv: list[str], cwd: str, env: dict[str, str]) -> Plan:
-        guarded = self._allowed is not None or self._boot.guard_writes
+        guarded = self._allowed is not None or self._configuration.guard_writes
         inside = commands.paths_to_resolve(argv, self._allowed, cwd=cwd) if guarded else []
         return Plan(
             program=self._program(argv[0], env),
@@ -132,7 +134,9 @@ class Executor:
                 self._loop,
                 self._guards.take(),
                 request,
-                Output(self._boot.output_bytes, request.background, StoredOutput(self._room)),
+                Output(
+                    self._configuration.output_bytes, request.background, StoredOutput(self._room)
+                ),
                 self._on_progress,
                 self._end,
             )
@@ -165,7 +169,7 @@ class Executor:
         self._work.end(command)
 
     def _end_builtin(self, request: Request, answer: builtin.BuiltinResult) -> None:
-        output = Output(self._boot.output_bytes, keep_tail=False)
+        output = Output(self._configuration.output_bytes, keep_tail=False)
         output.add(STDOUT, answer.stdout)
         output.add(STDERR, answer.stderr)
         self._work.add(output)
@@ -269,9 +273,11 @@ def _relative(path: str) -> str:
     return path.removeprefix(WORKSPACE_DIR).strip("/") or "."
 
 
-def _facts(boot: Boot) -> builtin.Facts:
-    found = {name: find_program(name) for name in boot.commands or ()}
+def _facts(configuration: Configuration) -> builtin.Facts:
+    found = {name: find_program(name) for name in configuration.commands or ()}
     paths = {name: path for name, path in found.items() if path is not None}
     system = os.uname()
     kernel = f"{system.sysname} {system.release}"
-    return builtin.Facts(boot.level, "Linux", kernel, boot.cpus, boot.memory_bytes, paths)
+    return builtin.Facts(
+        configuration.level, "Linux", kernel, configuration.cpus, configuration.memory_bytes, paths
+    )

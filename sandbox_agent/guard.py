@@ -21,7 +21,7 @@ from sandbox_agent.confine.profile import Profile, Tool
 from sandbox_agent.exec_record import ExecRecorder, Source
 from sandbox_agent.guard_process import Pipes, Plan, Setup, run
 from sandbox_agent.loop import Loop
-from sandbox_agent.protocol import Boot
+from sandbox_agent.protocol import Configuration
 
 # Idle guards that are kept; each takes about 1 MiB.
 _KEPT = 2
@@ -128,11 +128,13 @@ class Guard:
 class Guards:
     """Lends guards to commands, and keeps a few idle ones, as creating one takes long."""
 
-    def __init__(self, loop: Loop, boot: Boot, abi: int, events: EventBuffer) -> None:
+    def __init__(
+        self, loop: Loop, configuration: Configuration, abi: int, events: EventBuffer
+    ) -> None:
         self._loop = loop
-        self._boot = boot
+        self._configuration = configuration
         self._abi = abi
-        self._recorder = ExecRecorder(loop, events, boot.uid)
+        self._recorder = ExecRecorder(loop, events, configuration.uid)
         self._profile: Profile | None = None
         self._idle: list[Guard] = []
 
@@ -141,7 +143,7 @@ class Guards:
 
         Raises: ConfinementError if commands can't be confined.
         """
-        self._profile = profile.build(self._boot, self._abi)
+        self._profile = profile.build(self._configuration, self._abi)
 
     def prepare(self) -> None:
         """Creates the first guard in advance, if there is room for it."""
@@ -161,7 +163,7 @@ class Guards:
 
         Use it only for that tool and close it afterwards. Raises: ConfinementError, OSError.
         """
-        own = profile.build(self._boot, self._abi, tool)
+        own = profile.build(self._configuration, self._abi, tool)
         try:
             return self._make(own)
         finally:
@@ -176,7 +178,9 @@ class Guards:
             guard.close()
 
     def _make(self, held_to: Profile) -> Guard:
-        guard = Guard(Setup(self._boot.uid, self._boot.processes, held_to), self._recorder)
+        guard = Guard(
+            Setup(self._configuration.uid, self._configuration.processes, held_to), self._recorder
+        )
         self._loop.on_exit(guard.pid, functools.partial(self._ended, guard))
         return guard
 

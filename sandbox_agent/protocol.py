@@ -5,6 +5,9 @@ plane listens on a UNIX socket in the sandbox's run directory, and the agent dia
 encoded as base64.
 
 Host → agent, requests
+    configure {level, uid, …: the members of Configuration} → {}
+              once, right after the first hello: before it the agent refuses every other request. A
+              malformed one, or one that it can't enforce, ends the agent
     exec      {command_id, argv, cwd, env, secrets, stdin, stdin_open, timeout_ms, background,
               collect, unread} → {}
               answered when the command has started; it ends with a `command.exit` event.
@@ -57,8 +60,9 @@ Host → agent, requests
 Host → agent, notifications
     ack       {seq}            every event up to and including seq is durable
 Agent → host
-    hello (request)  {protocol, boot_id, running, finished, terminals, landlock_abi, seccomp,
-                      session_cpu_us, session_output_bytes, secrets} → {committed_seq}
+    hello (request)  {protocol, boot_id, configured, running, finished, terminals, landlock_abi,
+                      seccomp, session_cpu_us, session_output_bytes, secrets} → {committed_seq}
+                     without session_cpu_us and session_output_bytes until it is configured
     event (notification)  {boot_id, seq, operation, time, decision, rule, command_id, args, result,
                            error, duration_ms, output}
 
@@ -76,7 +80,7 @@ import math
 import struct
 from typing import Any, NamedTuple
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 # No frame needs to be larger: bulk data is sent in chunks of CHUNK_BYTES.
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
@@ -90,7 +94,6 @@ MOST_TOLD_CHUNKS = 256
 # The number of commands per sandbox whose long output is stored.
 MOST_STORED = 64
 SOCKET_NAME = "control.sock"
-BOOT_NAME = "boot.json"
 RUN_DIR = "/run/paddock"
 WORKSPACE_DIR = "/workspace"
 
@@ -162,8 +165,8 @@ class Confinement(NamedTuple):
     record_execs: bool
 
 
-class Boot(NamedTuple):
-    """The settings that the control plane gives an agent in `boot.json` in the run directory."""
+class Configuration(NamedTuple):
+    """What the control plane tells an agent of its session, in `configure`."""
 
     level: str
     uid: int

@@ -2,7 +2,6 @@
 
 import functools
 import gc
-import json
 import os
 import resource
 import sys
@@ -14,31 +13,25 @@ from sandbox_agent import params as given
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.budget import BudgetError
 from sandbox_agent.commands import CommandError
+from sandbox_agent.configuration import parse
 from sandbox_agent.confine import privileges, seccomp, syscalls
 from sandbox_agent.confine.profile import ConfinementError
 from sandbox_agent.connection import Connection
 from sandbox_agent.errors import AgentError
-from sandbox_agent.executor import Executor
-from sandbox_agent.guard import Guards
 from sandbox_agent.loop import Loop
 from sandbox_agent.outputs import Reply
 from sandbox_agent.protocol import (
-    BOOT_NAME,
     PROTOCOL_VERSION,
     RUN_DIR,
     SOCKET_NAME,
-    Boot,
-    Confinement,
     FrameError,
     Message,
     failure,
     request,
     result,
 )
-from sandbox_agent.pty.terminals import Terminals
+from sandbox_agent.service import Service
 from sandbox_agent.session_secrets import SessionSecrets
-from sandbox_agent.transfers import Transfers
-from sandbox_agent.work import Work
 
 _HELLO_ID = 0
 _OPEN_FILES = 4096
@@ -50,7 +43,7 @@ _EXIT_REFUSED = 3
 class Agent:
     """One sandbox's agent; `run` returns the exit code."""
 
-    def __init__(self, boot: Boot, socket_path: str) -> None:
+    def __init__(self, socket_path: str) -> None:
         self._loop = Loop()
         self._started = time.monotonic()
         self._boot_id = os.urandom(8).hex()
@@ -62,78 +55,82 @@ class Agent:
         self._greeted = False
         self.secrets = SessionSecrets()
         self._events = EventBuffer(self._boot_id, self._send_event, self.secrets.cut_reported)
-        self._guards = Guards(self._loop, boot, self._abi, self._events)
-        self._work = Work(self._loop, boot, self._events)
-        self._executor = Executor(
-            self._loop, boot, self._events, self._work, self._guards, self.secrets
-        )
-        self._terminals = Terminals(
-            self._loop, boot, self._abi, self._events, self._work, self._guards
-        )
-        self._transfers = Transfers(self._loop, boot, self._events)
+        # Until it is configured, every request but that one is refused.
+        self._service: Service | None = None
         self._exit_code = 0
         self._methods: dict[str, Callable[[Message, Reply], None]] = {
-            "exec": self._executor.execute,
-            "output": self._executor.outputs.read,
-            "output.restore": self._executor.restore,
-            "stdin": self._executor.stdin,
-            "signal": self._executor.signal,
-            "cancel": self._executor.cancel,
-            "pty.open": self._terminals.open,
-            "pty.send": self._terminals.send,
-            "pty.read": self._terminals.read,
-            "pty.signal": self._terminals.signal,
-            "pty.close": self._terminals.close,
-            "file.open": self._transfers.open,
-            "file.pull": self._transfers.pull,
-            "file.push": self._transfers.push,
-            "file.close": self._transfers.close,
-            "secrets": self._take_secrets,
-            "stats": self._stats,
-            "shutdown": self._shut_down,
+            "configure": self._configure,
         }
-        for name in ("list", "stat", "mkdir", "delete", "move", "symlink"):
-            self._methods[f"file.{name}"] = functools.partial(self._transfers.operate, name)
 
     def run(self) -> int:
-        """Serves until the control plane sends shutdown or refuses this agent.
-
-        Raises: ConfinementError if commands can't be confined.
-        """
+        """Serves until the control plane refuses this agent, or can't configure it."""
         self._connection.dial()
         # The control plane is busy with the hello meanwhile, so this adds no delay.
-        self._guards.confine()
-        # Everything that exists now stays forever. Without collections, its memory stays shared
-        # with forks.
         gc.collect()
-        gc.freeze()
-        self._guards.prepare()
         self._loop.run()
         return self._exit_code
+
+    def _configure(self, params: Message, reply: Reply) -> None:
+        """Takes the session's configuration, once; an agent that can't enforce it ends."""
+        if self._service is not None:
+            raise AgentError("conflict", "the sandbox is already configured")
+        try:
+            configuration = parse(params)
+            service = Service(self._loop, configuration, self._abi, self._events, self.secrets)
+            service.guards.confine()
+        except (AgentError, BudgetError) as error:
+            self._refuse(f"cannot be configured: {error}")
+        except ConfinementError as error:
+            self._refuse(f"cannot confine commands: {error}")
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing may run
+            self._refuse(f"cannot be configured: {type(error).__name__}")
+        else:
+            self._serve(service)
+            reply({})
+            # Everything that exists now stays forever. Without collections, its memory stays
+            # shared with forks.
+            gc.freeze()
+            service.guards.prepare()
+
+    def _refuse(self, reason: str) -> None:
+        """Ends the agent, and with it the sandbox."""
+        print(reason, file=sys.stderr, flush=True)
+        self._exit_code = _EXIT_REFUSED
+        self._loop.stop()
+
+    def _serve(self, service: Service) -> None:
+        self._service = service
+        self._methods |= service.methods
+        self._methods |= {
+            "secrets": self._take_secrets,
+            "stats": functools.partial(self._stats, service),
+            "shutdown": functools.partial(self._shut_down, service),
+        }
 
     def _send_event(self, message: Message) -> None:
         if self._greeted:
             self._connection.send(message)
 
     def _say_hello(self) -> None:
+        service = self._service
         hello = {
             "protocol": PROTOCOL_VERSION,
             "boot_id": self._boot_id,
-            "running": self._executor.running,
-            "finished": self._executor.outputs.ended,
-            "terminals": self._terminals.running,
+            "configured": service is not None,
+            "running": service.running if service else [],
+            "finished": service.finished if service else [],
+            "terminals": service.terminals if service else [],
             "landlock_abi": self._abi,
             "seccomp": seccomp.available(os.uname().machine),
             "secrets": self.secrets.message(),
-            **self._work.totals(),
+            **(service.work.totals() if service else {}),
         }
         self._connection.send(request(_HELLO_ID, "hello", hello))
 
     def _on_close(self) -> None:
         self._greeted = False
-        self._executor.forget_callers()
-        self._terminals.forget_callers()
-        self._transfers.close_all()
+        if self._service is not None:
+            self._service.forget_callers()
 
     def _on_message(self, message: Message) -> None:
         """Raises: FrameError if the message is not valid from a control plane."""
@@ -149,9 +146,7 @@ class Agent:
             raise FrameError("the hello was already answered")
         error = message.get("error")
         if isinstance(error, dict):
-            print(f"refused by the control plane: {error.get('message')!s:.1000}", flush=True)
-            self._exit_code = _EXIT_REFUSED
-            self._loop.stop()
+            self._refuse(f"refused by the control plane: {error.get('message')!s:.1000}")
             return
         committed = _number(message.get("result"), "committed_seq")
         self._connection.accepted()
@@ -170,7 +165,7 @@ class Agent:
         reply = functools.partial(self._reply, send, request_id)
         handler = self._methods.get(method)
         if handler is None:
-            reply(AgentError("validation_error", f"unknown method: {method:.100}"))
+            reply(self._unknown(method))
             return
         try:
             handler(params, reply)
@@ -182,6 +177,11 @@ class Agent:
             # The error itself is not printed: it may contain words of a command, and so secrets.
             print(f"{method} failed: {type(error).__name__}", file=sys.stderr, flush=True)
             reply(AgentError("validation_error", f"bad parameters: {type(error).__name__}"))
+
+    def _unknown(self, method: str) -> AgentError:
+        if self._service is None:
+            return AgentError("conflict", "the sandbox is not configured yet")
+        return AgentError("validation_error", f"unknown method: {method:.100}")
 
     def _reply(
         self, send: Callable[[Message], None], request_id: object, answer: Message | AgentError
@@ -200,24 +200,24 @@ class Agent:
         self.secrets.replace(params)
         reply({})
 
-    def _stats(self, _params: Message, reply: Reply) -> None:
+    def _stats(self, service: Service, _params: Message, reply: Reply) -> None:
         reply(
             {
-                "running": self._executor.running,
-                "terminals": self._terminals.running,
-                "finished": self._executor.outputs.ended,
+                "running": service.running,
+                "terminals": service.terminals,
+                "finished": service.finished,
                 "buffered_events": len(self._events),
                 "uptime_ms": int((time.monotonic() - self._started) * 1000),
             }
         )
 
-    def _shut_down(self, params: Message, reply: Reply) -> None:
+    def _shut_down(self, service: Service, params: Message, reply: Reply) -> None:
         def drained() -> None:
             reply({})
             # The control plane removes the container. This timer only ends a stray agent.
             self._loop.after(_DRAIN_SECONDS, self._loop.stop)
 
-        self._work.stop(
+        service.work.stop(
             given.text(params, "reason"),
             params.get("at_once") is True,
             lambda: self._events.when_empty(drained),
@@ -232,13 +232,6 @@ def _number(members: object, name: str) -> int:
     return value
 
 
-def read_boot(path: str) -> Boot:
-    """Reads the boot file. Raises: OSError; ValueError, TypeError if it is malformed."""
-    with open(path, "rb") as file:
-        members = json.load(file)
-    return Boot(**{**members, "confinement": Confinement(*members["confinement"])})
-
-
 def main() -> int:
     """Runs the agent in its sandbox; returns the exit code."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
@@ -246,20 +239,9 @@ def main() -> int:
     # handler.
     privileges.dump_no_core()
     syscalls.hide_memory()
-    try:
-        boot = read_boot(os.path.join(RUN_DIR, BOOT_NAME))
-    except (OSError, LookupError, ValueError, TypeError) as error:
-        print(f"cannot read the boot file: {error}", file=sys.stderr, flush=True)
-        return _EXIT_REFUSED
-    try:
-        agent = Agent(boot, os.path.join(RUN_DIR, SOCKET_NAME))
-        sys.excepthook = functools.partial(_report, agent.secrets)
-        return agent.run()
-    except ConfinementError as error:
-        print(f"cannot confine commands: {error}", file=sys.stderr, flush=True)
-    except BudgetError as error:
-        print(error, file=sys.stderr, flush=True)
-    return _EXIT_REFUSED
+    agent = Agent(os.path.join(RUN_DIR, SOCKET_NAME))
+    sys.excepthook = functools.partial(_report, agent.secrets)
+    return agent.run()
 
 
 def _report(

@@ -9,7 +9,7 @@ from sandbox_agent.errors import AgentError
 from sandbox_agent.file_helper import FileHelper
 from sandbox_agent.loop import Loop, Timer
 from sandbox_agent.outputs import Reply
-from sandbox_agent.protocol import CHUNK_BYTES, WORKSPACE_DIR, Boot, Message
+from sandbox_agent.protocol import CHUNK_BYTES, WORKSPACE_DIR, Configuration, Message
 
 _MOST_HELPERS = 8
 _MOST_ENTRIES = 10_000
@@ -33,10 +33,10 @@ class _Stream:
 class Transfers:
     """Runs file operations and records each one before answering it."""
 
-    def __init__(self, loop: Loop, boot: Boot, events: EventBuffer) -> None:
+    def __init__(self, loop: Loop, configuration: Configuration, events: EventBuffer) -> None:
         self._loop = loop
-        self._uid = boot.uid
-        self._anywhere = boot.commands is None
+        self._uid = configuration.uid
+        self._anywhere = configuration.commands is None
         self._events = events
         self._helpers: set[FileHelper] = set()
         self._streams: dict[int, _Stream] = {}

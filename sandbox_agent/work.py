@@ -8,7 +8,7 @@ from sandbox_agent.audit import EventBuffer
 from sandbox_agent.budget import Budget, CpuClock, Printing
 from sandbox_agent.errors import AgentError
 from sandbox_agent.loop import Loop
-from sandbox_agent.protocol import BUDGET_REASON, Boot
+from sandbox_agent.protocol import BUDGET_REASON, Configuration
 
 # The number of started ids that are remembered; work under the same id is refused.
 _REMEMBERED_IDS = 65536
@@ -33,10 +33,10 @@ class Running(Protocol):
 class Work:
     """All running work, within the session's budget. Raises: BudgetError."""
 
-    def __init__(self, loop: Loop, boot: Boot, events: EventBuffer) -> None:
+    def __init__(self, loop: Loop, configuration: Configuration, events: EventBuffer) -> None:
         self._events = events
-        self._most = boot.max_running
-        self._budget = Budget(loop, boot, CpuClock(), self._on_exceeded)
+        self._most = configuration.max_running
+        self._budget = Budget(loop, configuration, CpuClock(), self._on_exceeded)
         self._running: dict[str, Running] = {}
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._stopping = False

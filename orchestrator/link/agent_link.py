@@ -77,6 +77,7 @@ class AgentLink:
         self._open: dict[Connection, None] = {}
         self._connected = asyncio.Event()
         self._refusal: str | None = None
+        self._expects_configured = False
         # The agent's latest hello.
         self.hello: Hello | None = None
         self._greeting = TaskScope("the hello of a sandbox agent")
@@ -93,6 +94,10 @@ class AgentLink:
     def connected(self) -> bool:
         """Whether an accepted agent is connected."""
         return self._connected.is_set() and self._refusal is None
+
+    def expect_configured(self) -> None:
+        """From now on an agent that does not know its session is refused: it is not ours."""
+        self._expects_configured = True
 
     async def wait_connected(self, timeout: float) -> None:
         """Waits for an agent's hello.
@@ -235,7 +240,11 @@ class AgentLink:
         params = message.get("params")
         version = params.get("protocol") if isinstance(params, dict) else None
         if version != PROTOCOL_VERSION:
-            self._refuse(connection, request_id, version)
+            reason = (
+                f"the image's sandbox agent speaks protocol {version!r}, this control plane speaks "
+                f"{PROTOCOL_VERSION}: rebuild the image with `make run` or `python -m images build`"
+            )
+            self._refuse(connection, request_id, reason)
             return
         try:
             hello = parse_hello(params)
@@ -248,6 +257,9 @@ class AgentLink:
             return
         if connection.closing:
             return
+        if self._expects_configured and not hello.configured:
+            self._refuse(connection, request_id, "the sandbox agent was never configured")
+            return
         previous, self._current = self._current, connection
         if previous is not None and previous is not connection:
             previous.drop("replaced by a new connection")
@@ -257,13 +269,11 @@ class AgentLink:
         self._connected.set()
         self._on_hello(hello)
 
-    def _refuse(self, connection: Connection, request_id: Any, version: Any) -> None:
-        self._refusal = (
-            f"the image's sandbox agent speaks protocol {version!r}, this control plane speaks "
-            f"{PROTOCOL_VERSION}: rebuild the image with `make run` or `python -m images build`"
-        )
-        connection.send(failure(request_id, "conflict", self._refusal))
-        connection.drop("protocol mismatch", flush=True)
+    def _refuse(self, connection: Connection, request_id: Any, reason: str) -> None:
+        """An agent of ours ends when it is told so."""
+        self._refusal = reason
+        connection.send(failure(request_id, "conflict", reason))
+        connection.drop("refused", flush=True)
         self._connected.set()
 
     async def _record(self, connection: Connection, event: AgentEvent) -> bool:

@@ -46,6 +46,7 @@ _HELLO_MEMBERS = frozenset(
     {
         "protocol",
         "boot_id",
+        "configured",
         "running",
         "finished",
         "terminals",
@@ -85,13 +86,14 @@ class HeldSecrets:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The message with which an agent connects.
+    """The message with which an agent connects; `configured`: it knows its session.
 
     `landlock_abi` and `seccomp` are its kernel's features; `totals` is its session's consumption,
     by budget kind.
     """
 
     boot_id: str
+    configured: bool
     running: frozenset[str]
     finished: frozenset[str]
     terminals: frozenset[str]
@@ -143,14 +145,14 @@ def parse_hello(params: Any) -> Hello:
         raise ValueError("boot_id must be 16 hex digits")
     if isinstance(abi, bool) or not isinstance(abi, int) or not 0 <= abi <= 1000:
         raise ValueError("landlock_abi must be a small number")
-    seccomp = params.get("seccomp", False)
-    if not isinstance(seccomp, bool):
-        raise ValueError("seccomp must be true or false")
+    configured, seccomp = params.get("configured"), params.get("seccomp", False)
+    if not isinstance(configured, bool) or not isinstance(seccomp, bool):
+        raise ValueError("configured and seccomp must be true or false")
     running, finished = _ids(params.get("running")), _ids(params.get("finished"))
     terminals = _ids(params.get("terminals"))
     secrets = _secrets(params.get("secrets", {"variables": {}, "given": []}))
     totals = session_totals(params)
-    return Hello(boot_id, running, finished, terminals, abi, seccomp, totals, secrets)
+    return Hello(boot_id, configured, running, finished, terminals, abi, seccomp, totals, secrets)
 
 
 def session_totals(members: Message) -> dict[str, int]:

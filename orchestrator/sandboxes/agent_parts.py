@@ -8,6 +8,7 @@ from orchestrator.engine.base import Container, ContainerState, Engine
 from orchestrator.errors import PaddockError, SandboxUnavailableError
 from orchestrator.node.killing import first_process
 from orchestrator.observe.log_context import session_context
+from orchestrator.sandboxes.configuration import configuration_of
 from orchestrator.sandboxes.parts import Part, Plan
 from orchestrator.sandboxes.suitability import Suitability
 from orchestrator.task_scope import TaskScope
@@ -36,7 +37,8 @@ class LinkPart(Part):
         await self._tasks.begin(plan.link.listen(), context=context)
 
     async def adopt(self, plan: Plan, container: Container) -> None:
-        """Raises: OSError."""
+        """An agent that was never configured is refused. Raises: OSError."""
+        plan.link.expect_configured()
         await self.open(plan)
 
     async def leave(self, plan: Plan) -> None:
@@ -49,7 +51,7 @@ class LinkPart(Part):
 
 
 class AgentPart(Part):
-    """The agent: waits for its hello, checks the level's requirements, and sends the secrets."""
+    """The agent: it says hello, has what the level needs, and is configured for the session."""
 
     name = "agent"
 
@@ -62,11 +64,19 @@ class AgentPart(Part):
 
     async def open(self, plan: Plan) -> None:
         """Raises: SandboxUnavailableError, UnmetError."""
-        await self._hello(plan)
-        await self._suitability.check_sandbox(plan.level, plan.link.hello)
-        secrets = plan.session.secrets.message()
-        if secrets is not None:
-            await plan.link.request("secrets", secrets)
+        # Meanwhile its first process is looked for.
+        looking = self._tasks.begin(self._look(plan))
+        try:
+            await self._hello(plan)
+            await self._configure(plan)
+            await looking
+        except SandboxUnavailableError as error:
+            said = (await self._engine.logs(plan.container_id or "")).strip()[-1000:]
+            if said:
+                raise SandboxUnavailableError(f"{error.detail}; the agent said: {said}") from None
+            raise
+        finally:
+            looking.cancel()
 
     async def adopt(self, plan: Plan, container: Container) -> None:
         """A paused agent can't connect: its hello comes after it is resumed.
@@ -82,18 +92,20 @@ class AgentPart(Part):
         await plan.link.close()
 
     async def _hello(self, plan: Plan) -> None:
-        """Waits for the agent's hello and meanwhile looks up the container's first process."""
-        looking = self._tasks.begin(self._look(plan))
-        try:
-            await plan.link.wait_connected(self._hello_timeout)
-            await looking
-        except SandboxUnavailableError as error:
-            said = (await self._engine.logs(plan.container_id or "")).strip()[-1000:]
-            if said:
-                raise SandboxUnavailableError(f"{error.detail}; the agent said: {said}") from None
-            raise
-        finally:
-            looking.cancel()
+        """Raises: SandboxUnavailableError, UnmetError."""
+        await plan.link.wait_connected(self._hello_timeout)
+        hello = plan.link.hello
+        await self._suitability.check_sandbox(plan.level, hello)
+        if hello is not None and hello.configured:
+            raise SandboxUnavailableError("the sandbox agent was configured by somebody else")
+
+    async def _configure(self, plan: Plan) -> None:
+        """From here on the agent can run what the session is given."""
+        await plan.link.request("configure", configuration_of(plan))
+        plan.link.expect_configured()
+        secrets = plan.session.secrets.message()
+        if secrets is not None:
+            await plan.link.request("secrets", secrets)
 
     async def _look(self, plan: Plan) -> None:
         """Looks up the container's first process and limits while the engine answers."""

@@ -10,7 +10,8 @@ from typing import NamedTuple, Self
 from orchestrator.engine.resolvers import resolv_conf
 from orchestrator.workspace import mounts
 
-# The only files in a run directory; nothing else is ever removed from it.
+# The only files in a run directory; nothing else is ever removed from it. Earlier versions created
+# boot.json.
 RUN_FILES = ("control.sock", "boot.json")
 
 
@@ -43,11 +44,6 @@ class SandboxDirectory:
         return self.run / "control.sock"
 
     @property
-    def boot(self) -> Path:
-        """The agent's boot configuration."""
-        return self.run / "boot.json"
-
-    @property
     def workspace(self) -> Path:
         """The mount point of the workspace's data, with the session's flags."""
         return self.path / "workspace"
@@ -77,12 +73,11 @@ class SandboxDirectory:
         """A directory that does not exist yet."""
         return cls(state_dir / "sandboxes" / secrets.token_hex(8))
 
-    def make(self, *, uid: int, home: str, boot: str, resolvers: tuple[str, ...] = ()) -> None:
-        """Creates it with its files; `boot` is the agent's boot configuration. Raises: OSError."""
+    def make(self, *, uid: int, home: str, resolvers: tuple[str, ...] = ()) -> None:
+        """Creates it with its files. Raises: OSError."""
         self.path.parent.mkdir(mode=0o700, exist_ok=True)
         for directory in (self.path, self.run, self.workspace, self.mounts):
             directory.mkdir(mode=0o700)
-        self.boot.write_text(boot, encoding="utf-8")
         _write(self.passwd, passwd_text(uid, home))
         _write(self.group, group_text(uid))
         _write(self.resolv_conf, resolv_conf(resolvers))

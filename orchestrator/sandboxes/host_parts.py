@@ -1,11 +1,8 @@
 """Parts of a sandbox on the host: network, directory, workspace and the operator's mounts."""
 
-import json
-
 from orchestrator.config.operator_mounts import OperatorMount, real_source
 from orchestrator.config.settings import Settings
 from orchestrator.engine.base import Bind, Container, Engine
-from orchestrator.sandboxes.boot import boot_of
 from orchestrator.sandboxes.directory import Shared
 from orchestrator.sandboxes.holding import Holding
 from orchestrator.sandboxes.parts import Part, Plan
@@ -40,7 +37,7 @@ class NetworkPart(Part):
 
 
 class DirectoryPart(Part):
-    """The directory with the control socket, the boot file and files for /etc."""
+    """The directory with the control socket and files for /etc."""
 
     name = "directory"
 
@@ -50,10 +47,9 @@ class DirectoryPart(Part):
     async def open(self, plan: Plan) -> None:
         """Raises: EngineUnavailableError, OSError."""
         directory, uid, home = plan.directory, plan.session.workspace.uid, plan.level.home
-        boot, resolvers = json.dumps(boot_of(plan)._asdict()), plan.resolvers
+        resolvers = plan.resolvers
         await self._places.make(
-            directory,
-            lambda: directory.make(uid=uid, home=home, boot=boot, resolvers=resolvers),
+            directory, lambda: directory.make(uid=uid, home=home, resolvers=resolvers)
         )
         plan.binds += [
             Bind(str(directory.run), RUN_DIR, read_only=True),

@@ -1,4 +1,4 @@
-"""What the kernel enforces on the commands of one sandbox; built once, from the boot file."""
+"""What the kernel enforces on the commands of one sandbox; built once, from the configuration."""
 
 import os
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from sandbox_agent.confine import landlock, seccomp, syscalls
 from sandbox_agent.confine.landlock import CHANGE, EXECUTE, READ, READ_FILE, WRITE_FILE, Rule
 from sandbox_agent.confine.libraries import Libraries
 from sandbox_agent.programs import find_program
-from sandbox_agent.protocol import WORKSPACE_DIR, Boot
+from sandbox_agent.protocol import WORKSPACE_DIR, Configuration
 
 _CHANGED = (WORKSPACE_DIR, "/tmp")  # noqa: S108 - private to the sandbox
 
@@ -52,28 +52,28 @@ class ConfinementError(Exception):
 NO_TOOL = Tool([], [], [], writable_code=False, ptrace=False)
 
 
-def build(boot: Boot, abi: int, tool: Tool = NO_TOOL) -> Profile:
+def build(configuration: Configuration, abi: int, tool: Tool = NO_TOOL) -> Profile:
     """The profile of the sandbox's level, or of a tool at that level. Raises: ConfinementError."""
     try:
-        return _build(boot, abi, tool)
+        return _build(configuration, abi, tool)
     except OSError as error:
         raise ConfinementError(f"{error.strerror}: {error.filename or 'ruleset'}") from error
 
 
-def _build(boot: Boot, abi: int, tool: Tool) -> Profile:
+def _build(configuration: Configuration, abi: int, tool: Tool) -> Profile:
     machine = os.uname().machine
     if not seccomp.available(machine):
         raise ConfinementError("the kernel has no system call filters with notification")
-    wanted = boot.confinement
+    wanted = configuration.confinement
     if wanted.paths and not abi:
         raise ConfinementError("the kernel has no Landlock")
     if not wanted.writable_code and not syscalls.can_deny_writable_code():
         raise ConfinementError("the kernel can't deny writable code: it must be 6.3 or later")
     executable: frozenset[str] | None = None
     if wanted.paths:
-        (rules, executable), rights = path_rules(boot, tool), landlock.handled(abi)
+        (rules, executable), rights = path_rules(configuration, tool), landlock.handled(abi)
     else:
-        rules, rights = write_rules(boot, tool), landlock.WRITES
+        rules, rights = write_rules(configuration, tool), landlock.WRITES
     if wanted.ptrace or tool.ptrace:
         rules.append(Rule("/proc", WRITE_FILE))  # debuggers write to memory through it
     cookie = _cookie() if wanted.record_execs else None
@@ -96,29 +96,33 @@ def _build(boot: Boot, abi: int, tool: Tool) -> Profile:
     )
 
 
-def path_rules(boot: Boot, tool: Tool = NO_TOOL) -> tuple[list[Rule], frozenset[str]]:
+def path_rules(
+    configuration: Configuration, tool: Tool = NO_TOOL
+) -> tuple[list[Rule], frozenset[str]]:
     """The rights for each path, and the paths that are executable."""
     libraries = Libraries()
-    for name in (*(boot.commands or ()), *tool.programs):
+    for name in (*(configuration.commands or ()), *tool.programs):
         program = None if name in BUILTINS else find_program(name)
         if program is not None and not os.path.isdir(program):
             libraries.add(program)
     directories = [path for path in tool.programs if os.path.isdir(path)]
-    read = [*boot.confinement.read, *tool.read]
-    execute = [*boot.confinement.execute, *directories]
+    read = [*configuration.confinement.read, *tool.read]
+    execute = [*configuration.confinement.execute, *directories]
     closure = libraries.closure
     rules = [Rule(path, READ_FILE) for path in sorted(closure.read - closure.executed)]
     rules += [Rule(path, READ_FILE | EXECUTE) for path in sorted(closure.executed)]
     rules += [Rule(path, READ) for path in (*BASELINE, *read)]
     rules += [Rule(path, READ | EXECUTE) for path in execute]
     rules += [Rule(path, READ_FILE | WRITE_FILE) for path in DEVICES]
-    rules += [Rule(path, CHANGE) for path in (*_CHANGED, *boot.writable, *tool.write)]
+    rules += [Rule(path, CHANGE) for path in (*_CHANGED, *configuration.writable, *tool.write)]
     return rules, frozenset(closure.executed).union(map(os.path.realpath, execute))
 
 
-def write_rules(boot: Boot, tool: Tool) -> list[Rule]:
+def write_rules(configuration: Configuration, tool: Tool) -> list[Rule]:
     """Where commands may write if they may read and execute anything: not below /proc, for one."""
-    return [Rule(path, CHANGE) for path in (*_CHANGED, "/dev", *boot.writable, *tool.write)]
+    return [
+        Rule(path, CHANGE) for path in (*_CHANGED, "/dev", *configuration.writable, *tool.write)
+    ]
 
 
 def _cookie() -> tuple[int, int]:

@@ -11,7 +11,7 @@ from sandbox_agent.errors import AgentError
 from sandbox_agent.guard import Guards
 from sandbox_agent.loop import Loop
 from sandbox_agent.outputs import Reply
-from sandbox_agent.protocol import Boot, Message
+from sandbox_agent.protocol import Configuration, Message
 from sandbox_agent.pty.request import parse
 from sandbox_agent.pty.terminal import Terminal
 from sandbox_agent.pty.waiting import Waiting
@@ -26,15 +26,21 @@ class Terminals:
     """The terminals of one sandbox."""
 
     def __init__(
-        self, loop: Loop, boot: Boot, abi: int, events: EventBuffer, work: Work, guards: Guards
+        self,
+        loop: Loop,
+        configuration: Configuration,
+        abi: int,
+        events: EventBuffer,
+        work: Work,
+        guards: Guards,
     ) -> None:
         self._loop = loop
         # Without path rules, only scopes keep other commands from reaching a tool.
-        self._exposed = not boot.confinement.paths and abi < SCOPES_ABI
+        self._exposed = not configuration.confinement.paths and abi < SCOPES_ABI
         self._events = events
         self._work = work
         self._guards = guards
-        self._waiting = Waiting(boot.uid)
+        self._waiting = Waiting(configuration.uid)
         self._running: dict[str, Terminal] = {}
         self._ended: OrderedDict[str, Terminal] = OrderedDict()
 

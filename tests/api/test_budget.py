@@ -3,7 +3,6 @@
 import asyncio
 import json
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from orchestrator.errors import AuditUnavailableError
 from orchestrator.sessions.session import Session
 from paddock.contract.words import Status
-from sandbox_agent.protocol import RUN_DIR
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.fake_agent import AgentRefusalError, Play
 from tests.support.until import until
@@ -59,12 +57,10 @@ async def over(api: Api, path: str) -> dict[str, Any]:
     return await api.json("GET", path)
 
 
-def boot(api: Api) -> dict[str, Any]:
+def configuration(api: Api) -> dict[str, Any]:
     """What the latest sandbox's agent was told."""
-    spec = list(api.engine.specs.values())[-1]
-    run_dir = next(bind.source for bind in spec.binds if bind.target == RUN_DIR)
-    members: dict[str, Any] = json.loads((Path(run_dir) / "boot.json").read_text())
-    return members
+    assert api.agent.configuration is not None
+    return api.agent.configuration
 
 
 @pytest.mark.parametrize(
@@ -147,8 +143,8 @@ async def test_without_a_budget_everything_is_counted_all_the_same(api: Api) -> 
     shown = await api.json("GET", path + "/budget")
     assert shown["consumed"]["commands"] == 3
     assert [kind for kind, left in shown["remaining"].items() if left] == ["audit_bytes"]
-    assert boot(api)["cpu_budget_us"] is None
-    assert boot(api)["output_budget_bytes"] is None
+    assert configuration(api)["cpu_budget_us"] is None
+    assert configuration(api)["output_budget_bytes"] is None
 
 
 async def test_get_or_create_gives_a_budget_only_once(api: Api) -> None:
@@ -486,7 +482,7 @@ async def test_a_new_level_gets_what_is_left(api: Api) -> None:
     assert (await call).status == 200
     settings = {"settings": {"permission_level": "medium"}}
     await api.json("PUT", path + "/settings", json=settings)
-    members = boot(api)
+    members = configuration(api)
     assert (members["cpu_used_us"], members["cpu_budget_us"]) == (1_250_000, 3_000_000)
     assert (members["output_used_bytes"], members["output_budget_bytes"]) == (400, 1000)
     assert (await api.json("GET", path + "/budget"))["remaining"]["commands"] == 1

@@ -1,7 +1,6 @@
 """Whatever happens to sessions, a restart changes nothing that a caller was told."""
 
 import asyncio
-import json
 import shutil
 import tempfile
 import threading
@@ -443,8 +442,9 @@ def test_no_sandbox_of_a_laxer_version_of_its_level_is_taken_up(
     changed = session.level == stricter
     assert changed is (writes > 0)
     if session.sandbox is not None:
-        boot = json.loads(session.sandbox.directory.boot.read_text())
-        assert boot["commands"] == (["ls"] if changed else None)
+        told = restarts.agents.by_run_dir[str(session.sandbox.directory.run)].configuration
+        assert told is not None
+        assert told["commands"] == (["ls"] if changed else None)
     restarts.nobody_is_lost()
     restarts.nothing_else_runs()
 

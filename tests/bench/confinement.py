@@ -21,7 +21,7 @@ from sandbox_agent.guard import Guard
 from sandbox_agent.guard_process import Plan, Setup
 from sandbox_agent.loop import Loop
 from sandbox_agent.process import Command, Request
-from sandbox_agent.protocol import Boot, Confinement
+from sandbox_agent.protocol import Configuration, Confinement
 
 ROUNDS = int(sys.argv[1])
 ALLOW = struct.pack("<HBBI", 6, 0, 0, 0x7FFF0000)
@@ -29,7 +29,7 @@ NAMES = ["cat", "cp", "find", "grep", "head", "ls", "mkdir", "mv", "pwd", "rm", 
 
 def built(paths, record):
     confinement = Confinement(paths, [], [], not paths, False, record)
-    boot = Boot("low", 54321, NAMES, [], confinement, "/", 1.0, 2**28, 64, 2**20, 16)
+    boot = Configuration("low", 54321, NAMES, [], confinement, "/", 1.0, 2**28, 64, 2**20, 16)
     return profile.build(boot, syscalls.landlock_abi())
 
 confined = built(True, True)

@@ -27,7 +27,7 @@ def made(state_dir: Path, data: Path, **shared: Shared) -> SandboxDirectory:
     """A sandbox's directory with everything mounted in it; nothing is left when that fails."""
     directory = SandboxDirectory.fresh(state_dir)
     try:
-        directory.make(uid=UID, home="/nonexistent", boot="{}")
+        directory.make(uid=UID, home="/nonexistent")
         directory.mount_workspace(data, noexec=True)
         directory.share(shared)
     except BaseException:
@@ -117,7 +117,7 @@ def test_a_sandbox_directory_comes_and_goes(tmp_path: Path, data: Path) -> None:
     assert directory.run.stat().st_mode & 0o777 == 0o700
     assert directory.group.stat().st_mode & 0o777 == 0o644
     assert len(os.fsencode(directory.name)) == 16
-    directory.boot.write_text("{}")
+    (directory.run / "boot.json").write_text("{}")  # as earlier versions did
     directory.socket.touch()
     directory.release()
     directory.release()

@@ -137,7 +137,7 @@ async def test_files_of_the_image_are_read(high: Box) -> None:
 @pytest.mark.parametrize(
     "path",
     ["/proc/self/mem", "/proc/1/environ", "/proc/self/fd/0", "/proc/self/root/etc/hostname",
-     "/sys/kernel/notes", "/dev/zero", "/run/paddock/boot.json", "/etc/shadow", "/tmp/way"],
+     "/sys/kernel/notes", "/dev/zero", "/run/paddock/control.sock", "/etc/shadow", "/tmp/way"],
 )  # fmt: skip
 async def test_what_is_no_file_of_the_image_is_not_read(high: Box, path: str) -> None:
     await high.bash("ln -sfn /proc/self/environ /tmp/way")

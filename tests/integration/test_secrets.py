@@ -234,7 +234,7 @@ def of_the_state(state_dir: Path) -> bytes:
             if file.is_file():
                 data += b"%s\n%s\n" % (str(file).encode(), file.read_bytes())
                 names.add(name)
-    assert {"paddock.db", "transcript.log", "raw", "boot.json"} <= names
+    assert {"paddock.db", "transcript.log", "raw", "passwd"} <= names
     return data
 
 

@@ -188,6 +188,7 @@ def hello(**members: Any) -> Message:
         "running": [],
         "finished": [],
         "terminals": [],
+        "configured": True,
         "landlock_abi": 6,
         **members,
     }
@@ -278,6 +279,8 @@ async def test_another_protocol_is_refused_with_what_to_do(host: Host, version: 
         {"terminals": {}},
         {"terminals": ["-" * 65]},
         {"landlock_abi": -1},
+        {"configured": None},
+        {"configured": 1},
         {"landlock_abi": True},
         {"landlock_abi": "6"},
         {"seccomp": 1},
@@ -562,7 +565,7 @@ async def test_a_frame_is_as_large_as_what_it_may_be(
     [
         {"junk": 1},
         {"junk": "x" * 300_000},
-        {"landlock_abi": 6, "running": ["x" * 64] * 256, "protocol": PROTOCOL_VERSION, "": []},
+        {"landlock_abi": 6, "configured": True, "running": ["x" * 64] * 256, "": []},
         {"secrets": {"variables": {}, "given": []}, "terminals": ["é" * 40_000]},
         {"secrets": {"variables": {}, "given": [["x", "0" * 64]] * 5000}},
     ],

@@ -203,7 +203,7 @@ def connect(path):
         client.connect(path)
 for root in ("", "/proc/1/root", "/proc/self/root"):
     attempt("list", lambda: os.listdir(root + "/run/paddock"))
-    attempt("read", lambda: open(root + "/run/paddock/boot.json"))
+    attempt("look", lambda: os.stat(root + "/run/paddock/control.sock"))
     attempt("connect", lambda: connect(root + "/run/paddock/control.sock"))
     attempt("rename", lambda: os.rename(root + "/run/paddock", root + "/run/other"))
     attempt("unlink", lambda: os.unlink(root + "/run/paddock/control.sock"))

@@ -41,7 +41,7 @@ async def test_file_of_the_image(attacks: Attacks, level: str, name: str) -> Non
     {
         "agent's program": "the agent's own program changed",
         "/etc/passwd": "/etc/passwd changed",
-        "boot file": "the agent's boot file changed",
+        "run directory": "a file made where the agent's socket is",
         "file in /dev": "a new file in /dev",
         "new device": "a block device made in /tmp",
         "agent's OOM score": "the agent made the first to go when memory runs out",

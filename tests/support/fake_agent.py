@@ -80,6 +80,8 @@ class FakeAgent:
         self.files = files
         self.requests: list[tuple[str, Message]] = []
         self._asked = asyncio.Event()
+        # What it was configured with; None until it was.
+        self.configuration: Message | None = None
         # In the form of the request with that name.
         self.secrets: Message = {"variables": {}, "given": []}
         self.stdin: dict[str, bytes] = {}
@@ -110,6 +112,7 @@ class FakeAgent:
         hello = {
             "protocol": PROTOCOL_VERSION,
             "boot_id": self.boot_id,
+            "configured": self.configuration is not None,
             "running": list(self._running),
             "finished": [],
             "terminals": self.terminals.running,
@@ -224,6 +227,12 @@ class FakeAgent:
             self._send(failure(message["id"], error.code, str(error), error.rule))
         else:
             self._send(result(message["id"], value))
+
+    async def _on_configure(self, params: Message) -> Message:
+        if self.configuration is not None:
+            raise AgentRefusalError("conflict", "the sandbox is already configured")
+        self.configuration = params
+        return {}
 
     async def _on_secrets(self, params: Message) -> Message:
         self.secrets = params

@@ -18,11 +18,11 @@ from sandbox_agent.guard_process import Plan, Setup
 from sandbox_agent.loop import Loop
 from sandbox_agent.output import Output
 from sandbox_agent.process import Command, Request
-from sandbox_agent.protocol import Boot, Confinement
+from sandbox_agent.protocol import Configuration, Confinement
 
 UID = 54321
 ROUNDS = 20
-BOOT = Boot(
+BOOT = Configuration(
     level="high",
     uid=UID,
     commands=None,

@@ -10,7 +10,7 @@ from orchestrator.link.messages import parse_event, parse_hello
 from sandbox_agent.budget import Budget, BudgetError, CpuClock
 from sandbox_agent.loop import Loop, Timer
 from sandbox_agent.output import STDOUT, Output
-from sandbox_agent.protocol import CPU_BUDGET, OUTPUT_BUDGET, Boot, Confinement
+from sandbox_agent.protocol import CPU_BUDGET, OUTPUT_BUDGET, Configuration, Confinement
 
 
 class Later(Loop):
@@ -52,9 +52,9 @@ class Sandbox:
         self.exceeded.append(told)
 
 
-def _boot(**members: Any) -> Boot:
+def _boot(**members: Any) -> Configuration:
     confinement = Confinement(False, [], [], True, True, False)
-    return Boot(
+    return Configuration(
         **{
             "level": "high",
             "uid": 1000,
@@ -217,6 +217,7 @@ def test_totals_without_form_are_refused(name: str, total: Any) -> None:
     with pytest.raises(ValueError, match=f"{name} must be an integer|must be short"):
         parse_event(_event(operation="command.exit", args={}, result={name: total}))
     hello = {"boot_id": "0" * 16, "running": [], "finished": [], "terminals": [], "landlock_abi": 7}
+    hello["configured"] = True
     assert parse_hello(hello).totals == {}
     with pytest.raises(ValueError, match=f"{name} must be an integer"):
         parse_hello({**hello, name: total})

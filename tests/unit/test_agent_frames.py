@@ -38,7 +38,10 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner),
     max_leaves=8,
 )
-_HELLO = {"boot_id": "0" * 16, "running": [], "finished": [], "terminals": [], "landlock_abi": 7}
+_HELLO = {
+    **{"boot_id": "0" * 16, "running": [], "finished": [], "terminals": [], "landlock_abi": 7},
+    "configured": True,
+}
 _EVENT = {"boot_id": "0" * 16, "seq": 1, "operation": "command.exit", "args": {}, "result": {}}
 _COUNTS = ("cut_bytes", "stored_bytes", "output_bytes", "leftover_killed")
 _NAMES = st.sampled_from(

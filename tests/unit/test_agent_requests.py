@@ -23,7 +23,7 @@ from sandbox_agent.guard import Guards
 from sandbox_agent.loop import READ, Loop
 from sandbox_agent.protocol import (
     SOCKET_NAME,
-    Boot,
+    Configuration,
     Confinement,
     FrameDecoder,
     FrameError,
@@ -33,6 +33,7 @@ from sandbox_agent.protocol import (
     result,
 )
 from sandbox_agent.server import Agent
+from sandbox_agent.service import Service
 from sandbox_agent.transfers import Transfers
 
 METHODS = [
@@ -121,7 +122,7 @@ PARAMS = st.builds(
     st.dictionaries(st.sampled_from(sorted(MEMBERS)), WILD, max_size=4),
     st.sets(st.sampled_from(sorted(MEMBERS)), max_size=2),
 )
-BOOT = Boot(
+CONFIGURATION = Configuration(
     level="low",
     uid=54321,
     commands=["ls", "cat", "which", "neofetch"],
@@ -154,7 +155,9 @@ class Told:
 @pytest.fixture(scope="module")
 def agent() -> Agent:
     """Not confined, so that it starts no process; everything up to there is as ever."""
-    return Agent(BOOT, "/nonexistent")
+    agent = Agent("/nonexistent")
+    agent._serve(Service(agent._loop, CONFIGURATION, agent._abi, agent._events, agent.secrets))
+    return agent
 
 
 @pytest.fixture

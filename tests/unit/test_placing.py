@@ -24,7 +24,7 @@ class Late:
     def __call__(self) -> None:
         self.began.set()
         assert self.free.wait(60)
-        self.directory.make(uid=1, home="/nonexistent", boot="{}")
+        self.directory.make(uid=1, home="/nonexistent")
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ async def test_what_was_given_up_is_removed_after_it_was_made(late: Late) -> Non
 async def test_what_comes_in_time_is_kept(late: Late, released: list[str]) -> None:
     late.free.set()
     await Places().make(late.directory, late)
-    assert late.directory.boot.exists()
+    assert late.directory.passwd.exists()
     assert released == []
 
 
@@ -107,6 +107,4 @@ async def test_calls_for_one_directory_come_one_after_the_other(tmp_path: Path) 
 async def test_what_can_not_be_made_is_told(tmp_path: Path) -> None:
     directory = SandboxDirectory.fresh(tmp_path / "none")
     with pytest.raises(FileNotFoundError):
-        await Places().make(
-            directory, lambda: directory.make(uid=1, home="/nonexistent", boot="{}")
-        )
+        await Places().make(directory, lambda: directory.make(uid=1, home="/nonexistent"))

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from sandbox_agent.confine.landlock import CHANGE, EXECUTE, READ, Rule
 from sandbox_agent.confine.profile import NO_TOOL, path_rules
-from sandbox_agent.protocol import Boot, Confinement
+from sandbox_agent.protocol import Configuration, Confinement
 
-BOOT = Boot(
+BOOT = Configuration(
     level="low",
     uid=1_900_000_000,
     commands=["ls"],

@@ -1,7 +1,6 @@
 """Each part of a sandbox on its own."""
 
 import gc
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +15,7 @@ from orchestrator.errors import EngineUnavailableError, SandboxUnavailableError,
 from orchestrator.link.listener import Listener
 from orchestrator.policy.levels import effective_limits, load_levels
 from orchestrator.sandboxes.agent_parts import AgentPart, LinkPart
+from orchestrator.sandboxes.configuration import configuration_of
 from orchestrator.sandboxes.container_parts import ContainerPart, RatesPart
 from orchestrator.sandboxes.directory import SandboxDirectory
 from orchestrator.sandboxes.host_parts import (
@@ -32,6 +32,7 @@ from orchestrator.sandboxes.placing import Places
 from orchestrator.sandboxes.suitability import Suitability
 from orchestrator.sessions.budget import Budget, Kind
 from orchestrator.workspace import mounts
+from sandbox_agent.configuration import parse
 from sandbox_agent.protocol import PROTOCOL_VERSION
 
 
@@ -39,7 +40,8 @@ class Link:
     """A link whose agent says hello at once, or never."""
 
     def __init__(self) -> None:
-        self.hello: object = SimpleNamespace(landlock_abi=7, seccomp=True)
+        self.hello: Any = SimpleNamespace(landlock_abi=7, seccomp=True, configured=False)
+        self.configuration: dict[str, Any] = {}
         self.refusal: str | None = None
         self.said: list[str] = []
 
@@ -51,8 +53,15 @@ class Link:
             raise SandboxUnavailableError(self.refusal)
         self.said.append("hello")
 
-    async def request(self, method: str, _params: object) -> None:
+    def expect_configured(self) -> None:
+        self.said.append("expects configured")
+
+    async def request(self, method: str, params: dict[str, Any]) -> None:
         self.said.append(method)
+        if method == "configure":
+            if "refuses" in self.said:
+                raise SandboxUnavailableError("the sandbox agent disconnected")
+            self.configuration = params
 
     async def close(self) -> None:
         self.said.append("close")
@@ -115,11 +124,11 @@ async def test_only_levels_with_a_network_have_one(engine: FakeEngine, state_dir
     assert engine.open_network  # others may use it
 
 
-async def test_the_directory_holds_the_boot_file_and_goes(state_dir: Path) -> None:
+async def test_the_directory_has_its_files_and_goes(state_dir: Path) -> None:
     part, plan = DirectoryPart(Places()), plan_of(state_dir)
     await part.open(plan)
-    boot = json.loads(plan.directory.boot.read_text())
-    assert (boot["level"], boot["uid"], boot["cpu_budget_us"]) == ("low", 1234, 5_000_000)
+    assert "sandbox:x:1234:" in plan.directory.passwd.read_text()
+    assert list(plan.directory.run.iterdir()) == []  # nothing of the session
     targets = {bind.target: bind.read_only for bind in plan.binds}
     assert targets == dict.fromkeys(
         ("/run/paddock", "/etc/passwd", "/etc/group", "/etc/resolv.conf"), True
@@ -136,7 +145,7 @@ async def test_a_directory_that_was_opened_half_way_goes(
     monkeypatch.setattr("orchestrator.sandboxes.directory.passwd_text", lambda *_: "\u20ac")
     with pytest.raises(UnicodeEncodeError):
         await part.open(plan)
-    assert plan.directory.boot.exists()
+    assert plan.directory.run.exists()
     await part.close(plan)
     assert not plan.directory.path.exists()
 
@@ -191,8 +200,9 @@ async def test_mounts_are_made_with_their_flags_and_unmade(
     assert plan.labels == {LABEL_MOUNTS: "data sock"}
     # Never by the engine: that would take their other flags off.
     assert not any(bind.read_only for bind in plan.binds if bind.source in points)
-    boot = json.loads(directory.boot.read_text())
-    assert boot["writable"] == ["/run/sock"]
+    told = configuration_of(plan)
+    assert told["writable"] == ["/run/sock"]
+    assert {"/mnt/data", "/run/sock"} <= set(told["confinement"]["read"])
     again = plan_of(state_dir)
     await parts[2].adopt(again, found(**plan.labels))
     assert again.mount_names == ("data", "sock")
@@ -235,7 +245,7 @@ async def test_rates_need_a_container(state_dir: Path) -> None:
         await RatesPart(cast(Any, None)).open(plan_of(state_dir))
 
 
-async def test_the_agent_is_given_secrets_after_it_was_checked(
+async def test_the_agent_is_configured_after_it_was_checked(
     engine: FakeEngine, state_dir: Path
 ) -> None:
     checked: list[object] = []
@@ -249,7 +259,9 @@ async def test_the_agent_is_given_secrets_after_it_was_checked(
     part = AgentPart(engine, cast(Any, Checks()), 1.0)
     plan = plan_of(state_dir)
     await part.open(plan)
-    assert said(plan) == ["hello", "secrets"]
+    assert said(plan) == ["hello", "configure", "expects configured", "secrets"]
+    told = parse(cast(Link, plan.link).configuration)
+    assert (told.level, told.uid, told.cpu_budget_us) == ("low", 1234, 5_000_000)
     refused = plan_of(state_dir)
     with pytest.raises(EngineUnavailableError, match="unmet"):
         await part.open(refused)
@@ -270,14 +282,37 @@ async def test_an_agent_that_is_silent_is_told_with_what_it_printed(
         await AgentPart(engine, cast(Any, None), 1.0).open(plan)
 
 
+async def test_an_agent_that_ends_instead_of_being_configured_says_why(
+    engine: FakeEngine, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def logs(_container: str) -> str:
+        return "cannot confine commands: no\n"
+
+    class Checks:
+        async def check_sandbox(self, _level: object, _hello: object) -> None:
+            """It has all that is needed."""
+
+    monkeypatch.setattr(engine, "logs", logs)
+    part, plan = AgentPart(engine, cast(Any, Checks()), 1.0), plan_of(state_dir)
+    said(plan).append("refuses")
+    with pytest.raises(SandboxUnavailableError, match="disconnected; the agent said: cannot"):
+        await part.open(plan)
+    # Nobody else may have told it what it is for.
+    other = plan_of(state_dir)
+    cast(Link, other.link).hello.configured = True
+    with pytest.raises(SandboxUnavailableError, match="configured by somebody else"):
+        await part.open(other)
+    assert "configure" not in said(other)
+
+
 async def test_a_paused_agent_is_adopted_without_a_hello(
     engine: FakeEngine, state_dir: Path
 ) -> None:
     part, plan = AgentPart(engine, cast(Any, None), 1.0), plan_of(state_dir)
     link = LinkPart()
     for state, expected in (
-        (ContainerState.PAUSED, ["listen"]),
-        (ContainerState.RUNNING, ["listen", "hello"]),
+        (ContainerState.PAUSED, ["expects configured", "listen"]),
+        (ContainerState.RUNNING, ["expects configured", "listen", "hello"]),
     ):
         said(plan).clear()
         container = Container("c", "x", {}, state)

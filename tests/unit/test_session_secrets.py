@@ -30,8 +30,9 @@ def made(**variables: str) -> SessionSecrets:
 
 
 def hello(secrets: Any) -> HeldSecrets:
-    params = {"boot_id": "0" * 16, "running": [], "finished": [], "terminals": []}
-    wire = json.loads(json.dumps({**params, "landlock_abi": 7, "secrets": secrets}))
+    params = {"boot_id": "0" * 16, "configured": True, "landlock_abi": 7}
+    lists: dict[str, list[str]] = {"running": [], "finished": [], "terminals": []}
+    wire = json.loads(json.dumps({**params, **lists, "secrets": secrets}))
     return parse_hello(wire).secrets
 
 

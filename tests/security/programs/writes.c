@@ -49,7 +49,7 @@ static long time_changed(void) { return utime(OPEN_FILE, NULL); }
 static long attribute_set(void) { return setxattr(OPEN_FILE, "user.x", "x", 1, 0); }
 static long program_changed(void) { return put(open("/opt/paddock/__main__.py", O_WRONLY)); }
 static long passwd_changed(void) { return put(open("/etc/passwd", O_WRONLY)); }
-static long boot_changed(void) { return put(open("/run/paddock/boot.json", O_WRONLY)); }
+static long run_changed(void) { return put(open("/run/paddock/new", O_WRONLY | O_CREAT, 0600)); }
 static long in_root(void) { return open("/new", O_WRONLY | O_CREAT, 0666); }
 static long device_file(void) { return open("/dev/new", O_WRONLY | O_CREAT, 0666); }
 static long shared_memory(void) { return open("/dev/shm/new", O_RDWR | O_CREAT, 0666); }
@@ -96,7 +96,7 @@ int main(void) {
     attempt("setxattr", attribute_set);
     attempt("agent's program", program_changed);
     attempt("/etc/passwd", passwd_changed);
-    attempt("boot file", boot_changed);
+    attempt("run directory", run_changed);
     attempt("file in /", in_root);
     attempt("file in /dev", device_file);
     attempt("file in /dev/shm", shared_memory);

@@ -1,21 +1,30 @@
-"""The boot configuration of a sandbox agent. Pure."""
+"""What a sandbox agent is told of its session, after its hello. Pure."""
 
 from orchestrator.sandboxes.parts import Plan
 from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.session import MAX_RUNNING
-from sandbox_agent.protocol import Boot
+from sandbox_agent.protocol import Configuration, Message
 
 # The container's processes that are not the session's: the agent, a guard for each command, and the
 # agent's file workers.
 _OWN_PROCESSES = 1 + MAX_RUNNING + 8
 
 
-def boot_of(plan: Plan) -> Boot:
-    """The agent's boot configuration."""
+def configuration_of(plan: Plan) -> Message:
+    """The `configure` request."""
+    configuration = _configuration(plan)
+    return {
+        **configuration._asdict(),
+        "confinement": configuration.confinement._asdict(),
+        "writable": list(configuration.writable),
+    }
+
+
+def _configuration(plan: Plan) -> Configuration:
     level, limits, budget = plan.level, plan.limits, plan.session.budget
     targets = [mount.target for mount in plan.mounts.values()]
     confinement = level.confinement
-    return Boot(
+    return Configuration(
         level=level.name,
         uid=plan.session.workspace.uid,
         commands=None if level.commands is None else sorted(level.commands),

@@ -1,0 +1,74 @@
+"""What an agent does for its session once it is configured: commands, terminals and files."""
+
+import functools
+from collections.abc import Callable
+
+from sandbox_agent.audit import EventBuffer
+from sandbox_agent.executor import Executor
+from sandbox_agent.guard import Guards
+from sandbox_agent.loop import Loop
+from sandbox_agent.outputs import Reply
+from sandbox_agent.protocol import Configuration, Message
+from sandbox_agent.pty.terminals import Terminals
+from sandbox_agent.session_secrets import SessionSecrets
+from sandbox_agent.transfers import Transfers
+from sandbox_agent.work import Work
+
+
+class Service:
+    """Everything that depends on the session."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        configuration: Configuration,
+        abi: int,
+        events: EventBuffer,
+        secrets: SessionSecrets,
+    ) -> None:
+        """Raises: BudgetError; ConfinementError if commands can't be confined."""
+        self.guards = Guards(loop, configuration, abi, events)
+        self.work = Work(loop, configuration, events)
+        self._executor = Executor(loop, configuration, events, self.work, self.guards, secrets)
+        self._terminals = Terminals(loop, configuration, abi, events, self.work, self.guards)
+        self._transfers = Transfers(loop, configuration, events)
+        self.methods: dict[str, Callable[[Message, Reply], None]] = {
+            "exec": self._executor.execute,
+            "output": self._executor.outputs.read,
+            "output.restore": self._executor.restore,
+            "stdin": self._executor.stdin,
+            "signal": self._executor.signal,
+            "cancel": self._executor.cancel,
+            "pty.open": self._terminals.open,
+            "pty.send": self._terminals.send,
+            "pty.read": self._terminals.read,
+            "pty.signal": self._terminals.signal,
+            "pty.close": self._terminals.close,
+            "file.open": self._transfers.open,
+            "file.pull": self._transfers.pull,
+            "file.push": self._transfers.push,
+            "file.close": self._transfers.close,
+        }
+        for name in ("list", "stat", "mkdir", "delete", "move", "symlink"):
+            self.methods[f"file.{name}"] = functools.partial(self._transfers.operate, name)
+
+    @property
+    def running(self) -> list[str]:
+        """The commands that run."""
+        return self._executor.running
+
+    @property
+    def finished(self) -> list[str]:
+        """The commands that have ended and whose output is kept."""
+        return self._executor.outputs.ended
+
+    @property
+    def terminals(self) -> list[str]:
+        """The terminals that run."""
+        return self._terminals.running
+
+    def forget_callers(self) -> None:
+        """The connection is lost: nobody waits for answers any more."""
+        self._executor.forget_callers()
+        self._terminals.forget_callers()
+        self._transfers.close_all()

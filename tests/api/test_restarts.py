@@ -409,6 +409,44 @@ async def test_a_mount_that_hangs_keeps_no_control_plane_from_its_start(
         await until(lambda: not left[0].path.exists())
 
 
+async def test_a_sandbox_that_was_never_configured_is_removed_and_not_taken_up(
+    settings: Settings, engine: FakeEngine, agents: Agents
+) -> None:
+    plane = await ControlPlane.open(settings, engine)
+    session, _ = await plane.sessions.create(ADMIN, NewSession(id="a"))
+    await plane.close()
+    agents.latest.configuration = None
+    plane = await reopened(settings, engine, agents)
+    try:
+        found = plane.sessions.registry.get("a")
+        assert found is not None
+        assert (found.key, found.status) == (session.key, Status.ABORTED)
+        assert engine.containers == {}
+        # It was told nothing again.
+        assert agents.latest.configuration is None
+    finally:
+        await plane.close()
+
+
+async def test_an_agent_is_configured_once_however_often_the_control_plane_starts(
+    settings: Settings, engine: FakeEngine, agents: Agents
+) -> None:
+    plane = await ControlPlane.open(settings, engine)
+    await plane.sessions.create(ADMIN, NewSession(id="a"))
+    told = agents.latest.configuration
+    assert told is not None
+    for _ in range(2):
+        await plane.close()
+        plane = await reopened(settings, engine, agents)
+    found = plane.sessions.registry.get("a")
+    assert found is not None
+    assert found.live
+    # A second one would have been refused, and the session lost.
+    assert agents.latest.configuration is told
+    await plane.sessions.close(ADMIN, found, purge=False)
+    await plane.close()
+
+
 @pytest.fixture
 def restarts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Restarts]:
     _forget_settings(monkeypatch)

@@ -20,10 +20,14 @@ from orchestrator.errors import (
     InvalidTransitionError,
     NotFoundError,
     PaddockError,
+    PermissionDeniedError,
     SandboxUnavailableError,
     SessionTerminatedError,
     ValidationError,
 )
+from orchestrator.sandboxes.agent_parts import AgentPart
+from orchestrator.sandboxes.configuration import configuration_of
+from orchestrator.sandboxes.parts import Plan
 from orchestrator.sessions.requests import NewSession
 from orchestrator.workspace.mounts import MountError
 from tests.conftest import BoxFactory
@@ -191,6 +195,41 @@ async def test_a_creation_that_fails_leaves_nothing(
         # Its id is free, for others as well.
         session, _ = await plane.sessions.create(STRANGER, NewSession(id="failed"))
         await plane.sessions.close(TESTER, session, purge=True)
+
+
+async def test_an_agent_does_nothing_until_it_is_configured_and_ends_when_it_can_not_be(
+    sandbox_image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def misuse(_part: AgentPart, plan: Plan) -> None:
+        for method in ("exec", "file.open", "pty.open", "secrets", "stats", "shutdown"):
+            with pytest.raises(ConflictError, match="not configured yet"):
+                await plan.link.request(method, {"variables": {}, "given": []})
+            asked.append(method)
+        await plan.link.request("configure", {**configuration_of(plan), "uid": 0})
+
+    monkeypatch.setattr(AgentPart, "_configure", misuse)
+    async with opened(image=sandbox_image) as plane:
+        with pytest.raises(SandboxUnavailableError, match=r"the agent said: .*uid must be"):
+            await plane.sessions.create(TESTER, NewSession())
+        assert len(asked) == 6
+        assert left_behind(plane.settings.state_dir) == NOTHING
+
+
+async def test_an_agent_is_configured_once(new_box: BoxFactory) -> None:
+    box = await new_box("low")
+    assert box.session.sandbox is not None
+    sandbox = box.session.sandbox
+    assert list(sandbox.directory.run.iterdir()) == [sandbox.directory.socket]
+    laxer = {**configuration_of(sandbox.parts.plan), "commands": None, "level": "high"}
+    with pytest.raises(ConflictError, match="already configured"):
+        await sandbox.link.request("configure", laxer)
+    with pytest.raises(ConflictError, match="already configured"):
+        await sandbox.link.request("configure", {})
+    assert (await box.run("ls")).exit_code == 0
+    with pytest.raises(PermissionDeniedError):
+        await box.run(argv=["python3", "-c", "1"])
 
 
 async def test_a_creation_that_fails_keeps_an_older_workspace(

@@ -304,6 +304,21 @@ async def test_a_hello_without_members_is_refused(host: Host, params: Any) -> No
     assert host.hellos == []
 
 
+async def test_an_agent_that_knows_no_session_is_not_taken_for_one_that_does(host: Host) -> None:
+    """As when something else in the sandbox has taken its place, or it was started anew."""
+    host.link.expect_configured()
+    impostor = await host.dial()
+    await impostor.send(hello(configured=False))
+    answer = await impostor.receive()
+    assert "never configured" in answer["error"]["message"]
+    assert await impostor.hung_up_on()
+    assert host.hellos == []
+    assert not host.link.connected
+    with pytest.raises(SandboxUnavailableError, match="never configured"):
+        await host.link.request("stats", {})
+    await host.still_works()
+
+
 async def test_nothing_is_heard_before_hello(host: Host) -> None:
     for first in (event(), result(1, {}), request(1, "exec", {}), notification("ack", {})):
         impostor = await host.dial()

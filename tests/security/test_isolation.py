@@ -188,7 +188,7 @@ async def test_file_workers_are_out_of_reach(high: Box) -> None:
     layer="uid, read-only mount",
     levels="high",
 )
-async def test_the_control_socket_and_boot_file_are_out_of_reach(high: Box) -> None:
+async def test_the_control_socket_is_out_of_reach(high: Box) -> None:
     script = """
 import json, os, socket
 worked = []

@@ -57,6 +57,7 @@ class Agent:
         self._events = EventBuffer(self._boot_id, self._send_event, self.secrets.cut_reported)
         # Until it is configured, every request but that one is refused.
         self._service: Service | None = None
+        self._told = False
         self._exit_code = 0
         self._methods: dict[str, Callable[[Message, Reply], None]] = {
             "configure": self._configure,
@@ -72,11 +73,15 @@ class Agent:
 
     def _configure(self, params: Message, reply: Reply) -> None:
         """Takes the session's configuration, once; an agent that can't enforce it ends."""
-        if self._service is not None:
+        if self._told:
             raise AgentError("conflict", "the sandbox is already configured")
+        self._told = True
         try:
             configuration = parse(params)
             service = Service(self._loop, configuration, self._abi, self._events, self.secrets)
+            reply({})
+            # The control plane goes on meanwhile, so this adds no delay. No request is taken
+            # before it is done.
             service.guards.confine()
         except (AgentError, BudgetError) as error:
             self._refuse(f"cannot be configured: {error}")
@@ -86,7 +91,6 @@ class Agent:
             self._refuse(f"cannot be configured: {type(error).__name__}")
         else:
             self._serve(service)
-            reply({})
             # Everything that exists now stays forever. Without collections, its memory stays
             # shared with forks.
             gc.freeze()

@@ -172,10 +172,13 @@ def test_what_can_not_be_enforced_ends_the_agent(
         raise error
 
     monkeypatch.setattr(Guards, "confine", fail)
-    assert told.ask("configure", MESSAGE) is None
+    told.ask("configure", MESSAGE)
     assert (told.stopped, told.agent._exit_code) == (1, REFUSED)
     assert capsys.readouterr().err == f"{said}\n"
     assert told.hello()["configured"] is False
+    # What was sent with it is not done either, and there is no second try.
+    assert told.ask("configure", MESSAGE) == "conflict"
+    assert told.ask("exec", {}) == "conflict"
 
 
 WILD = st.recursive(

@@ -1,4 +1,4 @@
-"""Whether the host has room for another sandbox. The decision is pure, the facts come in."""
+"""Whether the host has room for another sandbox. Decisions are pure; the facts are arguments."""
 
 from orchestrator.errors import CapacityExhaustedError
 from orchestrator.node.base import Resources
@@ -7,7 +7,7 @@ _RETRY_SECONDS = 10
 
 
 def silent() -> CapacityExhaustedError:
-    """Nothing is begun where nobody can tell what the host has left."""
+    """The error for a host whose free resources can't be determined in time."""
     return CapacityExhaustedError(
         "the host's disk does not answer in time", retry_after=_RETRY_SECONDS
     )
@@ -20,7 +20,7 @@ def admit(
     min_free_memory_bytes: int,
     min_free_disk_bytes: int,
 ) -> None:
-    """Raises: CapacityExhaustedError with `retry_after` when another sandbox is too much."""
+    """Raises CapacityExhaustedError with `retry_after` if there is no room for another sandbox."""
     if active >= max_active:
         raise CapacityExhaustedError(
             f"{active} of {max_active} sandboxes are in use: close one, or raise max_active",

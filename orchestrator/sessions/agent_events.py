@@ -1,4 +1,4 @@
-"""Puts on record what sandbox agents report, together with what it uses of a session's budget."""
+"""Records what sandbox agents report, together with the session's budget consumption."""
 
 from orchestrator.audit.recorded import Recorded
 from orchestrator.audit.recorder import Recorder
@@ -9,7 +9,7 @@ from orchestrator.task_scope import TaskScope
 
 
 class AgentEvents:
-    """Records events of agents; nobody acts on an event before that."""
+    """Records agents' events before anything acts on them."""
 
     def __init__(self, recorder: Recorder, budgets: Budgets) -> None:
         self._recorder = recorder
@@ -17,15 +17,15 @@ class AgentEvents:
         self._ends = TaskScope("the end of a session over its budget")
 
     async def record(self, session: Session, event: AgentEvent) -> tuple[AgentEvent, Recorded]:
-        """The event as it is on record, and its place there. Raises: AuditUnavailableError."""
+        """The recorded event, and its place in the ledger. Raises: AuditUnavailableError."""
         event, effect = self._budgets.take(session, event)
         try:
             recorded = await self._recorder.record_agent_event(session, event, effect)
         finally:
-            if event.operation == "budget.exceeded":  # whatever the ledger says
+            if event.operation == "budget.exceeded":  # whether or not the ledger can be written
                 self._ends.spawn(self._budgets.end(session))
         return event, recorded
 
     async def close(self) -> None:
-        """Ends what is under way; the next start ends such sessions."""
+        """Ends background work; the next start ends such sessions."""
         await self._ends.close()

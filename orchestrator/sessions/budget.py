@@ -1,4 +1,4 @@
-"""What a session may use up in all, and what it has used. Pure: the time comes in from outside."""
+"""What a session may consume in total, and what it has consumed. Pure: the time is an argument."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from orchestrator.errors import BudgetExceededError
 
 
 class Kind(StrEnum):
-    """What is limited, by the names of the API; the order in which exhaustion is looked for."""
+    """The limited kinds, by their API names, in the order in which exhaustion is checked."""
 
     TIME = "time"
     ITERATIONS = "iterations"
@@ -23,28 +23,28 @@ class Kind(StrEnum):
     EGRESS_BYTES = "egress_bytes"
 
 
-# Kinds that people count in seconds or dollars. Inside, every amount is a whole number, of
-# millionths here: sums stay exact, and audit events may hold them.
+# Kinds that the API counts in seconds or dollars. Internally, every amount is a whole number, here
+# of millionths, so that sums stay exact and audit events may contain them.
 _MILLION = 1_000_000
 _MILLIONTHS: Mapping[Kind, str] = {
     Kind.TIME: "microseconds",
     Kind.CPU_SECONDS: "microseconds",
     Kind.COST: "micro-dollars",
 }
-# What a command finds exhausted; iterations are looked at by the turn that would use one.
+# The kinds checked for a command; iterations are checked by the turn that would use one.
 OF_COMMANDS = tuple(kind for kind in Kind if kind is not Kind.ITERATIONS)
 
 
 @dataclass(frozen=True, slots=True)
 class Exceeded:
-    """What ended a session: amounts in units inside."""
+    """The limit that ended a session, with amounts in internal units."""
 
     kind: Kind
     limit: int
     consumed: int
 
     def error(self) -> BudgetExceededError:
-        """What a client is told from then on."""
+        """The error for clients from then on."""
         limit, consumed = outside(self.kind, self.limit), outside(self.kind, self.consumed)
         return BudgetExceededError(
             f"Budget exceeded: {self.kind} ({consumed}/{limit})",
@@ -74,10 +74,10 @@ class Amounts(NamedTuple):
 
 @dataclass(slots=True)
 class Budget:
-    """One session's budget. A kind without a limit is unlimited, and counted all the same.
+    """One session's budget. A kind without a limit is unlimited but still counted.
 
-    Amounts are in units inside. Time is not consumed: it passes from `started_at` on,
-    whether the session is paused or the control plane is down.
+    Amounts are in internal units. Time is not consumed: it passes from `started_at` on, even while
+    the session is paused or the control plane is down.
     """
 
     started_at: datetime
@@ -86,51 +86,54 @@ class Budget:
     _consumed: dict[Kind, int] = field(default_factory=dict)
 
     def consumed(self, kind: Kind, now: datetime) -> int:
-        """How much of that kind is used."""
+        """The consumed amount of that kind."""
         if kind is Kind.TIME:
             return max(0, (now - self.started_at) // timedelta(microseconds=1))
         return self._consumed.get(kind, 0)
 
     def used(self, kind: Kind) -> int:
-        """The same for a kind that is consumed. Raises: ValueError for time."""
+        """Likewise for a consumed kind. Raises: ValueError for time."""
         _check(kind, 0)
         return self._consumed.get(kind, 0)
 
     def remaining(self, kind: Kind, now: datetime) -> int | None:
-        """How much is left, at least 0; None: unlimited."""
+        """The remaining amount, at least 0; None: unlimited."""
         limit = self.limits.get(kind)
         return None if limit is None else max(0, limit - self.consumed(kind, now))
 
     def left(self, kind: Kind) -> int | None:
-        """The same for a kind that is consumed. Raises: ValueError for time."""
+        """Likewise for a consumed kind. Raises: ValueError for time."""
         limit = self.limits.get(kind)
         return None if limit is None else max(0, limit - self.used(kind))
 
     def exhausted(self, now: datetime, kinds: Iterable[Kind] = Kind) -> Kind | None:
-        """The first of the kinds of which nothing is left.
+        """The first of the kinds that is used up.
 
-        To be asked before something is used: with a limit of N, N uses complete and the
-        next finds it exhausted.
+        Call it before something is used: with a limit of N, N uses complete, and the next one finds
+        it exhausted.
         """
         return next((kind for kind in kinds if self.remaining(kind, now) == 0), None)
 
     def consume(self, kind: Kind, amount: int) -> None:
-        """Counts use, also beyond the limit. Raises: ValueError for time or a negative amount."""
+        """Counts consumption, even beyond the limit.
+
+        Raises: ValueError for time or a negative amount.
+        """
         _check(kind, amount)
         self._consumed[kind] = self._consumed.get(kind, 0) + amount
 
     def give_back(self, kind: Kind, amount: int) -> None:
-        """Takes back what was counted for something that then did not happen."""
+        """Takes back what was counted for something that did not happen."""
         _check(kind, amount)
         self._consumed[kind] = max(0, self._consumed.get(kind, 0) - amount)
 
     def reach(self, kind: Kind, total: int) -> None:
-        """Takes over a running total; an older, lower one changes nothing."""
+        """Updates a running total; an older, lower total changes nothing."""
         _check(kind, total)
         self._consumed[kind] = max(self._consumed.get(kind, 0), total)
 
     def exceed(self, kind: Kind, now: datetime) -> Exceeded:
-        """Notes that this kind ends the session, where no other has before.
+        """Notes that this kind ends the session, unless another has before.
 
         Raises: KeyError for an unlimited kind.
         """
@@ -140,7 +143,7 @@ class Budget:
 
     @property
     def deadline(self) -> datetime | None:
-        """When the time is used up; None: never."""
+        """The time when the time limit is reached; None: never."""
         limit = self.limits.get(Kind.TIME)
         return None if limit is None else self.started_at + timedelta(microseconds=limit)
 
@@ -153,9 +156,9 @@ class Budget:
         )
 
     def stored(self) -> dict[str, Any]:
-        """What the store keeps; `started_at` is the session's own.
+        """The stored form; `started_at` is stored with the session.
 
-        What is on record is counted where it is written.
+        Recorded bytes are counted where they are written.
         """
         told = self.exceeded
         consumed = {k: used for k, used in self._consumed.items() if k is not Kind.AUDIT_BYTES}
@@ -167,7 +170,7 @@ class Budget:
 
     @classmethod
     def restored(cls, started_at: datetime, values: Mapping[str, Any]) -> Self:
-        """A stored budget; an empty mapping is one without limits."""
+        """Restores a stored budget; an empty mapping is a budget without limits."""
         exceeded = values.get("exceeded")
         return cls(
             started_at,
@@ -178,17 +181,17 @@ class Budget:
 
 
 def limits_of(requested: Mapping[str, int | float]) -> dict[Kind, int]:
-    """Limits in units inside, of positive amounts as the API has them."""
+    """Converts the API's positive limits to internal units."""
     return {Kind(name): inside(Kind(name), amount) for name, amount in requested.items()}
 
 
 def inside(kind: Kind, amount: int | float) -> int:
-    """A positive amount of the API in whole units; too little to be one is one."""
+    """Converts a positive API amount to whole units, at least one."""
     return max(1, round(amount * _MILLION)) if kind in _MILLIONTHS else int(amount)
 
 
 def outside(kind: Kind, units: int) -> int | float:
-    """Units as the API has them: seconds, dollars, or a count."""
+    """Converts internal units to the API's: seconds, dollars, or a count."""
     if kind not in _MILLIONTHS:
         return units
     whole, rest = divmod(units, _MILLION)
@@ -205,6 +208,6 @@ def _by_kind(values: Mapping[str, int]) -> dict[Kind, int]:
 
 def _check(kind: Kind, amount: int) -> None:
     if kind is Kind.TIME:
-        raise ValueError("time passes by itself, it can't be consumed")
+        raise ValueError("time passes by itself and can't be consumed")
     if amount < 0:
         raise ValueError(f"Cannot consume negative {kind}")

@@ -1,4 +1,4 @@
-"""Holds sessions to their budgets: counts, notices exhaustion, and puts it on record."""
+"""Enforces sessions' budgets: counts, detects exhaustion and records it."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 
 
 class Budgets:
-    """Counts what sessions use; what is counted is stored with the event that tells of it.
+    """Counts consumption, which is stored with the event that causes it.
 
-    `end` ends a session whose budget is exceeded, and returns when nothing of it is left.
+    `end` ends a session with an exceeded budget, and returns when nothing of it is left.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class Budgets:
         self._end = end
 
     async def admit(self, principal: Principal, session: Session) -> Effect:
-        """Counts one more command; the effect stores that, with the event of its start.
+        """Counts one more command; the effect stores this with the event of its start.
 
-        Raises: BudgetExceededError where nothing is left for it: the session has ended then;
-        RateLimitedError, CapacityExhaustedError where there is no room to record it.
+        Raises: BudgetExceededError if the budget is used up, in which case the session has ended;
+        RateLimitedError, CapacityExhaustedError if there is no room to record it.
         """
         self._recorder.check_room(session)
         kind = session.budget.exhausted(datetime.now(UTC), OF_COMMANDS)
@@ -53,13 +53,13 @@ class Budgets:
         return session_rows.with_budget(session)
 
     def withdraw(self, session: Session) -> None:
-        """The command that was counted was never started."""
+        """Takes back a counted command that was never started."""
         session.budget.give_back(Kind.COMMANDS, 1)
 
     def exceed(self, session: Session, kind: Kind, actor: str) -> None:
-        """Has it put on record, once, that the session has used up its budget of that kind.
+        """Records, once, that the session has used up its budget of that kind.
 
-        No work is taken from now on; the session is to be ended.
+        The session takes no work from now on, and the caller must end it.
         """
         if session.budget.exceeded is not None:
             return
@@ -84,22 +84,22 @@ class Budgets:
         self._metrics.budget_exceeded(kind)
 
     async def refusal(self, session: Session) -> PaddockError:
-        """What to tell whose command the budget has ended, once nothing of the session is left."""
+        """The error for a command that the budget ended, once the session is gone."""
         exceeded = session.budget.exceeded
         if exceeded is None:
             return SandboxUnavailableError("the sandbox refused the command for its budget")
         await self._end(session)
         return exceeded.error()
 
-    # What the agent says
+    # Called for the agent's messages.
 
     def learn(self, session: Session, totals: dict[str, int]) -> None:
-        """Takes over what the session used so far, as its agent counts it."""
+        """Stores the session's consumption as its agent counts it."""
         for kind, total in totals.items():
             session.budget.reach(Kind(kind), total)
 
     def take(self, session: Session, event: AgentEvent) -> tuple[AgentEvent, Effect | None]:
-        """The event as it is to be recorded, and what is to be stored with it."""
+        """The event in the form to be recorded, and the effect to store with it."""
         if event.operation in ("command.exit", "pty.exit"):
             self.learn(session, session_totals(event.result or {}))
             return event, session_rows.with_budget(session)
@@ -107,12 +107,14 @@ class Budgets:
             return event, None
         kind = Kind(event.args["kind"])
         if kind not in session.budget.limits:
-            log.warning("session %s: its agent reports a budget that it has not", session.id)
+            log.warning(
+                "session %s: its agent reports a budget that the session does not have", session.id
+            )
             return event, None
         session.budget.reach(kind, event.args["consumed"])
         if session.budget.exceeded is None:
             self._metrics.budget_exceeded(kind)
-        # Of the agent's words only the kind and the consumption are believed.
+        # Of the agent's report, only the kind and the consumption are trusted.
         exceeded = session.budget.exceed(kind, datetime.now(UTC))
         said = exceeded.error().detail
         return replace(event, args=exceeded.recorded(), error=said), session_rows.with_budget(
@@ -120,12 +122,12 @@ class Budgets:
         )
 
     async def fill(self, session: Session) -> None:
-        """Ends a session whose record is as large as it may be."""
+        """Ends a session whose record has reached its limit."""
         self.exceed(session, Kind.AUDIT_BYTES, "system")
         await self.end(session)
 
     async def end(self, session: Session) -> None:
-        """Ends a session whose budget is exceeded; what fails is tried again later."""
+        """Ends a session with an exceeded budget; a failure is retried later."""
         if session.budget.exceeded is not None:
             try:
                 await self._end(session)

@@ -1,4 +1,4 @@
-"""Creates sessions: checked, recorded, started, acknowledged; or nothing is left."""
+"""Creates sessions: checked, recorded, started and acknowledged, or removed completely."""
 
 import logging
 import secrets
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class Creation:
-    """Makes sessions out of requests."""
+    """Creates sessions from requests."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Creation:
     async def run(
         self, principal: Principal, request: NewSession, turn: Turn
     ) -> tuple[Session, str]:
-        """A session that is registered and whose sandbox has said hello, and its handle.
+        """A registered session whose sandbox has said hello, and its handle.
 
         Raises: ValidationError, PermissionDeniedError for what the key's entry does not allow,
         ConflictError, RateLimitedError, CapacityExhaustedError, EngineUnavailableError,
@@ -170,7 +170,7 @@ class Creation:
         )
 
     async def _start(self, principal: Principal, session: Session) -> None:
-        """Records the session, starts its sandbox, and acknowledges it; or forgets it again."""
+        """Records the session, starts its sandbox and acknowledges it; on failure, forgets it."""
         await self._recorder.record(
             session,
             EventDraft(
@@ -228,7 +228,10 @@ class Creation:
 
 
 def _budget(requested: Mapping[str, int | float], level: Level) -> dict[Kind, int]:
-    """The limits of a session's budget. Raises: ValidationError over what its level may record."""
+    """The session's budget limits.
+
+    Raises: ValidationError above the level's limit of recorded bytes.
+    """
     limits = limits_of(requested)
     audit_bytes = limits.setdefault(Kind.AUDIT_BYTES, level.audit_bytes)
     if audit_bytes > level.audit_bytes:
@@ -240,6 +243,6 @@ def _budget(requested: Mapping[str, int | float], level: Level) -> dict[Kind, in
 
 
 def _check_most(name: str, seconds: int | None, most: int | None) -> None:
-    """Raises: ValidationError where a time-out is longer than the operator permits."""
+    """Raises ValidationError for a time-out that is longer than the operator permits."""
     if seconds is not None and most is not None and seconds > most:
         raise ValidationError(f"{name} may be at most {most} seconds", field=name)

@@ -1,4 +1,4 @@
-"""Cuts secrets out of what may be long, so that nobody else waits for it."""
+"""Removes secrets from values that may be long, without delaying others."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,28 +12,27 @@ from sandbox_agent.redaction import Span, Window
 
 T = TypeVar("T")
 
-# Shorter texts are searched at once: that takes 4 ms at worst (64 secrets, a text of nothing but
-# escapes), and mostly less than to hand them to a thread, and back.
+# Shorter texts are searched at once. That takes 4 ms at worst (64 secrets, a text of nothing but
+# escapes), and usually less than handing them to a thread and back.
 MOST_AT_ONCE = 8 * 1024
-# One thread, in which each session has one text at most. What else waits of it is refused.
+# One thread, which holds at most one text of each session. The number of others that may wait.
 _MOST_WAITING = 32
 _SECONDS = 60.0
 
 
 class Cutting:
-    """A thread for long texts, which sessions have in turns."""
+    """A thread for long texts, which sessions use in turns."""
 
     def __init__(self, kind: str = "long requests", most_waiting: int = _MOST_WAITING) -> None:
-        """`kind` names the texts in errors; `most_waiting` of a session wait at once."""
+        """`kind` names the texts in errors; `most_waiting` of a session may wait."""
         self._threads = Threads("texts that are searched for secrets", 1)
         self._turns = FairQueue(1, 1, most_waiting, kind)
 
     async def value(self, session: Session, value: Any) -> Any:
         """The JSON value without the session's secrets.
 
-        The session may have ended meanwhile.
-        Raises: RateLimitedError where too many of it wait, SandboxUnavailableError where it takes
-        too long.
+        The session may have ended meanwhile. Raises: RateLimitedError if too many of its values
+        wait; SandboxUnavailableError if it takes too long.
         """
         redactor = session.secrets.redactor
         if not redactor or _is_short(value):
@@ -43,10 +42,10 @@ class Cutting:
     async def spans(
         self, session_key: str, window: Window, spent: Callable[[float], object]
     ) -> list[Span]:
-        """Where the secrets are in a part of a stream; `spent` is told what a thread has used.
+        """The positions of secrets in a part of a stream; `spent` receives the thread's seconds.
 
-        Raises: RateLimitedError where too much of the session waits, SandboxUnavailableError
-        where it takes too long.
+        Raises: RateLimitedError if too much of the session waits; SandboxUnavailableError if it
+        takes too long.
         """
         if not window.redactor or len(window.data) <= MOST_AT_ONCE:
             return window.spans()
@@ -69,7 +68,7 @@ class Cutting:
 
 
 def _is_short(value: Any) -> bool:
-    """Whether all of its texts together are."""
+    """Whether all of its texts together are short."""
     left = MOST_AT_ONCE
     for size in _sizes(value):
         left -= size

@@ -1,4 +1,4 @@
-"""When sessions end by themselves. Deadlines are absolute, so a restart does not move them."""
+"""When sessions end automatically. Deadlines are absolute, so a restart does not move them."""
 
 import asyncio
 import logging
@@ -14,12 +14,12 @@ from paddock.contract.words import Status
 
 log = logging.getLogger(__name__)
 
-# An end that could not be put on record is tried again after this.
+# An end that could not be recorded is retried after this time.
 _RETRY_SECONDS = 5.0
 
 
 class Deadline(StrEnum):
-    """What a session may run into."""
+    """The deadlines of a session."""
 
     IDLE = "idle"
     WALL = "wall"
@@ -27,11 +27,11 @@ class Deadline(StrEnum):
 
 
 def deadlines(session: Session) -> Mapping[Deadline, datetime]:
-    """Those that the session has now; none once it is over.
+    """The session's present deadlines; none once it is over.
 
-    Idle: nothing happened for so long; not while it is paused, a command runs, or a tool is
-    waited for. Wall: it
-    has existed for so long. Budget: its time is used up. The last two go on in a pause.
+    Idle: nothing happened for the time-out; it does not apply while the session is paused, a
+    command runs, or a tool's answer is pending. Wall: it has existed for the time-out. Budget: its
+    time is used up. The last two continue during a pause.
     """
     found: dict[Deadline, datetime] = {}
     if not session.live:
@@ -48,7 +48,7 @@ def deadlines(session: Session) -> Mapping[Deadline, datetime]:
 
 
 def due(session: Session, now: datetime) -> Deadline | None:
-    """The deadline that ends the session now: the earliest that has passed."""
+    """The deadline that ends the session now: the earliest one that has passed."""
     if not session.live:
         return None
     if session.budget.exceeded is not None:
@@ -58,7 +58,7 @@ def due(session: Session, now: datetime) -> Deadline | None:
 
 
 class Deadlines:
-    """One timer for each live session, at its earliest deadline, where it is looked at again."""
+    """One timer per live session, at its earliest deadline, which is then checked again."""
 
     def __init__(self, expire: Callable[[Session], Awaitable[None]]) -> None:
         self._expire = expire
@@ -67,7 +67,7 @@ class Deadlines:
         self._closed = False
 
     def watch(self, session: Session) -> None:
-        """Starts, or starts again, the session's timer."""
+        """Starts or restarts the session's timer."""
         self._start(session, _seconds_left(session, datetime.now(UTC)))
 
     def _start(self, session: Session, seconds: float) -> None:
@@ -80,7 +80,7 @@ class Deadlines:
         self._timers[session.key] = timer
 
     def forget(self, session: Session) -> None:
-        """The session has ended."""
+        """Removes a session that has ended."""
         timer = self._timers.pop(session.key, None)
         if timer is not None:
             timer.cancel()
@@ -105,10 +105,10 @@ class Deadlines:
             self._start(session, _RETRY_SECONDS)
         else:
             if session.live:
-                self.watch(session)  # somebody was quicker
+                self.watch(session)  # it was ended by another caller
 
     async def close(self) -> None:
-        """Stops every timer; none is started any more."""
+        """Stops every timer, and starts none any more."""
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()
@@ -117,7 +117,7 @@ class Deadlines:
 
 
 def _seconds_left(session: Session, now: datetime) -> float:
-    """Until the next look: at the earliest deadline, and after a whole idle time-out in use."""
+    """Seconds until the next check: the earliest deadline, or a whole idle time-out if in use."""
     if session.budget.exceeded is not None:
         return 0.0
     found = deadlines(session)

@@ -1,4 +1,4 @@
-"""Ends sessions: what runs stands still first, then that is recorded, and the sandbox released."""
+"""Ends sessions: freezes what runs, records the end, then releases the sandbox."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,12 +22,12 @@ from paddock.contract.words import Rationale, Status
 from sandbox_agent.protocol import BUDGET_REASON
 
 _ENDING = "the session is ending"
-# Who acts when nobody asked.
+# The actor when nobody requested the end.
 SYSTEM = Principal("system", Role.ADMIN)
 
 
 class Ending:
-    """The one way in which sessions end."""
+    """The only way in which sessions end."""
 
     def __init__(
         self,
@@ -64,16 +64,16 @@ class Ending:
         container_id: str | None = None,
         closing: dict[str, Any] | None = None,
     ) -> None:
-        """Ends a session that lives, and returns when nothing of it is left.
+        """Ends a live session, and returns when nothing of it is left.
 
-        It ends although that can't be recorded: the record follows. `deadline` names the one
-        that the session ran into, `closing` what a caller who closes it has asked for. With
-        `container_id`, only while that is its container: a sandbox that was replaced may end
-        as it likes.
+        It ends even if that can't be recorded; the record follows. `deadline` names the deadline
+        that passed, `closing` what the client who closes it requested. With `container_id`, it ends
+        only while that is its container, because the container of a replaced sandbox may end at any
+        time.
         """
         crashed = rationale is Rationale.CRASH
         if not crashed:
-            await self._freeze(session)  # whoever has the lock may wait for a disk
+            await self._freeze(session)  # the lock's holder may be waiting for a disk
         async with session.lock:
             sandbox = session.sandbox
             current = None if sandbox is None else sandbox.container_id
@@ -110,7 +110,7 @@ class Ending:
                     await self._sandboxes.remove(sandbox)
 
     async def _freeze(self, session: Session) -> bool:
-        """Whether there is a sandbox that stands still from now on, and can be thawed."""
+        """Whether there is a sandbox, now frozen, that can be thawed."""
         if not session.live or session.sandbox is None:
             return False
         return await self._stopper.freeze(session.sandbox)
@@ -156,7 +156,7 @@ class Ending:
         )
 
     async def _silence(self, sandbox: Sandbox | None, rationale: Rationale, thaws: bool) -> None:
-        """Takes over its last events; where it can go on for a while, its agent ends what runs."""
+        """Takes over the last events; if the agent can run for a while, it ends what runs."""
         if sandbox is None:
             return
         if thaws and await self._stopper.thaw(sandbox):
@@ -166,7 +166,7 @@ class Ending:
         await self._sandboxes.silence(sandbox)
 
     async def expire(self, session: Session, deadline: Deadline) -> None:
-        """Ends a session that has run into that deadline; of its budget it is on record."""
+        """Ends a session with a passed deadline; for a budget, this is already recorded."""
         exceeded = session.budget.exceeded
         if deadline is Deadline.BUDGET and exceeded is not None:
             status, rationale = Status.BUDGET_EXCEEDED, Rationale.BUDGET_EXHAUSTED
@@ -180,7 +180,7 @@ class Ending:
         await self.run(session, SYSTEM, status, rationale, error=error, deadline=deadline)
 
     async def crashed(self, session: Session, container: Container) -> None:
-        """The session's container has ended by itself."""
+        """Ends the session because its container has ended by itself."""
         try:
             said = (await self._engine.logs(container.id)).strip()[-1000:]
         except PaddockError:

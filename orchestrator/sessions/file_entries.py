@@ -48,12 +48,12 @@ def parse_entry(entry: Any) -> FileEntry:
             target=None if target is None else str(target),
         )
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
-        raise SandboxUnavailableError("the sandbox agent answered with garbage") from None
+        raise SandboxUnavailableError("the sandbox agent sent a malformed answer") from None
 
 
 def whole_number(answer: Message, name: str) -> int:
     """That member of an answer. Raises: SandboxUnavailableError where it is no such number."""
     value = answer.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _NUMBERS:
-        raise SandboxUnavailableError("the sandbox agent answered with garbage")
+        raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
     return value

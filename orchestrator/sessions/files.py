@@ -33,10 +33,10 @@ _READING = ("file.read", "file.list")
 
 
 class FileDownload:
-    """A file being read: `size` in bytes when it was opened, and its bytes by iteration.
+    """A file being read: its `size` in bytes when it was opened, and its bytes by iteration.
 
-    `permissions` are its nine bits, 0o644 where its agent does not tell of them. To be closed by
-    whoever has it.
+    `permissions` are its nine bits, or 0o644 if its agent does not report them. The caller must
+    close it.
     """
 
     def __init__(self, link: AgentLink, stream: int, size: int, permissions: int) -> None:
@@ -46,7 +46,7 @@ class FileDownload:
         self.permissions = permissions
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The file's bytes, in pieces of at most 256 KiB. Raises: SandboxUnavailableError."""
+        """The file's bytes, in chunks of at most 256 KiB. Raises: SandboxUnavailableError."""
         params = {"stream": self._stream, "limit": CHUNK_BYTES}
         while True:
             data = _bytes(await self._link.request("file.pull", params))
@@ -55,19 +55,19 @@ class FileDownload:
             yield data
 
     async def close(self) -> None:
-        """Gives the stream back."""
+        """Releases the stream."""
         await _close(self._link, self._stream)
 
 
 class Files:
     """File operations. Each is recorded before it is answered.
 
-    Paths are relative to the workspace, or absolute under /workspace; at levels that allow any
-    command also others, which can be read, and those in /tmp written to. All raise
-    ValidationError for a malformed path, PermissionDeniedError for one that leaves the
-    workspace, NotFoundError, ConflictError (not a regular file, not empty, …), BusyError,
-    SandboxUnavailableError, AuditUnavailableError, what `Session.check_open` raises, and
-    RateLimitedError, CapacityExhaustedError where there is no room to record them.
+    Paths are relative to the workspace, or absolute under /workspace. Levels that allow any command
+    also accept other paths, for reading, and for writing in /tmp. All methods raise ValidationError
+    for a malformed path, PermissionDeniedError for one that leaves the workspace, NotFoundError,
+    ConflictError (not a regular file, not empty, …), BusyError, SandboxUnavailableError,
+    AuditUnavailableError, the errors of `Session.check_open`, and RateLimitedError,
+    CapacityExhaustedError if there is no room to record them.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -77,9 +77,9 @@ class Files:
     async def read(
         self, principal: Principal, session: Session, path: str, *, links: bool = True
     ) -> FileDownload:
-        """Opens a file for reading; without `links`, one that no symbolic link leads to.
+        """Opens a file for reading; without `links`, only if no symbolic link leads to it.
 
-        Raises: ConflictError where the sandbox is older than that.
+        Raises: ConflictError if the sandbox is too old to check that.
         """
         link, path = await self._prepare(principal, session, "file.read", path)
         opened = await self._open(link, "read", path, **({} if links else {"links": False}))
@@ -89,7 +89,7 @@ class Files:
                 "the sandbox was made before files could be read without following links: set the "
                 "session's permission level again"
             )
-        # Agents of sandboxes that were made before it was told do not tell of it.
+        # Agents of older sandboxes do not report it.
         known = opened.get("permissions") is not None
         permissions = whole_number(opened, "permissions") & 0o777 if known else 0o644
         return FileDownload(
@@ -146,7 +146,7 @@ class Files:
         listed = await self._ask(link, "file.list", params)
         entries = listed.get("entries")
         if not isinstance(entries, list):
-            raise SandboxUnavailableError("the sandbox agent answered with garbage")
+            raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
         found = tuple(parse_entry(entry) for entry in entries)
         return Listing(found, listed.get("truncated") is True)
 
@@ -156,7 +156,7 @@ class Files:
         return parse_entry(await self._ask(link, "file.stat", {"path": path}))
 
     async def mkdir(self, principal: Principal, session: Session, path: str) -> None:
-        """Makes a directory, and those above it."""
+        """Creates a directory and its parents."""
         link, path = await self._prepare(principal, session, "file.mkdir", path)
         await self._ask(link, "file.mkdir", {"path": path})
 
@@ -176,7 +176,7 @@ class Files:
         await self._ask(link, "file.move", {"source": source, "destination": destination})
 
     async def symlink(self, principal: Principal, session: Session, path: str, target: str) -> None:
-        """Makes a symbolic link, whose target is relative to it and stays in the workspace."""
+        """Creates a symbolic link, whose target is relative to it and inside the workspace."""
         link, path = await self._prepare(principal, session, "file.symlink", path)
         check_path(target, "target")
         if not leads_inside(path, target):
@@ -193,12 +193,12 @@ class Files:
         whole: bool = False,
         name: str = "path",
     ) -> tuple[AgentLink, str]:
-        """The agent and the path as it takes it: relative to the workspace, or absolute.
+        """The agent, and the path in its form: relative to the workspace, or absolute.
 
         `whole` permits the workspace itself.
 
-        A path that leaves the workspace is refused here by its text, and recorded; the
-        agent's kernel refuses what only links reveal.
+        A path whose text leaves the workspace is refused here and recorded. The agent's kernel
+        refuses paths that leave it through links.
         """
         sandbox = session.check_open()
         self._recorder.check_room(session)
@@ -215,7 +215,7 @@ class Files:
     async def _escape(
         self, principal: Principal, session: Session, operation: str, name: str, path: str
     ) -> PermissionDeniedError:
-        """The refusal of a path that leaves the workspace, which is on record."""
+        """The recorded refusal of a path that leaves the workspace."""
         detail = escape_message(path)
         await self._recorder.refuse(
             session,
@@ -228,7 +228,7 @@ class Files:
     async def _open(
         self, link: AgentLink, operation: str, path: str, **members: int | None
     ) -> Message:
-        """Opens a stream; when the caller is cancelled meanwhile, it is closed again."""
+        """Opens a stream; closes it again if the caller is cancelled meanwhile."""
 
         async def close(opened: Message) -> None:
             await _close(link, whole_number(opened, "stream"))
@@ -240,7 +240,7 @@ class Files:
         return await self._tasks.shield(self._ask(link, "file.open", params), abandoned)
 
     async def _ask(self, link: AgentLink, method: str, params: Message) -> Message:
-        """The agent's answer, or its error, once what it reported of it is on record."""
+        """The agent's answer, or its error, once the reported event is recorded."""
         try:
             answer = await link.request(method, params)
         except SandboxUnavailableError:
@@ -253,7 +253,7 @@ class Files:
 
 
 def check_path(path: str, name: str = "path") -> None:
-    """Raises: ValidationError where a path is empty, too long or not text."""
+    """Raises ValidationError for a path that is empty, too long or not text."""
     if not path:
         raise ValidationError(f"{name} must not be empty", field=name)
     if "\0" in path:
@@ -267,7 +267,7 @@ def check_path(path: str, name: str = "path") -> None:
 
 
 async def _close(link: AgentLink, stream: int) -> None:
-    """Drops a stream without effect. Without its agent it is gone already."""
+    """Drops a stream without effect. Without its agent, it is already gone."""
     try:
         await link.request("file.close", {"stream": stream, "commit": False})
     except PaddockError:
@@ -278,4 +278,4 @@ def _bytes(answer: Message) -> bytes:
     try:
         return base64.b64decode(answer["data"], validate=True)
     except (KeyError, TypeError, ValueError):
-        raise SandboxUnavailableError("the sandbox agent answered with garbage") from None
+        raise SandboxUnavailableError("the sandbox agent sent a malformed answer") from None

@@ -1,4 +1,4 @@
-"""What a session is and does now, as the host and the ledger know it."""
+"""A session's present state and activity, from the host and the ledger."""
 
 import asyncio
 import logging
@@ -18,18 +18,18 @@ from paddock.audit.chain import Event
 
 log = logging.getLogger(__name__)
 
-# Commands and denials that an inspection shows.
+# The number of latest commands and denials in an inspection.
 LATEST = 10
-# What hangs beyond it is given up.
+# A measurement that takes longer is given up.
 _MEASURE_SECONDS = 0.8
 
 
 class Inspection(NamedTuple):
-    """What goes on in a session now.
+    """The present activity in a session.
 
-    `measured` is None where it has no sandbox, or this host can't see its processes. `disk` is how
-    full the workspace is; None where nothing holds it to its size. `denials` are the latest
-    refusals, newest first.
+    `measured` is None if it has no sandbox, or if this host can't see its processes. `disk` is the
+    workspace's usage; None if it has no size limit. `denials` are the latest refusals, newest
+    first.
     """
 
     measured: Measured | None
@@ -38,7 +38,7 @@ class Inspection(NamedTuple):
 
 
 class Inspector:
-    """Looks at sessions. It asks no agent and no engine, so one that hangs does not matter."""
+    """Inspects sessions without asking an agent or engine, so one that hangs does not matter."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Inspector:
         workspaces: Workspaces,
         share: FairShare | None = None,
     ) -> None:
-        """`share` is what looks at processes share; None: one of their own."""
+        """`share` is shared by all measurements of processes; None creates one."""
         self._node = node
         self._database = database
         self._workspaces = workspaces
@@ -55,11 +55,11 @@ class Inspector:
         self._tasks = TaskScope("a look at processes")
 
     async def close(self) -> None:
-        """Gives up what is still looked at."""
+        """Gives up running measurements."""
         await self._tasks.close()
 
     async def inspect(self, session: Session) -> Inspection:
-        """What goes on in the session now. Raises: StoreError."""
+        """The present activity in the session. Raises: StoreError."""
         measured, disk, denials = await asyncio.gather(
             self._measure(session),
             self._workspaces.usage(session.workspace),
@@ -68,10 +68,10 @@ class Inspector:
         return Inspection(measured, disk, denials)
 
     async def _measure(self, session: Session) -> Measured | None:
-        """One look at a time at each sandbox, for all who ask meanwhile.
+        """Measures each sandbox once at a time, for all callers that wait meanwhile.
 
-        Of one whose processes take long to look at, the latest look is told until its share of
-        the time has paid for that.
+        If measuring takes long, the latest result is returned until the sandbox's share of the time
+        covers the cost.
         """
         sandbox = session.sandbox
         if sandbox is None:

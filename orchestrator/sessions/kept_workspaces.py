@@ -1,4 +1,4 @@
-"""Workspaces whose sessions have ended: visible again after a start, purged when it is time."""
+"""Workspaces of ended sessions: mounted again after a start, purged when they expire."""
 
 import asyncio
 import logging
@@ -12,12 +12,12 @@ from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 
 log = logging.getLogger(__name__)
 
-# For all workspaces that are mounted, or removed as they have expired: large ones take minutes.
+# For mounting or purging all workspaces: large ones take minutes.
 _ROUND_SECONDS = 1800.0
 
 
 class KeptWorkspaces:
-    """Works in the background, from `start` to `close`. A failure is logged, and stops nothing."""
+    """Works in the background, from `start` to `close`. A failure is logged and stops nothing."""
 
     def __init__(self, workspaces: Workspaces, retention_seconds: int | None, tasks: Tasks) -> None:
         self._workspaces = workspaces
@@ -28,7 +28,7 @@ class KeptWorkspaces:
         self._started: list[Supervised] = []
 
     def start(self) -> None:
-        """Mounts what an earlier control plane left, and begins to purge what expires."""
+        """Mounts what an earlier control plane left, and begins to purge expired workspaces."""
         name = TaskName.KEPT_WORKSPACES
         self._started.append(
             self._tasks.start(name, self._mount, forever=False, rounds=self._mounting)
@@ -38,7 +38,7 @@ class KeptWorkspaces:
             self._started.append(self._tasks.start(name, purge, rounds=self._purging))
 
     async def close(self) -> None:
-        """Stops; what is half done is finished by the next start."""
+        """Stops; the next start finishes what is incomplete."""
         for task in self._started:
             await task.close()
 
@@ -47,10 +47,10 @@ class KeptWorkspaces:
             await self._workspaces.mount_kept()
 
     async def _purge_expired(self, retention: timedelta) -> None:
-        """Times are absolute, so that a restart moves none.
+        """Purges at absolute times, so that a restart moves none.
 
-        Nothing that ends from now on expires before one retention from now: no longer sleep
-        than that can miss it.
+        A session that ends from now on expires after a full retention period, so sleeping no longer
+        than that can't miss it.
         """
         while True:
             due = None
@@ -59,7 +59,7 @@ class KeptWorkspaces:
                     await self._workspaces.purge_ended_before(datetime.now(UTC) - retention)
                     due = await self._workspaces.next_expiry()
             except (PaddockError, StoreError) as error:
-                log.error("expired workspaces are not purged: %s", error)
+                log.error("expired workspaces could not be purged: %s", error)
             latest = datetime.now(UTC) + retention
             until = latest if due is None else min(latest, due + retention)
             await asyncio.sleep(max(0.0, (until - datetime.now(UTC)).total_seconds()))

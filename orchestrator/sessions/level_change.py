@@ -1,4 +1,4 @@
-"""Moves a session to another permission level: a new sandbox takes the old one's place."""
+"""Moves a session to another permission level: a new sandbox replaces the old one."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -28,7 +28,7 @@ from orchestrator.sessions.session import Session
 from orchestrator.store.database import Database
 from paddock.contract.words import Status
 
-# What the caller can do something about.
+# Errors that the caller can act on.
 _SAYS_WHY = (UnmetError, RateLimitedError, CapacityExhaustedError)
 _CHANGING = "the permission level is being changed: try again"
 
@@ -54,22 +54,22 @@ class LevelChange:
         self._moves = OutputMoves()
 
     def needed(self, session: Session, level: Level) -> bool:
-        """Whether the session runs at anything but this level as its file is now."""
+        """Whether the session's level differs from this level as its file is now."""
         same = session.level.name == level.name and session.level.sha256 == level.sha256
         return not same or session.sandbox is None or session.gate is not None
 
     def lowers(self, session: Session, level: Level) -> bool:
-        """Whether a change to that level is one to what may be stricter.
+        """Whether a change to that level may make the session stricter.
 
-        Of one rank may be two versions of a file, and the new one the stricter.
+        Two versions of a file may have the same rank, and the new one may be stricter.
         """
         return level.rank <= session.level.rank and self.needed(session, level)
 
     @asynccontextmanager
     async def held(self, session: Session, level: Level | None) -> AsyncGenerator[None]:
-        """Has what runs stand still before anybody waits, where that lowers the session.
+        """Freezes what runs before anything waits, if the change lowers the session's level.
 
-        It goes on afterwards if nothing was changed.
+        What runs continues afterwards if nothing was changed.
         """
         old = session.sandbox
         if level is None or old is None or not self._stands_still(session, level):
@@ -96,14 +96,14 @@ class LevelChange:
     ) -> None:
         """Ends what runs, starts a sandbox at the new level, and removes the old one.
 
-        For a level that is not higher what runs stands still first, and the level is on record
-        before anything else goes on, so that nothing that happens meanwhile, a crash included,
-        leaves the session higher than it was told to be. `admitted` holds while the session has
-        both limits; a higher level is refused with what it raises, and nothing is changed. A
-        lower one ends what runs all the same, and the session stays closed to new work.
-        Raises: UnmetError where this host can't enforce the level: nothing is changed then;
-        SandboxUnavailableError, AuditUnavailableError, or UnmetError where the engine can't
-        enforce it: nothing runs then, and the session stays closed to new work.
+        For a level that is not higher, what runs is frozen first, and the level is recorded before
+        anything continues. Nothing that happens meanwhile, including a crash, therefore leaves the
+        session at a higher level than ordered. `admitted` is held while the session has both
+        limits; if it raises, a higher level is refused and nothing changes. A lower one still ends
+        what runs, and the session stays closed to new work. Raises: UnmetError if this host can't
+        enforce the level, in which case nothing changes; SandboxUnavailableError,
+        AuditUnavailableError, or UnmetError if the engine can't enforce it, in which case nothing
+        runs and the session stays closed to new work.
         """
         if session.status is Status.PAUSED:
             raise InvalidTransitionError("the session is paused: resume it first")
@@ -126,7 +126,7 @@ class LevelChange:
 
     @asynccontextmanager
     async def _closing(self, session: Session, level: Level) -> AsyncGenerator[None]:
-        """Takes no work meanwhile; nor afterwards, where the change fails."""
+        """Closes the session to new work meanwhile, and afterwards if the change fails."""
         session.gate = _CHANGING
         try:
             yield
@@ -152,9 +152,9 @@ class LevelChange:
         move: Move,
         pin: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Starts the new sandbox; `pin` puts the level on record, where it is not yet.
+        """Starts the new sandbox; `pin` records the level if that is not done yet.
 
-        `move` has the output that goes with it.
+        `move` carries the output that goes with it.
         """
         new = session.sandbox = await self._sandboxes.start(session, level, limits)
         if pin is not None:
@@ -172,9 +172,9 @@ class LevelChange:
         level: Level,
         args: dict[str, Any],
     ) -> None:
-        """Freezes what runs, records the level, and lets the agent go on, to end what runs.
+        """Freezes what runs, records the level, and thaws the agent to end what runs.
 
-        Raises: AuditUnavailableError: the record follows; SandboxUnavailableError.
+        Raises: AuditUnavailableError, in which case the record follows; SandboxUnavailableError.
         """
         old = session.sandbox
         thaws = old is not None and await self._stopper.freeze(old)
@@ -183,7 +183,7 @@ class LevelChange:
         session.level = level
         if not recorded:
             raise AuditUnavailableError(
-                f"what ran is ended, but that the level is {level.name} is not on record yet: "
+                f"what ran was ended, but the level {level.name} is not recorded yet: "
                 "set it again later"
             )
         if old is not None and not (thaws and await self._stopper.thaw(old)):
@@ -199,8 +199,8 @@ class LevelChange:
         *,
         stop: bool = False,
     ) -> None:
-        # A start that finds the level lowered must not take up the sandbox of the one before,
-        # which may have the same name.
+        # A start that finds the lowered level must not adopt the previous sandbox, which may have
+        # the same name.
         gone = {"sandbox": None, "container_id": None} if stop else {}
         await self._recorder.record(
             session,
@@ -213,8 +213,8 @@ class LevelChange:
     async def _end(self, session: Session, move: Move, seconds: float) -> None:
         """Ends the old sandbox's commands, takes over its events and output, and removes it.
 
-        `seconds`: for its output.
-        It goes before the new one: the workspace changes its size in nobody's hands.
+        `seconds` is the time limit for its output. It goes before the new one, so that no sandbox
+        uses the workspace while its size changes.
         """
         old, session.sandbox = session.sandbox, None
         if old is None:
@@ -223,7 +223,7 @@ class LevelChange:
         if handed_over:  # nothing of it runs any more
             await move.take(session, old.link, seconds)
         try:
-            # A start that finds the session without a sandbox knows that it did not crash.
+            # A start that finds the session without a sandbox then knows that it did not crash.
             await self._database.write(
                 session_rows.updating(session, sandbox=None, container_id=None)
             )
@@ -239,7 +239,7 @@ class LevelChange:
     async def _discard(
         self, session: Session, sandbox: Sandbox, *, handed_over: bool = False
     ) -> None:
-        """Removes the sandbox; the session goes on, so what was lost with it ends here."""
+        """Removes the sandbox; the session continues, so what was lost with it ends here."""
         terminals = [] if handed_over else sorted(session.terminals)
         await self._sandboxes.discard(sandbox)
         await self._gaps.close(session, terminals)

@@ -1,4 +1,4 @@
-"""What a session's status may become, and what its end is called. No I/O."""
+"""Transitions of a session's status, and the classification of its end. No I/O."""
 
 from dataclasses import dataclass
 
@@ -30,13 +30,13 @@ class Termination:
 
 
 def check_transition(current: Status, wanted: Status) -> None:
-    """Raises: InvalidTransitionError where the table does not have that step."""
+    """Raises InvalidTransitionError for a step that is not in the table."""
     if wanted not in TRANSITIONS[current]:
         raise InvalidTransitionError(f"a session that is {current} cannot become {wanted}")
 
 
 def activity(status: Status, running: int) -> Activity:
-    """What a session does, from its status and how many commands and tools are at work."""
+    """A session's activity, from its status and the number of busy commands and tools."""
     if status not in LIVE:
         return Activity.CLOSED
     return Activity.RUNNING if running else Activity.IDLE

@@ -1,4 +1,4 @@
-"""Freezes sessions and thaws them again."""
+"""Freezes and thaws sessions."""
 
 from orchestrator.access.keys import Principal
 from orchestrator.audit.events import EventDraft, now
@@ -16,7 +16,7 @@ from paddock.contract.words import Status
 
 
 class Pausing:
-    """A pause is carried out and then put on record; a resumption is on record at once."""
+    """A pause is carried out, then recorded; a resumption is recorded first."""
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class Pausing:
         self._hello_timeout = hello_timeout
 
     async def pause(self, principal: Principal, session: Session) -> None:
-        """Freezes the session's sandbox, before it waits for whoever changes the session.
+        """Freezes the session's sandbox without waiting for other changes of the session.
 
-        Raises: InvalidTransitionError; SandboxUnavailableError, where it could only be killed.
+        Raises: InvalidTransitionError; SandboxUnavailableError if it could only be killed.
         """
         if session.sandbox is not None and (
             session.lock.locked() or session.status is Status.ACTIVE
@@ -45,7 +45,7 @@ class Pausing:
             await self._stopper.hold(session.sandbox)
         async with session.lock:
             sandbox = _sandbox(session, Status.PAUSED)
-            # Whoever had the lock may have thawed it, or replaced it.
+            # The lock's holder may have thawed or replaced it.
             await self._stopper.hold(sandbox)
             session.status = Status.PAUSED
             self._deadlines.watch(session)
@@ -56,8 +56,8 @@ class Pausing:
     async def resume(self, principal: Principal, session: Session) -> None:
         """Thaws it; its agent answers when this returns.
 
-        Raises: RateLimitedError, CapacityExhaustedError, AuditUnavailableError: then it stays
-        frozen; SandboxUnavailableError.
+        Raises: RateLimitedError, CapacityExhaustedError, AuditUnavailableError, in which case it
+        stays frozen; SandboxUnavailableError.
         """
         async with session.lock:
             sandbox = _sandbox(session, Status.ACTIVE)
@@ -92,13 +92,13 @@ class Pausing:
 
 
 def _check_goes_on(sandbox: Sandbox) -> None:
-    """Raises: SandboxUnavailableError where somebody has it stand still for the session's end."""
+    """Raises SandboxUnavailableError if it is frozen for the session's end."""
     if sandbox.freezing is not None:
         raise SandboxUnavailableError("the session is ending")
 
 
 def _sandbox(session: Session, wanted: Status) -> Sandbox:
-    """Raises: InvalidTransitionError; SandboxUnavailableError where it has none."""
+    """Raises InvalidTransitionError; SandboxUnavailableError if the session has no sandbox."""
     check_transition(session.status, wanted)
     if session.sandbox is None:
         raise SandboxUnavailableError(session.gate or "the session has no sandbox")

@@ -1,4 +1,4 @@
-"""Takes up what an earlier control plane left: its sessions, and what it could not clean up."""
+"""Takes over what an earlier control plane left: its sessions, and what it could not remove."""
 
 import asyncio
 import logging
@@ -33,10 +33,10 @@ from paddock.contract.words import Rationale, Status
 log = logging.getLogger(__name__)
 
 _COMMANDS = 64
-# Unmounting waits for the disk. So many at once.
+# Unmounting waits for the disk. The number at a time.
 _RELEASE_SECONDS = 15.0
 _MOST_RELEASES = 8
-# Each was made by a sandbox that hung or died.
+# Each was caused by a sandbox that hung or died.
 _GAPS = 1000
 
 
@@ -69,7 +69,7 @@ class Recovery:
         sessions: Sessions,
         scrub: Callable[[], None],
     ) -> None:
-        """`scrub` has what was deleted from the database removed from its files."""
+        """`scrub` removes deleted data from the database's files."""
         self._settings = settings
         self._database = database
         self._engine = engine
@@ -82,7 +82,7 @@ class Recovery:
         self._found = Recovered()
 
     async def run(self) -> Recovered:
-        """Re-adopts, ends or forgets every stored session, then removes what belongs to none.
+        """Adopts, ends or forgets every stored session, then removes what belongs to none.
 
         Raises: EngineUnavailableError, AuditUnavailableError, StoreError.
         """
@@ -111,7 +111,7 @@ class Recovery:
         return [SessionRow(row, self._workspaces.root_dir, clamped_limits) for row in rows]
 
     async def _tell_lost_refusals(self, rows: list[SessionRow]) -> None:
-        """Says on record what a kill has lost: how often something was refused in the end."""
+        """Records what a kill has lost: the final numbers of repeated refusals."""
         lost = await self._database.read(refusal_marks.left)
         sessions = {row.session.key: row.session for row in rows if row.acknowledged}
         for key, since in lost.items():
@@ -144,13 +144,13 @@ class Recovery:
                 await self._leave_closed(session)
             else:
                 await self._adopt(session, container)
-            # A deadline that passed meanwhile ends it before anybody can use it.
+            # A deadline that passed meanwhile ends it before it can be used.
             await self._sessions.expire(session)
             if session.live:
                 self._sessions.deadlines.watch(session)
 
     async def _forget(self, session: Session) -> None:
-        """Nobody was told of this session; its id is free again."""
+        """Forgets a session that no client knows; its id is free again."""
         self._found.unfinished_creations += 1
         await self._recorder.record(
             session,
@@ -180,12 +180,12 @@ class Recovery:
             await self._executions.reconcile(session)
 
     async def _leave_closed(self, session: Session) -> None:
-        """What ran is gone; what of it is not on record is lost."""
+        """What ran is gone, and unrecorded parts of it are lost."""
         session.gate = "a level change was interrupted: set the permission level again"
         await self._sessions.gaps.close(session, [])
 
     async def _follow_engine(self, session: Session, container: Container) -> None:
-        """The engine knows best whether the sandbox is paused."""
+        """The engine decides whether the sandbox is paused."""
         paused = container.state is ContainerState.PAUSED
         status = Status.PAUSED if paused else Status.ACTIVE
         if session.status is not status:
@@ -198,7 +198,7 @@ class Recovery:
 
     async def _lost(self, session: Session, error: str) -> None:
         if session.budget.exceeded is not None:
-            return  # it was ending: that goes on
+            return  # it was ending, which continues
         self._found.sessions_lost += 1
         # Their ends are unknown, as those of commands are.
         session.terminals = await self._database.read(
@@ -209,7 +209,7 @@ class Recovery:
         )
 
     async def _commands(self, session: Session) -> dict[str, Command]:
-        """The session's latest commands, from what is on record of them."""
+        """The session's latest commands, from their records."""
         events = await query.latest_commands(self._database, session.key, _COMMANDS)
         commands: dict[str, Command] = {}
         for event in events:
@@ -226,7 +226,7 @@ class Recovery:
         return commands
 
     async def _remove_strays(self, containers: dict[str, Container]) -> None:
-        """Removes containers, sandbox directories and the network that no session has."""
+        """Removes containers, sandbox directories and the network that no session uses."""
         in_use = {
             session.sandbox.name
             for session in self._sessions.registry.live
@@ -243,11 +243,11 @@ class Recovery:
             await self._engine.remove_open_network(self._settings.image)
 
     async def _release(self, directory: SandboxDirectory, threads: Threads) -> None:
-        """A mount that hangs keeps its own directory, which the next start finds again."""
+        """A mount that hangs affects only its own directory, which the next start finds again."""
         try:
             await threads.call(directory.release, _RELEASE_SECONDS)
             self._found.directories_removed += 1
-        except (PaddockError, OSError) as error:  # of time, too
+        except (PaddockError, OSError) as error:  # includes time-outs
             reason = str(error) or "the disk does not answer"
             log.error("%s is left over and can't be removed: %s", directory.path, reason)
 
@@ -265,7 +265,7 @@ def _command(event: dict[str, Any]) -> Command:
         event["time"],
         asyncio.get_running_loop().create_future(),
     )
-    command.dispatched = True  # as far as anybody knows
+    command.dispatched = True  # as far as is known
     return command
 
 

@@ -1,4 +1,4 @@
-"""Every session that is known: live ones, and for a while those that have ended."""
+"""Every known session: live ones, and recently ended ones."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +9,12 @@ from orchestrator.errors import ConflictError
 from orchestrator.policy.levels import SessionLimits
 from orchestrator.sessions.session import Session
 
-# Ended sessions that are kept in memory; beyond it the oldest are forgotten early.
+# Ended sessions kept in memory; above this number, the oldest are forgotten early.
 _MOST_ENDED = 10_000
 
 
 class Registry:
-    """Sessions by id, key and handle. Ids are unique without regard to case while live."""
+    """Sessions by id, key and handle. Live ids are unique, ignoring case."""
 
     def __init__(self, terminated_ttl: int) -> None:
         self._ttl = timedelta(seconds=terminated_ttl)
@@ -22,27 +22,27 @@ class Registry:
         self._by_handle: dict[str, Session] = {}
         self._ended: dict[str, Session] = {}
         self._reserved: dict[str, Session] = {}
-        # What sessions are about to get, by their keys.
+        # The limits to which sessions are changing, by their keys.
         self._changing: dict[str, SessionLimits] = {}
 
     def __len__(self) -> int:
-        """Live sessions, and those that are being created."""
+        """The number of live sessions, including those being created."""
         return len(self._live) + len(self._reserved)
 
     def reserve(self, session: Session) -> None:
-        """Holds the id of a session that is being created. Raises: ConflictError."""
+        """Reserves the id of a session that is being created. Raises: ConflictError."""
         name = session.id.casefold()
         if name in self._live or name in self._reserved:
             raise ConflictError(f"a session with the id {session.id} exists", field="id")
         self._reserved[name] = session
 
     def unreserve(self, session: Session) -> None:
-        """Gives the id back that was reserved for the session."""
+        """Releases the id that was reserved for the session."""
         _drop(self._reserved, session.id.casefold(), session)
 
     @contextmanager
     def changing(self, session: Session, limits: SessionLimits) -> Iterator[None]:
-        """Counts those limits as the session's too, while it moves to them."""
+        """Also counts those limits for the session while it changes to them."""
         self._changing[session.key] = limits
         try:
             yield
@@ -50,7 +50,7 @@ class Registry:
             del self._changing[session.key]
 
     def usage(self, owner: str) -> KeyUsage:
-        """What the owner's sessions hold, those that are being created included."""
+        """The resources of the owner's sessions, including those being created."""
         held = [
             (session.limits, self._changing.get(session.key, session.limits))
             for session in (*self._live.values(), *self._reserved.values())
@@ -63,15 +63,15 @@ class Registry:
         )
 
     def add(self, session: Session) -> None:
-        """A session that exists from now on."""
+        """Adds a session that exists from now on."""
         self.unreserve(session)
         self._live[session.id.casefold()] = session
         self._by_handle[session.handle_sha256] = session
 
     def end(self, session: Session) -> None:
-        """Moves a session that has ended; its handle is worth nothing any more.
+        """Moves a session that has ended; its handle becomes invalid.
 
-        Another session of its id, live or ended later, stays what it is.
+        Another session with its id, live or ended later, is not affected.
         """
         _drop(self._live, session.id.casefold(), session)
         _drop(self._by_handle, session.handle_sha256, session)
@@ -88,7 +88,7 @@ class Registry:
         self._by_handle[handle_sha256] = session
 
     def get(self, session_id: str) -> Session | None:
-        """The live session of exactly that id, else the latest ended one that is still kept."""
+        """The live session with exactly that id, else the latest ended one still in memory."""
         live = self._live.get(session_id.casefold())
         if live is not None and live.id == session_id:
             return live
@@ -100,7 +100,7 @@ class Registry:
         return self._by_handle.get(handle_sha256)
 
     def owner(self, session_key: str) -> str | None:
-        """The owner of a session that is known, or being created, by its key."""
+        """The owner of a known session, or of one being created, by its key."""
         known = (*self._live.values(), *self._reserved.values(), *self._ended.values())
         return next((session.owner for session in known if session.key == session_key), None)
 
@@ -111,7 +111,7 @@ class Registry:
 
     @property
     def all(self) -> list[Session]:
-        """Live sessions and those that ended lately."""
+        """Live and recently ended sessions."""
         self._forget_old()
         return [*self._live.values(), *self._ended.values()]
 
@@ -124,7 +124,7 @@ class Registry:
 
 
 def _drop(sessions: dict[str, Session], name: str, session: Session) -> None:
-    """Takes the session out, where it and no other has that name."""
+    """Removes the session where that name still refers to it."""
     if sessions.get(name) is session:
         del sessions[name]
 

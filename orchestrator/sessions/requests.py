@@ -1,4 +1,4 @@
-"""What a client may ask of a session, already checked for form."""
+"""Clients' requests to sessions, already validated in form."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """A session to be created; None means the default. Time-outs are in seconds.
+    """A session to create; None means the default. Time-outs are in seconds.
 
-    `budget` has limits by kind, in the units of the API. `mounts` are names of the operator's
-    list, besides the level's. `role` is who policies take
-    its agent for, `tools` are those that it may open.
+    `budget` has limits by kind, in the units of the API. `mounts` are names on the operator's list,
+    in addition to the level's. `role` is the role of its agent in policies, `tools` are those that
+    it may open.
     """
 
     id: str | None = None
@@ -29,11 +29,11 @@ class NewSession:
 
 
 class Kept(NamedTuple):
-    """What is kept of a oneshot tool's command, whose id is given before it starts.
+    """The evidence to keep of a oneshot tool's command, whose id is set before it starts.
 
-    `file` is where the command may write, relative to the workspace, in a directory of its own;
-    None: there is no such file, and what it prints is kept. Without `capture` nothing is, and
-    the file goes. `name`: a further one of what is kept.
+    `file` is where the command may write, relative to the workspace, in its own directory; None:
+    there is no such file, and its output is kept. Without `capture`, nothing is kept, and the file
+    is removed. `name` is an additional name of the evidence.
     """
 
     command_id: str
@@ -49,12 +49,12 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExecRequest:
-    """A command: either a `command` line, which knows no shell, or an `argv`.
+    """A command: either a `command` line, which no shell reads, or an `argv`.
 
-    `cwd` is relative to the workspace or under /workspace; `timeout` is in seconds, None
-    for the level's default (in the background: no time-out). `collect`: its output is wanted with
-    its end. `tool` is the oneshot tool that the words are of, `approval` the id of what a person
-    has said to them, `kept` what is kept as evidence.
+    `cwd` is relative to the workspace or under /workspace; `timeout` is in seconds, None for the
+    level's default (in the background: no time-out). `collect`: its output is returned with its
+    end. `tool` is the oneshot tool of the words, `approval` the id of their approval, `kept` the
+    evidence to keep.
     """
 
     argv: list[str] | None = None

@@ -1,4 +1,4 @@
-"""Sessions: created, changed, and ended. What a caller is told is durable before that."""
+"""Creates, changes and ends sessions. Callers learn only what is durable."""
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -53,10 +53,10 @@ log = logging.getLogger(__name__)
 
 
 class Sessions:
-    """Every session of this instance, for whoever may see it.
+    """Every session of this instance, with access control.
 
-    Methods that change something go on when their caller is cancelled: a client that
-    goes away leaves no half-made session behind.
+    Methods that change something continue if their caller is cancelled, so a client that
+    disconnects leaves no incomplete session behind.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Sessions:
         scrub: Callable[[], None],
         metrics: Metrics,
     ) -> None:
-        """`scrub` has what was deleted from the database removed from its files."""
+        """`scrub` removes deleted data from the database's files."""
         self._sandboxes = sandboxes
         self._settings = settings
         self._levels = levels
@@ -122,10 +122,10 @@ class Sessions:
         self._tasks = TaskScope("a change of a session")
         self._closing = False
 
-    # Finding
+    # Finding.
 
     def find(self, principal: Principal, session_id: str) -> Session:
-        """A session that lives or ended lately. NotFoundError for others' too."""
+        """A live or recently ended session. Raises NotFoundError for others' sessions, too."""
         session = self.registry.get(session_id)
         if session is None or not principal.may_see(session.key, session.owner):
             raise NotFoundError(f"no session {session_id[:128]}")
@@ -161,9 +161,9 @@ class Sessions:
         before: tuple[str, str] | None,
         limit: int,
     ) -> Sequence[Session]:
-        """The sessions of the principal that have ended, however long ago, newest first.
+        """The principal's ended sessions, however old, newest first.
 
-        `status` None: whatever they ended as; `before`: created before that (created_at, key).
+        `status` None: with any status; `before`: created before that (created_at, key).
         """
         wanted = session_rows.EndedPage(principal.sees_owner, status, label, before, limit)
         rows = await self._database.browse(lambda conn: session_rows.load_ended(conn, wanted))
@@ -172,7 +172,7 @@ class Sessions:
     async def record_key(
         self, principal: Principal, session_id: str, incarnation: int | None = None
     ) -> str:
-        """The key of what is on record of a session of that id, the latest without a number.
+        """The key of the record of a session with that id, by default the latest incarnation.
 
         It may have ended long ago. Raises: NotFoundError.
         """
@@ -191,18 +191,18 @@ class Sessions:
         raise NotFoundError(f"no session {session_id[:128]}{number}")
 
     async def inspect(self, session: Session) -> Inspection:
-        """What goes on in the session now; its agent need not answer."""
+        """The session's present activity; its agent need not answer."""
         return await self._inspector.inspect(session)
 
-    # Creating
+    # Creating.
 
     async def create(
         self, principal: Principal, request: NewSession, turn: Turn | None = None
     ) -> tuple[Session, str]:
         """A new session whose sandbox has said hello, and its handle.
 
-        `turn` is the caller's, from `shares`; None: waits for one here.
-        Raises: what `Creation.run` does: then nothing is left of it.
+        `turn` is the caller's, from `shares`; None: waits for one here. Raises: the errors of
+        `Creation.run`; nothing of the session is left then.
         """
         turn = turn or await self.shares.turn(principal)
         return await self._tasks.shield(self._create(principal, request, turn))
@@ -215,17 +215,17 @@ class Sessions:
         return session, handle
 
     def existing(self, principal: Principal, session_id: str) -> Session | None:
-        """The caller's live session of that id."""
+        """The caller's live session with that id."""
         session = self.registry.get(session_id)
         found = (
             session is not None and session.live and principal.may_see(session.key, session.owner)
         )
         return session if found else None
 
-    # Ending
+    # Ending.
 
     async def close(self, principal: Principal, session: Session, *, purge: bool) -> None:
-        """Ends the session (once) as completed; with `purge` its workspace is removed too."""
+        """Ends the session (once) as completed; with `purge`, its workspace is removed, too."""
         await self._tasks.shield(self._close(principal, session, purge))
 
     async def _close(self, principal: Principal, session: Session, purge: bool) -> None:
@@ -238,7 +238,7 @@ class Sessions:
                 raise AuditUnavailableError(
                     "the session has ended, but that is not on record yet: purge it later"
                 )
-            with suppress(NotFoundError):  # purged before
+            with suppress(NotFoundError):  # already purged
                 await self._workspaces.purge(session.id, session.owner)
 
     async def purge(self, principal: Principal, session_id: str) -> None:
@@ -261,17 +261,17 @@ class Sessions:
         )
 
     async def expire(self, session: Session) -> None:
-        """Ends a session that has run into one of its deadlines; others go on.
+        """Ends a session with a passed deadline; otherwise does nothing.
 
-        One that ends already has ended when this returns. While the control plane ends none
-        begins to: the next start finds it.
+        If it is already ending, waits for that. While the control plane shuts down, no end begins:
+        the next start finds it.
         """
         if not self._closing:
             await self._tasks.shield(self._expire(session))
 
     async def _expire(self, session: Session) -> None:
         if not session.live:
-            async with session.lock:  # held by whoever ends it, until nothing is left
+            async with session.lock:  # held by the caller that ends it, until nothing is left
                 return
         deadline = due(session, datetime.now(UTC))
         if deadline is Deadline.BUDGET:
@@ -292,7 +292,7 @@ class Sessions:
                 return session
         return None
 
-    # Changing
+    # Changing.
 
     async def pause(self, principal: Principal, session: Session) -> None:
         """Freezes the session's sandbox. Raises: InvalidTransitionError, EngineUnavailableError."""
@@ -303,7 +303,7 @@ class Sessions:
         await self._tasks.shield(self._pausing.resume(principal, session))
 
     async def interrupt(self, principal: Principal, session: Session) -> None:
-        """Ends every command that runs; the session goes on."""
+        """Ends every running command; the session continues."""
         session.check_open()
         await self._executions.cancel_all(session, "interrupted")
 
@@ -314,18 +314,18 @@ class Sessions:
         permission_level: str | None,
         ignored: dict[str, Any],
     ) -> None:
-        """Sets the permission level; `ignored` is what the client may not set, for the record.
+        """Sets the permission level; `ignored` lists what the client may not set, for the record.
 
-        Raises: PermissionDeniedError over the key's `max_level`; SessionTerminatedError,
-        InvalidTransitionError while paused; RateLimitedError over the key's quota;
-        SandboxUnavailableError when the new sandbox does not start, AuditUnavailableError when
-        a lower level can't be put on record: nothing runs then, and the session takes no work
+        Raises: PermissionDeniedError above the key's `max_level`; SessionTerminatedError,
+        InvalidTransitionError while paused; RateLimitedError above the key's quota;
+        SandboxUnavailableError if the new sandbox does not start, AuditUnavailableError if a lower
+        level can't be recorded. In these two cases nothing runs, and the session takes no work
         until its level is set again.
         """
         session.check_live()
         level = None if permission_level is None else self._levels.named(permission_level)
         turn: AbstractContextManager[None] = nullcontext()
-        # What lowers a session waits for nobody, and needs nobody's leave.
+        # Lowering a session's level waits for nothing and needs no permission.
         lowers = level is not None and self._level_change.lowers(session, level)
         if not lowers:
             if level is not None or ignored:
@@ -359,7 +359,7 @@ class Sessions:
                     )
 
     async def _check_bounds(self, principal: Principal, session: Session, level: Level) -> None:
-        """Raises: PermissionDeniedError where the caller's key does not reach so high."""
+        """Raises PermissionDeniedError for a level above the limit of the caller's key."""
         try:
             principal.bounds.check_level(level, self._levels)
         except PermissionDeniedError as error:
@@ -383,7 +383,7 @@ class Sessions:
 
         @asynccontextmanager
         async def admitted() -> AsyncGenerator[None]:
-            """The key has room for those limits."""
+            """Checks that the key's quota has room for those limits."""
             with self.shares.changing(principal, session, limits):
                 if size > session.limits.workspace_bytes:
                     await self._workspaces.reserve(workspace, size, self.shares.quota(principal))
@@ -393,9 +393,9 @@ class Sessions:
         await self._workspaces.resized(workspace, size)
 
     async def rotate_handle(self, principal: Principal, session: Session) -> str:
-        """A new handle; the old one is worth nothing from now on.
+        """Creates a new handle; the old one is invalid from now on.
 
-        Raises: what `Recorder.check_room` does, AuditUnavailableError.
+        Raises: the errors of `Recorder.check_room`, AuditUnavailableError.
         """
         session.check_live()
         self._recorder.check_room(session)
@@ -411,7 +411,7 @@ class Sessions:
         return handle
 
     async def shut_down(self) -> None:
-        """Finishes what is under way and lets go of the sandboxes, which go on running."""
+        """Finishes running work and releases the sandboxes, which keep running."""
         self._closing = True
         await self.deadlines.close()
         await self._inspector.close()

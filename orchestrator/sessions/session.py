@@ -1,4 +1,4 @@
-"""A session and its commands, as the control plane holds them in memory."""
+"""A session and its commands, as the control plane keeps them in memory."""
 
 import asyncio
 from collections import Counter
@@ -26,12 +26,12 @@ from sandbox_agent.protocol import MOST_STORED
 if TYPE_CHECKING:
     from orchestrator.sandboxes.sandbox import Sandbox
 
-# Ended commands that a session remembers, besides those that run.
+# Ended commands that a session remembers, in addition to running ones.
 _REMEMBERED_COMMANDS = 64
-# Commands and terminals that may run at once.
+# Commands and terminals that may run at the same time.
 MAX_RUNNING = 16
 DEFAULT_ROLE = "agent"
-# What clients may have open for as long as they like.
+# Streams of unlimited duration that clients may have open.
 STREAM_KINDS = ("events", "output", "downloads", "uploads")
 
 
@@ -39,7 +39,7 @@ STREAM_KINDS = ("events", "output", "downloads", "uploads")
 class Command:
     """One command, without secrets in its words.
 
-    `result` is there once `done` is; both only after the audit event is durable.
+    `result` is set once `done` is; both only after the audit event is durable.
     """
 
     id: str
@@ -48,16 +48,17 @@ class Command:
     started_at: str
     done: asyncio.Future[None]
     result: dict[str, Any] | None = None
-    # Whether the agent was, or may have been, told to start it.
+    # Whether the agent was told, or may have been told, to start it.
     dispatched: bool = False
-    # While it is put on record that it never ran, or that its end is lost; done afterwards.
+    # Pending while its loss is being recorded: that it never ran, or that its end is lost.
     losing: asyncio.Future[None] | None = None
     # Whether the agent was told to end it, and which signals it was told to send.
     ending: bool = False
     signals: set[int] = field(default_factory=set)
-    # What keeps evidence of it, where some is to be kept.
+    # The task that keeps evidence of it, if any.
     keeping: asyncio.Task[None] | None = None
-    # Whether somebody waits for its end and output at once, and the output that came with the end.
+    # Whether a caller waits for its end together with its output, and the output that came with the
+    # end.
     collects: bool = False
     output: tuple[Chunk, ...] | None = field(default=None, repr=False)
 
@@ -68,16 +69,16 @@ class Command:
 
     @property
     def settled(self) -> bool:
-        """Whether it has ended, and no evidence of it is still being written."""
+        """Whether it has ended and its evidence is complete."""
         return self.ended and (self.keeping is None or self.keeping.done())
 
     @property
     def stored(self) -> bool:
-        """Whether its output was long, and is stored in its sandbox."""
+        """Whether its output was long and is stored in its sandbox."""
         return self.result is not None and self.result.get("stored_bytes", 0) > 0
 
     def finish(self, result: dict[str, Any]) -> None:
-        """Sets the result and wakes whoever waits for it; a second result changes nothing."""
+        """Sets the result and wakes all waiting callers; a second result changes nothing."""
         if self.result is None:
             self.result = result
             self.done.set_result(None)
@@ -85,7 +86,7 @@ class Command:
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """One session. `key` names it, of which there may be several of one `id`, one at a time.
+    """One session. `key` is unique; several sessions may have the same `id`, one at a time.
 
     `incarnation` is its number among those, from 1.
     """
@@ -101,7 +102,7 @@ class Session:
     requested_limits: dict[str, int | float]
     limits: SessionLimits
     idle_timeout: int
-    # Seconds that it may exist; None: as long as it likes.
+    # The seconds for which it may exist; None: no limit.
     wall_timeout: int | None
     budget: Budget
     handle_sha256: str
@@ -110,9 +111,9 @@ class Session:
     created_at: str
     last_activity_at: str
     incarnation: int = 1
-    # Those that it asked for, besides its level's.
+    # The mounts that it requested, in addition to its level's.
     mounts: tuple[str, ...] = ()
-    # Who policies take its agent for.
+    # The role of its agent in policies.
     role: str = DEFAULT_ROLE
     # The tools that it may open; None: any that its level permits.
     tools: tuple[str, ...] | None = None
@@ -121,21 +122,22 @@ class Session:
     sandbox: "Sandbox | None" = None
     # Ids of the terminals that have not ended.
     terminals: set[str] = field(default_factory=set)
-    # How many of them are started, or asked for an answer, just now.
+    # The number of terminals that are being started or have pending work.
     busy_terminals: int = 0
     commands: dict[str, Command] = field(default_factory=dict)
-    # Serialises everything that changes the status, the level or the sandbox.
+    # Serializes all changes of the status, the level and the sandbox.
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     # Held while evidence of one of its commands is written.
     capturing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    # Why no new work is taken although the session is active; None when it is.
+    # Why an active session takes no new work; None if it does.
     gate: str | None = None
-    # Whether its last event is on its way.
+    # Whether its last event is being recorded.
     ending: bool = False
-    # How many clients follow or transfer something, by STREAM_KINDS.
+    # The number of clients' streams, by STREAM_KINDS.
     streams: Counter[str] = field(default_factory=Counter)
-    # Done once it has ended, and its agent and its terminals have: but for ends that could not be
-    # recorded yet, nothing more will be on record of it. Its container may be there a while longer.
+    # Done once it has ended, including its agent and its terminals. Except for ends that could not
+    # be recorded yet, nothing more will be recorded about it. Its container may exist a while
+    # longer.
     over: asyncio.Future[None] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -155,7 +157,7 @@ class Session:
         return [command for command in self.commands.values() if not command.ended]
 
     def latest(self, most: int) -> list[Command]:
-        """The commands that run and the latest that ended; so many in all, unless more run."""
+        """The running commands and the latest ended ones; `most` in all, unless more run."""
         ended = [command for command in self.commands.values() if command.ended]
         kept = max(0, most - len(self.running))
         wanted = {command.id for command in (*self.running, *ended[len(ended) - kept :])}
@@ -163,12 +165,12 @@ class Session:
 
     @property
     def at_work(self) -> int:
-        """How many commands and terminals have something to do; a tool at its prompt has not."""
+        """The number of commands and terminals that are busy; a tool at its prompt is not."""
         return len(self.running) + self.busy_terminals
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """Counts a terminal as one that has something to do."""
+        """Counts a terminal as busy."""
         self.busy_terminals += 1
         try:
             yield
@@ -176,11 +178,11 @@ class Session:
             self.busy_terminals -= 1
 
     def check_open(self) -> "Sandbox":
-        """The sandbox, where new work may be given to it.
+        """The sandbox, if it may receive new work.
 
-        Raises: SessionTerminatedError, BudgetExceededError, InvalidTransitionError when
-        paused, ConflictError while the level changes or its secrets are not known again,
-        SandboxUnavailableError without a sandbox.
+        Raises: SessionTerminatedError, BudgetExceededError, InvalidTransitionError if paused,
+        ConflictError while the level changes or its secrets are unknown, SandboxUnavailableError
+        without a sandbox.
         """
         self.check_live()
         if self.status is Status.PAUSED:
@@ -195,9 +197,9 @@ class Session:
         return self.sandbox
 
     def check_room(self) -> None:
-        """Raises: BusyError where as many commands and terminals run as may.
+        """Raises BusyError if the maximum of commands and terminals is running.
 
-        A command of which evidence is still being written is one of them.
+        A command whose evidence is still being written counts.
         """
         at_work = sum(not each.settled for each in self.commands.values())
         if at_work + len(self.terminals) >= MAX_RUNNING:
@@ -207,9 +209,9 @@ class Session:
             )
 
     def check_live(self) -> None:
-        """Raises: SessionTerminatedError with the rationale when the session has ended.
+        """Raises SessionTerminatedError with the rationale if the session has ended.
 
-        BudgetExceededError where its budget ended it, or is about to.
+        Raises BudgetExceededError if its budget has ended it, or is about to.
         """
         if self.budget.exceeded is not None:
             raise self.budget.exceeded.error()
@@ -223,7 +225,7 @@ class Session:
             )
 
     def check_not_ending(self) -> None:
-        """Raises: ConflictError while it is ending, and what `check_live` does."""
+        """Raises ConflictError while it is ending, and the errors of `check_live`."""
         self.check_live()
         if self.ending:
             raise ConflictError("the session is ending")
@@ -238,7 +240,7 @@ class Session:
             self.streams[kind] -= 1
 
     def remember(self, command: Command) -> None:
-        """Keeps a command; of those that have ended the latest, and all whose output is stored."""
+        """Keeps a command; of ended ones only the latest, and all with stored output."""
         self.commands[command.id] = command
         ended = [kept for kept in self.commands.values() if kept.settled]
         stored = [kept for kept in ended if kept.stored][-MOST_STORED:]

@@ -1,4 +1,4 @@
-"""Sessions as they are stored. Each function runs inside a transaction of the caller's."""
+"""Stored sessions. Each function runs inside the caller's transaction."""
 
 import json
 import sqlite3
@@ -18,7 +18,7 @@ from paddock.contract.words import Rationale, Status
 
 
 def insert(connection: sqlite3.Connection, session: Session) -> None:
-    """Writes a session that is being created; its creator has not been told yet."""
+    """Writes a session that is being created and that its client does not know yet."""
     connection.execute(
         "INSERT INTO sessions (key, id, owner, status, permission_level, level, image, labels,"
         " env, limits, idle_timeout, wall_timeout, budget, mounts, role, tools,"
@@ -69,7 +69,7 @@ def updating(session: Session, **columns: object) -> Callable[[sqlite3.Connectio
 def with_level(
     session: Session, level: Level, **columns: object
 ) -> Callable[[sqlite3.Connection], None]:
-    """An effect that pins the session to that level, and sets further columns of its row."""
+    """An effect that pins the session to that level, and sets other columns of its row."""
     stored = json.dumps(level.stored())
     return updating(session, permission_level=level.name, level=stored, **columns)
 
@@ -77,9 +77,9 @@ def with_level(
 def with_end(
     session: Session, status: Status, termination: Termination
 ) -> Callable[[sqlite3.Connection], None]:
-    """An effect that ends the session; its handle and the values of its variables are forgotten.
+    """An effect that ends the session and forgets its handle and the values of its variables.
 
-    It raises RecordedBeforeError where the session has ended.
+    Raises RecordedBeforeError if the session has ended.
     """
     end = updating(
         session,
@@ -114,14 +114,14 @@ def counting(session_key: str, size: int) -> Callable[[sqlite3.Connection], None
 
 
 def with_budget(session: Session) -> Callable[[sqlite3.Connection], None]:
-    """An effect that stores what the session has used so far."""
+    """An effect that stores the session's consumption."""
     return updating(session, budget=json.dumps(session.budget.stored()))
 
 
 def forgetting(session_key: str) -> Callable[[sqlite3.Connection], None]:
-    """An effect that ends a session whose creator was never told of it.
+    """An effect that ends a session that its client never knew.
 
-    What stays is whose chain it is: the record can be found by its incarnation, and archived.
+    The owner of its chain stays: the record can be found by its incarnation, and archived.
     """
 
     def apply(connection: sqlite3.Connection) -> None:
@@ -150,7 +150,7 @@ _COLUMNS = (
 
 
 class SessionRow:
-    """A stored session: `session`, the sandbox it had, and whether its creator knows of it."""
+    """A stored session: `session`, its sandbox, and whether its client knows of it."""
 
     def __init__(
         self,
@@ -210,9 +210,9 @@ def _termination(text: str | None) -> Termination | None:
 def load(connection: sqlite3.Connection, ended_after: str) -> Iterable[sqlite3.Row]:
     """Rows of live sessions, and of those that ended after that time, oldest end first.
 
-    Of those that ended without their creator knowing of them there are none.
+    Ended sessions that their clients never knew are left out.
     """
-    # A copy of the connection's row factory would outlive this read: cursors have their own.
+    # A copy of the connection's row factory would outlive this read, but cursors have their own.
     cursor = connection.cursor()
     cursor.row_factory = sqlite3.Row
     return cursor.execute(
@@ -224,7 +224,7 @@ def load(connection: sqlite3.Connection, ended_after: str) -> Iterable[sqlite3.R
 
 
 def open_terminals(connection: sqlite3.Connection, session_key: str) -> set[str]:
-    """Ids of the session's terminals that no end is on record of."""
+    """Ids of the session's terminals without a recorded end."""
     rows = connection.execute(
         "SELECT id FROM terminals WHERE session_key = ? AND ended_at IS NULL", (session_key,)
     )
@@ -232,7 +232,7 @@ def open_terminals(connection: sqlite3.Connection, session_key: str) -> set[str]
 
 
 def _budget(row: sqlite3.Row, level: Level) -> Budget:
-    """What is stored of it; what was recorded is counted by the ledger."""
+    """The stored budget; the ledger counts what was recorded."""
     started_at = datetime.fromisoformat(row["created_at"])
     budget = Budget.restored(started_at, json.loads(row["budget"]))
     budget.limits.setdefault(Kind.AUDIT_BYTES, level.audit_bytes)
@@ -241,12 +241,12 @@ def _budget(row: sqlite3.Row, level: Level) -> Budget:
 
 
 def ended_after(ttl_seconds: int) -> str:
-    """The time before which ended sessions are not shown any more."""
+    """The time before which ended sessions are no longer shown."""
     return _format(datetime.now(UTC) - timedelta(seconds=ttl_seconds))
 
 
 def next_incarnation(connection: sqlite3.Connection, session_id: str) -> int:
-    """The number of the next session of that id."""
+    """The number of the next session with that id."""
     row = connection.execute(
         "SELECT latest FROM incarnations WHERE id = ?", (session_id,)
     ).fetchone()
@@ -259,9 +259,9 @@ def find_key(
     owner: str | None,
     incarnation: int | None = None,
 ) -> str | None:
-    """The key of a session of that id (and owner), the latest without a number.
+    """The key of a session with that id (and owner), by default the latest incarnation.
 
-    Its audit outlives its record. One that nobody was told of is found by its number only.
+    Its audit outlives its record. A session that no client knew is found by its number only.
     """
     row = connection.execute(
         "SELECT key FROM sessions WHERE id = :id AND id = :id COLLATE BINARY"
@@ -275,9 +275,9 @@ def find_key(
 
 @dataclass(frozen=True, slots=True)
 class EndedPage:
-    """Which of the sessions that ended are wanted, newest first; filters that are None are off.
+    """Filters for ended sessions, newest first; filters that are None are off.
 
-    `before` is the (created_at, key) of the last one that was seen.
+    `before` is the (created_at, key) of the last session of the previous page.
     """
 
     owner: str | None
@@ -288,7 +288,7 @@ class EndedPage:
 
 
 def load_ended(connection: sqlite3.Connection, wanted: EndedPage) -> list[sqlite3.Row]:
-    """Rows of sessions that ended and that somebody was told of, however long ago."""
+    """Rows of ended sessions that their clients knew, however old."""
     conditions = ["status NOT IN ('active', 'paused')", "acknowledged = 1"]
     values: list[object] = []
     for condition, value in (

@@ -1,8 +1,8 @@
-"""A session's secrets on the host: in memory only, and cut out of all that is recorded or told.
+"""A session's secrets on the host: in memory only, and removed from all records and answers.
 
-After a restart they come back from the session's agent. It is trusted with them, but not with
-what is a secret: it could have parts of the record cut out. So each value has a seal, made with
-a key that is stored with the session and never given to the agent.
+After a restart they come back from the session's agent. The agent is trusted with the values, but
+not to define what is a secret, because it could then remove parts of the record. Each value
+therefore has a seal, made with a key that is stored with the session and never given to the agent.
 """
 
 import hashlib
@@ -16,13 +16,13 @@ from orchestrator.link.messages import HeldSecrets
 from sandbox_agent.protocol import Message
 from sandbox_agent.redaction import Redactor
 
-# What one session may be given in all: every text that is recorded is searched for each of them.
+# The limit for one session, because every recorded text is searched for each secret.
 MOST_VALUES = 64
 MOST_BYTES = 64 * 1024
 
 
 class StoredSecrets(NamedTuple):
-    """What is on disk of a live session's secrets: their names, and the key of the seals."""
+    """The stored part of a live session's secrets: their names, and the key of the seals."""
 
     names: tuple[str, ...] = ()
     key: bytes = b""
@@ -34,38 +34,38 @@ class StoredSecrets(NamedTuple):
 
 
 class SessionSecrets:
-    """The values that the session's commands get as variables, and those of single commands."""
+    """The values of the session's secret variables, and of those for single commands."""
 
     def __init__(self, stored: StoredSecrets, variables: Mapping[str, str] | None = None) -> None:
-        """`variables` None: they are to be learned from the agent.
+        """`variables` None: they must be learned from the agent.
 
-        Raises: ValidationError where they are too large together.
+        Raises: ValidationError if they are too large together.
         """
         self.stored = stored
         self._variables = dict(variables or {})
         self._known = variables is not None
-        # Values that single commands were given; a dictionary for its order.
+        # Values for single commands; a dictionary for its order.
         self._given: dict[str, None] = {}
         self.redactor = Redactor(self._variables.values())
         _check_size(self._variables.values())
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the variables that every command gets."""
+        """The names of the variables that every command gets."""
         return self.stored.names
 
     @property
     def lost(self) -> bool:
-        """Whether nobody has the values any more."""
+        """Whether the values are lost."""
         return set(self.stored.names) != self._variables.keys()
 
     @property
     def known(self) -> bool:
-        """Whether the values can be cut out; not before the agent of an earlier start answers."""
+        """Whether the values can be removed; not until the agent of an earlier start answers."""
         return self._known
 
     def check_known(self) -> None:
-        """Raises: ConflictError where what would be stored can't be searched for them yet."""
+        """Raises ConflictError if texts to be stored can't be searched for secrets yet."""
         if not self._known:
             raise ConflictError(
                 "the session's secrets come back with its agent, which has not answered since the "
@@ -75,7 +75,7 @@ class SessionSecrets:
             )
 
     def check(self) -> None:
-        """Raises: ConflictError where commands could not be given what they have to be."""
+        """Raises ConflictError if commands can't get their secrets."""
         if self.lost:
             raise ConflictError(
                 f"the session's secrets ({', '.join(self.names)}) were lost when it was "
@@ -84,17 +84,17 @@ class SessionSecrets:
             )
 
     def give(self, values: Mapping[str, str]) -> Message:
-        """Those of one command, as they travel; they are cut out of everything from now on.
+        """One command's secrets as they are sent; they are removed from everything from now on.
 
-        Raises: ConflictError, ValidationError where there are too many.
+        Raises: ConflictError, ValidationError if there are too many.
         """
         more = [value for value in values.values() if value not in self._known_values()]
         if more:
             every = [*self._known_values(), *more]
             if len(every) > MOST_VALUES:
                 raise ConflictError(
-                    f"the session was given {MOST_VALUES} different secrets, which is as many as "
-                    "it may have: create another one",
+                    f"the session was given {MOST_VALUES} different secrets, which is the "
+                    "maximum: create another session",
                     reason="too_many_secrets",
                 )
             _check_size(every)
@@ -103,7 +103,7 @@ class SessionSecrets:
         return self._sealed(values)
 
     def message(self) -> Message | None:
-        """All of them, as a new agent is told; None where there are none."""
+        """All of them in the form for a new agent; None if there are none."""
         if not self._known_values():
             return None
         return {
@@ -112,7 +112,7 @@ class SessionSecrets:
         }
 
     def learn(self, held: HeldSecrets) -> None:
-        """Takes up what the agent of an earlier control plane's session holds, once."""
+        """Learns the secrets from the agent of an earlier control plane's session, once."""
         if self._known:
             return
         self._known = True
@@ -126,17 +126,17 @@ class SessionSecrets:
         self._rebuild()
 
     def cut(self, text: str) -> str:
-        """The text without any of them."""
+        """The text without the secrets."""
         return self.redactor.text(text)
 
     def cut_value(self, value: Any) -> Any:
-        """A JSON value without any of them."""
+        """A JSON value without the secrets."""
         return self.redactor.value(value)
 
     def cut_members(
         self, members: Mapping[str, Any], known: Container[str] | None = None
     ) -> dict[str, Any]:
-        """The members without any of them, but for the names that are `known`; None: all are."""
+        """The members without the secrets, except for names that are `known`; None: all are."""
         return self.redactor.members(members, known)
 
     def _known_values(self) -> set[str]:
@@ -156,7 +156,7 @@ class SessionSecrets:
 
 
 def check_not_stored(members: Mapping[str, Any], cut: Mapping[str, Any]) -> None:
-    """`cut`: without the secrets. Raises: ValidationError where one of them has any in it."""
+    """`cut` removes the secrets. Raises: ValidationError if one of the values contains a secret."""
     for name, member in members.items():
         if cut[name] != member:
             raise ValidationError(

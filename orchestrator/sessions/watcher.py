@@ -1,4 +1,4 @@
-"""Follows the engine's events: a sandbox that ends, or runs out of memory, is noticed at once."""
+"""Follows the engine's events to notice at once when a sandbox ends or runs out of memory."""
 
 from contextlib import aclosing
 
@@ -8,12 +8,12 @@ from orchestrator.engine.base import Container, ContainerState, Engine, EngineEv
 from orchestrator.sessions.service import Sessions
 from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 
-# What one event, or the look at all containers, may take.
+# The time limit for one event, or for the check of all containers.
 _ROUND_SECONDS = 120.0
 
 
 class Watcher:
-    """Turns engine events into what they mean for sessions."""
+    """Maps engine events to their consequences for sessions."""
 
     def __init__(
         self, engine: Engine, recorder: Recorder, sessions: Sessions, tasks: Tasks
@@ -35,7 +35,7 @@ class Watcher:
             await self._task.close()
 
     async def _follow(self) -> None:
-        """Whatever fails ends it: started again, it looks at everything first."""
+        """Any failure ends it; after a restart, it first checks all containers."""
         async with aclosing(self._engine.events()) as events:
             async for event in events:
                 with self._rounds.round():
@@ -48,7 +48,7 @@ class Watcher:
             container = await self._engine.inspect(event.container_id)
             await self._sessions.crashed(container or _gone(event.container_id, event.exit_code))
         elif event.action == "oom":
-            # A command was killed; the agent, and with it the sandbox, lives on.
+            # A command was killed; the agent, and with it the sandbox, continues.
             session = self._sessions.by_container(event.container_id)
             if session is not None:
                 await self._recorder.record_often(
@@ -63,7 +63,7 @@ class Watcher:
 
     async def _look_at_all(self) -> None:
         """Ends the sessions whose containers ended while nobody listened."""
-        # Sandboxes that start while the list is made are in none of both.
+        # A sandbox that starts while the list is made is in neither of the two.
         known = [session.sandbox for session in self._sessions.registry.live]
         containers = {container.id: container for container in await self._engine.list()}
         failed: Exception | None = None

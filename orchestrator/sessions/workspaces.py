@@ -1,4 +1,4 @@
-"""Workspaces from the sessions' side: claimed with a session, kept after it, purged on demand."""
+"""Sessions' workspaces: claimed with a session, kept after it, purged on request."""
 
 import logging
 import sqlite3
@@ -32,25 +32,25 @@ class Workspaces:
         self._storage = storage
 
     def root_dir(self, workspace_id: str) -> str:
-        """Where the workspace is visible on the host."""
+        """The directory at which the workspace is visible on the host."""
         return str(visible_path(self._settings.workspaces_dir, workspace_id))
 
     def unclaimed(self, workspace_id: str, owner: str) -> Workspace:
-        """What a session has before `claiming` was carried out."""
+        """A session's workspace before `claiming` has run."""
         quota = self._storage.choice.quota
         return Workspace(workspace_id, owner, uid=0, slot="", created_at="", quota=quota)
 
     def claiming(self, session: Session, quota: KeyLimits) -> Effect:
         """An effect that claims the session's workspace and writes its row.
 
-        Raises (from the transaction): ConflictError when the id is somebody else's or in use;
-        RateLimitedError where the owner's quota has no room for it.
+        Raises (from the transaction): ConflictError if the id is someone else's or in use;
+        RateLimitedError if it exceeds the owner's quota.
         """
         settings = self._settings
 
         def apply(connection: sqlite3.Connection) -> None:
             if slots.in_use(connection, session.id):
-                raise ConflictError("that the last session of this id has ended is not on record")
+                raise ConflictError("the end of the last session with this id is not recorded yet")
             before = slots.holdings(connection, session.owner)
             session.workspace = slots.claim(
                 connection,
@@ -67,7 +67,7 @@ class Workspaces:
         return apply
 
     def keeping(self, session: Session, **columns: object) -> Effect:
-        """An effect that acknowledges the session, and sets columns of its row."""
+        """An effect that acknowledges the session and sets columns of its row."""
         update = session_rows.updating(session, acknowledged=1, **columns)
 
         def apply(connection: sqlite3.Connection) -> None:
@@ -77,9 +77,9 @@ class Workspaces:
         return apply
 
     def forgetting(self, session: Session) -> Effect:
-        """An effect that forgets a session whose creator was never told of it.
+        """An effect that forgets a session that its client never knew.
 
-        A workspace that was made for it is ordered to be purged.
+        Orders the purge of a workspace that was created for it.
         """
         forget = session_rows.forgetting(session.key)
 
@@ -90,10 +90,10 @@ class Workspaces:
         return apply
 
     async def prepare(self, workspace: Workspace, size: int) -> Path:
-        """Makes the workspace and its visible link where they are missing; returns its data.
+        """Creates the workspace and its visible link if they are missing; returns its data.
 
-        It is held to `size` bytes from now on; no sandbox may have it meanwhile.
-        Raises: CapacityExhaustedError, ConflictError, and what `Storage.prepare` raises.
+        Limits it to `size` bytes; no sandbox may use it meanwhile. Raises: CapacityExhaustedError,
+        ConflictError, and the errors of `Storage.prepare`.
         """
         data = await self._storage.prepare(workspace, size)
         settings = self._settings
@@ -101,9 +101,9 @@ class Workspaces:
         return data
 
     async def reserve(self, workspace: Workspace, size: int, quota: KeyLimits) -> None:
-        """Counts the size as the workspace's, before it gets it, where it is larger.
+        """Counts a larger size for the workspace before it is resized.
 
-        Raises: RateLimitedError where the owner's quota has no room for it.
+        Raises: RateLimitedError if it exceeds the owner's quota.
         """
 
         def apply(connection: sqlite3.Connection) -> None:
@@ -114,7 +114,7 @@ class Workspaces:
         await self._database.write(apply)
 
     async def resized(self, workspace: Workspace, size: int) -> None:
-        """Counts the size as the workspace's, which has it by now; a failure is logged."""
+        """Counts the workspace's new size after it was resized; a failure is logged."""
         try:
             await self._database.write(
                 lambda connection: slots.set_size(connection, workspace.id, size)
@@ -123,14 +123,14 @@ class Workspaces:
             log.warning("workspace %s counts with an earlier size: %s", workspace.id, error)
 
     async def usage(self, workspace: Workspace) -> DiskUsage | None:
-        """How full it is; None where nothing holds it, or it is gone."""
+        """Its usage; None if it has no size limit or is gone."""
         return await self._storage.usage(workspace) if workspace.slot else None
 
     async def purge(self, workspace_id: str, owner: str | None) -> None:
-        """Removes the workspace's files and frees its id; `owner` None: whoever's it is.
+        """Removes the workspace's files and frees its id; `owner` None: any owner.
 
-        The order to purge is durable first: a restart carries it out.
-        Raises: NotFoundError; ConflictError while a session uses it; PurgeError.
+        The purge order is made durable first, and a restart carries it out. Raises: NotFoundError;
+        ConflictError while a session uses it; PurgeError.
         """
 
         def order(connection: sqlite3.Connection) -> Workspace:
@@ -145,9 +145,9 @@ class Workspaces:
         await self._carry_out(await self._database.write(order, reserve=True))
 
     async def finish_purges(self) -> int:
-        """Carries out every purge that was ordered; how many there were.
+        """Carries out every ordered purge; returns how many there were.
 
-        One that fails is logged, and stays ordered: the next start tries again.
+        A purge that fails is logged and stays ordered: the next start tries again.
         """
         done = 0
         for workspace in await self._database.read(slots.ordered_purges):
@@ -159,21 +159,21 @@ class Workspaces:
         return done
 
     async def finish_purge(self, workspace: Workspace) -> None:
-        """Carries out the order to purge this one, where there is one. Raises: PurgeError."""
+        """Carries out the order to purge this one, if there is one. Raises: PurgeError."""
         if workspace in await self._database.read(slots.ordered_purges):
             await self._carry_out(workspace)
 
     async def purge_ended_before(self, moment: datetime) -> None:
-        """Purges every workspace whose last session ended before that."""
+        """Purges every workspace whose last session ended before that time."""
         before = moment.astimezone(UTC).strftime(_TIME)
         if await self._database.write(
             lambda connection: slots.order_expired_purges(connection, before)
         ):
             done = await self.finish_purges()
-            log.info("workspaces purged as their retention has ended: %d", done)
+            log.info("workspaces purged after their retention: %d", done)
 
     async def next_expiry(self) -> datetime | None:
-        """When the session ended whose workspace is the next to be purged."""
+        """The end of the session whose workspace expires next."""
         found = await self._database.read(slots.next_expiry)
         return None if found is None else datetime.fromisoformat(found)
 
@@ -186,7 +186,7 @@ class Workspaces:
                 log.error("workspace %s can't be mounted: %s", workspace.id, error.detail)
 
     async def unmount_strays(self) -> int:
-        """Unmounts what no workspace has; how many mounts that were."""
+        """Unmounts what belongs to no workspace; returns the number of mounts."""
         known = await self._database.read(slots.kept)
         return await self._storage.unmount_strays(known)
 
@@ -202,7 +202,7 @@ class Workspaces:
 def _check_growth(
     connection: sqlite3.Connection, workspace: Workspace, quota: KeyLimits, before: slots.Holdings
 ) -> None:
-    """Raises: RateLimitedError where what its owner's workspaces have grown by is too much."""
+    """Raises RateLimitedError if the growth of the owner's workspaces exceeds the quota."""
     now = slots.holdings(connection, workspace.owner)
     used = KeyUsage(workspaces=before.workspaces, workspace_bytes=before.size)
     more = KeyUsage(

@@ -61,4 +61,4 @@ def parse_page(answer: Message, position: int) -> Page:
 
 def garbage() -> PaddockError:
     """What an answer is that can't be believed."""
-    return SandboxUnavailableError("the sandbox agent answered with garbage")
+    return SandboxUnavailableError("the sandbox agent sent a malformed answer")

@@ -1,1 +1,1 @@
-"""The domain: sessions and what they are made of. No HTTP here."""
+"""The domain: sessions and their parts. No HTTP here."""

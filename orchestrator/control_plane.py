@@ -1,4 +1,4 @@
-"""The control plane without its HTTP face: every part made, connected, and let go of in order."""
+"""The control plane without HTTP: creates and connects every part, and closes them in order."""
 
 import fcntl
 import logging

@@ -1,4 +1,4 @@
-"""What can go wrong, as the domain says it: a stable code and a sentence, no HTTP."""
+"""The domain's errors: a stable code and a sentence, no HTTP."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ from typing import Any
 class PaddockError(Exception):
     """A refusal or failure that a client may see.
 
-    `code` is stable and documented; `detail` is one sentence that says what to do;
-    `fields` are further members of the error document (`rule`, `field`, `retry_after`, …).
+    `code` is stable and documented; `detail` is one sentence that says what to do; `fields` are
+    further members of the error document (`rule`, `field`, `retry_after`, …).
     """
 
     code = "internal_error"
@@ -31,25 +31,25 @@ class MisdirectedRequestError(PaddockError):
 
 
 class UnauthorizedError(PaddockError):
-    """No credential, or one that is not known."""
+    """There is no credential, or an unknown one."""
 
     code = "unauthorized"
 
 
 class PermissionDeniedError(PaddockError):
-    """A policy refused; `rule` names it."""
+    """A policy refused the request; `rule` names it."""
 
     code = "permission_denied"
 
 
 class NotFoundError(PaddockError):
-    """It does not exist, or belongs to somebody else."""
+    """It does not exist, or belongs to someone else."""
 
     code = "not_found"
 
 
 class ConflictError(PaddockError):
-    """It clashes with what is there."""
+    """It conflicts with the present state."""
 
     code = "conflict"
 
@@ -79,19 +79,19 @@ class BudgetExceededError(PaddockError):
 
 
 class TooLargeError(PaddockError):
-    """The body is over the limit."""
+    """The body exceeds the limit."""
 
     code = "too_large"
 
 
 class SandboxUnavailableError(PaddockError):
-    """The sandbox agent does not answer; the call may be tried again."""
+    """The sandbox agent does not answer; the call may be repeated."""
 
     code = "sandbox_unavailable"
 
 
 class RateLimitedError(PaddockError):
-    """The API key uses as much as it may; `limit` names what, `retry_after` in seconds."""
+    """The API key has reached a limit; `limit` names it, `retry_after` is in seconds."""
 
     code = "rate_limited"
 
@@ -109,6 +109,6 @@ class AuditUnavailableError(PaddockError):
 
 
 class EngineUnavailableError(PaddockError):
-    """The container engine does not answer or refused; the call may be tried again."""
+    """The container engine does not answer or refused; the call may be repeated."""
 
     code = "engine_unavailable"

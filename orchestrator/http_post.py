@@ -1,4 +1,4 @@
-"""One POST to a URL of the operator's."""
+"""One POST to a URL of the operator."""
 
 from collections.abc import Mapping
 
@@ -10,10 +10,10 @@ _UNBOUNDED = aiohttp.ClientTimeout(total=None)
 
 
 async def post(url: str, headers: Mapping[str, str], body: bytes) -> int:
-    """The status that a JSON body is answered with; what else the answer says is not read.
+    """The status of the answer to a JSON body; the rest of the answer is not read.
 
-    Redirects are not followed, and proxies of the environment not used. It waits as long as the
-    other side likes: the caller bounds it. Raises: FAILURES.
+    Redirects are not followed, and proxies of the environment are not used. It has no time-out: the
+    caller must set one. Raises: FAILURES.
     """
     named = {"User-Agent": "paddock", "Content-Type": "application/json", **headers}
     async with (

@@ -1,6 +1,6 @@
-"""Levels, keys and rules of tools: read at the start, and again when a file of theirs changes.
+"""Levels, keys and rules of tools: read at the start, and again when one of their files changes.
 
-A broken edit changes nothing: what was read last stays in force until it is mended.
+A broken edit changes nothing: the last valid version stays in force until the file is fixed.
 """
 
 import asyncio
@@ -31,16 +31,16 @@ from orchestrator.tools.rules import RuleFiles, ToolRules
 
 log = logging.getLogger(__name__)
 
-# watchfiles has no wait that ends with an event: its thread looks so often whether the kernel has
-# told of something. After that it waits for another step without news, two at most.
+# watchfiles has no wait that ends with an event. Its thread checks at this interval whether the
+# kernel has reported changes. After that it waits for another step without news, two at most.
 STEP_MS = 1000
 _DEBOUNCE_MS = 400
-# Some file systems tell nobody of their changes, a directory may be replaced, and a file may be
-# missing yet: they are looked at so often without being told.
+# Some file systems report no changes, a directory may be replaced, and a file may not exist yet, so
+# they are also checked at this interval.
 _LOOK_SECONDS = 5.0
-# A file system that hangs is seen as a task that fails, again and again.
+# A file system that hangs appears as a task that fails repeatedly.
 _READ_SECONDS = 30.0
-# For all files together; and between two words of the thread that watches them.
+# For all files together, and between two reports of the thread that watches them.
 _ROUND_SECONDS = 120.0
 _UNRECORDED = "not on record"
 _UNREADABLE = "reading it failed; the log says how"
@@ -50,45 +50,48 @@ _UNREADABLE = "reading it failed; the log says how"
 class _Source:
     """Files that are read together."""
 
-    # Where files come and go. None: they are watched themselves, for others beside them change
-    # all the time.
+    # The directory in which files appear and disappear. None: the files themselves are watched,
+    # because other files next to them change all the time.
     directory: Path | None
-    # Those that are there, or have to be; the directory itself where it can't be listed.
+    # The existing or required files; the directory itself if it can't be listed.
     files: Callable[[], Iterable[Path]]
-    # Reads them, and returns what puts them in force. Raises: ConfigError.
+    # Reads them, and returns a function that activates them. Raises: ConfigError.
     read: Callable[[], Callable[[], None]]
-    # A key that was removed does not wait for the ledger; a new level does.
+    # Removing a key does not wait for the ledger; a new level does.
     at_once: bool
-    # What was read last: a sha256 for each file, empty for one that is not there.
+    # What was read last: a sha256 for each file, empty for a missing one.
     seen: dict[Path, str]
-    # A key is in the file itself: not even its hash is put on record.
+    # The file contains a key, so not even its hash is recorded.
     secret: bool = False
 
     def watched(self) -> Iterable[Path]:
-        """What there is to watch."""
+        """The paths to watch."""
         found = self.files() if self.directory is None else (self.directory,)
         return (path for path in found if os.path.exists(path))
 
     def changes(self) -> dict[Path, str]:
-        """The files that are not as they were read last, as they are now."""
+        """The files that differ from what was read last, with their present digests."""
         current = _fingerprints({*self.seen, *self.files()})
         return {file: sha256 for file, sha256 in current.items() if self.seen.get(file) != sha256}
 
 
 class Reload:
-    """What the operator's files say now: `levels`, `keys`, `tools` follow them.
+    """The operator's present configuration: `levels`, `keys` and `tools` follow its files.
 
     `problems` says by file why its latest version is not in force.
     """
 
     def __init__(self, settings: Settings) -> None:
-        """Reads the files. Raises: ConfigError naming the file, where keys or levels are broken."""
+        """Reads the files.
+
+        Raises: ConfigError that names the file, if keys or levels are broken.
+        """
         self.problems: dict[Path, str] = {}
         directory = settings.levels_dir
         if settings.keys_file is None:
-            # What is to be watched has to be there.
+            # A file must exist to be watched.
             _ensure_file(settings.keys_path)
-        # Before they are read, so that an edit meanwhile is seen as one.
+        # Before they are read, so that an edit during the read is noticed.
         keys_seen = _fingerprints([settings.keys_path])
         admin_key_file = settings.state_dir / ADMIN_KEY_FILE
         admin_key_seen = _fingerprints([admin_key_file])
@@ -107,7 +110,7 @@ class Reload:
         keys_path = settings.keys_path
         self._sources = [_Source(None, lambda: [keys_path], read_keys, True, keys_seen)]
         if self.keys.admin_key_file is not None:
-            # Where there was none, it has just been made.
+            # If there was none, it has just been created.
             seen = {file: sha256 or _fingerprint(file) for file, sha256 in admin_key_seen.items()}
             self._sources.append(
                 _Source(None, lambda: [admin_key_file], read_keys, True, seen, secret=True)
@@ -127,9 +130,9 @@ class Reload:
         self._stop = threading.Event()
 
     def _first_reading(self, rules: RuleFiles) -> _Source:
-        """Puts rules of tools in force. What is broken keeps nobody from starting.
+        """Activates the rules of tools. A broken file does not prevent the start.
 
-        The first look reads a broken file again, and puts on record that it is broken.
+        The first check reads a broken file again, and records that it is broken.
         """
         seen = _fingerprints(rules.files())
         problems: dict[Path, str] = {}
@@ -141,7 +144,7 @@ class Reload:
         except ConfigError as error:
             problems = dict.fromkeys(_named(rules, seen), str(error))
         except Exception:
-            # Whatever it is: what it governs stays closed, and the rest starts.
+            # Any error: what the file governs stays closed, and the rest starts.
             log.exception("a file of policy can't be read")
             named = _named(rules, seen)
             problems = dict.fromkeys(named, f"{named[0]}: {_UNREADABLE}")
@@ -152,7 +155,7 @@ class Reload:
         return _Source(rules.directory, rules.files, rules.read, False, seen)
 
     def watch(self, recorder: Recorder, tasks: Tasks) -> None:
-        """Begins to watch, and to put what changes on record."""
+        """Begins to watch, and to record changes."""
         self._recorder = recorder
         changed = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -183,9 +186,9 @@ class Reload:
         await asyncio.shield(self._watching)
 
     def _watch(self, tell: Callable[[], None]) -> None:
-        """The thread: tells of every change, and now and then without one."""
+        """The thread: reports every change, and occasionally reports without one."""
         while not self._stop.is_set():
-            tell()  # of what has changed while nobody watched
+            tell()  # of changes while nothing watched
             paths = {path for source in self._sources for path in source.watched()}
             if not paths:
                 self._stop.wait(_LOOK_SECONDS)
@@ -201,27 +204,27 @@ class Reload:
                     yield_on_timeout=True,
                     recursive=False,
                 )
-                # Once: a file that was replaced is another one, which is watched anew.
+                # Once: a replaced file is a different one, which is watched anew.
                 next(changes, None)
                 changes.close()
             except (OSError, RuntimeError) as error:
-                # Something is gone, or the kernel has no more watches to give.
+                # A file is gone, or the kernel has no more watches.
                 log.warning("policy files can't be watched, only looked at: %s", error)
                 self._stop.wait(_LOOK_SECONDS)
 
     async def _follow(self, changed: asyncio.Event) -> None:
-        changed.set()  # where it was started again, nobody knows what it has missed
+        changed.set()  # after a restart, missed changes are unknown
         while True:
-            with self._watches.round():  # the thread tells again and again
+            with self._watches.round():  # the thread reports repeatedly
                 await changed.wait()
             changed.clear()
             with self._looks.round():
                 await self.look()
 
     async def look(self) -> None:
-        """Reads again what has changed since it was read last.
+        """Reads files again that have changed since they were last read.
 
-        Raises: TimeoutError where a disk does not answer: what is in force may be old then.
+        Raises: TimeoutError if a disk does not answer; what is in force may be outdated then.
         """
         async with self._looking:
             for source in self._sources:
@@ -240,7 +243,7 @@ class Reload:
         except ConfigError as error:
             problems = dict.fromkeys(changed, str(error))
         except TimeoutError:
-            # The task fails, is seen to, and finds it changed once more.
+            # The task fails, is restarted, and finds it changed again.
             source.seen.update(dict.fromkeys(changed, _UNRECORDED))
             raise
         except Exception:
@@ -251,7 +254,7 @@ class Reload:
         try:
             await self._record(source, changed, problems)
         except Exception as error:
-            # The next look finds it changed once more.
+            # The next check finds it changed again.
             source.seen.update(dict.fromkeys(changed, _UNRECORDED))
             if not isinstance(error, PaddockError):
                 raise
@@ -292,7 +295,7 @@ class Reload:
 
 
 def _ensure_file(path: Path) -> None:
-    """Makes an empty one, for its owner only, where there is none. Raises: ConfigError."""
+    """Creates an empty file for its owner only, if it is missing. Raises: ConfigError."""
     ensure_state_dir(path.parent)
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600))
@@ -305,7 +308,7 @@ def _fingerprints(files: Iterable[Path]) -> dict[Path, str]:
 
 
 def _fingerprint(file: Path) -> str:
-    """The sha256 of the file, or of nothing for a directory; empty for what can't be read."""
+    """The file's sha256, or that of nothing for a directory; empty for an unreadable file."""
     try:
         if file.is_dir():
             os.listdir(file)
@@ -316,5 +319,5 @@ def _fingerprint(file: Path) -> str:
 
 
 def _named(rules: RuleFiles, seen: Mapping[Path, str]) -> list[Path]:
-    """What a problem with all of them is a problem of."""
+    """The subject of a problem that concerns all of them."""
     return list(seen) or ([] if rules.directory is None else [rules.directory])

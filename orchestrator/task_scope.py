@@ -1,6 +1,6 @@
-"""Tasks with an owner: each is held until it has ended, and none fails unseen.
+"""Tasks with an owner: each is held until it has ended, and none fails unnoticed.
 
-Nothing else in the control plane makes tasks. What must run for ever is in `tasks`.
+Nothing else in the control plane creates tasks. `tasks` has those that run forever.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class TaskScope:
-    """The tasks of one owner, who ends it with `drain` or `close`."""
+    """The tasks of one owner, which ends them with `drain` or `close`."""
 
     def __init__(self, kind: str) -> None:
         """`kind` names the work in the log."""
@@ -25,12 +25,12 @@ class TaskScope:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def __len__(self) -> int:
-        """How many have not ended, or have just now."""
+        """The number of tasks that have not ended, or have only just ended."""
         return len(self._tasks)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way."""
+        """Whether no task is running."""
         return all(task.done() for task in self._tasks)
 
     def begin(
@@ -40,14 +40,14 @@ class TaskScope:
         name: str | None = None,
         context: Context | None = None,
     ) -> asyncio.Task[T]:
-        """Starts work that somebody waits for, who sees how it ends."""
+        """Starts work whose caller waits for it and sees its result."""
         task = asyncio.create_task(work, name=name, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Starts work that nobody may wait for; its failure is logged."""
+        """Starts work that its caller may not wait for; its failure is logged."""
         task = self.begin(work)
         task.add_done_callback(lambda done: self._look(done, logging.WARNING))
         return task
@@ -55,7 +55,7 @@ class TaskScope:
     async def shield(
         self, work: Coroutine[Any, Any, T], abandoned: Callable[[T], None] | None = None
     ) -> T:
-        """What `work` returns; it goes on when the caller is cancelled.
+        """Returns the result of `work`, which continues if the caller is cancelled.
 
         `abandoned` then gets its result; its failure is logged.
         """
@@ -67,25 +67,25 @@ class TaskScope:
             raise
 
     async def results(self) -> list[Any]:
-        """What comes of all that is under way; it goes on when the caller is cancelled.
+        """The results of all running tasks, which continue if the caller is cancelled.
 
-        Raises: what the first one raises that fails.
+        Raises: the error of the first one that fails.
         """
         return await asyncio.shield(asyncio.gather(*self._tasks))
 
     async def drain(self) -> None:
-        """Waits until nothing is under way any more, however it ends."""
+        """Waits until no task is running any more, ignoring results."""
         while self._tasks:
             done, _ = await asyncio.wait(self._tasks)
             _see(done)
 
     def cancel(self) -> None:
-        """Cancels what is under way."""
+        """Cancels the running tasks."""
         for task in self._tasks:
             task.cancel()
 
     async def close(self) -> None:
-        """Cancels what is under way, and returns when it has ended."""
+        """Cancels the running tasks, and returns when they have ended."""
         while self._tasks:
             self.cancel()
             done, _ = await asyncio.wait(self._tasks)
@@ -94,7 +94,7 @@ class TaskScope:
     def _look(
         self, task: asyncio.Task[T], level: int, abandoned: Callable[[T], None] | None = None
     ) -> None:
-        """`level`: of a failure that was thought of."""
+        """`level` applies to expected failures."""
         if task.cancelled():
             return
         error = task.exception()
@@ -108,7 +108,7 @@ class TaskScope:
 
 
 def _see(done: Iterable[asyncio.Task[Any]]) -> None:
-    """Whoever waited for them may have left: asyncio need not tell of their failures."""
+    """Retrieves results that nobody waits for any more, so asyncio does not report them."""
     for task in done:
         if not task.cancelled():
             task.exception()

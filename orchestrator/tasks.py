@@ -1,4 +1,4 @@
-"""What runs for as long as the control plane: started again when it ends, and never silently."""
+"""Tasks that run as long as the control plane: restarted when they end, and never silently."""
 
 import asyncio
 import logging
@@ -17,12 +17,12 @@ log = logging.getLogger(__name__)
 TASKS = "tasks"
 _FIRST_PAUSE = 0.1  # doubled after each failure
 _LONGEST_PAUSE = 5.0
-# A task that has run for so long is well again.
+# A task that has run for this long has recovered.
 _SETTLED_SECONDS = 60.0
 
 
 class TaskName(StrEnum):
-    """Everything that is supervised."""
+    """Every supervised task."""
 
     ENGINE_EVENTS = "engine-events"
     POLICY = "policy"
@@ -35,7 +35,7 @@ class TaskName(StrEnum):
 
 
 class TaskState(StrEnum):
-    """Runs; runs again after a failure, not for long yet; does not run, for a moment."""
+    """Runs; runs again after a failure, but not for long yet; does not run at the moment."""
 
     WELL = "well"
     AGAIN = "again"
@@ -43,14 +43,14 @@ class TaskState(StrEnum):
 
 
 class Trouble(NamedTuple):
-    """What is wrong with the rounds of a task, and since when."""
+    """What is wrong with a task's rounds, and since when."""
 
     what: str
     since: datetime
 
 
 class Round:
-    """One round. `failed`: it has not done what it is for, although it goes on."""
+    """One round. `failed`: it did not achieve its purpose, although the task continues."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()
@@ -59,20 +59,20 @@ class Round:
 
 
 class Rounds:
-    """What a task does again and again: a round that takes longer is overdue.
+    """Repeated work of a task: a round that takes too long is overdue.
 
-    A task that waits for something to do is in none.
+    A task that waits for work is in no round.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._under_way: list[Round] = []
-        # When the first of the rounds began that failed, and none since has not.
+        # The start of the first failed round since the last successful one.
         self._failing: datetime | None = None
 
     @contextmanager
     def round(self) -> Iterator[Round]:
-        """One round, within the block; an exception that leaves it has failed it."""
+        """One round, within the block; an exception that leaves it is a failure."""
         this = Round()
         self._under_way.append(this)
         try:
@@ -90,7 +90,7 @@ class Rounds:
 
     @property
     def trouble(self) -> Trouble | None:
-        """What is wrong now."""
+        """The present problem."""
         for this in self._under_way:
             if time.monotonic() - this.began > self._seconds:
                 return Trouble("takes too long", this.since)
@@ -98,7 +98,7 @@ class Rounds:
 
 
 class Supervised:
-    """One task. It ends with `close` only, or where it is not `forever` when its work is done."""
+    """One task. It ends only with `close`, or, if it is not `forever`, when its work is done."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Supervised:
         rounds: Rounds | None,
         clock: Callable[[], float],
     ) -> None:
-        """`restarted` is told of each failure."""
+        """`restarted` is called after each failure."""
         self.name = name
         self.rounds = rounds
         self._work = work
@@ -125,7 +125,7 @@ class Supervised:
 
     @property
     def state(self) -> TaskState:
-        """How it is now."""
+        """Its present state."""
         if not self._failed:
             return TaskState.WELL
         if self._runs_since is None:
@@ -160,14 +160,14 @@ class Supervised:
 
 
 class Tasks:
-    """All supervised tasks of a control plane. Whoever starts one closes it."""
+    """All supervised tasks of a control plane. The code that starts one closes it."""
 
     def __init__(
         self,
         restarted: Callable[[TaskName], None] = lambda name: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`restarted` is told of each failure, for the metrics."""
+        """`restarted` is called after each failure, for the metrics."""
         self._restarted = restarted
         self._clock = clock
         self._started: list[Supervised] = []
@@ -180,9 +180,9 @@ class Tasks:
         forever: bool = True,
         rounds: Rounds | None = None,
     ) -> Supervised:
-        """Runs what `work` returns, and again after each failure; `forever`: to return is one.
+        """Runs what `work` returns, again after each failure; `forever`: returning counts as one.
 
-        `rounds` are those that `work` says it is in.
+        `rounds` are those that `work` reports.
         """
         task = Supervised(
             name, work, self._restarted, forever=forever, rounds=rounds, clock=self._clock
@@ -204,7 +204,7 @@ class Tasks:
         return ok(TASKS, "what runs in the background does")
 
     def _troubles(self) -> Iterator[tuple[TaskName, str]]:
-        """Of tasks that run: what is started again is told of by itself."""
+        """Problems of running tasks; restarted ones are reported separately."""
         running = (task for task in self._started if task.state is TaskState.WELL)
         for task in running:
             trouble = None if task.rounds is None else task.rounds.trouble

@@ -1,4 +1,4 @@
-"""Calls that may hang in the kernel, kept away from the event loop and from its end."""
+"""Calls that may hang in the kernel, kept away from the event loop and its shutdown."""
 
 import asyncio
 import threading
@@ -9,18 +9,18 @@ T = TypeVar("T")
 
 
 class ThreadsBusyError(TimeoutError):
-    """All threads of their kind are in calls that have not come back."""
+    """All threads of this kind are in calls that have not returned."""
 
 
 class LeftBehindError(TimeoutError):
-    """An earlier call for the same key has not come back."""
+    """An earlier call for the same key has not returned."""
 
 
 class Threads:
-    """Threads for slow calls of one kind: one for each call, and no more than `most` at once.
+    """Threads for slow calls of one kind: one per call, and no more than `most` at a time.
 
-    One that hangs is left behind, and counts until it comes back; it keeps neither the loop nor
-    the process from ending.
+    A thread that hangs is abandoned, and counts until it returns. It blocks neither the event loop
+    nor the end of the process.
     """
 
     def __init__(self, kind: str, most: int) -> None:
@@ -30,9 +30,9 @@ class Threads:
         self._free = asyncio.Semaphore(most)
 
     async def call(self, function: Callable[[], T], seconds: float) -> T:
-        """What `function` returns, within that time; the wait for a free thread counts.
+        """Returns the result of `function` within that time, including the wait for a free thread.
 
-        Raises: ThreadsBusyError, TimeoutError, and what `function` raises.
+        Raises: ThreadsBusyError, TimeoutError, and the errors of `function`.
         """
         until = asyncio.get_running_loop().time() + seconds
         outcome = await self.begin(function, seconds)
@@ -40,10 +40,10 @@ class Threads:
             return await asyncio.shield(outcome)
 
     async def begin(self, function: Callable[[], T], seconds: float) -> asyncio.Future[T]:
-        """Starts the call once a thread is free: its outcome, whenever it comes.
+        """Starts the call once a thread is free; returns its future outcome.
 
-        To cancel the outcome would lose count of the thread: await it behind a shield.
-        Raises: ThreadsBusyError when none is free within that time.
+        Cancelling the outcome would lose count of the thread, so await it behind a shield. Raises:
+        ThreadsBusyError if none is free within that time.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -61,14 +61,15 @@ class Threads:
 
     def _came_back(self, outcome: asyncio.Future[T]) -> None:
         self._free.release()
-        # Looked at: whoever waited may have left.
+        # Retrieved here, because the caller may be gone.
         if not outcome.cancelled():
             outcome.exception()
 
 
 class KeyedThreads:
-    """Threads for calls that work on somebody's things: while one of them is left behind, there
-    is no other for its key. They would be in each other's way, or take all threads.
+    """Threads for calls by key: while a key's call is left behind, it gets no other thread.
+
+    They would conflict, or take all threads.
     """
 
     def __init__(self, kind: str, most: int) -> None:
@@ -76,9 +77,9 @@ class KeyedThreads:
         self._left: set[str] = set()
 
     async def call(self, key: str, function: Callable[[], T], seconds: float) -> T:
-        """What `function` returns, within that time.
+        """Returns the result of `function` within that time.
 
-        Raises: LeftBehindError, ThreadsBusyError, TimeoutError, and what `function` raises.
+        Raises: LeftBehindError, ThreadsBusyError, TimeoutError, and the errors of `function`.
         """
         if key in self._left:
             raise LeftBehindError("what took too long before is still at work")
@@ -93,7 +94,7 @@ class KeyedThreads:
 
 
 def _start(function: Callable[[], T]) -> asyncio.Future[T]:
-    """The outcome of the function, which runs in a thread of its own."""
+    """The outcome of the function, which runs in its own thread."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()
 
@@ -114,23 +115,23 @@ def _start(function: Callable[[], T]) -> asyncio.Future[T]:
         try:
             loop.call_soon_threadsafe(settle, result, failed)
         except RuntimeError:
-            return  # the loop has ended: nobody waits any more
+            return  # the loop has ended, so nobody waits any more
 
     threading.Thread(target=run, name="bounded", daemon=True).start()
     return outcome
 
 
 async def bounded(function: Callable[[], T], seconds: float) -> T:
-    """What `function` returns from a thread of its own, within that time.
+    """Returns the result of `function` from its own thread, within that time.
 
-    For what is called a few times only: nothing counts the threads that are left behind.
-    Raises: TimeoutError, and what `function` raises.
+    For rare calls only, because abandoned threads are not counted. Raises: TimeoutError, and the
+    errors of `function`.
     """
     return await Threads("one call", 1).call(function, seconds)
 
 
 async def within(work: Awaitable[T], seconds: float, late: T) -> T:
-    """The result of `work`, or `late` when it takes longer."""
+    """The result of `work`, or `late` if it takes longer."""
     try:
         async with asyncio.timeout(seconds):
             return await work

@@ -1,1 +1,1 @@
-"""Terminals: interactive tools in sandboxes, talked to one governed line at a time."""
+"""Terminals: interactive tools in sandboxes, used through one governed line at a time."""

@@ -1,12 +1,11 @@
-"""Text out of a terminal's bytes, without escape sequences, however they are cut. Pure."""
+"""Extracts text from a terminal's bytes, without escape sequences, however they are split. Pure."""
 
 import codecs
 import re
 from enum import Enum, auto
 
-# What a cleaned text has besides printable characters. Erasing is the one thing of the escape
-# sequences that says what a line reads; their codes are control characters that are dropped
-# where a program sends them.
+# The characters of cleaned text besides printable ones. Of the escape sequences, only erasing
+# affects a line's content. Programs' own control characters with these codes are dropped.
 NEWLINE, RETURN, BACKSPACE = "\n", "\r", "\b"
 ERASE_TO_END, ERASE_LINE = "\x0b", "\x0c"
 
@@ -20,7 +19,7 @@ _CSI = "\x9b"
 _STRINGS = "\x90\x98\x9d\x9e\x9f"
 _STRING_OPENERS = "PX]^_"
 _CANCEL = "\x18\x1a"
-# Of a sequence's parameters only short ones mean anything here.
+# Only short parameters of a sequence have a meaning here.
 _MOST_PARAMETERS = 16
 
 
@@ -29,16 +28,16 @@ class _State(Enum):
     ESCAPE = auto()  # after ESC
     INTERMEDIATE = auto()  # ESC with a character set or the like, before its last byte
     CSI = auto()  # in a control sequence
-    STRING = auto()  # in a string that is for the terminal, as its title
+    STRING = auto()  # in a string for the terminal, such as its title
     STRING_ESCAPE = auto()  # after an ESC in such a string
 
 
 class Cleaner:
-    """An incremental decoder: the same bytes give the same text, whatever their pieces.
+    """An incremental decoder: the same bytes give the same text, however they are split.
 
-    UTF-8 is decoded first: what is broken becomes U+FFFD, so that no byte of a character that
-    was cut is taken for a control. A string for the terminal ends with its line, if it does not
-    before: one that nobody ends swallows no more than that.
+    UTF-8 is decoded first. Invalid bytes become U+FFFD, so no byte of a split character is taken
+    for a control. A string for the terminal ends at the latest with its line, so an unterminated
+    one swallows no more than that.
     """
 
     def __init__(self) -> None:
@@ -56,7 +55,7 @@ class Cleaner:
         return "".join(out)
 
     def _step(self, text: str, position: int, out: list[str]) -> int:
-        """Takes up one piece; returns where the next begins."""
+        """Processes one piece; returns where the next begins."""
         if self._state is _State.GROUND:
             found = _TEXT.match(text, position)
             if found:
@@ -77,20 +76,20 @@ class Cleaner:
         return position + self._in_sequence(text[position], out)
 
     def _control(self, character: str) -> None:
-        """A character that is not plain text, outside of any sequence."""
+        """Handles a character that is not plain text, outside any sequence."""
         if character == _ESCAPE:
             self._state = _State.ESCAPE
         elif character == _CSI:
             self._open_csi()
         elif character in _STRINGS:
             self._state = _State.STRING
-        # Everything else has no meaning for what a line reads.
+        # All others have no effect on a line's content.
 
     def _open_csi(self) -> None:
         self._state, self._parameters = _State.CSI, ""
 
     def _end_string(self, character: str) -> bool:
-        """Whether the character is a part of the string: a newline is not."""
+        """Whether the character ends the string without being part of it, as a newline does."""
         if character == _ESCAPE:
             self._state = _State.STRING_ESCAPE
         else:  # BEL, the 8-bit terminator, cancelled, or the end of the line
@@ -107,7 +106,7 @@ class Cleaner:
             self._state = _State.GROUND if character == "\\" else _State.ESCAPE
             return 1 if character == "\\" else 0
         elif character < " ":
-            # Terminals carry out control characters in the middle of a sequence.
+            # Terminals execute control characters in the middle of a sequence.
             if character in _KEPT_CONTROLS:
                 out.append(character)
         elif character > "~":

@@ -1,4 +1,4 @@
-"""Asks a person about one line of a terminal: for exactly its text, and what is in its files."""
+"""Requests a person's approval of one line: of exactly its text and its files' contents."""
 
 from functools import partial
 
@@ -11,7 +11,7 @@ from orchestrator.tools.manifest import Manifest
 
 
 class Asking:
-    """Asks people; nothing of a terminal is held meanwhile."""
+    """Requests approvals without holding the terminal meanwhile."""
 
     def __init__(self, approvals: Approvals, files: Files) -> None:
         self._approvals = approvals
@@ -20,9 +20,9 @@ class Asking:
     async def ask(
         self, sent: SentLine, manifest: Manifest, wait: float, verdict: LineVerdict
     ) -> LineApproval:
-        """What a person has said to the line, `pending` where nobody has within `wait` seconds.
+        """A person's decision about the line; `pending` if there is none within `wait` seconds.
 
-        Raises: NotApprovedError, and what `Approvals.obtain` and `Files.read` do.
+        Raises: NotApprovedError, and the errors of `Approvals.obtain` and `Files.read`.
         """
         bound = digests(await self._contents(sent, verdict))
         tier = manifest.commands[verdict.command].risk_tier
@@ -45,7 +45,7 @@ class Asking:
         return LineApproval(approval, use, partial(self._approvals.settle, approval.id))
 
     async def _contents(self, sent: SentLine, verdict: LineVerdict) -> dict[str, bytes]:
-        """The files that are approved with the line."""
+        """The contents of the files that are approved with the line."""
         try:
             return await contents(self._files, sent.principal, sent.session, verdict.files)
         except UnboundFileError as error:

@@ -1,7 +1,7 @@
-"""The files that a line names, by their content: an approval of the line is an approval of them.
+"""The contents of the files that a line names: approving the line approves them as well.
 
-What was approved is what is read: the line is sent with the paths of copies in their place, which
-nothing in the sandbox can change.
+The tool reads exactly what was approved: in the line that is sent, paths of copies replace the
+files' paths, and nothing in the sandbox can change the copies.
 """
 
 import hashlib
@@ -24,22 +24,19 @@ from orchestrator.terminals.spec import Copies
 from orchestrator.tools.gates import NamedFile
 from sandbox_agent.protocol import KEPT_PREFIX
 
-# Of all files of a line: a person has to read them, and they are sent in one frame.
+# For all files of a line: a person must read them, and they are sent in one frame.
 MAX_BYTES = 1024 * 1024
 _SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
 
 
 class UnboundFileError(Exception):
-    """A file whose content can't be told; the message says why."""
+    """A file whose content can't be determined; the message says why."""
 
 
 async def contents(
     files: Files, principal: Principal, session: Session, named: Sequence[NamedFile]
 ) -> dict[str, bytes]:
-    """What is in each file of the workspace, by its path as the line has it.
-
-    Raises: UnboundFileError, SandboxUnavailableError, AuditUnavailableError.
-    """
+    """The content of each workspace file, by its path in the line."""
     if any(file.end > following.start for file, following in pairwise(named)):
         raise UnboundFileError("the line can be read in ways that name different files")
     found: dict[str, bytes] = {}
@@ -56,7 +53,7 @@ def digests(found: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def copies(text: str, named: Sequence[NamedFile], found: Mapping[str, bytes]) -> Copies:
-    """The line with the paths of copies, and what is in these by path."""
+    """The line with the paths of copies, and their contents by path."""
     directory = KEPT_PREFIX + secrets.token_hex(8)
     parts, files, after = [], {}, 0
     for number, file in enumerate(named):

@@ -1,9 +1,9 @@
-"""What is kept of a terminal: every byte that its tool said, and a transcript for people.
+"""The evidence of a terminal: every byte of its tool's output, and a transcript for humans.
 
-`<state>/evidence/<session key>/<terminal id>/raw` and `transcript.log`, for their owner only.
-They are written on the host, out of reach of what runs beside the tool, and are kept as the
-audit ledger is. A disk that hangs keeps threads, of which there are few, and nobody else: what
-could not be written in time is lost, and with it the terminal.
+`<state>/evidence/<session key>/<terminal id>/raw` and `transcript.log`, for their owner only. They
+are written on the host, out of reach of the tool's sandbox, and are kept as long as the audit
+ledger. A disk that hangs blocks only its threads, of which there are few. What could not be written
+in time is lost, and the terminal ends.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ from orchestrator.terminals import transcript
 from orchestrator.threads import Threads
 from sandbox_agent.redaction import Redactor
 
-# Of the raw bytes the first ones are kept; all are counted.
+# The first raw bytes are kept; all are counted.
 MOST_RAW_BYTES = 64 * 1024 * 1024
-# Refusals are free, so that a client could write a transcript without end: a terminal whose
-# transcript is full is not interacted with any more.
+# Refusals are free, so a client could otherwise extend a transcript endlessly. A terminal with a
+# full transcript accepts no more lines.
 MOST_TRANSCRIPT_BYTES = 16 * 1024 * 1024
-# The last lines always fit.
+# Reserved, so that the last lines always fit.
 _RESERVED_BYTES = 4096
-# A disk that takes longer than that for one piece does not answer.
+# A disk that takes longer for one piece counts as not answering.
 DISK_SECONDS = 15.0
-# Of all terminals: calls of the disk at once.
+# Concurrent calls of the disk, for all terminals.
 MOST_THREADS = 16
 _HANGS = "evidence can't be kept: the disk does not answer"
 RAW_NAME = "raw"
@@ -40,11 +40,11 @@ TRANSCRIPT_NAME = "transcript.log"
 
 
 class EvidenceError(AuditUnavailableError):
-    """What happens in a terminal can't be kept, so nothing may happen in it."""
+    """The events of a terminal can't be recorded, so nothing may happen in it."""
 
 
 class Digests(NamedTuple):
-    """The finished files: their sizes in bytes and `sha256:…` of their content."""
+    """The finished files: their sizes in bytes, and `sha256:…` of their contents."""
 
     raw_bytes: int
     raw_hash: str
@@ -54,15 +54,15 @@ class Digests(NamedTuple):
 
 
 def disk_threads() -> Threads:
-    """What calls the disk for all terminals."""
+    """The threads that call the disk for all terminals."""
     return Threads("the evidence of terminals", MOST_THREADS)
 
 
 class Evidence:
-    """The files of one terminal, while it lives. Raises: EvidenceError from every method.
+    """The files of one live terminal. Raises: EvidenceError from every method.
 
-    What the tool says and what is noted is kept in memory until `flush` writes it: whoever adds
-    something waits for that.
+    Output and notes stay in memory until `flush` writes them; a caller that adds something must
+    wait for that.
     """
 
     def __init__(
@@ -75,23 +75,23 @@ class Evidence:
         name: str | None = None,
         threads: Threads | None = None,
     ) -> None:
-        """Makes the files, which must not be there: it blocks, see `open`.
+        """Creates the files, which must not exist. Blocks, see `open`.
 
-        Nothing that `redactor` finds gets into the transcript. `threads` do what blocks later;
+        Nothing that `redactor` finds reaches the transcript. `threads` run later blocking calls;
         None: its own.
 
-        `count` is told of the bytes that are written, and whether they are TOOL_OUTPUT. Without
-        `capture` the raw bytes are counted only. `name`: a further name beside the directory's
-        own, with the terminal's id for `{session_id}`.
+        `count` is called with the number of written bytes, and whether they are TOOL_OUTPUT.
+        Without `capture`, raw bytes are only counted. `name` is an additional name next to the
+        directory, with the terminal's id for `{session_id}`.
         """
         self.directory = directory
         self._threads = threads or disk_threads()
-        # What is to be written, and where.
+        # The data to write, and the file for each.
         self._waiting: list[tuple[int, bytes]] = []
         self._writing = asyncio.Lock()
-        # The latest call of the disk, which may never come back.
+        # The latest call of the disk, which may never return.
         self._call_of_disk: asyncio.Future[None] | None = None
-        # Why nothing can be kept any more, where that is so.
+        # Why nothing more can be kept, if so.
         self._failure: str | None = None
         self._count = count
         self._most_raw = MOST_RAW_BYTES if capture else 0
@@ -115,7 +115,7 @@ class Evidence:
 
     @classmethod
     async def open(cls, make: Callable[[], "Evidence"], threads: Threads) -> "Evidence":
-        """What `make` makes, in a thread; one that comes too late is discarded."""
+        """Runs `make` in a thread; a result that comes too late is discarded."""
         try:
             outcome = await threads.begin(make, DISK_SECONDS)
         except TimeoutError:
@@ -130,7 +130,7 @@ class Evidence:
             raise
 
     def raw(self, data: bytes) -> None:
-        """The tool said this, in which there is no secret any more."""
+        """Adds tool output, which must not contain secrets any more."""
         self._raw_total += len(data)
         kept = data[: max(0, self._most_raw - self._raw_bytes)]
         if kept:
@@ -140,7 +140,7 @@ class Evidence:
             self._count(len(kept), TOOL_OUTPUT)
 
     def note(self, event: str, fields: Sequence[str], *, last: bool = False) -> None:
-        """A line of the transcript; the `last` one has room when others have none."""
+        """Adds a line to the transcript; the `last` one uses the reserved room."""
         line = transcript.line(time.monotonic() - self._started, event, fields)
         text = self._redactor().text(line).encode()
         room = MOST_TRANSCRIPT_BYTES - self._transcript_bytes - (0 if last else _RESERVED_BYTES)
@@ -153,21 +153,21 @@ class Evidence:
 
     @property
     def bytes(self) -> int:
-        """What has been written, or is about to be."""
+        """The number of bytes written or about to be written."""
         return self._raw_bytes + self._transcript_bytes
 
     async def flush(self) -> None:
-        """Writes what was said and noted."""
+        """Writes pending output and notes."""
         async with self._writing:
             pieces, self._waiting = self._waiting, []
             if pieces:
                 await self._call(partial(_write, pieces))
 
     async def _call(self, function: Callable[[], None]) -> None:
-        """Does that in a thread, after what was begun before; a failure is for good."""
+        """Runs a call in a thread, after earlier ones; a failure is permanent."""
         if self._failure is not None:
             raise EvidenceError(self._failure)
-        self._failure = _HANGS  # until it has come back
+        self._failure = _HANGS  # until it has returned
         before = self._call_of_disk
         try:
             async with asyncio.timeout(DISK_SECONDS):
@@ -181,13 +181,13 @@ class Evidence:
             self._failure = f"evidence can't be kept: {error.strerror}"
             raise EvidenceError(self._failure) from None
         except asyncio.CancelledError:
-            if self._call_of_disk is not before:  # it is done all the same
+            if self._call_of_disk is not before:  # the call continues
                 self._failure = None
             raise
         self._failure = None
 
     async def finish(self) -> Digests:
-        """Makes the files durable and lets go of them."""
+        """Makes the files durable and closes them."""
         try:
             await self.flush()
             await self._call(partial(_sync, self.directory, (self._raw, self._transcript)))
@@ -202,7 +202,7 @@ class Evidence:
         )
 
     def release(self) -> None:
-        """Closes the files, once nobody writes to them; again does nothing."""
+        """Closes the files once nothing writes to them; does nothing when repeated."""
         descriptors = [number for number in (self._raw, self._transcript) if number >= 0]
         self._raw = self._transcript = -1
         self._waiting = []
@@ -213,7 +213,7 @@ class Evidence:
             call.add_done_callback(lambda _: _close(descriptors))
 
     async def discard(self) -> None:
-        """Removes the files of a terminal that never was, as far as that can be done."""
+        """Removes the files of a terminal that was never opened, as far as possible."""
         self.release()
         with suppress(EvidenceError):
             await self._call(self._remove)
@@ -227,9 +227,9 @@ class Evidence:
 
 
 def finish_abandoned(directory: Path, reason: str, interactions: int) -> Digests | None:
-    """Ends the files that a control plane left when it was killed; None where there are none.
+    """Finishes files that a killed control plane left; None if there are none.
 
-    To be called in a thread. Raises: EvidenceError.
+    Call it in a thread. Raises: EvidenceError.
     """
     raw_path, path = directory / RAW_NAME, directory / TRANSCRIPT_NAME
     try:
@@ -274,7 +274,7 @@ def _create(path: Path) -> int:
 
 
 def _write(pieces: Sequence[tuple[int, bytes]]) -> None:
-    """In a thread. Raises: OSError."""
+    """Runs in a thread. Raises: OSError."""
     for descriptor, piece in pieces:
         rest = piece
         while rest:
@@ -282,7 +282,7 @@ def _write(pieces: Sequence[tuple[int, bytes]]) -> None:
 
 
 def _sync(directory: Path, descriptors: Sequence[int]) -> None:
-    """In a thread. Raises: OSError."""
+    """Runs in a thread. Raises: OSError."""
     for descriptor in descriptors:
         os.fsync(descriptor)
     directories.sync(directory)
@@ -294,6 +294,6 @@ def _close(descriptors: Sequence[int]) -> None:
 
 
 def _release_late(outcome: "asyncio.Future[Evidence]") -> None:
-    """Nobody waits for it any more; its empty files stay, as those of a kill would."""
+    """Closes files that came too late; they are empty and stay, like those left by a kill."""
     if not outcome.cancelled() and outcome.exception() is None:
         outcome.result().release()

@@ -1,4 +1,4 @@
-"""Puts the ends of terminals on record, once each, whatever they ended of."""
+"""Records the ends of terminals, once each, whatever the cause."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 # Session, terminal id, reason.
 OnEnd = Callable[[Session, str, str], Awaitable[None]]
-# A program that ended although nobody had it end.
+# A program that ended without being told to.
 _BY_ITSELF = "exited"
 
 
@@ -56,13 +56,13 @@ class Finishing:
         self._tasks = TaskScope("the end of a terminal")
 
     def start(self, live: Live) -> asyncio.Task[None]:
-        """Finishes it as soon as nothing is asked of it any more."""
+        """Finishes it as soon as no request to it is pending."""
         if live.finishing is None:
             live.finishing = self._tasks.spawn(self._finish(live))
         return live.finishing
 
     async def run(self, live: Live) -> None:
-        """Finishes it, and returns when it is on record."""
+        """Finishes it, and returns once its end is recorded."""
         await asyncio.shield(self.start(live))
 
     async def drain(self) -> None:
@@ -109,11 +109,11 @@ class Finishing:
                 ),
             )
         except PaddockError as error:
-            # Its row has no end: the next start records it.
+            # Its row has no end, so the next start records it.
             log.error("the end of terminal %s is not on record: %s", live.id, error.detail)
 
     async def _read_rest(self, live: Live) -> str:
-        """Takes what the agent still has of it; returns why it has ended."""
+        """Reads what the agent still has of it; returns why it has ended."""
         if live.exit is not None and live.terminal.exit is None:
             try:
                 await live.terminal.read_rest()
@@ -123,7 +123,7 @@ class Finishing:
         return (ending.reason if ending else None) or live.reason or _BY_ITSELF
 
     async def _record_late(self, live: Live) -> None:
-        """What it said since its last answer, and nobody has asked for."""
+        """Records the output since its last answer."""
         live.terminal.note_late()
         try:
             await late.record(self._recorder, live)
@@ -144,10 +144,7 @@ class Finishing:
     async def abandoned(
         self, session: Session | None, row: terminal_rows.TerminalRow, directory: Path, reason: str
     ) -> None:
-        """Ends the record of a terminal whose control plane was killed.
-
-        Raises: AuditUnavailableError.
-        """
+        """Completes the record of a terminal whose control plane was killed."""
         count = row.record.interaction_count
         digests = None
         try:
@@ -171,7 +168,7 @@ class Finishing:
             terminal_rows.ending(final),
             session_rows.counting(row.session_key, kept),
         )
-        if session is None:  # forgotten meanwhile, with everything that could be recorded of it
+        if session is None:  # forgotten meanwhile, after recording everything possible
             await self._database.write(effect)
             return
         await self._recorder.record(

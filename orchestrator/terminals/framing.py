@@ -1,9 +1,9 @@
-"""What a terminal says, cut into interactions: echo, output, prompt. Pure.
+"""Splits a terminal's output into interactions: echo, output, prompt. Pure.
 
-The prompt is the last line, not ended and not trimmed, when the whole of it matches the
-manifest's pattern: not a line within output, not the echo of what was sent, and not the prompt
-from before. So a tool that leaves output without a newline before its prompt is not at its
-prompt as far as anybody can tell (`42appdb=> ` could be data), and its interaction times out.
+The prompt is the last line, unterminated and untrimmed, if all of it matches the manifest's
+pattern. It is not a line within output, the echo of the input, or the previous prompt. If a tool
+prints output without a newline before its prompt, the prompt can't be recognized (`42appdb=> `
+could be data), and the interaction times out.
 """
 
 from typing import NamedTuple, Protocol
@@ -11,30 +11,30 @@ from typing import NamedTuple, Protocol
 from orchestrator.terminals.screen import Screen
 from sandbox_agent.pty.sanitize import MAX_TEXT
 
-# In characters; what is longer is no prompt.
+# In characters; a longer line is not a prompt.
 _LONGEST_PROMPT = 4096
-# Room on a line for a prompt and an echo, besides output.
+# Room on a line for a prompt and an echo, in addition to output.
 _LONGEST_ECHO = _LONGEST_PROMPT + MAX_TEXT
 
 
 class PromptPattern(Protocol):
-    """A compiled pattern that decides on whole texts."""
+    """A compiled pattern that matches whole texts."""
 
     def matches(self, text: str) -> bool:
         """Whether the whole text matches."""
 
 
 class Output(NamedTuple):
-    """The text between an echo and its prompt; `truncated` when it is only the beginning."""
+    """The text between an echo and its prompt; `truncated` if only the beginning was kept."""
 
     text: str
     truncated: bool
 
 
 class Framing:
-    """One terminal's output. `limit` bounds the output that is kept of one interaction, in bytes.
+    """One terminal's output. `limit` bounds the kept output of one interaction, in bytes.
 
-    The terminal is wide enough for any echo: none is wrapped or shown in part.
+    The terminal is wide enough for any echo, so none is wrapped or shortened.
     """
 
     def __init__(self, ready: PromptPattern, limit: int) -> None:
@@ -44,21 +44,21 @@ class Framing:
         self._begin("", None)
 
     def begin(self, sent: str, prompt: str) -> None:
-        """From here on, what is said answers this line, which was sent at that prompt."""
+        """From here on, output answers this line, which was sent at that prompt."""
         self._begin(self._screen.line, sent)
         self._prompt = prompt
 
     def rest(self) -> None:
-        """From here on, what is said answers nothing."""
+        """From here on, output answers no line."""
         self._begin(self._screen.line, None)
 
     def _begin(self, shown: str, sent: str | None) -> None:
         self._prompt = ""
-        # Whether an ended line, after the one of the echo, begins with the prompt.
+        # Whether a complete line, after the echo's, begins with the prompt.
         self._passed = False
         self._shown = shown
         self._sent = sent
-        # What the first line reads, if the tool echoes.
+        # The first line's content, if the tool echoes.
         self._echo = None if sent is None else shown + sent
         self._ended_lines = 0
         self._kept: list[str] = []
@@ -66,7 +66,7 @@ class Framing:
         self._truncated = False
 
     def feed(self, data: bytes) -> None:
-        """The tool said more."""
+        """Processes more output."""
         for line in self._screen.feed(data):
             first = not self._ended_lines
             self._ended_lines += 1
@@ -78,7 +78,7 @@ class Framing:
 
     @property
     def prompt(self) -> str | None:
-        """The prompt that is shown now, if one is."""
+        """The prompt that is shown now, if any."""
         if self._screen.length > _LONGEST_ECHO:
             return None
         line = self._unended()
@@ -88,14 +88,15 @@ class Framing:
 
     @property
     def prompted(self) -> bool:
-        """Whether the prompt was shown again, and complete lines have followed it.
+        """Whether the prompt was shown again, followed by complete lines.
 
-        A tool that waits for input then is at its prompt: something in its background has spoken.
+        A tool that then waits for input is at its prompt: something in its background printed the
+        lines.
         """
         return self._passed and not self._screen.length
 
     def output(self) -> Output:
-        """The output of this interaction so far; without the prompt, when one is shown."""
+        """The output of this interaction so far, without a prompt that is shown."""
         kept, truncated = list(self._kept), self._truncated
         line = self._unended()
         if line and not truncated and self.prompt is None:
@@ -113,7 +114,7 @@ class Framing:
         return None if self._sent.startswith(rest) else rest
 
     def _keep(self, line: str) -> None:
-        """Keeps a line, or what there is room for; after one that was cut nothing more."""
+        """Keeps a line, as far as there is room; after a shortened line, nothing more."""
         if self._truncated or self._room < 0:
             self._truncated = True
             return

@@ -1,4 +1,4 @@
-"""Terminals of declared tools: manifest, gates, approvals and terminals put together."""
+"""Terminals of declared tools: combines manifest, gates, approvals and terminals."""
 
 from functools import partial
 
@@ -22,7 +22,7 @@ from orchestrator.tools.states import PromptState, next_state
 
 
 class GovernedTerminals:
-    """Opens tools of the catalog, and decides on every line by the manifest of its opening."""
+    """Opens tools of the catalog; each line is decided by the manifest with which it was opened."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class GovernedTerminals:
         self._reader = Reader()
 
     async def close(self) -> None:
-        """Ends what is left of requests that nobody waits for."""
+        """Ends the rest of abandoned requests."""
         await self._reader.close()
 
     async def open(self, principal: Principal, session: Session, tool: str) -> TerminalRecord:
         """A terminal of that tool.
 
-        Raises: NotFoundError, PermissionDeniedError with the rule, and what `Terminals.open`
-        does.
+        Raises: NotFoundError, PermissionDeniedError with the rule, and the errors of
+        `Terminals.open`.
         """
         sandbox = session.check_open()
         session.secrets.check()
@@ -83,10 +83,10 @@ class GovernedTerminals:
         text: str,
         wait: float,
     ) -> Exchange:
-        """What came of a line that the gates let through; `wait` is for a person, in seconds.
+        """The result of a line that the gates allow; `wait` is the time for a person, in seconds.
 
-        It is `pending`, with its `approval`, while nobody has decided: the same line again asks
-        again. Raises: what `Terminals.interact` does.
+        Until a person decides, it is `pending`, with its `approval`; sending the same line again
+        asks again. Raises: the errors of `Terminals.interact`.
         """
         manifest = (await self._terminals.spec(session, terminal_id)).manifest
         if manifest is None:
@@ -114,7 +114,7 @@ class GovernedTerminals:
 
 
 def terminal_spec(manifest: Manifest) -> specs.TerminalSpec:
-    """A terminal's members, from the manifest that it is pinned to."""
+    """A terminal's specification, from the manifest to which it is pinned."""
 
     def infer(before: specs.Shown | None, prompt: str, command: str | None) -> str:
         return next_state(

@@ -1,4 +1,4 @@
-"""One interaction: decided, approved where it must be, recorded, written, answered, recorded."""
+"""One interaction: decided, approved if necessary, recorded, written, answered, recorded again."""
 
 import secrets
 from collections.abc import Iterator
@@ -39,9 +39,9 @@ _LONGEST_NAME = 256
 class Interaction:
     """A line for a live terminal.
 
-    It has the terminal while it is decided, and while it is written and answered, which is one
-    turn where nobody has to be asked. While a person thinks the terminal is anybody's: the line
-    is decided anew when it has the terminal again.
+    It holds the terminal while it is decided, and while it is written and answered; without an
+    approval this is one turn. While a person decides, other lines may use the terminal, so the line
+    is decided again when it gets its turn.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Interaction:
         decide: Decide,
         ask: Ask | None,
     ) -> None:
-        """Without `ask` a line that a person must approve is `pending`."""
+        """Without `ask`, a line that needs an approval is `pending`."""
         sent = sent._replace(tool=sent.tool[:_LONGEST_NAME])
         self._recorder = recorder
         self._turns = turns
@@ -63,15 +63,15 @@ class Interaction:
         self._decide = decide
         self._ask = ask
         self._record = LineRecord(recorder, live, sent)
-        # What was decided of a line that waits for a person.
+        # The decision about a line that waits for a person.
         self._pending: LineVerdict | None = None
 
     async def run(self) -> Exchange:
-        """What came of it, with the `approval` where a person was asked.
+        """The line's result, with the `approval` if one was requested.
 
-        Raises: PermissionDeniedError with the rule, BusyError while the answer to an earlier
-        line is not complete, ConflictError when the tool has ended; AuditUnavailableError and
-        SandboxUnavailableError; what `LineTurns.take` and `ask` do.
+        Raises: PermissionDeniedError with the rule, BusyError while the answer to an earlier line
+        is incomplete, ConflictError if the tool has ended; AuditUnavailableError and
+        SandboxUnavailableError; the errors of `LineTurns.take` and `ask`.
         """
         attempt = partial(self._attempt, None)
         exchange = await self._turns.take(self._live, self._sent.principal, attempt)
@@ -84,7 +84,7 @@ class Interaction:
         return replace(exchange, approval=approval.approval)
 
     async def _attempt(self, approval: LineApproval | None, turn: LineTurn) -> Exchange:
-        """What came of the line, written where it may be."""
+        """The result of a line, which is written if it is allowed."""
         try:
             verdict = await self._decided(turn, approval)
             goes = _goes(verdict, approval)
@@ -108,10 +108,10 @@ class Interaction:
             turn.after = Status.READY
             raise error.cause from None
 
-    # Deciding
+    # Deciding.
 
     async def _decided(self, turn: LineTurn, approval: LineApproval | None) -> LineVerdict:
-        """The decision on the line at the prompt that the tool shows now."""
+        """The decision about the line at the prompt that the tool shows now."""
         situation = self._live.situation
         verdict = self._decide(situation)
         if verdict.decision == "deny":
@@ -137,7 +137,7 @@ class Interaction:
         return verdict
 
     async def _asked(self, ask: Ask, verdict: LineVerdict) -> LineApproval:
-        """What a person has said. Raises: PermissionDeniedError where the line was not approved."""
+        """A person's decision. Raises: PermissionDeniedError if the line was not approved."""
         try:
             return await ask(verdict)
         except NotApprovedError as error:
@@ -146,7 +146,7 @@ class Interaction:
         async def refuse(_: LineTurn) -> NoReturn:
             await self._deny(verdict.rule, message, verdict, None)
 
-        # Another line may have the terminal; what the person said is on record already.
+        # Another line may hold the terminal; the person's decision is already recorded.
         with suppress(BusyError):
             await self._turns.take(self._live, self._sent.principal, refuse)
         raise PermissionDeniedError(message, rule=verdict.rule, pty=self._live.id)
@@ -157,7 +157,7 @@ class Interaction:
         await self._record.refused(rule, message, verdict, approval)
         raise PermissionDeniedError(message, rule=rule, pty=self._live.id)
 
-    # Writing and reading
+    # Writing and reading.
 
     async def _write(
         self, turn: LineTurn, verdict: LineVerdict, approval: LineApproval | None
@@ -172,14 +172,14 @@ class Interaction:
             self._live.interactions += 1
             return await self._terminal.answer()
         except SandboxUnavailableError as error:
-            # It may have been written: what comes is not taken for anything else.
+            # It may have been written, so the output that follows counts as its answer.
             turn.written = True
             await self._record.answered("error", None, error.detail, turn.duration_ms)
             raise
         except EvidenceError:
             raise
         except PermissionDeniedError as error:
-            # The agent holds to what it knows now, whatever was decided before.
+            # The agent checks with its present knowledge, whatever was decided before.
             rule = str(error.fields["rule"])
             await self._record.denied(rule, error.detail, verdict, approval)
             raise _NotWrittenError(error) from None
@@ -249,9 +249,9 @@ def _goes(verdict: LineVerdict, approval: LineApproval | None) -> bool:
 
 @contextmanager
 def _using(approval: LineApproval | None, verdict: LineVerdict, turn: LineTurn) -> Iterator[None]:
-    """Within it the approval is in use; only a line that may be written uses it up.
+    """Uses the approval inside the block; only a line that may be written uses it up.
 
-    Raises: ConflictError when another call has written the line.
+    Raises: ConflictError if another call has written the line.
     """
     if approval is None or verdict.decision != "pending":
         yield
@@ -264,7 +264,7 @@ def _using(approval: LineApproval | None, verdict: LineVerdict, turn: LineTurn) 
 
 
 class _NotAtPromptError(BusyError):
-    """The answer to an earlier line is not complete."""
+    """The answer to an earlier line is incomplete."""
 
 
 class _NotWrittenError(Exception):

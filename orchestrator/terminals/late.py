@@ -1,21 +1,22 @@
-"""Puts on record what a tool said between lines: the terminal's own, and nobody's answer."""
+"""Records a tool's output between lines, which answers no line."""
 
 from orchestrator.audit.events import EventDraft, Made
 from orchestrator.audit.recorder import Recorder
 from orchestrator.terminals import transcript
 from orchestrator.terminals.live import Live
 
-# Of one piece, in characters; all of it is in the terminal's evidence.
+# Characters per piece; the terminal's evidence has the complete output.
 _MOST = 2000
 
 
 async def record(recorder: Recorder, live: Live) -> None:
     """Takes it from the terminal.
 
-    Raises: AuditUnavailableError, EvidenceError, what `Recorder.told` does.
+    Raises: AuditUnavailableError, EvidenceError, the errors of `Recorder.told`.
     """
     for late in await live.terminal.take_late():
-        # Room for a whole secret beyond what is kept: of its end nobody could tell what it is.
+        # Room for a whole secret beyond the kept text, because its end alone would not be
+        # recognized.
         beginning = late.text[: _MOST + live.session.secrets.redactor.margin]
         text = (await recorder.told(live.session, beginning))[:_MOST]
         live.evidence.note("LATE", transcript.late(text, late.raw_bytes))

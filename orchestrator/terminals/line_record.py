@@ -1,4 +1,4 @@
-"""What is kept of one line: in the transcript of its terminal, and as events in the audit log."""
+"""The records of one line: in its terminal's transcript, and as events in the audit log."""
 
 import hashlib
 from typing import Any
@@ -13,7 +13,7 @@ from orchestrator.terminals.terminal import Answer, Wait
 
 
 class LineRecord:
-    """Puts a line on record. Raises: AuditUnavailableError and EvidenceError, from everything."""
+    """Records a line. Raises: AuditUnavailableError and EvidenceError, from every method."""
 
     def __init__(self, recorder: Recorder, live: Live, sent: SentLine) -> None:
         self._recorder = recorder
@@ -21,9 +21,9 @@ class LineRecord:
         self._sent = sent
 
     async def decided(self, verdict: LineVerdict, approval: LineApproval | None) -> None:
-        """A line that is not refused: in transcript and log before a byte reaches the tool.
+        """Records an allowed line in transcript and log before a byte reaches the tool.
 
-        With `approval` it is written, though the verdict is `pending`.
+        With `approval`, it is written although the verdict is `pending`.
         """
         decision = verdict.decision
         if decision == "pending" and approval is not None:
@@ -48,14 +48,14 @@ class LineRecord:
     async def refused(
         self, rule: str, message: str, verdict: LineVerdict, approval: LineApproval | None
     ) -> None:
-        """A line of which no byte reaches the tool."""
+        """Records a line of which no byte reaches the tool."""
         await self._note("deny", verdict)
         await self.denied(rule, message, verdict, approval)
 
     async def denied(
         self, rule: str, message: str, verdict: LineVerdict, approval: LineApproval | None
     ) -> None:
-        """The event of a refusal alone."""
+        """Records only the event of a refusal."""
         await self._recorder.refuse(
             self._live.session,
             EventDraft(
@@ -70,7 +70,7 @@ class LineRecord:
     async def answered(
         self, status: str, answer: Answer | None, error: str | None, duration_ms: int
     ) -> None:
-        """What came of it, and how long it took."""
+        """Records the line's result and its duration."""
         if answer is not None:
             self._note_output(answer)
             await self._live.evidence.flush()
@@ -114,7 +114,7 @@ class LineRecord:
             "terminal_id": live.id,
             "tool": self._sent.tool,
             "command": text,
-            # A long text is cut on record; this is of all of it.
+            # A long text is shortened in the record; the digest covers all of it.
             "command_sha256": hashlib.sha256(
                 live.session.secrets.cut(text).encode("utf-8", "backslashreplace")
             ).hexdigest(),

@@ -1,4 +1,4 @@
-"""Turns at a terminal: one line at a time has it, and is paid for."""
+"""Turns at a terminal: one line holds it at a time, and is charged to the budget."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -17,12 +17,11 @@ from orchestrator.terminals.terminal import Status
 
 @dataclass(slots=True)
 class LineTurn:
-    """What a line makes of its turn.
+    """What a line does with its turn.
 
-    `started` is in seconds since the epoch. `after` is the terminal's status once the turn is
-    over; once the line has the terminal it is what it was before. `counts`: the line is taken
-    from the budget. `written`: it may have reached the tool. `ends` is why the terminal must be
-    ended, if it must.
+    `started` is in seconds since the epoch. `after` is the terminal's status after the turn;
+    initially it is the status before. `counts`: the line is charged to the budget. `written`: it
+    may have reached the tool. `ends` is why the terminal must be ended, if it must.
     """
 
     started: float = field(default_factory=time.time)
@@ -33,7 +32,7 @@ class LineTurn:
 
     @property
     def duration_ms(self) -> int:
-        """How long it takes by now."""
+        """The duration so far."""
         return max(0, int((time.time() - self.started) * 1000))
 
 
@@ -57,11 +56,11 @@ class LineTurns:
     async def take(
         self, live: Live, principal: Principal, use: Callable[[LineTurn], Awaitable[Exchange]]
     ) -> Exchange:
-        """What `use` returns, which has the terminal; it goes on when the caller is cancelled.
+        """Runs `use`, which then holds the terminal; it continues if the caller is cancelled.
 
-        Raises: ConflictError for a terminal that has ended, BusyError while another line has it,
-        BudgetExceededError when nothing is left for the line, or its answer used up what was;
-        what `Session.check_open` and `use` raise.
+        Raises: ConflictError for a terminal that has ended, BusyError while another line holds it,
+        BudgetExceededError if the budget is used up before or by the line; the errors of
+        `Session.check_open` and `use`.
         """
         await self._records.running(live.session, live.id)
         live.session.check_open()
@@ -75,7 +74,7 @@ class LineTurns:
         use: Callable[[LineTurn], Awaitable[Exchange]],
     ) -> Exchange:
         session = live.session
-        # Before the terminal is taken: where nothing is left, it ends with the session.
+        # Before the terminal is taken: if the budget is used up, it ends with the session.
         await self._budgets.admit(principal, session)
         try:
             exchange = await self._hold(live, turn, use)

@@ -1,4 +1,4 @@
-"""A terminal that has not ended: its driver, its session, its evidence, and what it is doing."""
+"""A live terminal: its driver, session, evidence and activity."""
 
 import asyncio
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ from orchestrator.terminals.terminal import Status, Terminal
 
 @dataclass(slots=True, eq=False)
 class Live:
-    """One terminal. `record` is what was stored when it was opened; at last, of its end."""
+    """One terminal. `record` is as stored when it was opened, and finally as of its end."""
 
     session: Session
     sandbox: Sandbox
@@ -26,11 +26,11 @@ class Live:
     record: TerminalRecord
     status: Status = Status.SPAWNING
     interactions: int = 0
-    # Why it is ended, before the agent says so.
+    # Why it is being ended, before the agent reports it.
     reason: str | None = None
-    # What the agent reported at its end.
+    # The agent's report of its end.
     exit: Exit | None = None
-    # Held while the terminal is asked for something: its end waits for the answer.
+    # Held during a request to the terminal: its end waits for the answer.
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     finishing: asyncio.Task[None] | None = None
     closed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -42,13 +42,16 @@ class Live:
 
     @property
     def situation(self) -> Situation:
-        """What decisions depend on."""
+        """The facts on which decisions depend."""
         shown = self.terminal.shown
         state = shown.state if shown else ""
         return Situation(state, self.interactions, self.terminal.line_bytes)
 
     def take(self) -> Status:
-        """One line at a time; what the status was. Raises: BusyError, ConflictError at its end."""
+        """Takes the terminal for one line; returns its previous status.
+
+        Raises: BusyError, ConflictError.
+        """
         if self.finishing is not None or self.reason is not None:
             raise ConflictError("the terminal has ended: open another one", pty=self.id)
         if self.status not in (Status.READY, Status.TIMED_OUT):

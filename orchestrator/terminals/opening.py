@@ -1,4 +1,4 @@
-"""Opens terminals: counted, recorded, started, and at their first prompt; or ended again."""
+"""Opens terminals: counted, recorded, started and at their first prompt, or ended again."""
 
 import secrets
 import sys
@@ -31,12 +31,12 @@ from orchestrator.terminals.terminal import Status, Terminal, Wait
 from orchestrator.threads import Threads
 from sandbox_agent.protocol import BUDGET_REASON
 
-# Of what a tool said instead of its prompt.
+# Characters of the output that a tool printed instead of its prompt.
 _MOST_SAID = 2000
 
 
 class Opening:
-    """Makes terminals; `give_up` ends one whose end must be on record whatever happens."""
+    """Opens terminals; `give_up` ends one and ensures that its end is recorded."""
 
     def __init__(
         self,
@@ -55,13 +55,13 @@ class Opening:
         self._finishing = finishing
         self._give_up = give_up
         self._threads = threads
-        # None is refused its turn: each terminal reads its own output.
+        # None is refused its turn, because each terminal reads its own output.
         self._cutting = Cutting("pieces of what tools say", sys.maxsize)
 
     async def run(
         self, principal: Principal, session: Session, sandbox: Sandbox, spec: TerminalSpec
     ) -> Live:
-        """A terminal whose tool shows its prompt. Raises: what `Terminals.open` does."""
+        """A terminal whose tool shows its prompt. Raises: the errors of `Terminals.open`."""
         session.check_room()
         terminal_id = f"pty-{secrets.token_hex(8)}"
         session.terminals.add(terminal_id)
@@ -82,7 +82,7 @@ class Opening:
         spec: TerminalSpec,
         terminal_id: str,
     ) -> Live:
-        """A terminal that is taken from the budget and on record, but not started."""
+        """A terminal that is charged to the budget and recorded, but not started."""
         await self._budgets.admit(principal, session)
         try:
             secrets = session.secrets
@@ -113,7 +113,7 @@ class Opening:
         return live
 
     async def _record(self, live: Live) -> None:
-        """From now on it is known; one that can't be put on record leaves nothing."""
+        """Makes it known; one that can't be recorded leaves nothing."""
         session, spec = live.session, live.terminal.spec
         self._live[live.id] = live
         try:
@@ -151,7 +151,7 @@ class Opening:
                     live.status = Status.READY
                     return
         except BudgetExceededError:
-            await live.sandbox.link.settled()  # the agent has reported it before it refused
+            await live.sandbox.link.settled()  # the agent reported it before it refused
             await self._give_up(live, BUDGET_REASON)
             raise await self._budgets.refusal(live.session) from None
         except PaddockError:
@@ -160,7 +160,7 @@ class Opening:
         await self._no_prompt(live, wait)
 
     async def _no_prompt(self, live: Live, wait: Wait) -> None:
-        """Ends it. Raises: ConflictError with the `reason`; BudgetExceededError for that one."""
+        """Ends it. Raises: ConflictError with the `reason`; BudgetExceededError for a budget."""
         seconds = live.terminal.spec.startup_timeout_seconds
         text = live.terminal.said().text
         if wait is Wait.TIMEOUT:
@@ -171,7 +171,8 @@ class Opening:
             what = "ended before it showed its prompt"
         if live.session.budget.exceeded is not None:
             raise await self._budgets.refusal(live.session)
-        # Cut before it is shortened: of a secret's end nobody could tell what it is.
+        # Secrets are removed before shortening, because a secret's end alone would not be
+        # recognized.
         said = (await self._recorder.told(live.session, text))[-_MOST_SAID:]
         live.session.check_live()
         raise ConflictError(

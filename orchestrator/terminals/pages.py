@@ -1,4 +1,4 @@
-"""What an agent answers when a terminal is read: checked, for nothing of it is to be believed."""
+"""Validates an agent's answers when a terminal is read, because they can't be trusted."""
 
 import base64
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ from orchestrator.errors import PaddockError, SandboxUnavailableError
 from sandbox_agent.protocol import Message
 from sandbox_agent.pty.sanitize import MAX_LINE_BYTES
 
-# One piece of output: so much is cleaned of control sequences without a break.
+# The size of one piece of output: it is cleaned of control sequences without interruption.
 READ_BYTES = 32 * 1024
 
 
@@ -20,9 +20,10 @@ class Exit(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A piece of what a program said.
+    """A piece of a program's output.
 
-    `waits`: it has said nothing, and waits for input; `line_bytes`: how long a line may be now.
+    `waits`: it printed nothing and waits for input; `line_bytes`: the longest line that it accepts
+    now.
     """
 
     data: bytes
@@ -32,7 +33,7 @@ class Page(NamedTuple):
 
 
 def parse_exit(value: Any) -> Exit:
-    """How a program ended, as the agent reports it. Raises: SandboxUnavailableError."""
+    """How a program ended, as reported by the agent. Raises: SandboxUnavailableError."""
     if not isinstance(value, dict):
         raise garbage()
     exit_code, signal, reason = (value.get(name) for name in ("exit_code", "signal", "reason"))
@@ -45,7 +46,7 @@ def parse_exit(value: Any) -> Exit:
 
 
 def parse_page(answer: Message, position: int) -> Page:
-    """What came of reading from `position` on. Raises: SandboxUnavailableError."""
+    """The result of reading from `position` on. Raises: SandboxUnavailableError."""
     try:
         data = base64.b64decode(answer["data"], validate=True)
         sound = len(data) <= READ_BYTES and answer["next"] == position + len(data)
@@ -60,5 +61,5 @@ def parse_page(answer: Message, position: int) -> Page:
 
 
 def garbage() -> PaddockError:
-    """What an answer is that can't be believed."""
+    """The error for an answer that can't be trusted."""
     return SandboxUnavailableError("the sandbox agent sent a malformed answer")

@@ -1,4 +1,4 @@
-"""What there is to know of terminals, and of lines that were sent to them. Pure."""
+"""Records of terminals, and of lines that were sent to them. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -10,16 +10,16 @@ from orchestrator.terminals.evidence import RAW_NAME, Digests
 from orchestrator.terminals.spec import TerminalSpec
 from orchestrator.terminals.terminal import Status
 
-# The exit code of what has none: it timed out, failed or was refused.
+# The exit code of an interaction without one: it timed out, failed or was refused.
 NO_EXIT_CODE = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminalRecord:
-    """A terminal, while it lives and afterwards; times are RFC 3339 UTC.
+    """A terminal, during its life and afterwards; times are RFC 3339 UTC.
 
-    `prompt` is the last one, without the space at its end, and `session_state` what it shows.
-    What comes with the end is None until then.
+    `prompt` is the last one without trailing white space, and `session_state` the state that it
+    shows. Members about the end are None until then.
     """
 
     id: str
@@ -50,7 +50,7 @@ class TerminalRecord:
         )
 
     def stored(self) -> dict[str, Any]:
-        """What the store keeps, as JSON has it."""
+        """The stored form, as JSON values."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         evidence = None if self.evidence is None else self.evidence._asdict()
         return {**values, "status": str(self.status), "evidence": evidence}
@@ -64,7 +64,7 @@ class TerminalRecord:
 
 
 class Results(NamedTuple):
-    """What a manifest's output schema is about; the prompt without the space at its end."""
+    """The subject of a manifest's output schema; the prompt has no trailing white space."""
 
     prompt: str
     output: str
@@ -74,10 +74,10 @@ class Results(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """A line, and what came of it: success, timeout, error, or pending while a person thinks.
+    """A line and its result: success, timeout, error, or pending while a person decides.
 
-    `started` is in seconds since the epoch. `output_hash` is of the raw bytes; they are in the
-    terminal's `output_file`. `approval` is there where a person was asked.
+    `started` is in seconds since the epoch. `output_hash` covers the raw bytes, which are in the
+    terminal's `output_file`. `approval` is set if one was requested.
     """
 
     status: str
@@ -98,10 +98,10 @@ class Exchange:
 
     @property
     def timestamp(self) -> str:
-        """When it was started, RFC 3339 UTC."""
+        """The start time, RFC 3339 UTC."""
         return datetime.fromtimestamp(self.started, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
     @property
     def output_file(self) -> str:
-        """Where the raw bytes are, in the evidence folder."""
+        """The file of the raw bytes, in the evidence folder."""
         return f"{self.terminal_id}/{RAW_NAME}"

@@ -25,7 +25,7 @@ class Records:
         self._threads = threads
 
     async def list(self, session_key: str) -> list[TerminalRecord]:
-        """The terminals that a session has, and had, oldest first."""
+        """The present and former terminals of a session, oldest first."""
         found = await self._database.browse(
             lambda connection: terminal_rows.of_session(connection, session_key)
         )
@@ -36,7 +36,7 @@ class Records:
         return self._view(await self._row(session_key, terminal_id))
 
     async def running(self, session: Session, terminal_id: str) -> Live:
-        """A terminal that has not ended. Raises: NotFoundError, ConflictError with the `reason`."""
+        """A live terminal. Raises: NotFoundError, ConflictError with the `reason`."""
         live = self._live.get(terminal_id)
         if live is not None and live.session is session:
             return live
@@ -45,10 +45,7 @@ class Records:
         raise ConflictError(message, pty=terminal_id, reason=reason)
 
     async def transcript(self, session_key: str, terminal_id: str) -> str:
-        """A terminal's transcript so far, or as it was at its end.
-
-        Raises: NotFoundError, EvidenceError.
-        """
+        """A terminal's transcript so far, or the complete one after its end."""
         row = await self._row(session_key, terminal_id)
         path = self._directory / row.session_key / row.record.id / TRANSCRIPT_NAME
         try:

@@ -1,4 +1,4 @@
-"""What a tool says, searched for the session's secrets once: for its hashes and its evidence."""
+"""A tool's output, searched for the session's secrets once, for its hashes and its evidence."""
 
 import hashlib
 from collections.abc import Awaitable, Callable
@@ -9,14 +9,14 @@ Search = Callable[[Window], Awaitable[list[Span]]]
 
 
 class Said:
-    """What one terminal's tool says. One call at a time; one that fails has lost nothing."""
+    """One terminal's output. Allows one call at a time; a failed call loses nothing."""
 
     def __init__(
         self, keep: Callable[[bytes], None], redactor: Callable[[], Redactor], search: Search
     ) -> None:
-        """`keep` gets what `redactor` leaves of it; `search` finds what that cuts.
+        """`keep` receives the output without what `redactor` removes; `search` finds that.
 
-        What `search` raises comes out of every call.
+        Every call raises the errors of `search`.
         """
         self._keep = keep
         self._stream = RedactedStream(redactor)
@@ -25,20 +25,20 @@ class Said:
 
     @property
     def digest(self) -> str:
-        """`sha256:…` of what was kept since `begin`."""
+        """`sha256:…` of the output kept since `begin`."""
         return f"sha256:{self._hash.hexdigest()}"
 
     def begin(self) -> None:
-        """What follows is hashed anew."""
+        """Starts a new hash."""
         self._hash = hashlib.sha256()
 
     async def feed(self, data: bytes) -> None:
-        """It said more; what could be part of a secret is kept back for now."""
+        """Adds output; what could be part of a secret is held back for now."""
         self._stream.add(data)
         await self._release(self._stream.window())
 
     async def finish(self) -> None:
-        """Keeps the rest: what follows is no part of the same secret."""
+        """Keeps the rest: later output is not part of the same secret."""
         await self._release(self._stream.window(last=True))
 
     async def _release(self, window: Window | None) -> None:

@@ -1,9 +1,9 @@
-"""What a terminal's lines read, on a screen that is endlessly wide. Pure.
+"""The lines of a terminal, on a screen of unlimited width. Pure.
 
-A carriage return goes back to the line's start, and what follows is written over what is
-there; a backspace goes back by one; a newline ends the line with all of it. So `\\r\\n` and
-`\\r\\r\\n` are newlines, and of a progress bar the last state stays. Sequences that move the
-cursor are not followed: programs that get `TERM=dumb` have no use for them.
+A carriage return moves to the line's start, and the characters that follow overwrite those there. A
+backspace moves back by one; a newline ends the line with all of its characters. So `\r\n` and
+`\r\r\n` are newlines, and a progress bar keeps its last state. Cursor movements are not followed,
+because programs with `TERM=dumb` do not use them.
 """
 
 import re
@@ -21,7 +21,7 @@ _PIECE = re.compile(r"[\n\r\x08\x0b\x0c]|[^\n\r\x08\x0b\x0c]+")
 
 
 class Screen:
-    """Bytes in, ended lines out; of a line at most `limit` characters are kept."""
+    """Converts bytes to complete lines; at most `limit` characters of a line are kept."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -31,16 +31,16 @@ class Screen:
 
     @property
     def line(self) -> str:
-        """The last line, which is not ended."""
+        """The last, incomplete line."""
         return "".join(self._line)
 
     @property
     def length(self) -> int:
-        """How many characters it has."""
+        """Its number of characters."""
         return len(self._line)
 
     def feed(self, data: bytes) -> list[str]:
-        """The lines that `data` ends."""
+        """The lines that `data` completes."""
         ended: list[str] = []
         for found in _PIECE.finditer(self._cleaner.feed(data).replace("\r\n", "\n")):
             piece = found[0]

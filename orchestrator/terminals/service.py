@@ -1,4 +1,4 @@
-"""The terminals of all sessions: opened, interacted with, ended, and readable afterwards."""
+"""The terminals of all sessions: opened, used, ended, and readable afterwards."""
 
 import asyncio
 import logging
@@ -37,15 +37,15 @@ log = logging.getLogger(__name__)
 
 RESTARTED = "control_plane_restarted"
 STOPPED = "control_plane_stopped"
-# A program gets 2 s between TERM and KILL; then its end has to be recorded.
+# A program gets 2 s between TERM and KILL; then its end must be recorded.
 _END_SECONDS = 10.0
 _GONE_SECONDS = 5.0
 
 
 class Terminals:
-    """Every terminal of this instance. What a caller is told is durable before that.
+    """Every terminal of this instance. Callers learn only what is durable.
 
-    Calls go on when their caller is cancelled: a client that goes away leaves no terminal in
+    Calls continue if their caller is cancelled, so a client that disconnects leaves no terminal in
     the middle of a line.
     """
 
@@ -57,12 +57,12 @@ class Terminals:
         state_dir: Path,
         on_end: OnEnd,
     ) -> None:
-        """`on_end` is told of every end before whoever waits for it is."""
+        """`on_end` is called for every end before waiting callers learn of it."""
         self._database = database
         self._recorder = recorder
         self._directory = state_dir / "evidence"
         self._live: dict[str, Live] = {}
-        # Terminals of an earlier control plane that still run, by session key.
+        # Terminals of an earlier control plane that are still running, by session key.
         self._strays: dict[str, frozenset[str]] = {}
         threads = disk_threads()
         self.records = Records(database, self._directory, self._live, threads)
@@ -73,16 +73,16 @@ class Terminals:
         self._tasks = TaskScope("the end of a terminal")
         self._turns = LineTurns(budgets, self.records, self._finishing, self._give_up, self._tasks)
 
-    # Opening
+    # Opening.
 
     async def open(
         self, principal: Principal, session: Session, spec: TerminalSpec
     ) -> TerminalRecord:
         """A terminal whose tool shows its prompt.
 
-        Raises: ConflictError with `reason` when the tool did not get to its prompt, BusyError
-        when too much runs in the session, BudgetExceededError when nothing is left for it,
-        AuditUnavailableError, SandboxUnavailableError, and what `Session.check_open` raises.
+        Raises: ConflictError with `reason` if the tool did not reach its prompt, BusyError if too
+        much runs in the session, BudgetExceededError if the budget is used up,
+        AuditUnavailableError, SandboxUnavailableError, and the errors of `Session.check_open`.
         """
         sandbox = session.check_open()
         return await self._tasks.shield(self._open(principal, session, sandbox, spec))
@@ -92,34 +92,34 @@ class Terminals:
     ) -> TerminalRecord:
         return (await self._opening.run(principal, session, sandbox, spec)).view()
 
-    # Interacting
+    # Interacting.
 
     async def interact(self, sent: SentLine, decide: Decide, ask: Ask | None = None) -> Exchange:
-        """Sends one line, where `decide` allows it, and returns what came of it.
+        """Sends one line, if `decide` allows it, and returns its result.
 
-        A line that must be approved first is, where `ask` finds somebody who does; else it has
-        the status `pending`, and was not sent. Raises: what `Interaction.run` does, and
+        If the line needs an approval, `ask` requests it; until it is approved, the line has the
+        status `pending` and is not sent. Raises: the errors of `Interaction.run`, and
         NotFoundError.
         """
         live = await self.records.running(sent.session, sent.terminal_id)
         return await Interaction(self._recorder, self._turns, live, sent, decide, ask).run()
 
     async def spec(self, session: Session, terminal_id: str) -> TerminalSpec:
-        """What a terminal was opened with. Raises: NotFoundError, ConflictError when it ended."""
+        """A live terminal's specification. Raises: NotFoundError, ConflictError if it has ended."""
         return (await self.records.running(session, terminal_id)).terminal.spec
 
     def live(self, session: Session) -> list[Live]:
         """The session's terminals that have not ended."""
         return [live for live in self._live.values() if live.session is session]
 
-    # Ending
+    # Ending.
 
     async def close(
         self, session: Session, terminal_id: str, reason: str = "closed"
     ) -> TerminalRecord:
-        """Ends a terminal and its program; its record. One that has ended stays as it was.
+        """Ends a terminal and its program; returns its record. An ended terminal is not changed.
 
-        Raises: NotFoundError, SandboxUnavailableError when its end does not come.
+        Raises: NotFoundError, SandboxUnavailableError if its end is not reported.
         """
         live = self._live.get(terminal_id)
         if live is not None and live.session is session:
@@ -149,7 +149,7 @@ class Terminals:
                 raise failure
 
     async def _end(self, live: Live, reason: str) -> None:
-        """Has the agent end it, and waits until that is on record."""
+        """Has the agent end it, and waits until that is recorded."""
         live.reason = live.reason or reason
         try:
             async with asyncio.timeout(_END_SECONDS):
@@ -160,16 +160,16 @@ class Terminals:
             raise SandboxUnavailableError(detail) from None
 
     async def _give_up(self, live: Live, reason: str) -> None:
-        """Ends it, and puts its end on record even if the agent says nothing."""
+        """Ends it, and records its end even if the agent does not answer."""
         live.reason = live.reason or reason
         with suppress(PaddockError):
             await self._end(live, reason)
         await self._finishing.run(live)
 
-    # What others say
+    # Called for others' messages.
 
     def on_exit(self, session: Session, event: AgentEvent, _recorded: Recorded) -> None:
-        """A program's end is on record: its terminal's end follows."""
+        """Finishes a terminal whose program's end is recorded."""
         live = self._live.get(str(event.args.get("terminal_id")))
         if live is not None and live.session is session:
             with suppress(PaddockError):
@@ -177,14 +177,14 @@ class Terminals:
             self._finishing.start(live)
 
     def on_hello(self, session: Session, hello: Hello) -> None:
-        """An agent is connected: terminals of an earlier control plane are nobody's now."""
+        """Handles a connected agent: terminals of an earlier control plane are abandoned."""
         strays = hello.terminals - self._live.keys()
         if strays:
             self._strays[session.key] = strays
             self._end_strays(session)
 
     def _end_strays(self, session: Session) -> None:
-        """Ends them once the session is taken up, which can be after its agent's hello."""
+        """Ends them once the session is adopted, which can be after its agent's hello."""
         if session.sandbox is not None:
             for terminal_id in self._strays.pop(session.key, ()):
                 self._tasks.spawn(self._end_stray(session.sandbox, terminal_id))
@@ -195,21 +195,21 @@ class Terminals:
             await sandbox.link.request("pty.close", params)
 
     async def on_gone(self, sandbox: Sandbox) -> None:
-        """A sandbox has ended, and is about to be released: so have its terminals."""
+        """Finishes the terminals of a sandbox that has ended and is about to be released."""
         gone = [live for live in self._live.values() if live.sandbox is sandbox]
         for live in gone:
             live.reason = live.reason or "sandbox_ended"
         ends = [self._finishing.start(live) for live in gone]
         if ends:
-            # What still waits for an answer gets none once the sandbox is released.
+            # Pending requests fail once the sandbox is released.
             await asyncio.wait(ends, timeout=_GONE_SECONDS)
 
-    # Starting and stopping
+    # Starting and stopping.
 
     async def recover(self, sessions: Iterable[Session]) -> int:
-        """Puts on record that the terminals of a control plane that was killed have ended.
+        """Records that the terminals of a killed control plane have ended.
 
-        To be called before any is opened. Returns their number.
+        Call it before any is opened. Returns their number.
         """
         by_key = {session.key: session for session in sessions}
         left = await self._database.read(terminal_rows.not_ended)

@@ -1,4 +1,4 @@
-"""What a terminal is opened with, and what decides on its lines."""
+"""How a terminal is opened, and how its lines are decided."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -11,24 +11,24 @@ from orchestrator.tools.gates import NamedFile
 from orchestrator.tools.manifest import Manifest
 from sandbox_agent.pty.sanitize import MAX_LINE_BYTES
 
-# Line editors scroll or wrap a line that reaches the terminal's end, so no line of ours does:
-# not the longest one with a prompt of 4,095 bytes, even where bytes are counted as columns.
-# Programs keep a terminal's size in 16 bits with a sign.
+# Line editors scroll or wrap a line that reaches the terminal's end. No line of ours does: not even
+# the longest one after a prompt of 4,095 bytes, with bytes counted as columns. Programs store a
+# terminal's size in signed 16-bit numbers.
 COLUMNS = 32_767
 
 
 class Shown(NamedTuple):
-    """A prompt, untrimmed, and the state that the tool was in at it."""
+    """A prompt, untrimmed, and the tool's state at it."""
 
     prompt: str
     state: str
 
 
 class Needs(NamedTuple):
-    """What a tool may do besides what its level's commands may: absolute paths, or programs.
+    """What a tool needs beyond its level's commands: absolute paths, or programs.
 
-    The program of its argv is understood. `writable_code`: memory that is written and executed,
-    as just-in-time compilers have it; `ptrace`: tracing what it started.
+    The program of its argv is implied. `writable_code`: memory that is writable and executable, for
+    just-in-time compilers; `ptrace`: tracing its children.
     """
 
     execute: tuple[str, ...] = ()
@@ -39,11 +39,11 @@ class Needs(NamedTuple):
 
 
 class TerminalSpec(NamedTuple):
-    """A tool as its manifest has it, for one terminal; the manifest may change meanwhile.
+    """A tool of a manifest, for one terminal; the manifest may change meanwhile.
 
-    `infer_state` gives the state at a prompt, from what was shown before and the name of the
-    command that led there (None: the first prompt). `result_problem` says what of a result does
-    not hold to the manifest's schema, without repeating it.
+    `infer_state` returns the state at a prompt, from what was shown before and the name of the
+    command that led there (None: the first prompt). `result_problem` says how a result violates the
+    manifest's schema, without repeating it.
     """
 
     tool: str
@@ -63,18 +63,18 @@ class TerminalSpec(NamedTuple):
     max_interactions: int
     infer_state: Callable[[Shown | None, str, str | None], str]
     result_problem: Callable[[Mapping[str, Any]], str | None]
-    # What decides on its lines; None where whoever opened it does.
+    # Decides about its lines; None if the code that opened it does.
     manifest: Manifest | None = None
     rows: int = 24
     columns: int = COLUMNS
     needs: Needs = Needs()
-    # Whether what the tool says is kept, and a further name of its evidence.
+    # Whether the tool's output is kept, and an additional name of its evidence.
     capture: bool = True
     evidence_name: str | None = None
 
 
 class SentLine(NamedTuple):
-    """A line as a client has sent it, and for which command of the tool: `psql.drop_table`."""
+    """A line that a client sent, and the tool's command for it: `psql.drop_table`."""
 
     principal: Principal
     session: Session
@@ -84,9 +84,10 @@ class SentLine(NamedTuple):
 
 
 class Situation(NamedTuple):
-    """What a decision on a line may depend on.
+    """The facts on which a decision about a line may depend.
 
-    The count is of lines that were written before; `line_bytes` is what the tool takes now.
+    The count is of lines written before; `line_bytes` is the longest line that the tool accepts
+    now.
     """
 
     session_state: str
@@ -95,7 +96,7 @@ class Situation(NamedTuple):
 
 
 class LineVerdict(Protocol):
-    """What was decided of one line."""
+    """The decision about one line."""
 
     @property
     def decision(self) -> str:
@@ -111,15 +112,15 @@ class LineVerdict(Protocol):
 
     @property
     def command(self) -> str:
-        """The strictest command that the line is; empty when it is none."""
+        """The strictest command that matches the line; empty if there is none."""
 
     @property
     def matched(self) -> tuple[str, ...]:
-        """All commands that the line is."""
+        """All commands that match the line."""
 
     @property
     def scope(self) -> str | None:
-        """ "OK" when a target was checked."""
+        """ "OK" if a target was checked."""
 
     @property
     def files(self) -> tuple[NamedFile, ...]:
@@ -130,18 +131,18 @@ Decide = Callable[[Situation], LineVerdict]
 
 
 class Copies(NamedTuple):
-    """A line as it is written, with paths of copies, and what is in these by path."""
+    """A line as it is written, with paths of copies, and their contents by path."""
 
     text: str
     files: Mapping[str, bytes]
 
 
 class LineApproval(NamedTuple):
-    """What a person has said to this very line of this terminal: yes, or nothing yet (`pending`).
+    """A person's decision about exactly this line of this terminal: yes, or none yet (`pending`).
 
-    `use` is called when nothing but writing is left to be done, and raises ConflictError where
-    another call has written the line. `settle` says afterwards whether it may have been written.
-    `copies` are of the files that are approved with it.
+    `use` is called immediately before writing, and raises ConflictError if another call has written
+    the line. `settle` says afterwards whether it may have been written. `copies` are of the files
+    that are approved with it.
     """
 
     approval: Approval
@@ -151,8 +152,8 @@ class LineApproval(NamedTuple):
 
 
 class NotApprovedError(Exception):
-    """A line that a person must approve may not be written; the message says why."""
+    """A line that needs an approval may not be written; the message says why."""
 
 
-# Asks a person about a line that waits for one. Raises: NotApprovedError.
+# Requests a person's decision about a line. Raises: NotApprovedError.
 Ask = Callable[[LineVerdict], Awaitable[LineApproval]]

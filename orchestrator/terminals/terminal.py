@@ -1,4 +1,4 @@
-"""One terminal: its program's prompt awaited, a line written, the answer read. No policy here."""
+"""One terminal: waits for its program's prompt, writes a line, reads the answer. No policy here."""
 
 import asyncio
 from base64 import b64encode
@@ -16,19 +16,19 @@ from orchestrator.terminals.spec import Shown, TerminalSpec
 from sandbox_agent.protocol import Message
 from sandbox_agent.pty.sanitize import MAX_LINE_BYTES
 
-# A prompt counts once nothing has followed it for this long, and the program waits for input:
-# only that tells it from a line of output that looks like one. The time covers the moments
-# between two writes of programs that are several processes; it is taken inside the sandbox, so
-# a sandbox that has no CPU is given more of it.
+# A prompt counts once nothing has followed it for this long and the program waits for input. Only
+# that distinguishes it from a line of output that looks like a prompt. The time covers the moments
+# between two writes of programs with several processes. It is measured inside the sandbox, so a
+# sandbox without CPU time gets more of it.
 SETTLE_MS = 5
-# While the program shows a prompt and does not wait, it is looked at less and less often.
+# While the program shows a prompt but does not wait, it is checked less and less often.
 SETTLE_MOST_MS = 100
-# What an agent holds of an ended program is less than this many pieces.
+# An agent holds fewer pieces than this of an ended program.
 _MOST_LAST_READS = 64
 # A single call of the agent waits at most this long.
 _POLL_MS = 20_000
 _GRACE_SECONDS = 20.0
-# So much of what a program said is taken up before whatever else the loop has to do.
+# The output handled before other work of the event loop gets its turn.
 _PIECE_BYTES = 4 * 1024
 
 
@@ -38,12 +38,12 @@ class Status(StrEnum):
     SPAWNING = "spawning"
     READY = "ready"
     BUSY = "busy"
-    TIMED_OUT = "timed_out"  # the answer to the last line is not complete
+    TIMED_OUT = "timed_out"  # the answer to the last line is incomplete
     TERMINATED = "terminated"
 
 
 class Wait(StrEnum):
-    """What waiting for a prompt came to."""
+    """The result of waiting for a prompt."""
 
     PROMPT = "prompt"
     TIMEOUT = "timeout"
@@ -51,7 +51,7 @@ class Wait(StrEnum):
 
 
 class Answer(NamedTuple):
-    """What a line came to. The hash is of every raw byte, but for the session's secrets."""
+    """The result of a line. The hash covers every raw byte except the session's secrets."""
 
     wait: Wait
     output: Output
@@ -60,28 +60,28 @@ class Answer(NamedTuple):
 
 
 class Agent(Protocol):
-    """Who has the terminal's device."""
+    """The agent that holds the terminal's device."""
 
     def request(self, method: str, params: Message, timeout: float = ...) -> Awaitable[Message]:
-        """Asks it."""
+        """Sends a request."""
 
     def spend(self, seconds: float) -> float:
-        """So much time was used for what it said: it is heard later for that."""
+        """Charges time for its output; it is read later accordingly."""
 
 
 class Late(NamedTuple):
-    """What a program said that is no answer to any line."""
+    """Output of a program that answers no line."""
 
     text: str
     raw_bytes: int
 
 
 class Terminal:
-    """One program on its terminal. Whoever drives it does one thing at a time.
+    """One program on its terminal. Its driver calls one method at a time.
 
-    `said` gets every byte that the program says, and no more is read before `flush` has
-    returned; hashes are of what is kept of them. Raises: SandboxUnavailableError from whatever
-    asks the agent; what `said` and `flush` do.
+    `said` receives every byte of the output, and no more is read before `flush` has returned;
+    hashes cover what is kept. Raises: SandboxUnavailableError from everything that asks the agent;
+    the errors of `said` and `flush`.
     """
 
     def __init__(
@@ -96,26 +96,26 @@ class Terminal:
         self.spec = spec
         self.shown: Shown | None = None
         self.exit: Exit | None = None
-        # What may be sent at the prompt that it shows, in bytes.
+        # The longest line that may be sent at the present prompt, in bytes.
         self.line_bytes = MAX_LINE_BYTES
-        # What came after its interaction was over, and nobody has taken yet.
+        # Output after the end of its interaction that has not been taken yet.
         self._late: list[Late] = []
         # The command whose prompt has not come yet.
         self._command: str | None = None
-        # Whether its prompt is the last thing that it was waited for.
+        # Whether the last wait for its prompt succeeded.
         self._idle = False
         self._agent = agent
         self._said = said
         self._flush = flush
         self._framing = Framing(spec.ready, spec.output_max_bytes)
-        # How many bytes of what it said are read.
+        # How many bytes of its output were read.
         self.position = 0
         self._began = 0
-        # Where the last answer ended, and what was in it: the rest of it, if any, is late.
+        # Where the last answer ended, and its output: later output is late.
         self._answered = 0
         self._told = ""
 
-    # Opening
+    # Opening.
 
     async def start(self) -> Wait:
         """Starts the program and waits for its first prompt."""
@@ -141,16 +141,17 @@ class Terminal:
         return wait
 
     def said(self) -> Output:
-        """What the program has said since its start, or since the last line."""
+        """The program's output since its start, or since the last line."""
         return self._framing.output()
 
-    # Lines
+    # Lines.
 
     async def synchronise(self) -> bool:
-        """Reads what came late; whether the program is at its prompt after that.
+        """Reads late output; returns whether the program is then at its prompt.
 
-        It waits for the prompt as long as for any answer, but only if something is missing. One
-        that was at its prompt is there still when it waits for input, whatever it has said.
+        It waits for the prompt as long as for any answer, but only if something is missing. A
+        program that was at its prompt is still there if it waits for input, whatever it has
+        printed.
         """
         try:
             page = await self._read(0)
@@ -161,11 +162,10 @@ class Terminal:
             self.note_late()
 
     async def send(self, command: str, text: str, files: Mapping[str, bytes] | None = None) -> None:
-        """Writes a line. What came before it will not be in its answer.
+        """Writes a line. Earlier output will not be in its answer.
 
-        `files` are copies that it names, by path; nothing in the sandbox can change them.
-        Raises: PermissionDeniedError, BusyError, ConflictError, NotFoundError: then nothing
-        was written.
+        `files` are copies that it names, by path; nothing in the sandbox can change them. Raises:
+        PermissionDeniedError, BusyError, ConflictError, NotFoundError; nothing was written then.
         """
         params: Message = {"terminal_id": self.id, "command": command, "text": text}
         if files:
@@ -185,7 +185,7 @@ class Terminal:
         self._command, self._idle, self._told = command, False, ""
 
     async def answer(self) -> Answer:
-        """Waits for the prompt after a line; what was said until then."""
+        """Waits for the prompt after a line; returns the output until then."""
         wait = await self._wait_prompt(self.spec.output_wait_ms / 1000)
         await self._said.finish()
         output = self._framing.output()
@@ -194,14 +194,14 @@ class Terminal:
         return Answer(wait, output, self.position - self._began, self._said.digest)
 
     async def take_late(self) -> list[Late]:
-        """What came late and has not been taken."""
+        """Late output that has not been taken."""
         if self._late:
             await self._said.finish()
         late, self._late = self._late, []
         return late
 
     def note_late(self) -> None:
-        """What was said since the last answer is late."""
+        """Treats the output since the last answer as late."""
         size = self.position - self._answered
         if size:
             text = self._framing.output().text
@@ -210,7 +210,7 @@ class Terminal:
             self._settle(Wait.PROMPT if self._idle else Wait.TIMEOUT)
 
     def _settle(self, wait: Wait) -> None:
-        """What is said from now on is late."""
+        """Treats output from now on as late."""
         self._answered = self.position
         if wait is Wait.PROMPT:
             self._framing.rest()
@@ -218,11 +218,11 @@ class Terminal:
 
     @property
     def _at_prompt(self) -> bool:
-        """Whether its prompt was shown: what follows that of its own accord changes nothing."""
+        """Marks its prompt as shown: later unrequested output does not change that."""
         return self._idle or self._framing.prompt is not None or self._framing.prompted
 
     def _show(self) -> None:
-        """It is at its prompt."""
+        """Marks it as being at its prompt."""
         prompt = self._framing.prompt
         if prompt is not None or not self._idle:
             before = self.shown.prompt if self.shown else ""
@@ -230,25 +230,25 @@ class Terminal:
             self.shown = Shown(shown, self.spec.infer_state(self.shown, shown, self._command))
         self._command, self._idle = None, True
 
-    # Ending
+    # Ending.
 
     async def end(self, reason: str) -> None:
-        """Tells the program to end; it has when the agent says so."""
+        """Tells the program to end; it has ended when the agent says so."""
         params = {"terminal_id": self.id, "reason": reason}
         await self._agent.request("pty.close", params)
 
     async def read_rest(self) -> None:
-        """Reads what an ended program has left, as far as it is still there."""
+        """Reads what an ended program has left, as far as available."""
         with suppress(NotFoundError):
             for _ in range(_MOST_LAST_READS):
                 page = await self._read(0)
                 if page.ended is not None or not page.data:
                     return
 
-    # Reading
+    # Reading.
 
     async def _wait_prompt(self, seconds: float) -> Wait:
-        """Waits until the program shows its prompt and waits for input; takes note of both."""
+        """Waits until the program shows its prompt and waits for input; records both."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         settle_ms = SETTLE_MS
@@ -270,7 +270,7 @@ class Terminal:
                 return Wait.TIMEOUT
 
     async def _read(self, wait_ms: int, limit: int = READ_BYTES) -> Page:
-        """The next piece of what the program said; empty when there is none in time."""
+        """The next piece of the program's output; empty if there is none in time."""
         params = {
             "terminal_id": self.id,
             "after": self.position,

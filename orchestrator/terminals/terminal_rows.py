@@ -1,4 +1,4 @@
-"""Terminals in the database: rows that commit with the audit events that they belong to."""
+"""Terminals in the database: rows that commit together with their audit events."""
 
 import json
 import sqlite3
@@ -51,7 +51,7 @@ def one(connection: sqlite3.Connection, session_key: str, terminal_id: str) -> T
 
 
 def not_ended(connection: sqlite3.Connection) -> list[TerminalRow]:
-    """Terminals that no end is on record of."""
+    """Terminals without a recorded end."""
     return _rows(connection, "ended_at IS NULL ORDER BY id")
 
 

@@ -1,8 +1,8 @@
 """The lines of a transcript. Pure.
 
 `[MM:SS.d] EVENT    fields`: the time since the terminal was opened, the event padded to nine
-columns, two spaces between fields. What a client or a tool said is quoted and escaped, so that
-nobody can forge a line.
+columns, two spaces between fields. Text of a client or a tool is quoted and escaped, so that nobody
+can forge a line.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def line(seconds: float, event: str, fields: Sequence[str]) -> str:
 
 
 def startup(command: str) -> list[str]:
-    """What was started: the manifest's own words."""
+    """What was started, in the manifest's own words."""
     return [escaped(command)]
 
 
@@ -33,9 +33,9 @@ def shown(prompt: str, state: str) -> str:
 
 
 def asked(text: str, decision: str, scope: str | None, command: str) -> list[str]:
-    """A line that a client wanted to send, and what was decided; `command` may be none.
+    """A line that a client wanted to send, and the decision; `command` may be empty.
 
-    Of one that is refused only the beginning, where it is long: refusals are free.
+    A long refused line is shortened, because refusals are free.
     """
     text = excerpts.text(text) if decision == "deny" else text
     scoped = [] if scope is None else [f"scope={escaped(scope)}"]
@@ -48,17 +48,17 @@ def asked(text: str, decision: str, scope: str | None, command: str) -> list[str
 
 
 def approved(human: str) -> list[str]:
-    """Somebody approved the line that follows."""
+    """The approval of the line that follows."""
     return [f"human={escaped(human)}", "cedar=ALLOW"]
 
 
 def said(lines: int, size: int) -> str:
-    """How much a tool said."""
+    """The size of a tool's output."""
     return f"{lines} {'line' if lines == 1 else 'lines'}, {size} bytes"
 
 
 def late(text: str, size: int) -> list[str]:
-    """What a tool said that is no answer; of a long text only the beginning is in `text`."""
+    """Output that answers no line; of a long text, `text` has only the beginning."""
     return [f"{size} bytes", *([quoted(text)] if text else [])]
 
 
@@ -69,12 +69,12 @@ def ended(reason: str, exit_code: int | None, interactions: int) -> list[str]:
 
 
 def quoted(text: str) -> str:
-    """The text in quotes, on one line, with nothing in it that a reader could not see."""
+    """The text in quotes, on one line, without invisible characters."""
     return f'"{escaped(text)}"'
 
 
 def escaped(text: str) -> str:
-    """The text with quotes, backslashes and what is not printable escaped."""
+    """The text with quotes, backslashes and unprintable characters escaped."""
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return text
     return "".join(_escape(character) for character in text)

@@ -99,11 +99,10 @@ class ControlPlane:
 
     @classmethod
     async def open(cls, settings: Settings, engine: Engine | None = None) -> Self:
-        """Locks the state directory, opens everything, and takes up what is left from before.
+        """Locks the state directory, opens everything, and takes over what an earlier run left.
 
-        `engine` is for tests; None: the Docker engine of the settings.
-        Raises: ConfigError, StoreError, StorageError, EngineUnavailableError,
-        AuditUnavailableError.
+        `engine` is for tests; None: the Docker engine of the settings. Raises: ConfigError,
+        StoreError, StorageError, EngineUnavailableError, AuditUnavailableError.
         """
         self = cls(settings)
         try:
@@ -152,7 +151,7 @@ class ControlPlane:
         marks = RefusalMarks(self.database)
         recorder = Recorder(self.ledger, self.metrics, room, self._on_full, marks)
         self._resources.push_async_callback(recorder.close)
-        # Sessions are made of the others; their ends come only when all are there.
+        # Sessions are built from the others; their ends are handled only once everything exists.
         stops = StopRecords()
         self._resources.push_async_callback(stops.close)
         budgets = Budgets(
@@ -232,11 +231,11 @@ class ControlPlane:
         self._resources.push_async_callback(watcher.close)
         self.reload.watch(recorder, self.tasks)
         self._resources.push_async_callback(self.reload.close)
-        # Before the sandboxes go: nothing that is read in vain is told of them.
+        # Before the sandboxes: a read that fails because of the shutdown is not reported to them.
         self._resources.push_async_callback(captures.close)
 
     def _anchor(self) -> None:
-        """Begins to anchor heads of chains, where the settings say so. Raises: ConfigError."""
+        """Begins to anchor heads of chains, if the settings say so. Raises: ConfigError."""
         settings = self.settings
         if settings.anchor is None:
             return
@@ -247,7 +246,7 @@ class ControlPlane:
         self._resources.push_async_callback(anchoring.close)
 
     def _subscribers(self, events: AgentEvents, recorder: Recorder) -> Subscribers:
-        """Who is told what sandbox agents say, in this order."""
+        """The subscribers to sandbox agents' messages, in this order."""
 
         def learn(session: Session, hello: Hello) -> None:
             session.secrets.learn(hello.secrets)
@@ -266,7 +265,7 @@ class ControlPlane:
         subscribers = Subscribers(events.record)
         subscribers.on_event(self.executions.on_exit, "command.exit")
         subscribers.on_event(self.terminals.on_exit, "pty.exit")
-        # The session's secrets first: what the others report is searched for them.
+        # The session's secrets first, because the others' reports are searched for them.
         subscribers.on_hello(learn)
         subscribers.on_hello(self.executions.on_hello)
         subscribers.on_hello(self.terminals.on_hello)
@@ -278,16 +277,16 @@ class ControlPlane:
         return subscribers
 
     def _on_full(self, session: Session) -> None:
-        """Nothing more may be recorded of what runs in the session."""
+        """Ends what runs in a session about which nothing more may be recorded."""
         self.executions.on_full(session)
         self.terminals.on_full(session)
 
     async def _expire_approvals(self, session: Session, terminal_id: str, reason: str) -> None:
-        """Nothing of a terminal that has ended can be approved any more."""
+        """Expires the approvals of a terminal that has ended."""
         await self.approvals.expire(session, terminal_id, f"the terminal has ended: {reason}")
 
     def _announcer(self) -> Callable[[Approval], None]:
-        """What tells the operator's webhook of new approvals, where there is one."""
+        """The function that sends new approvals to the operator's webhook, if there is one."""
         url, secret = self.settings.approval_webhook_url, self.settings.approval_webhook_secret
         if url is None or secret is None:
             return lambda approval: None
@@ -297,11 +296,11 @@ class ControlPlane:
         return lambda approval: webhook.send(requested(approval))
 
     async def close(self) -> None:
-        """Lets go of everything in the reverse order; sandboxes go on running."""
+        """Closes everything in reverse order; sandboxes keep running."""
         await self._resources.aclose()
 
     async def readiness(self) -> dict[str, Check]:
-        """Whether sessions can be created and recorded: the checks by their names."""
+        """Whether sessions can be created and recorded: the checks by name."""
         return {check.name: check for check in await self.ready.checks()}
 
 
@@ -317,7 +316,7 @@ def _lock(path: Path) -> int:
 
 
 def _instance(path: Path) -> str:
-    """This state directory's own id, made on first use: it marks our containers."""
+    """This state directory's own id, created at first use: it marks our containers."""
     try:
         text = path.read_text(encoding="ascii").strip()
     except FileNotFoundError:

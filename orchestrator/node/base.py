@@ -1,4 +1,4 @@
-"""What the domain needs of a host that sandboxes run on; nothing else looks at the host."""
+"""The interface to a host that runs sandboxes; nothing else examines the host."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from orchestrator.workspace.storage import Storage
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What the host has left, in bytes; the disk is the one that workspaces are on."""
+    """The host's free resources, in bytes; the disk is that of the workspaces."""
 
     free_memory_bytes: int
     free_disk_bytes: int
@@ -21,7 +21,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How busy the host is: CPU seconds since its boot by mode, and bytes."""
+    """The host's load: CPU seconds since its boot by mode, and bytes."""
 
     cpu_seconds: Mapping[str, float]
     cpus: int
@@ -32,9 +32,9 @@ class Load:
 
 
 class Look(NamedTuple):
-    """What a container's processes do, and the looks to give the next time; None: not to be seen.
+    """A container's processes, and the data for the next measurement; None: not visible.
 
-    `seconds` of processor time are what the look has cost.
+    `seconds` is the CPU time that the measurement took.
     """
 
     found: tuple[Measured, Earlier] | None
@@ -42,34 +42,34 @@ class Look(NamedTuple):
 
 
 class Node(Host, Protocol):
-    """A host: what it offers and has left, and the processes of its containers."""
+    """A host: its features, its free resources, and the processes of its containers."""
 
     @property
     def engine(self) -> Engine:
-        """What its containers are made with."""
+        """The engine that creates its containers."""
 
     @property
     def storage(self) -> Storage:
-        """Where its workspaces are kept."""
+        """The storage of its workspaces."""
 
     async def resources(self) -> Resources:
-        """What it has left. Raises: TimeoutError where its disk does not answer."""
+        """Its free resources. Raises: TimeoutError if its disk does not answer."""
 
     def load(self) -> Load:
-        """How busy it is. Blocks for as long as its disk takes."""
+        """Its load. Blocks for as long as its disk takes."""
 
     async def measure(
         self, container_id: str, first: FirstProcess | None, earlier: Earlier
     ) -> Look:
-        """A container's processes and usage. It may take as long as the kernel does.
+        """A container's processes and usage. May take as long as the kernel does.
 
-        Raises: TimeoutError where too many looks are under way.
+        Raises: TimeoutError if too many measurements are running.
         """
 
     async def kill(
         self, container_id: str, first: FirstProcess | None, *, spare_first: bool = False
     ) -> int:
-        """Kills every process of a container, without its engine; returns how many.
+        """Kills every process of a container without its engine; returns how many.
 
         `spare_first`: all but its first process. Raises: OSError, RuntimeError, TimeoutError.
         """

@@ -1,4 +1,4 @@
-"""The host that the control plane itself runs on."""
+"""The host on which the control plane itself runs."""
 
 import asyncio
 import time
@@ -17,19 +17,19 @@ from orchestrator.policy.requirements import Facts
 from orchestrator.threads import Threads
 from orchestrator.workspace.storage import Storage
 
-# For a thread to be free.
+# The time limit for a thread to become free.
 _MEASURE_SECONDS = 0.8
-# A call that takes longer hangs in the kernel, and is left behind.
+# A call that takes longer hangs in the kernel and is abandoned.
 _KILL_SECONDS = 5.0
 _RESOURCE_SECONDS = 5.0
-# Calls at once, of each kind.
+# Concurrent calls of each kind.
 _MOST_MEASURES = 8
 _MOST_KILLS = 16
 _MOST_RESOURCES = 4
 
 
 class LocalNode:
-    """`Node` for this host. Whoever opens it closes it; the engine stays its giver's."""
+    """`Node` for this host. The code that opens it closes it; the engine belongs to its caller."""
 
     def __init__(self, state_dir: Path, engine: Engine, storage: Storage) -> None:
         self.engine = engine
@@ -46,7 +46,7 @@ class LocalNode:
         storage = await Storage.open(settings)
         self = cls(settings.state_dir, engine, storage)
         try:
-            await self.facts()  # looked at now, not by whoever creates the first session
+            await self.facts()  # checked now instead of at the first session's creation
         except BaseException:
             await self.close()
             raise
@@ -80,11 +80,11 @@ class LocalNode:
         return await self._kills.call(kill, _KILL_SECONDS)
 
     async def close(self) -> None:
-        """Ends what its storage does in the background; workspaces stay as they are."""
+        """Ends its storage's background work; workspaces stay as they are."""
         await self.storage.close()
 
 
 def _look(container_id: str, pid: int | None, earlier: Earlier) -> Look:
-    """It blocks; the time is that of the thread that it runs in."""
+    """Blocks. The returned time is that of its thread."""
     began = time.thread_time()
     return Look(measure(container_id, pid, earlier), time.thread_time() - began)

@@ -1,4 +1,4 @@
-"""Memory, disk and CPU time of this host. It blocks for as long as the disk takes."""
+"""Memory, disk and CPU time of this host. Blocks for as long as the disk takes."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ def resources(state_dir: Path) -> Resources:
 
 
 def load(state_dir: Path) -> Load:
-    """How busy the host is; the disk is that of the state directory. Raises: OSError."""
+    """The host's load; the disk is that of the state directory. Raises: OSError."""
     times, memory = psutil.cpu_times(), psutil.virtual_memory()
     disk = psutil.disk_usage(str(state_dir))
     return Load(
@@ -30,6 +30,6 @@ def load(state_dir: Path) -> Load:
 
 
 def free_bytes(directory: Path) -> int:
-    """What is free on the directory's disk. Raises: OSError."""
+    """The free bytes on the directory's disk. Raises: OSError."""
     found = os.statvfs(directory)
     return found.f_bavail * found.f_frsize

@@ -1,4 +1,4 @@
-"""The socket that a sandbox's agent dials."""
+"""The socket to which a sandbox's agent connects."""
 
 import contextlib
 import os
@@ -11,9 +11,9 @@ _BACKLOG = 8
 
 
 def listening(run_dir: Path) -> socket.socket:
-    """A socket in a sandbox's run directory, in place of one that is left there. Raises: OSError.
+    """Opens a socket in a sandbox's run directory and replaces a leftover one. Raises: OSError.
 
-    Root only may dial it, and the call does not block.
+    Only root may connect, and the call does not block.
     """
     directory = os.open(run_dir, os.O_PATH | os.O_DIRECTORY)
     try:

@@ -51,7 +51,7 @@ class LinkPart(Part):
 
 
 class AgentPart(Part):
-    """The agent: it says hello, has what the level needs, and is configured for the session."""
+    """The agent: waits for its hello, checks the level's requirements, and configures it."""
 
     name = "agent"
 
@@ -64,7 +64,7 @@ class AgentPart(Part):
 
     async def open(self, plan: Plan) -> None:
         """Raises: SandboxUnavailableError, UnmetError."""
-        # Meanwhile its first process is looked for.
+        # Meanwhile, its first process is looked up.
         looking = self._tasks.begin(self._look(plan))
         try:
             await self._hello(plan)
@@ -100,7 +100,7 @@ class AgentPart(Part):
             raise SandboxUnavailableError("the sandbox agent was configured by somebody else")
 
     async def _configure(self, plan: Plan) -> None:
-        """From here on the agent can run what the session is given."""
+        """From here on, the agent can run the session's commands."""
         await plan.link.request("configure", configuration_of(plan))
         plan.link.expect_configured()
         secrets = plan.session.secrets.message()

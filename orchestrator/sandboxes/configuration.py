@@ -1,4 +1,4 @@
-"""What a sandbox agent is told of its session, after its hello. Pure."""
+"""The configuration that a sandbox agent receives after its hello. Pure."""
 
 from orchestrator.sandboxes.parts import Plan
 from orchestrator.sessions.budget import Kind

@@ -1,4 +1,4 @@
-"""What an agent says of files, held to its form."""
+"""Validates an agent's answers about files."""
 
 import math
 from typing import Any, NamedTuple
@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 from orchestrator.errors import SandboxUnavailableError
 from sandbox_agent.protocol import Message
 
-# What numbers an agent tells of fits in a JSON number of any reader.
+# Numbers of an agent must fit JSON numbers of every reader.
 _NUMBERS = 2**53
 _MOST_MODE = 0o7777
 
 
 class FileEntry(NamedTuple):
-    """A file, directory, link or other, by what the agent says of it.
+    """A file, directory, link or other entry, as reported by the agent.
 
-    `mode` has octal digits, `modified` is in seconds since the epoch, `target` a link's.
+    `mode` has octal digits, `modified` is in seconds since the epoch, `target` is a link's.
     """
 
     path: str
@@ -26,14 +26,14 @@ class FileEntry(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """What a directory holds; `truncated` where it is more than fits a reply."""
+    """The contents of a directory; `truncated` if they did not fit a reply."""
 
     entries: tuple[FileEntry, ...]
     truncated: bool
 
 
 def parse_entry(entry: Any) -> FileEntry:
-    """An entry of a listing, rebuilt from what the agent said."""
+    """An entry of a listing, rebuilt from the agent's answer."""
     try:
         target, modified = entry.get("target"), float(entry["modified"])
         size, mode = whole_number(entry, "size"), whole_number(entry, "mode")
@@ -52,7 +52,7 @@ def parse_entry(entry: Any) -> FileEntry:
 
 
 def whole_number(answer: Message, name: str) -> int:
-    """That member of an answer. Raises: SandboxUnavailableError where it is no such number."""
+    """That member of an answer. Raises: SandboxUnavailableError if it is not such a number."""
     value = answer.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _NUMBERS:
         raise SandboxUnavailableError("the sandbox agent sent a malformed answer")

@@ -97,7 +97,7 @@ class Cleaner:
         return character != NEWLINE
 
     def _in_sequence(self, character: str, out: list[str]) -> int:
-        """One character after ESC or of a control sequence; 0 when it is none of it."""
+        """Handles a character after ESC or in a control sequence; 0 if it is not part of it."""
         if character == _ESCAPE:
             self._state = _State.ESCAPE
         elif character in _CANCEL:

@@ -35,9 +35,9 @@ _BY_ITSELF = "exited"
 
 
 class Finishing:
-    """Finishes terminals: rest of the output and its event, transcript, files, event of the end.
+    """Finishes terminals: the rest of the output, its event, the files, the event of the end.
 
-    `on_end` is told of each before anybody else is.
+    `on_end` is called for each before anything else learns of it.
     """
 
     def __init__(

@@ -106,7 +106,7 @@ class Framing:
         return Output("\n".join(kept), truncated)
 
     def _unended(self) -> str | None:
-        """The last line, without what was shown before and its echo; None while that comes."""
+        """The last line, without its echo and what was shown before; None while incomplete."""
         line = self._screen.line
         if self._sent is None or self._ended_lines:
             return line

@@ -132,7 +132,7 @@ class Terminals:
         await self._tasks.shield(self._end_all(self.live(session), reason))
 
     def on_full(self, session: Session) -> None:
-        """Nothing more may be recorded of the session, unless its budget ends it anyway."""
+        """Ends terminals if nothing more may be recorded, unless the budget ends the session."""
         if session.budget.left(Kind.AUDIT_BYTES) == 0:
             return
         for live in self.live(session):

@@ -105,6 +105,7 @@ class Executions:
             request.background,
             "",
             asyncio.get_running_loop().create_future(),
+            captured=captured,
             collects=collect,
         )
         session.remember(command)
@@ -355,7 +356,7 @@ class Executions:
             "after": after,
             "limit": CHUNK_BYTES,
             "wait_ms": int(wait * 1000),
-            "looks": looks or not (command.keeping is None or command.keeping.done()),
+            "looks": looks or _waits_for_evidence(command),
             "whole": whole,
         }
         try:
@@ -400,6 +401,13 @@ class Executions:
     async def close(self) -> None:
         """Ends background work."""
         await self._tasks.close()
+
+
+def _waits_for_evidence(command: Command) -> bool:
+    """Whether its output is still needed, whoever else reads it."""
+    if command.keeping is None:  # its evidence is begun after its start was answered
+        return command.captured
+    return not command.keeping.done()
 
 
 def _timeout(session: Session, request: ExecRequest) -> int | None:

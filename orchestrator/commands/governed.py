@@ -9,7 +9,7 @@ from typing import NoReturn
 from orchestrator.access.keys import KeyRing, Principal
 from orchestrator.approvals.approval_rows import Approval
 from orchestrator.approvals.service import NO_TERMINAL, Approvals, Line
-from orchestrator.audit.events import EventDraft
+from orchestrator.audit.events import EventDraft, Made
 from orchestrator.audit.recorder import Recorder
 from orchestrator.commands.captures import Captures
 from orchestrator.commands.execution import Executions
@@ -188,11 +188,8 @@ class GovernedCommands:
                 "command.start",
                 actor=principal.name,
                 rule=refused.rule,
-                args={
-                    "tool": tool.name,
-                    "manifest_sha256": tool.sha256,
-                    "arguments": dict(arguments),
-                },
+                args={"tool": tool.name, "arguments": dict(arguments)},
+                made=Made({"manifest_sha256": tool.sha256}),
                 error=refused.message,
             ),
         )

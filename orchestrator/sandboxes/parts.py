@@ -75,8 +75,9 @@ class Part(ABC):
     async def close(self, plan: Plan) -> None:  # noqa: B027 - optional
         """Removes the part, even one that was partly opened.
 
-        Errors are logged and the other parts are closed anyway. The next start finds the rest by
-        the container's labels and the directory's path.
+        Errors are logged and the other parts are closed anyway, also those that an earlier failure
+        may still use. The next start finds the rest by the container's labels and the directory's
+        path.
         """
 
 
@@ -90,6 +91,7 @@ class Assembly:
         self._begun: list[Part] = []
         self._releases = releases
         self._release_task: asyncio.Task[None] | None = None
+        self._removes = False
 
     async def open(self) -> None:
         """Opens every part. If one fails, or this is cancelled, closes those that were begun.
@@ -127,7 +129,10 @@ class Assembly:
 
     async def _release(self, *, remove: bool) -> None:
         if self._release_task is None:
+            self._removes = remove
             self._release_task = self._releases.begin(self._release_all(remove=remove))
+        elif remove and not self._removes:
+            log.error(_NOT_RELEASED, self.plan.name, "it was left before")
         await asyncio.shield(self._release_task)
 
     async def _release_all(self, *, remove: bool) -> None:
@@ -138,5 +143,10 @@ class Assembly:
             except (PaddockError, OSError) as error:  # includes TimeoutError
                 why = str(error) or type(error).__name__
                 log.error(_NOT_RELEASED, self.plan.name, f"its {part.name} stays: {why}")
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                log.error(_NOT_RELEASED, self.plan.name, f"its {part.name} was interrupted")
             except Exception:
                 log.exception(_NOT_RELEASED, self.plan.name, f"its {part.name} stays")

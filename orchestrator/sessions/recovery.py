@@ -18,7 +18,7 @@ from orchestrator.engine.base import Container, ContainerState, Engine
 from orchestrator.errors import PaddockError
 from orchestrator.policy.levels import clamped_limits
 from orchestrator.sandboxes.directory import SandboxDirectory, left_over
-from orchestrator.sandboxes.parts import LABEL_SANDBOX
+from orchestrator.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX
 from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.ending import SYSTEM
@@ -168,6 +168,14 @@ class Recovery:
         alive = container is not None and container.state is not ContainerState.EXITED
         if container is None or not alive:
             await self._lost(session, "the sandbox ended while the control plane was down")
+            return
+        if container.labels.get(LABEL_LEVEL) != session.level.name:
+            # An earlier version recorded a lower level and kept the sandbox in the same row: the
+            # sandbox has the rights of the old level.
+            gone = session_rows.updating(session, sandbox=None, container_id=None)
+            await self._database.write(gone)
+            await self._engine.remove(container.id)
+            await self._leave_closed(session)
             return
         try:
             session.sandbox = await self._sandboxes.adopt(session, container)

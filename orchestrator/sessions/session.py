@@ -55,6 +55,8 @@ class Command:
     # Whether the agent was told to end it, and which signals it was told to send.
     ending: bool = False
     signals: set[int] = field(default_factory=set)
+    # Whether its printed output is kept as evidence, which reads it at the end.
+    captured: bool = False
     # The task that keeps evidence of it, if any.
     keeping: asyncio.Task[None] | None = None
     # Whether a caller waits for its end together with its output, and the output that came with the

@@ -4,7 +4,7 @@ from functools import partial
 
 from orchestrator.access.keys import KeyRing, Principal
 from orchestrator.approvals.service import Approvals
-from orchestrator.audit.events import EventDraft
+from orchestrator.audit.events import EventDraft, Made
 from orchestrator.audit.recorder import Recorder
 from orchestrator.errors import NotFoundError, PermissionDeniedError
 from orchestrator.sessions.files import Files
@@ -67,7 +67,8 @@ class GovernedTerminals:
                     "pty.open",
                     actor=principal.name,
                     rule=rule,
-                    args={"tool": manifest.name, "manifest_sha256": manifest.sha256},
+                    args={"tool": manifest.name},
+                    made=Made({"manifest_sha256": manifest.sha256}),
                     error=message,
                 ),
             )

@@ -39,7 +39,8 @@ class LineRecord:
                 actor=self._sent.principal.name,
                 decision=decision,
                 rule=verdict.rule,
-                args=self._described(verdict, approval),
+                args=self._described(verdict),
+                made=self._made(approval),
             ),
             # A line that is written was counted.
             effect=session_rows.with_budget(session) if decision == "allow" else None,
@@ -62,7 +63,8 @@ class LineRecord:
                 "pty.interaction",
                 actor=self._sent.principal.name,
                 rule=rule,
-                args=self._described(verdict, approval),
+                args=self._described(verdict),
+                made=self._made(approval),
                 error=message,
             ),
         )
@@ -108,20 +110,27 @@ class LineRecord:
         else:
             self._live.evidence.note("OUTPUT", [said, f"status={answer.wait}"])
 
-    def _described(self, verdict: LineVerdict, approval: LineApproval | None) -> dict[str, Any]:
-        live, text, situation = self._live, self._sent.text, self._live.situation
+    def _described(self, verdict: LineVerdict) -> dict[str, Any]:
+        situation = self._live.situation
         return {
-            "terminal_id": live.id,
             "tool": self._sent.tool,
-            "command": text,
-            # A long text is shortened in the record; the digest covers all of it.
-            "command_sha256": hashlib.sha256(
-                live.session.secrets.cut(text).encode("utf-8", "backslashreplace")
-            ).hexdigest(),
+            "command": self._sent.text,
             "governing": verdict.command,
             "matched": list(verdict.matched),
             "scope": verdict.scope,
             "session_state": situation.session_state,
             "interaction_count": situation.interaction_count,
-            "approval": approval.approval.id if approval else None,
         }
+
+    def _made(self, approval: LineApproval | None) -> Made:
+        text = self._live.session.secrets.cut(self._sent.text)
+        return Made(
+            {
+                "terminal_id": self._live.id,
+                # A long text is shortened in the record; the digest covers all of it.
+                "command_sha256": hashlib.sha256(
+                    text.encode("utf-8", "backslashreplace")
+                ).hexdigest(),
+                "approval": approval.approval.id if approval else None,
+            }
+        )

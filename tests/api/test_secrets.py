@@ -300,6 +300,23 @@ async def test_terminals_and_approvals(api: Api, session: dict[str, Any]) -> Non
     assert f"you said say {MARK}".encode() in said
 
 
+async def test_secrets_like_ids_leave_which_line_it_was(api: Api, session: dict[str, Any]) -> None:
+    path = "/api/sessions/box/ptys"
+    opened = await api.json("POST", path, json={"tool": "fake"}, status=201)
+    digest = hashlib.sha256(b"say hello").hexdigest()
+    run = {"command": "ls", "secrets": {"TERMINAL": opened["id"], "LINE": digest}}
+    await api.json("POST", "/api/sessions/box/exec", json=run)
+    for said in ("say hello", "no such line"):
+        line = {"tool": "fake.say", "command": said}
+        await api.call("POST", f"{path}/{opened['id']}/interactions", json=line)
+    found = [
+        event for event in await recorded(api, "box") if event["operation"] == "pty.interaction"
+    ]
+    assert [event["decision"] for event in found] == ["allow", "deny"]
+    assert {event["args"]["terminal_id"] for event in found} == {opened["id"]}
+    assert found[0]["args"]["command_sha256"] == digest
+
+
 async def test_long_output_of_a_terminal_is_searched_once(
     api: Api, session: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -266,6 +266,24 @@ async def test_a_level_change_that_a_restart_finds_unfinished_leaves_a_gap(
         await plane.close()
 
 
+async def test_a_sandbox_of_another_level_than_its_sessions_is_never_adopted(
+    settings: Settings, engine: FakeEngine, agents: Agents
+) -> None:
+    """Earlier versions recorded a lower level before they gave up the sandbox of the old one."""
+    plane = await ControlPlane.open(settings, engine)
+    session, _ = await plane.sessions.create(ADMIN, NewSession(id="s", permission_level="high"))
+    await plane.database.write(session_rows.with_level(session, plane.levels.named("low")))
+    await plane.close()
+    plane = await reopened(settings, engine, agents)
+    try:
+        assert engine.containers == {}
+        session = plane.sessions.find(ADMIN, "s")
+        assert (session.live, session.sandbox, session.level.name) == (True, None, "low")
+        assert "set the permission level again" in (session.gate or "")
+    finally:
+        await plane.close()
+
+
 @DEAD
 async def test_what_was_not_recorded_is_purged_later(api: Api, command: str, dead: Dead) -> None:
     with dead(api.plane):

@@ -30,7 +30,7 @@ class Way(NamedTuple):
     """How one of a part's methods goes."""
 
     waits: int
-    failure: Exception | None
+    failure: BaseException | None
 
 
 class FakePart(Part):
@@ -144,3 +144,29 @@ async def test_a_failed_open_is_told_to_the_caller() -> None:
         *("open 0", "open 0 done", "open 1"),
         *("close 1", "close 1 done", "close 0", "close 0 done"),
     ]
+
+
+async def test_a_part_that_is_interrupted_holds_up_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    said: list[str] = []
+    fine = Way(0, None)
+    ways = [(fine, fine), (fine, Way(0, asyncio.CancelledError())), (fine, fine)]
+    parts = assembly(said, ways, TaskScope("the test"))
+    await parts.open()
+    with caplog.at_level(logging.ERROR):
+        await parts.close()
+    assert said[-1] == "close 0 done"
+    assert "its 1 was interrupted" in caplog.text
+
+
+async def test_a_sandbox_that_was_left_is_not_taken_for_removed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fine = Way(0, None)
+    parts = assembly([], [(fine, fine)], TaskScope("the test"))
+    await parts.open()
+    await parts.leave()
+    with caplog.at_level(logging.ERROR):
+        await parts.close()
+    assert "it was left before" in caplog.text

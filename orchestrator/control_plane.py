@@ -176,7 +176,7 @@ class ControlPlane:
         self._resources.push_async_callback(self.tools.close)
         subscribers = self._subscribers(agent_events, recorder)
         workspaces = Workspaces(settings, self.database, node.storage)
-        sandboxes = Sandboxes(settings, self.engine, node, self.ledger, workspaces, subscribers)
+        sandboxes = Sandboxes(settings, node, self.ledger, workspaces, subscribers)
         self._resources.push_async_callback(sandboxes.close)
         self.sessions = Sessions(
             settings,

@@ -7,8 +7,8 @@ agent shares a kernel with hostile commands.
 
 import asyncio
 import logging
+import socket
 from collections.abc import Awaitable, Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import (
@@ -51,22 +51,22 @@ _LONGEST_REASON = 500
 class AgentLink:
     """Listens for one sandbox's agent and talks to it.
 
-    `committed` returns the last committed event number of a boot id. `on_event` makes an event
-    durable, in order. `on_hello` is called for every accepted connection. `on_violation` records
-    how the agent broke the protocol. Links with the same `share` divide the event loop's time
-    between them.
+    `listen` opens the socket. `committed` returns the last committed event number of a boot id.
+    `on_event` makes an event durable, in order. `on_hello` is called for every accepted connection.
+    `on_violation` records how the agent broke the protocol. Links with the same `share` divide the
+    event loop's time between them.
     """
 
     def __init__(
         self,
-        run_dir: Path,
+        listen: Callable[[], socket.socket],
         committed: Callable[[str], Awaitable[int]],
         on_event: Callable[[AgentEvent], Coroutine[Any, Any, None]],
         on_hello: Callable[[Hello], None],
         on_violation: Callable[[str], Awaitable[None]],
         share: FairShare,
     ) -> None:
-        self._listener = Listener(run_dir, lambda: Connection(self))
+        self._listener = Listener(listen, lambda: Connection(self))
         self._committed = committed
         self._on_event = on_event
         self._on_hello = on_hello

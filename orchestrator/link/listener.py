@@ -4,10 +4,8 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from pathlib import Path
 
 from orchestrator.link.fair_share import Pace
-from orchestrator.node.sockets import listening
 from orchestrator.task_scope import TaskScope
 
 log = logging.getLogger(__name__)
@@ -21,15 +19,17 @@ _BROKEN_LISTENER_DIALS = 4
 class Listener:
     """Makes a protocol with `connect` for each connection."""
 
-    def __init__(self, run_dir: Path, connect: Callable[[], asyncio.Protocol]) -> None:
-        self._run_dir = run_dir
+    def __init__(
+        self, listen: Callable[[], socket.socket], connect: Callable[[], asyncio.Protocol]
+    ) -> None:
+        self._listen = listen
         self._connect = connect
         self._dials = Pace(_DIAL_SECONDS, _DIALS_AT_ONCE)
         self._accepting = TaskScope("the socket of a sandbox agent")
 
     def open(self) -> None:
         """Opens the socket and replaces one left by an earlier control plane. Raises: OSError."""
-        listener = listening(self._run_dir)
+        listener = self._listen()
         self._accepting.spawn(self._accept(listener))
 
     def delay(self) -> None:

@@ -1,7 +1,9 @@
 """The interface to a host that runs sandboxes; nothing else examines the host."""
 
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from orchestrator.engine.base import Engine
@@ -57,6 +59,15 @@ class Node(Host, Protocol):
 
     def load(self) -> Load:
         """Its load. Blocks for as long as its disk takes."""
+
+    def listen(self, run_dir: Path) -> socket.socket:
+        """The socket in a sandbox's run directory to which its agent connects. Raises: OSError."""
+
+    async def first_process(self, container_id: str, pid: int) -> FirstProcess | None:
+        """The facts about a container's first process, the host's `pid`; None: not visible.
+
+        Raises: TimeoutError.
+        """
 
     async def measure(
         self, container_id: str, first: FirstProcess | None, earlier: Earlier

@@ -1,6 +1,7 @@
 """The host on which the control plane itself runs."""
 
 import asyncio
+import socket
 import time
 from functools import partial
 from pathlib import Path
@@ -10,9 +11,10 @@ from orchestrator.config.settings import Settings
 from orchestrator.engine.base import Engine
 from orchestrator.node.base import Load, Look, Resources
 from orchestrator.node.host import LocalHost
-from orchestrator.node.killing import FirstProcess, kill_all
+from orchestrator.node.killing import FirstProcess, first_process, kill_all
 from orchestrator.node.processes import Earlier, measure
 from orchestrator.node.resources import load, resources
+from orchestrator.node.sockets import listening
 from orchestrator.policy.requirements import Facts
 from orchestrator.threads import Threads
 from orchestrator.workspace.storage import Storage
@@ -22,10 +24,12 @@ _MEASURE_SECONDS = 0.8
 # A call that takes longer hangs in the kernel and is abandoned.
 _KILL_SECONDS = 5.0
 _RESOURCE_SECONDS = 5.0
+_LOOK_SECONDS = 5.0
 # Concurrent calls of each kind.
 _MOST_MEASURES = 8
 _MOST_KILLS = 16
 _MOST_RESOURCES = 4
+_MOST_LOOKS = 8
 
 
 class LocalNode:
@@ -37,6 +41,7 @@ class LocalNode:
         self._state_dir = state_dir
         self._host = LocalHost(state_dir, storage.choice)
         self._measures = Threads("the processes of sandboxes", _MOST_MEASURES)
+        self._looks = Threads("first processes of sandboxes", _MOST_LOOKS)
         self._kills = Threads("processes that are killed", _MOST_KILLS)
         self._resources = Threads("memory and disk of the host", _MOST_RESOURCES)
 
@@ -63,6 +68,14 @@ class LocalNode:
     def load(self) -> Load:
         """See `Node`."""
         return load(self._state_dir)
+
+    def listen(self, run_dir: Path) -> socket.socket:
+        """See `Node`."""
+        return listening(run_dir)
+
+    async def first_process(self, container_id: str, pid: int) -> FirstProcess | None:
+        """See `Node`."""
+        return await self._looks.call(partial(first_process, container_id, pid), _LOOK_SECONDS)
 
     async def measure(
         self, container_id: str, first: FirstProcess | None, earlier: Earlier

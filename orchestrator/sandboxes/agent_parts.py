@@ -2,23 +2,20 @@
 
 import asyncio
 import logging
-from functools import partial
 
-from orchestrator.engine.base import Container, ContainerState, Engine
+from orchestrator.engine.base import Container, ContainerState
 from orchestrator.errors import PaddockError, SandboxUnavailableError
-from orchestrator.node.killing import first_process
+from orchestrator.node.base import Node
 from orchestrator.observe.log_context import session_context
 from orchestrator.sandboxes.configuration import configuration_of
 from orchestrator.sandboxes.parts import Part, Plan
 from orchestrator.sandboxes.suitability import Suitability
 from orchestrator.task_scope import TaskScope
-from orchestrator.threads import Threads
 
 log = logging.getLogger(__name__)
 
 # The time limit of the engine's answer about a container's first process.
 _LOOK_SECONDS = 5.0
-_MOST_LOOKS = 8
 
 
 class LinkPart(Part):
@@ -55,12 +52,12 @@ class AgentPart(Part):
 
     name = "agent"
 
-    def __init__(self, engine: Engine, suitability: Suitability, hello_timeout: float) -> None:
-        self._engine = engine
+    def __init__(self, node: Node, suitability: Suitability, hello_timeout: float) -> None:
+        self._node = node
+        self._engine = node.engine
         self._suitability = suitability
         self._hello_timeout = hello_timeout
         self._tasks = TaskScope("the start of a sandbox")
-        self._looks = Threads("first processes of sandboxes", _MOST_LOOKS)
 
     async def open(self, plan: Plan) -> None:
         """Raises: SandboxUnavailableError, UnmetError."""
@@ -121,9 +118,8 @@ class AgentPart(Part):
         plan.container_limits = container.limits
         if container.pid is None:
             return
-        look = partial(first_process, container_id, container.pid)
         try:
-            plan.first = await self._looks.call(look, _LOOK_SECONDS)
+            plan.first = await self._node.first_process(container_id, container.pid)
         except TimeoutError:
             plan.first = None
         if plan.first is None or not plan.first.groups:

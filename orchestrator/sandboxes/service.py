@@ -1,15 +1,16 @@
 """Starts, adopts and releases the sandboxes of sessions."""
 
 import logging
+from functools import partial
 
 from orchestrator.audit.ledger import Ledger
 from orchestrator.config.operator_mounts import OperatorMount, chosen
 from orchestrator.config.settings import Settings
-from orchestrator.engine.base import Container, Engine
+from orchestrator.engine.base import Container
 from orchestrator.errors import EngineUnavailableError, PaddockError, ValidationError
 from orchestrator.link.agent_link import AgentLink
 from orchestrator.link.fair_share import FairShare
-from orchestrator.node.host import Host
+from orchestrator.node.base import Node
 from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.sandboxes.agent_parts import AgentPart, LinkPart
 from orchestrator.sandboxes.container_parts import ContainerPart, RatesPart
@@ -42,20 +43,21 @@ class Sandboxes:
     def __init__(
         self,
         settings: Settings,
-        engine: Engine,
-        host: Host,
+        node: Node,
         ledger: Ledger,
         workspaces: Workspaces,
         subscribers: Subscribers,
     ) -> None:
+        engine = node.engine
         self._settings = settings
+        self._node = node
         self._ledger = ledger
         self._subscribers = subscribers
         self._share = FairShare()
         self._releases = TaskScope("the release of a sandbox")
-        self._suitability = Suitability(engine, host)
+        self._suitability = Suitability(engine, node)
         holding, places = Holding(engine, settings.image), Places()
-        self._agent = AgentPart(engine, self._suitability, settings.hello_timeout)
+        self._agent = AgentPart(node, self._suitability, settings.hello_timeout)
         # Each part may use what earlier parts offer. They are released in reverse: the agent's
         # link, the rates, the container, and then the mounts made for it.
         self._parts: tuple[Part, ...] = (
@@ -152,7 +154,7 @@ class Sandboxes:
 
     def _link(self, session: Session, directory: SandboxDirectory) -> AgentLink:
         return AgentLink(
-            directory.run,
+            partial(self._node.listen, directory.run),
             lambda boot_id: self._ledger.agent_head(session.key, boot_id),
             lambda event: self._subscribers.event(session, event),
             lambda hello: self._subscribers.hello(session, hello),

@@ -7,6 +7,7 @@ import os
 import struct
 import tempfile
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from orchestrator.link.connection import Connection
 from orchestrator.link.fair_share import FairShare
 from orchestrator.link.frames import Bounds, parse_frame
 from orchestrator.link.messages import AgentEvent, Hello
+from orchestrator.node.sockets import listening
 from sandbox_agent.protocol import (
     MAX_FRAME_BYTES,
     PROTOCOL_VERSION,
@@ -111,7 +113,7 @@ class Host:
         self.violations: list[str] = []
         self.share = FairShare()
         self.link = AgentLink(
-            run_dir,
+            partial(listening, run_dir),
             self._committed,
             self._on_event,
             self.hellos.append,

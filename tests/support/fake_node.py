@@ -1,5 +1,7 @@
 """A host of which everything is told, for unit tests of what is on it."""
 
+import socket
+from pathlib import Path
 from typing import Any, cast
 
 from orchestrator.engine.base import Engine
@@ -7,6 +9,7 @@ from orchestrator.engine.fake import FakeEngine
 from orchestrator.node.base import Load, Look, Node, Resources
 from orchestrator.node.killing import FirstProcess
 from orchestrator.node.processes import Earlier, Measured
+from orchestrator.node.sockets import listening
 from orchestrator.policy.requirements import Facts
 from orchestrator.workspace.storage import Storage
 
@@ -46,6 +49,13 @@ class FakeNode(Node):
 
     def load(self) -> Load:
         return self.used
+
+    def listen(self, run_dir: Path) -> socket.socket:
+        return listening(run_dir)
+
+    async def first_process(self, container_id: str, pid: int) -> FirstProcess | None:
+        self._answer()
+        return FirstProcess(pid, 1, ())
 
     async def measure(
         self, container_id: str, first: FirstProcess | None, earlier: Earlier

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
+from orchestrator.config.settings import Settings
 from orchestrator.engine.base import Container, ContainerState
 from orchestrator.errors import EngineUnavailableError
 from orchestrator.node import local
 from orchestrator.node.local import LocalNode
-from orchestrator.sandboxes import agent_parts
 from orchestrator.sandboxes.agent_parts import AgentPart
 from orchestrator.sandboxes.directory import SandboxDirectory
 from orchestrator.sandboxes.placing import Places
@@ -24,6 +24,7 @@ from orchestrator.terminals.record import TerminalRecord
 from orchestrator.terminals.terminal_rows import TerminalRow
 from orchestrator.threads import Threads
 from orchestrator.workspace.quota import Choice, Quota
+from orchestrator.workspace.storage import Storage
 from tests.support.tool import spec
 
 SANDBOXES = 40
@@ -85,7 +86,7 @@ async def test_kills_that_hang_take_few_threads(
 
 
 async def test_a_first_process_that_can_not_be_looked_at_is_not_known(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     release = threading.Event()
 
@@ -96,9 +97,11 @@ async def test_a_first_process_that_can_not_be_looked_at_is_not_known(
     def hang(*_: object) -> None:
         release.wait()
 
-    monkeypatch.setattr(agent_parts, "first_process", hang)
-    monkeypatch.setattr(agent_parts, "_LOOK_SECONDS", 0.05)
-    part = AgentPart(cast(Any, Engine()), cast(Any, None), 1.0)
+    monkeypatch.setattr(local, "first_process", hang)
+    monkeypatch.setattr(local, "_LOOK_SECONDS", 0.05)
+    storage = Storage(Settings(state_dir=tmp_path), Choice(Quota.NONE, ()))
+    node = LocalNode(tmp_path, cast(Any, Engine()), storage)
+    part = AgentPart(node, cast(Any, None), 1.0)
     plan = SimpleNamespace(name="x", container_id="c", first=None, container_limits=None)
     await part._look(cast(Any, plan))
     assert (plan.first, plan.container_limits) == (None, {})

@@ -2,6 +2,7 @@
 
 import gc
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,6 +14,7 @@ from orchestrator.engine.base import LABEL_PROTOCOL, Container, ContainerState, 
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.errors import EngineUnavailableError, SandboxUnavailableError, ValidationError
 from orchestrator.link.listener import Listener
+from orchestrator.node.sockets import listening
 from orchestrator.policy.levels import effective_limits, load_levels
 from orchestrator.sandboxes.agent_parts import AgentPart, LinkPart
 from orchestrator.sandboxes.configuration import configuration_of
@@ -34,6 +36,7 @@ from orchestrator.sessions.budget import Budget, Kind
 from orchestrator.workspace import mounts
 from sandbox_agent.configuration import parse
 from sandbox_agent.protocol import PROTOCOL_VERSION
+from tests.support.fake_node import FakeNode
 
 
 class Link:
@@ -256,7 +259,7 @@ async def test_the_agent_is_configured_after_it_was_checked(
             if len(checked) == 2:
                 raise EngineUnavailableError("unmet")
 
-    part = AgentPart(engine, cast(Any, Checks()), 1.0)
+    part = AgentPart(FakeNode(engine), cast(Any, Checks()), 1.0)
     plan = plan_of(state_dir)
     await part.open(plan)
     assert said(plan) == ["hello", "configure", "expects configured", "secrets"]
@@ -279,7 +282,7 @@ async def test_an_agent_that_is_silent_is_told_with_what_it_printed(
     plan = plan_of(state_dir)
     cast(Link, plan.link).refusal = "it did not connect"
     with pytest.raises(SandboxUnavailableError, match="connect; the agent said: cannot confine"):
-        await AgentPart(engine, cast(Any, None), 1.0).open(plan)
+        await AgentPart(FakeNode(engine), cast(Any, None), 1.0).open(plan)
 
 
 async def test_an_agent_that_ends_instead_of_being_configured_says_why(
@@ -293,7 +296,7 @@ async def test_an_agent_that_ends_instead_of_being_configured_says_why(
             """It has all that is needed."""
 
     monkeypatch.setattr(engine, "logs", logs)
-    part, plan = AgentPart(engine, cast(Any, Checks()), 1.0), plan_of(state_dir)
+    part, plan = AgentPart(FakeNode(engine), cast(Any, Checks()), 1.0), plan_of(state_dir)
     said(plan).append("refuses")
     with pytest.raises(SandboxUnavailableError, match="disconnected; the agent said: cannot"):
         await part.open(plan)
@@ -308,7 +311,7 @@ async def test_an_agent_that_ends_instead_of_being_configured_says_why(
 async def test_a_paused_agent_is_adopted_without_a_hello(
     engine: FakeEngine, state_dir: Path
 ) -> None:
-    part, plan = AgentPart(engine, cast(Any, None), 1.0), plan_of(state_dir)
+    part, plan = AgentPart(FakeNode(engine), cast(Any, None), 1.0), plan_of(state_dir)
     link = LinkPart()
     for state, expected in (
         (ContainerState.PAUSED, ["expects configured", "listen"]),
@@ -339,5 +342,5 @@ async def test_images_of_others_are_refused(engine: FakeEngine) -> None:
 def test_a_link_without_its_directory_leaves_no_socket(tmp_path: Path) -> None:
     """Pytest fails tests that leave one unclosed."""
     with pytest.raises(FileNotFoundError):
-        Listener(tmp_path / "none", cast(Any, None)).open()
+        Listener(partial(listening, tmp_path / "none"), cast(Any, None)).open()
     gc.collect()

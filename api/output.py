@@ -7,6 +7,7 @@ from contextlib import aclosing
 
 from api.answers import HEARTBEAT_SECONDS, Event
 from api.context import Context
+from api.views.commands import exit_members
 from orchestrator.commands.execution import OutputPage
 from orchestrator.errors import SandboxUnavailableError
 from orchestrator.sessions.session import Command, Session
@@ -73,9 +74,11 @@ async def collect(context: Context, session: Session, command: Command) -> Comma
             "the command's output does not end", command_id=command.id
         ) from None
     result = await context.plane.executions.wait(session, command)
-    truncated = result["truncated"] or (lost and result["output_bytes"] > 0)
+    truncated = result.truncated or (lost and result.output_bytes > 0)
     said = {name: data.decode("utf-8", "replace") for name, data in kept.items()}
-    return CommandResult(**result | said | {"command_id": command.id, "truncated": truncated})
+    return CommandResult(
+        **exit_members(result) | said | {"command_id": command.id, "truncated": truncated}
+    )
 
 
 async def _printed(
@@ -83,7 +86,7 @@ async def _printed(
 ) -> AsyncGenerator[OutputPage]:
     """The kept output of an ended command: delivered with its end, or requested."""
     told, command.output = command.output, None
-    total = (command.result or {}).get("output_bytes", 0)
+    total = command.output_bytes
     if told is not None:
         yield OutputPage(told, total, ended=True, lost=False)
     elif total:
@@ -121,10 +124,10 @@ async def follow(
     for name, piece in text.finish():
         yield Event(name, OutputData(offset=after, text=piece), after)
     result = await context.plane.executions.wait(session, command)
-    total = result["output_bytes"]
+    total = result.output_bytes
     if (cut := cut + total - position) > 0:
         yield Event("stdout", OutputData(offset=total, text="", cut=cut), total)
-    yield Event("exit", ExitData(command_id=command.id, **result))
+    yield Event("exit", ExitData(command_id=command.id, **exit_members(result)))
 
 
 def page_text(page: OutputPage, *, final: bool) -> tuple[list[Output], int]:

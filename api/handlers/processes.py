@@ -75,7 +75,7 @@ async def read_process(
     page = await context.plane.executions.output(
         session, command, after, 0, looks=context.looks, whole=not context.looks
     )
-    total = (command.result or {}).get("output_bytes", 0)
+    total = command.output_bytes
     items, position = output.page_text(page, final=command.ended and page.next >= total)
     told = {"output": items, "next": position, "lost": page.lost}
     return CommandOutput.model_validate(command_members(command) | told)

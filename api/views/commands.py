@@ -2,10 +2,12 @@
 
 from typing import Any, Literal
 
+from api.views.members import members
+from orchestrator.commands.outcome import CommandExit
 from orchestrator.sessions import session as domain
 from orchestrator.sessions.requests import ExecRequest
 from paddock.contract.command_requests import ExecBody
-from paddock.contract.commands import Command
+from paddock.contract.commands import Command, Exit
 
 
 def command(shown: domain.Command) -> Command:
@@ -21,14 +23,21 @@ def command_members(shown: domain.Command) -> dict[str, Any]:
         "background": shown.background,
         "status": _status(shown),
         "started_at": shown.started_at,
-        "exit": shown.result,
+        "exit": None if shown.result is None else exit_members(shown.result),
     }
+
+
+def exit_members(shown: CommandExit) -> dict[str, Any]:
+    """The members of `Exit`."""
+    evidence = None if shown.evidence is None else shown.evidence._asdict()
+    audit = {"seq": shown.seq, "hash": shown.hash}
+    return members(Exit, shown, evidence=evidence, audit=audit)
 
 
 def _status(shown: domain.Command) -> Literal["running", "exited", "lost"]:
     if shown.result is None:
         return "running"
-    return "lost" if shown.result["exit_code"] is None else "exited"
+    return "lost" if shown.result.exit_code is None else "exited"
 
 
 def exec_request(body: ExecBody) -> ExecRequest:

@@ -1,12 +1,11 @@
 """Records what was lost with a sandbox that could not hand over its events."""
 
 import asyncio
-from typing import Any
 
 from orchestrator.audit.events import EventDraft, Made
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.stop_records import StopRecords
-from orchestrator.commands.outcome import exit_result
+from orchestrator.commands.outcome import CommandExit, exit_of
 from orchestrator.sessions.session import Session
 from sandbox_agent.protocol import MOST_UNACKNOWLEDGED_EXECS, MOST_UNACKNOWLEDGED_REPEATS
 
@@ -67,7 +66,7 @@ class Gaps:
         await self._stops.recorded(session)
 
 
-def lost_end(seq: int, digest: str) -> dict[str, Any]:
+def lost_end(seq: int, digest: str) -> CommandExit:
     """The result of a command whose end is lost: the event of the gap says so."""
     detail = "the end of this command was lost with its sandbox"
-    return exit_result(None, detail, None, None, seq, digest)
+    return exit_of(None, detail, None, None, seq, digest)

@@ -17,6 +17,7 @@ from orchestrator.audit.events import EventDraft, Made
 from orchestrator.audit.recorder import TOOL_OUTPUT, Recorder
 from orchestrator.commands.evidence_file import EvidenceFile
 from orchestrator.commands.execution import Executions
+from orchestrator.commands.outcome import KeptEvidence
 from orchestrator.errors import (
     AuditUnavailableError,
     ConflictError,
@@ -113,7 +114,7 @@ class Captures:
             told |= {"bytes": 0, "sha256": None, "truncated": False, "reason": reason}
         if command.result is not None:
             reason = session.secrets.cut_value(told["reason"])
-            command.result["evidence"] = {**told, "reason": reason}
+            command.result.evidence = KeptEvidence(**told | {"reason": reason})
 
     def _file(self, session: Session, command: Command, kept: Kept) -> EvidenceFile:
         def pay(size: int) -> None:
@@ -221,7 +222,7 @@ class Captures:
                     await self._release(session, stream, stream.window(), file)
         await self._release(session, stream, stream.window(last=True), file)
         size, digest = await file.finish()
-        cut = kept.file is None and total < (command.result or {}).get("output_bytes", 0)
+        cut = kept.file is None and total < command.output_bytes
         return {"bytes": size, "sha256": digest, "truncated": cut}
 
     async def _release(
@@ -250,7 +251,7 @@ class Captures:
     async def _printed(self, session: Session, command: Command) -> AsyncGenerator[bytes]:
         """The retained output of both streams, in order."""
         after = 0
-        while (command.result or {}).get("output_bytes"):
+        while command.output_bytes:
             page = await self._executions.output(
                 session, command, after, 0.0, looks=True, whole=True
             )

@@ -13,7 +13,7 @@ from orchestrator.access.keys import Principal
 from orchestrator.audit.events import EventDraft
 from orchestrator.audit.recorded import Recorded
 from orchestrator.audit.recorder import Recorder
-from orchestrator.commands.outcome import exit_result
+from orchestrator.commands.outcome import CommandExit, exit_of
 from orchestrator.errors import (
     BudgetExceededError,
     NotFoundError,
@@ -226,7 +226,7 @@ class Executions:
             losing.set_result(None)
         command.dispatched = False
         detail = recorded.event["error"]
-        command.finish(exit_result(None, detail, rule, None, recorded.seq, recorded.hash))
+        command.finish(exit_of(None, detail, rule, None, recorded.seq, recorded.hash))
 
     # Called for the agent's messages.
 
@@ -240,7 +240,7 @@ class Executions:
             if command.collects and not command.ended:
                 command.output = event.output
             command.finish(
-                exit_result(
+                exit_of(
                     *(event.result, recorded.event["error"], rule),
                     *(event.duration_ms, recorded.seq, recorded.hash),
                 )
@@ -285,8 +285,8 @@ class Executions:
 
     # Waiting, reading, feeding, ending.
 
-    async def wait(self, session: Session, command: Command) -> dict[str, Any]:
-        """The command's result, once it has ended and its end is recorded.
+    async def wait(self, session: Session, command: Command) -> CommandExit:
+        """The command's end, once it has ended and its end is recorded.
 
         Raises: PermissionDeniedError if the sandbox refused it after all; BudgetExceededError if
         the session's budget ended it and the session is gone; SandboxUnavailableError if its end
@@ -300,10 +300,10 @@ class Executions:
             detail = f"the end of command {command.id} is not known yet: request it again"
             raise SandboxUnavailableError(detail, command_id=command.id) from None
         await self._kept(command)
-        result = command.result or {}
-        if result.get("rule") is not None:
-            raise PermissionDeniedError(str(result["error"]), rule=result["rule"])
-        stopped = result["reason"] == BUDGET_REASON or result["exit_code"] is None
+        result = command.result or CommandExit()
+        if result.rule is not None:
+            raise PermissionDeniedError(str(result.error), rule=result.rule)
+        stopped = result.reason == BUDGET_REASON or result.exit_code is None
         if session.budget.exceeded is not None and stopped:
             raise await self._budgets.refusal(session)
         return result

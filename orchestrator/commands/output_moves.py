@@ -79,7 +79,7 @@ class Move:
             log.info("output of session %s is lost: %s", session.id, error or "too slow")
         for command in session.commands.values():
             if command.result is not None and command.stored:
-                command.result["stored_bytes"] = stored.get(command.id, 0)
+                command.result.stored_bytes = stored.get(command.id, 0)
 
     async def _take_all(self, link: AgentLink, latest: list[Command]) -> None:
         for command in latest:
@@ -91,7 +91,7 @@ class Move:
     async def _take(self, link: AgentLink, command: Command) -> None:
         taken, after = _Taken(command), 0
         self._taken.append(taken)
-        while (left := _stored(command) - after) > 0:
+        while (left := command.stored_bytes - after) > 0:
             limit = min(left, CHUNK_BYTES)
             params: Message = {"command_id": command.id, "after": after, "limit": limit}
             params |= {"wait_ms": 0, "looks": True, "whole": True}
@@ -139,14 +139,14 @@ async def _give(link: AgentLink, taken: _Taken, stored: dict[str, int]) -> None:
             "output.restore",
             {
                 "command_id": taken.command.id,
-                "total": (taken.command.result or {}).get("output_bytes", 0),
+                "total": taken.command.output_bytes,
                 "chunks": [[name, base64.b64encode(data).decode()] for name, data in page],
             },
         )
         count = answer.get("stored")
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
             raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
-        stored[taken.command.id] = min(count, _stored(taken.command))
+        stored[taken.command.id] = min(count, taken.command.stored_bytes)
         sent += sum(len(data) for _, data in page)
         if count < sent:
             return  # there is no room for the rest
@@ -167,7 +167,3 @@ def _pieces(answer: Message, after: int) -> list[Piece]:
     except (KeyError, TypeError, ValueError):
         raise SandboxUnavailableError("the sandbox agent sent a malformed answer") from None
     return pieces
-
-
-def _stored(command: Command) -> int:
-    return int((command.result or {}).get("stored_bytes", 0))

@@ -12,7 +12,7 @@ from orchestrator.audit.events import EventDraft
 from orchestrator.audit.gaps import lost_end
 from orchestrator.audit.recorder import Recorder
 from orchestrator.commands.execution import Executions
-from orchestrator.commands.outcome import exit_result
+from orchestrator.commands.outcome import CommandExit, exit_of
 from orchestrator.config.settings import Settings
 from orchestrator.engine.base import Container, ContainerState, Engine
 from orchestrator.errors import PaddockError
@@ -277,8 +277,8 @@ def _command(event: dict[str, Any]) -> Command:
     return command
 
 
-def _result(event: dict[str, Any]) -> dict[str, Any]:
+def _result(event: dict[str, Any]) -> CommandExit:
     rule = event["rule"] if event["decision"] == "deny" else None
-    return exit_result(
+    return exit_of(
         event["result"], event["error"], rule, event["duration_ms"], event["seq"], event["hash"]
     )

@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from orchestrator.commands.outcome import CommandExit
 from orchestrator.errors import (
     BusyError,
     ConflictError,
@@ -47,7 +48,7 @@ class Command:
     background: bool
     started_at: str
     done: asyncio.Future[None]
-    result: dict[str, Any] | None = None
+    result: CommandExit | None = None
     # Whether the agent was told, or may have been told, to start it.
     dispatched: bool = False
     # Pending while its loss is being recorded: that it never ran, or that its end is lost.
@@ -77,9 +78,19 @@ class Command:
     @property
     def stored(self) -> bool:
         """Whether its output was long and is stored in its sandbox."""
-        return self.result is not None and self.result.get("stored_bytes", 0) > 0
+        return self.stored_bytes > 0
 
-    def finish(self, result: dict[str, Any]) -> None:
+    @property
+    def stored_bytes(self) -> int:
+        """How much of its long output is stored, once it has ended."""
+        return 0 if self.result is None else self.result.stored_bytes
+
+    @property
+    def output_bytes(self) -> int:
+        """How much it printed, once it has ended."""
+        return 0 if self.result is None else self.result.output_bytes
+
+    def finish(self, result: CommandExit) -> None:
         """Sets the result and wakes all waiting callers; a second result changes nothing."""
         if self.result is None:
             self.result = result

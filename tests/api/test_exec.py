@@ -283,7 +283,7 @@ async def test_output_that_nobody_collects_is_not_kept(api: Api, path: str) -> N
     told = [["stdout", 0, "eHg="]]
     api.agent.emit("command.exit", command_id=command.id, result=ended, output=told)
     await command.done
-    assert (command.result or {})["output_bytes"] == 2
+    assert command.output_bytes == 2
     assert command.output is None
 
 

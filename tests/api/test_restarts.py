@@ -338,7 +338,7 @@ async def test_a_session_outlives_a_restart_although_its_id_was_used_before(
         with pytest.raises(ConflictError):
             await plane.sessions.create(ADMIN, request)
         command = await plane.executions.start(ADMIN, found, ExecRequest(argv=["true"]))
-        assert (await plane.executions.wait(found, command))["exit_code"] == 0
+        assert (await plane.executions.wait(found, command)).exit_code == 0
         await plane.sessions.close(ADMIN, found, purge=False)
         assert engine.containers == {}
     finally:

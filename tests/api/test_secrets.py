@@ -453,7 +453,7 @@ async def test_a_secret_that_is_a_word_of_the_protocol_hides_no_result(
         again = plane.executions.command(session, command.id)
         assert (again.argv, again.background) == (["make", MARK], False)
         assert again.result == told
-        assert (told["exit_code"], told["output_bytes"]) == (3, 4)
+        assert (told.exit_code, told.output_bytes) == (3, 4)
 
 
 async def test_names_that_a_client_chose_are_cut(api: Api, session: dict[str, Any]) -> None:

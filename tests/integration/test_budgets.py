@@ -143,7 +143,7 @@ async def test_the_command_after_the_last_stops_the_others(new_box: BoxFactory) 
     assert fields == {"kind": "commands", "limit": 2, "consumed": 2}
     assert not (box.workspace / "made").exists()
     assert running.result is not None
-    assert (running.result["reason"], running.result["signal"]) == ("budget_exceeded", "SIGKILL")
+    assert (running.result.reason, running.result.signal) == ("budget_exceeded", "SIGKILL")
 
 
 async def test_time_stops_what_runs(new_box: BoxFactory) -> None:
@@ -163,7 +163,7 @@ async def test_time_goes_on_in_a_pause(new_box: BoxFactory) -> None:
         assert box.processes() == []
     assert box.session.status == "budget-exceeded"
     assert running.result is not None
-    assert running.result["reason"] == "budget_exceeded"
+    assert running.result.reason == "budget_exceeded"
 
 
 async def test_a_new_level_does_not_refill(new_box: BoxFactory) -> None:

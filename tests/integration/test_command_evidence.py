@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from api.views.commands import exit_members
 from orchestrator.approvals.approval_rows import Approval
 from orchestrator.commands import captures
 from orchestrator.sessions.requests import ExecRequest
@@ -57,7 +58,7 @@ template = "seq {count}"
 async def run(box: Box, text: str, **arguments: str) -> dict[str, Any]:
     """What the tool's command came to, with the evidence of it."""
     command = await start(box, text, ExecRequest(), **arguments)
-    return {"id": command.id, **await box.plane.executions.wait(box.session, command)}
+    return {"id": command.id, **exit_members(await box.plane.executions.wait(box.session, command))}
 
 
 async def start(box: Box, text: str, asked: ExecRequest, **arguments: str) -> Command:
@@ -208,7 +209,8 @@ async def test_what_was_printed_waits_for_its_evidence(high: Box, asked: ExecReq
         await asyncio.wait([command.done])
         for number in range(12):
             await high.run(argv=["echo", str(number)])
-    result = {"id": command.id, **await high.plane.executions.wait(high.session, command)}
+    end = await high.plane.executions.wait(high.session, command)
+    result = {"id": command.id, **exit_members(end)}
     assert kept(high, result) == b"1\n2\n3\n"
 
 
@@ -274,4 +276,4 @@ async def test_a_person_approves_whatever_the_name_of_the_file_will_be(high: Box
     assert isinstance(request, ExecRequest)
     command = await plane.governed_commands.start(TESTER, session, request)
     result = await plane.executions.wait(session, command)
-    assert kept(high, {"id": command.id, **result}) == b"approved"
+    assert kept(high, {"id": command.id, **exit_members(result)}) == b"approved"

@@ -82,8 +82,8 @@ async def test_up_and_down_again(new_box: BoxFactory) -> None:
     await change(box, "low")
     for command in (running, background):
         done = await box.plane.executions.wait(box.session, command)
-        assert done["reason"] == "level_changed"
-        assert done["exit_code"] in (137, 143)
+        assert done.reason == "level_changed"
+        assert done.exit_code in (137, 143)
     assert box.processes() == []
     assert await box.read("kept") == b"through everything"
     with pytest.raises(PermissionDeniedError):

@@ -134,7 +134,7 @@ async def test_moving_to_it_and_away(plane: ControlPlane) -> None:
     running = await box.start(argv=["python3", "-c", "input()"], stdin_open=True)
     await change(box, "medium")
     done = await box.plane.executions.wait(box.session, running)
-    assert done["reason"] == "level_changed"
+    assert done.reason == "level_changed"
     assert box.processes() == []
     events = [event["operation"] for event in await box.events()]
     # Medium is lower than build: it was on record before anything ended.

@@ -326,7 +326,8 @@ async def test_a_paused_session_can_be_closed_with_its_commands_on_record(
     await box.plane.sessions.pause(TESTER, box.session)
     await box.close()
     assert box.session.status == "completed"
-    assert (command.result or {})["reason"] == "session_ended"
+    assert command.result is not None
+    assert command.result.reason == "session_ended"
     assert await box.events("audit.gap") == []
 
 
@@ -358,7 +359,7 @@ async def test_an_ended_session_takes_no_work_but_is_still_known(new_box: BoxFac
         with pytest.raises(InvalidTransitionError):
             await change(TESTER, box.session)
     assert box.plane.sessions.find(TESTER, box.session.id) is box.session
-    assert box.plane.executions.command(box.session, done.command.id).result == done.exit
+    assert box.plane.executions.command(box.session, done.command.id).result is done.command.result
     # Closing is the one thing that can be said again, with or without a purge.
     await box.plane.sessions.close(TESTER, box.session, purge=False)
     assert len(await box.events("session.terminated")) == 1
@@ -414,13 +415,14 @@ async def test_a_killed_container_is_a_crash_and_names_what_was_lost(
     client.kill(box.container_id)
     gap = await box.event("audit.gap")
     assert gap["args"]["commands"] == [running.id]
-    assert (await waiting)["exit_code"] is None
+    assert (await waiting).exit_code is None
     (end,) = await box.events("session.terminated")
     assert end["result"] == {"status": "aborted", "rationale_code": "crash"}
     assert box.session.termination is not None
     assert box.session.termination.exit_code == 137
     assert box.session.sandbox is None
-    assert (done.command.result or {})["exit_code"] == 0
+    assert done.command.result is not None
+    assert done.command.result.exit_code == 0
     with pytest.raises(SessionTerminatedError):
         await box.run("ls")
     assert (box.workspace / "kept").read_bytes() == b"x"

@@ -237,13 +237,13 @@ async def test_what_is_stored_goes_along_with_its_session(new_box: BoxFactory) -
         assert done.command.result is not None
         # At low as much as one of its own commands may store.
         room = box.session.limits.memory_bytes // 64
-        stored = done.command.result["stored_bytes"]
+        stored = done.command.result.stored_bytes
         assert stored == 8_000_000 if level != "low" else room - 1000 < stored <= room
         if level == "low":
             break
         assert await whole(box, done.command) == expected
         assert short.command.result is not None
-        assert short.command.result["stored_bytes"] == 0
+        assert short.command.result.stored_bytes == 0
     printed = b""
     while len(printed) < stored:
         page = await box.plane.executions.output(
@@ -264,7 +264,7 @@ async def test_what_a_level_change_cut_off_goes_along_too(new_box: BoxFactory) -
     await box.printed(command, "0999999\n")
     await box.plane.sessions.change_settings(TESTER, box.session, "medium", {})
     assert command.result is not None
-    assert (command.result["reason"], command.result["stored_bytes"]) == (
+    assert (command.result.reason, command.result.stored_bytes) == (
         "level_changed",
         8_000_000,
     )

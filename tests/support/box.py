@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 
+from api.views.commands import exit_members
 from api.views.sessions import session as view
 from orchestrator.access.keys import Principal, Role
 from orchestrator.audit import query
@@ -95,7 +96,7 @@ class Box:
         async for stream, _, data in self.output(command):
             output[stream] += data
         stdout, stderr = (output[name].decode(errors="replace") for name in ("stdout", "stderr"))
-        return Outcome(command, result, stdout, stderr)
+        return Outcome(command, exit_members(result), stdout, stderr)
 
     async def python(self, source: str, *arguments: str, **more: Any) -> Outcome:
         """Runs a Python script (at high)."""

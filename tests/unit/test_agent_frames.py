@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from orchestrator.commands.outcome import exit_result
+from orchestrator.commands.outcome import exit_of
 from orchestrator.errors import PaddockError
 from orchestrator.link import frames
 from orchestrator.link.frames import EVENT, HELLO, Bounds, bounds, parse_frame
@@ -189,11 +189,11 @@ def test_output_is_told_once() -> None:
 
 
 def _check_told(event: AgentEvent) -> None:
-    told = exit_result(event.result, event.error, event.rule, event.duration_ms, 1, "h")
+    told = exit_of(event.result, event.error, event.rule, event.duration_ms, 1, "h")
     if event.operation in ("command.exit", "pty.exit"):
-        assert told["exit_code"] is None or 0 <= told["exit_code"] <= 255
+        assert told.exit_code is None or 0 <= told.exit_code <= 255
         for name in (*_COUNTS, "duration_ms"):
-            assert 0 <= told[name] < 2**53
+            assert 0 <= getattr(told, name) < 2**53
 
 
 @given(JSON | st.fixed_dictionaries({"data": JSON, "message": JSON}))

@@ -25,6 +25,7 @@ from orchestrator.commands import captures as captures_module
 from orchestrator.commands.captures import Captures
 from orchestrator.commands.evidence_file import EvidenceFile
 from orchestrator.commands.left_evidence import remove_left
+from orchestrator.commands.outcome import CommandExit
 from orchestrator.errors import (
     BusyError,
     ConflictError,
@@ -110,7 +111,7 @@ class Bench:
         done = asyncio.get_running_loop().create_future()
         command = Command(name, [], False, "", done)
         self.session.remember(command)
-        command.finish({"output_bytes": 0})
+        command.finish(CommandExit())
         kept = Kept(name, f".paddock-{name}/output.txt", True, None)
         self.captures._follow(AGENT, self.session, command, kept)
         return command
@@ -118,7 +119,8 @@ class Bench:
     async def kept(self, *commands: Command) -> list[dict[str, Any]]:
         """What was told of each, in the end."""
         await asyncio.wait([each.keeping for each in commands if each.keeping is not None])
-        return [(each.result or {})["evidence"] for each in commands]
+        ends = [each.result.evidence for each in commands if each.result is not None]
+        return [end._asdict() for end in ends if end is not None]
 
     @property
     def on_disk(self) -> int:
@@ -191,7 +193,7 @@ async def test_what_is_still_kept_counts_as_running(bench: Bench) -> None:
     # Not forgotten for others that ended later.
     for number in range(100):
         done = asyncio.get_running_loop().create_future()
-        other = Command(f"d{number}", [], False, "", done, result={})
+        other = Command(f"d{number}", [], False, "", done, result=CommandExit())
         bench.session.remember(other)
     with pytest.raises(BusyError):
         bench.session.check_room()
@@ -363,7 +365,7 @@ async def test_what_may_run_keeps_its_directory(bench: Bench, dispatched: bool) 
         await start()
     paths = [".paddock-c/output.txt", ".paddock-c"]
     assert bench.workspace.deleted == ([] if dispatched else paths)
-    command.finish({"output_bytes": 0})
+    command.finish(CommandExit())
     if dispatched:
         (told,) = await bench.kept(command)
         assert told["bytes"] == bench.on_disk == 4 * len(PIECE)

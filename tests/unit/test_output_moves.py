@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from orchestrator.commands.outcome import CommandExit
 from orchestrator.commands.output_moves import MOST_BYTES, SECONDS, Move, OutputMoves
 from orchestrator.errors import NotFoundError, SandboxUnavailableError
 from orchestrator.link.agent_link import AgentLink
@@ -29,7 +30,7 @@ class FakeSession:
 
 def command(name: str, stored: int) -> Command:
     made = Command(name, [], False, "", asyncio.get_running_loop().create_future())
-    made.finish({"stored_bytes": stored, "output_bytes": stored})
+    made.finish(CommandExit(stored_bytes=stored, output_bytes=stored))
     return made
 
 
@@ -108,7 +109,7 @@ async def test_it_is_the_same_afterwards() -> None:
     await moved(old, new, first, second)
     assert (read(new.restored["a"]), read(new.restored["b"])) == (text, text[:9])
     assert first.result is not None
-    assert first.result["stored_bytes"] == len(text)
+    assert first.result.stored_bytes == len(text)
 
 
 async def test_the_latest_go_first_and_the_room_is_a_bound() -> None:
@@ -116,7 +117,7 @@ async def test_the_latest_go_first_and_the_room_is_a_bound() -> None:
     old, new = Agent(texts), Agent({})
     commands = [command(name, MIB) for name in texts]
     await moved(old, new, *commands, room=MIB + MIB // 2 + 10_000)
-    sizes = [each.result["stored_bytes"] for each in commands if each.result is not None]
+    sizes = [each.result.stored_bytes for each in commands if each.result is not None]
     assert sizes == [0, MIB // 2, MIB]
     assert old.asked[0] == "c"
 
@@ -126,7 +127,7 @@ async def test_what_the_new_sandbox_has_no_room_for_is_not_told_as_stored() -> N
     only = command("a", MIB)
     await moved(old, new, only)
     assert only.result is not None
-    assert MIB // 4 - 100 < only.result["stored_bytes"] <= MIB // 4
+    assert MIB // 4 - 100 < only.result.stored_bytes <= MIB // 4
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,7 @@ async def test_what_a_hostile_agent_says_moves_nothing(answer: Any) -> None:
     new = Agent({})
     only = command("a", 10)
     await moved(Broken(answer), new, only)
-    assert (new.asked, only.result) == ([], {"stored_bytes": 0, "output_bytes": 10})
+    assert (new.asked, only.result) == ([], CommandExit(stored_bytes=0, output_bytes=10))
 
 
 async def test_an_agent_that_hangs_is_left_behind() -> None:
@@ -159,7 +160,7 @@ async def test_an_agent_that_hangs_is_left_behind() -> None:
 
     only = command("a", 10)
     await moved(Hanging({}), Agent({}), only, seconds=0.01)
-    assert only.result == {"stored_bytes": 0, "output_bytes": 10}
+    assert only.result == CommandExit(stored_bytes=0, output_bytes=10)
 
 
 async def test_moves_hold_a_bounded_number_of_bytes_together(
@@ -188,7 +189,7 @@ async def test_moves_that_have_nothing_to_hold_keep_none_from_theirs() -> None:
         only = command("a", 1)
         await moved(old, new, only, moves=moves)
     assert read(new.restored["a"]) == b"x"
-    assert only.result == {"stored_bytes": 1, "output_bytes": 1}
+    assert only.result == CommandExit(stored_bytes=1, output_bytes=1)
 
 
 async def test_a_command_that_the_old_agent_does_not_know_keeps_no_other_back() -> None:
@@ -204,8 +205,8 @@ async def test_a_command_that_the_old_agent_does_not_know_keeps_no_other_back() 
     assert old.asked == ["b", "a"]
     assert read(new.restored["a"]) == b"x"
     assert (older.result, latest.result) == (
-        {"stored_bytes": 1, "output_bytes": 1},
-        {"stored_bytes": 0, "output_bytes": 1},
+        CommandExit(stored_bytes=1, output_bytes=1),
+        CommandExit(stored_bytes=0, output_bytes=1),
     )
 
 

@@ -24,7 +24,7 @@ check: ## lint, types, and the tests that need no engine
 	@$(MAKE) --no-print-directory -j2 lint apart
 
 apart: dev
-	@$(python) -m pytest -q $(apart)
+	@$(python) -m pytest -q --hypothesis-profile quick $(apart)
 
 test: dev image compose-tool compiler ## all tests; ARGS= replaces the arguments of pytest
 ifdef ARGS

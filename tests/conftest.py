@@ -21,6 +21,8 @@ BoxFactory = Callable[..., Awaitable[Box]]
 
 # On a busy machine an example may take any time, which says nothing about the tested code.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# For `make check`, which is run often: a fifth of the examples.
+settings.register_profile("quick", settings.get_profile("busy"), max_examples=20)
 settings.load_profile("busy")
 
 

@@ -33,7 +33,7 @@ IMAGE = "paddock/sandbox:latest"
 
 @dataclass
 class Api:
-    """A client of the API, by default with the admin's key, and what is behind it."""
+    """A client of the API (by default with the admin's key) and everything behind it."""
 
     client: TestClient[Any, Any]
     server: TestServer
@@ -43,7 +43,7 @@ class Api:
 
     @property
     def agent(self) -> FakeAgent:
-        """The agent of the sandbox that was started last."""
+        """The agent of the most recently started sandbox."""
         return self.agents.latest
 
     async def call(
@@ -59,7 +59,7 @@ class Api:
     async def json(
         self, method: str, path: str, *, status: int = 200, **arguments: Any
     ) -> dict[str, Any]:
-        """The JSON of a response, which must have that status."""
+        """The JSON of a response, whose status must be the given one."""
         response = await self.call(method, path, **arguments)
         body: dict[str, Any] = await response.json(content_type=None)
         assert response.status == status, body
@@ -68,7 +68,7 @@ class Api:
     async def problem(
         self, status: int, code: str, method: str, path: str, **arguments: Any
     ) -> dict[str, Any]:
-        """The problem document of a response, checked for its form."""
+        """The problem document of a response, after a check of its form."""
         response = await self.call(method, path, **arguments)
         assert response.content_type == "application/problem+json", await response.text()
         body: dict[str, Any] = await response.json(content_type=None)
@@ -137,7 +137,7 @@ async def plane(settings: Settings, engine: FakeEngine) -> AsyncIterator[Control
     yield plane
     tester = Principal("test", Role.ADMIN)
     for session in plane.sessions.list(tester):
-        # Tests may have closed the ledger: unmounting is `state_dir`'s.
+        # If a test closed the ledger, `state_dir` does the unmounting.
         with contextlib.suppress(PaddockError):
             await plane.sessions.close(tester, session, purge=False)
     await plane.close()
@@ -151,9 +151,9 @@ async def api(plane: ControlPlane, engine: FakeEngine, agents: Agents) -> AsyncI
 
 @contextlib.asynccontextmanager
 async def served(plane: ControlPlane, engine: FakeEngine, agents: Agents) -> AsyncIterator[Api]:
-    """The API of that control plane, and a client of it."""
+    """The API of the given control plane, and a client of the API."""
     server = TestServer(create_app(plane))
-    # As it is served, but for the time that requests under way are given at the end.
+    # Served as usual, except that requests get less time to finish at shutdown.
     await server.start_server(**http_options(plane), shutdown_timeout=0.1)
     async with TestClient(server) as client:
         yield Api(client, server, plane, engine, agents)

@@ -1,4 +1,4 @@
-"""Pages under other host names can't use the API: DNS rebinding gets no answer."""
+"""Pages under other host names can't use the API, so DNS rebinding has no effect."""
 
 import asyncio
 

@@ -40,7 +40,7 @@ async def session(api: Api) -> dict[str, Any]:
 
 
 async def ask(api: Api, session_id: str = "web-1", line: Line = DROP) -> str:
-    """What a terminal does when a line needs an approval; the approval's id."""
+    """Does what a terminal does when a line needs an approval; returns the approval's id."""
     found = api.plane.sessions.find(ADMIN, session_id)
     return (await api.plane.approvals.obtain(found, line, f"handle:{session_id}", 0)).id
 
@@ -227,7 +227,7 @@ async def test_tools_of_a_session(api: Api, session: dict[str, Any]) -> None:
 
 
 class TestWithFiles:
-    """Manifests and policies of folders."""
+    """Manifests and policies that are read from folders."""
 
     @pytest.fixture
     def settings(self, settings: Settings, tmp_path: Path) -> Settings:
@@ -312,7 +312,7 @@ async def test_the_command_line(api: Api, session: dict[str, Any]) -> None:
     listed = await run_beside("approvals", "list", "--status", "pending")
     assert listed.status == 0
     assert "DROP TABLE users" in listed.out
-    assert "\u202e" not in listed.out  # shown as what it is
+    assert "\u202e" not in listed.out  # shown in a visible form
     approved = await run_beside("approvals", "approve", first, "--reason", "fine", "--json")
     assert json.loads(approved.out)["status"] == "approved"
     denied = await run_beside("approvals", "deny", second)

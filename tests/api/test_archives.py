@@ -20,7 +20,7 @@ ARCHIVES = "/api/audit/archives"
 
 
 class LongAfter(datetime):
-    """The clock of whoever archives: whatever happens in a test was long ago."""
+    """A clock of the archiver that is far ahead: everything that a test does is long ago."""
 
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> Self:
@@ -65,7 +65,7 @@ async def test_from_the_ledger_to_a_file_that_verifies_alone(api: Api, settings:
         problem = await api.problem(404, "not_found", "GET", path, key=OPERATOR_KEY)
         assert row["file"] in problem["detail"]
     assert (await api.json("GET", "/api/sessions/live/audit/verify"))["ok"]
-    # The id can be used again, and has a chain of its own then.
+    # The id can be used again, and its new session has a chain of its own.
     await closed(api, "web-1")
     assert (await api.json("POST", ARCHIVES, json={}))["items"][0]["session_id"] == "web-1"
 
@@ -152,7 +152,7 @@ async def test_pages(api: Api) -> None:
 
 
 class TestAnchored:
-    """Chains that must have what was anchored."""
+    """Chains are verified against their anchored heads."""
 
     @pytest.fixture
     def settings(self, settings: Settings, state_dir: Path) -> Settings:
@@ -194,7 +194,7 @@ class TestAnchored:
         assert (refused.status, "signed by another key" in refused.err) == (1, True)
 
     async def anchored(self, api: Api, anchors: Path, sessions: int) -> tuple[str, ...]:
-        """So many sessions of one id have ended, and been anchored; the options to verify by."""
+        """Ends this many sessions of one id, all anchored; returns the options to verify with."""
         heads = []
         for _ in range(sessions):
             await closed(api, "web-1")
@@ -204,7 +204,7 @@ class TestAnchored:
         return "--anchor", str(anchors), "--public-key", key
 
     async def forget(self, api: Api, incarnation: int, *tables: str) -> None:
-        """As somebody does who can write the database."""
+        """Deletes rows, as an attacker with write access to the database could."""
 
         def delete(connection: Any) -> None:
             (key,) = connection.execute(
@@ -235,7 +235,7 @@ class TestAnchored:
         }
         wrong = await run_beside("audit", "verify", "--file", str(first), "--incarnation", "2", *by)
         assert (wrong.status, "is of the incarnation 1" in wrong.err) == (1, True)
-        # The first chain in place of the second is whole in itself, and was anchored.
+        # The first chain, put in place of the second, is intact and was anchored.
         await self.forget(api, 2, "events")
         await api.plane.database.write(
             lambda connection: (
@@ -297,7 +297,7 @@ class TestAnchored:
         found = await run_beside("audit", "verify", *by, "--json")
         assert printed(found) == {"ok": True, "sessions": 2}
         assert (await run_beside("audit", "verify", "web-1", *by)).status == 0
-        # What is on record of it is archived as others are.
+        # Its records are archived like those of other sessions.
         items = (await api.json("POST", ARCHIVES, json={}))["items"]
         assert [item["session_id"] for item in items] == ["web-1"] * 2
 
@@ -320,7 +320,7 @@ async def test_the_command_line_and_the_client_say_it_too(api: Api, settings: Se
         assert "paddock audit verify --archive FILE" in ended.line
     one = await run_beside("audit", "search", "--session", "web-3", "--json")
     assert one.err == ""
-    # The remedy finds what the search left out.
+    # The suggested remedy finds the events that the search left out.
     (item, _) = (await api.json("GET", ARCHIVES))["items"]
     with tarfile.open(settings.archive_path / item["file"]) as archive:
         chain = archive.extractfile("events.jsonl")

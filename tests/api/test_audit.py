@@ -106,7 +106,7 @@ async def test_session_events_end_at_once(
             await told.wait()
         return recorded
 
-    # The stream sends the last event, and waits again, before the session is seen to have ended.
+    # The stream must send the last event and wait again before it sees that the session ended.
     monkeypatch.setattr(Recorder, "record", record_and_be_slow)
     ending = asyncio.create_task(api.json("DELETE", path))
     while (await read_event(stream))[0] != "session.terminated":
@@ -168,7 +168,7 @@ async def test_audit_unavailable(api: Api, path: str) -> None:
 
 
 async def test_what_looks_through_records_holds_up_no_session(api: Api, path: str) -> None:
-    """The reader of lists, statistics and streams hangs; sessions are made, used and closed."""
+    """Sessions are made, used and closed while the reader of lists and streams hangs."""
     release = threading.Event()
     browsing = asyncio.create_task(api.plane.database.browse(lambda _: release.wait()))
     try:
@@ -190,7 +190,7 @@ async def test_what_looks_through_records_holds_up_no_session(api: Api, path: st
 async def test_whoever_asks_often_keeps_no_other_key_waiting(
     api: Api, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Handles of a key take turns among each other, and together with other keys."""
+    """The handles of a key share that key's turns, and take turns with each other."""
     handle = (await api.session(key=OPERATOR_KEY, id="mine"))["handle"]
     await api.session(key=OTHER_KEY, id="theirs")
     began, free = threading.Event(), threading.Event()
@@ -231,7 +231,7 @@ async def test_whoever_asks_often_keeps_no_other_key_waiting(
 async def test_streams_read_the_ledger_no_more_than_once_each(
     api: Api, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However much is committed, followers that keep up look nothing up."""
+    """Followers that keep up read nothing from the database, however much is committed."""
     streams = [await api.call("GET", path + "/events") for _ in range(20)]
     for stream in streams:
         await read_event(stream)
@@ -249,4 +249,4 @@ async def test_streams_read_the_ledger_no_more_than_once_each(
     for stream in streams:
         seen = [(await read_event(stream))[0] for _ in range(10)]
         assert seen == ["command.start", "command.exit"] * 5
-    assert looked_up <= len(streams)  # each made sure, once, that it had everything
+    assert looked_up <= len(streams)  # at most one look each

@@ -295,7 +295,7 @@ async def test_the_unexpected_shows_nothing(
 
 
 async def exchange(api: Api, data: bytes) -> bytes:
-    """What the server answers to these bytes, in one piece."""
+    """Sends the bytes in one piece; returns the server's answer."""
     reader, writer = await asyncio.open_connection(api.server.host, api.server.port)
     try:
         writer.write(data)

@@ -31,7 +31,7 @@ async def run(api: Api, path: str, **body: Any) -> dict[str, Any]:
 
 
 async def exceeded(api: Api, method: str, path: str, **arguments: Any) -> dict[str, Any]:
-    """What the refusal says of the budget."""
+    """The details of the budget in the refusal."""
     problem = await api.problem(429, "budget_exceeded", method, path, **arguments)
     assert problem["kind"] in problem["detail"]
     return {name: problem[name] for name in ("kind", "limit", "consumed")}
@@ -45,7 +45,7 @@ async def events(api: Api, path: str, operation: str) -> list[dict[str, Any]]:
 
 
 async def over(api: Api, path: str) -> dict[str, Any]:
-    """The session, once it has ended."""
+    """Waits for the session's end; returns the session."""
     session = api.plane.sessions.registry.get(path.rsplit("/", 1)[1])
     assert session is not None
     seq = 0
@@ -58,7 +58,7 @@ async def over(api: Api, path: str) -> dict[str, Any]:
 
 
 def configuration(api: Api) -> dict[str, Any]:
-    """What the latest sandbox's agent was told."""
+    """The configuration that the latest sandbox's agent was given."""
     assert api.agent.configuration is not None
     return api.agent.configuration
 
@@ -228,7 +228,7 @@ async def test_what_is_refused_for_another_reason_costs_nothing(api: Api) -> Non
     await api.problem(400, "validation_error", "POST", path + "/exec", json={"command": "ls 'a"})
     assert (await api.json("GET", path + "/budget"))["consumed"]["commands"] == 0
     assert (await api.json("POST", path + "/exec", json={"command": "ls"}))["exit_code"] == 0
-    # Nor does a session whose budget is used up end by what it may not do anyway.
+    # A used-up budget does not end the session either if the command is denied anyway.
     await api.problem(
         403, "permission_denied", "POST", path + "/exec", json={"command": "curl example.org"}
     )
@@ -250,7 +250,7 @@ async def test_a_command_that_can_not_be_recorded_costs_nothing(
     await run(api, path)
     with monkeypatch.context() as patch:
         patch.setattr(api.plane.ledger, "append", full)
-        # What ends a session is carried out all the same, and is on record as soon as it can be.
+        # The session ends even so, and the event is recorded as soon as possible.
         await exceeded(api, "POST", path + "/exec", json={"argv": ["true"]})
         assert (await api.json("GET", path))["status"] == "budget-exceeded"
     await over(api, path)
@@ -303,7 +303,7 @@ async def test_totals_of_the_agent_never_fall(api: Api) -> None:
 
 
 async def over_events(api: Api, path: str, count: int) -> None:
-    """Waits until that many commands have ended."""
+    """Waits until this many commands have ended."""
     session = api.plane.sessions.registry.get(path.rsplit("/", 1)[1])
     assert session is not None
     seq = 0
@@ -348,7 +348,7 @@ async def test_the_agent_reports_what_it_has_stopped(api: Api) -> None:
 
 
 async def test_an_agent_that_refuses_ends_the_session(api: Api) -> None:
-    """It may know before the control plane that nothing is left."""
+    """The agent may know before the control plane that the budget is used up."""
     path = await make(api, budget={"cpu_seconds": 2})
     agent = api.agent
 
@@ -379,7 +379,7 @@ async def test_an_agent_can_not_end_a_session_by_a_budget_that_it_has_not(api: A
 async def test_reports_without_form_are_not_believed(api: Api) -> None:
     path = await make(api, budget={"time": 600})
     api.agent.emit("budget.exceeded", args={"kind": "time", "consumed": 1}, decision="deny")
-    # The connection is dropped at it, before anything of it is recorded.
+    # The malformed report drops the connection before any part of it is recorded.
     await api.problem(502, "sandbox_unavailable", "POST", path + "/exec", json={"argv": ["true"]})
     assert await events(api, path, "budget.exceeded") == []
     assert (await api.json("GET", path))["status"] == "active"

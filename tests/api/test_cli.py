@@ -38,7 +38,7 @@ async def session(api: Api) -> str:
 async def started(
     *arguments: str, piped: bool = False
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A command in a process of its own, for what only a process can be told."""
+    """A command in a separate process, for tests that need a real process."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "paddock", *arguments),
         stdin=asyncio.subprocess.PIPE if piped else None,
@@ -125,7 +125,7 @@ async def test_run_as_json(api: Api) -> None:
 
 
 async def test_json_waits_for_no_end_of_the_input(api: Api, session: str) -> None:
-    """A pipe that nobody closes, as agents and CI leave it, holds up nothing."""
+    """An input pipe that is never closed (agents and CI leave such pipes) blocks nothing."""
     api.agents.plays["ls"] = Play(b"a\xff\n", b"oops", exit_code=3)
     api.agents.plays["cat"] = Play(holds=True)
     for command in (("exec", "--json", session), ("run", "--level", "high", "--json")):
@@ -144,7 +144,7 @@ async def test_json_waits_for_no_end_of_the_input(api: Api, session: str) -> Non
 
 
 def cut(_params: Any) -> Any:
-    """Output as an agent tells of it whose middle is gone."""
+    """Output without its middle, as an agent reports it."""
     pieces = (("stdout", 0, b"first\n"), ("stderr", 6, b"warned\n"), ("stdout", 1013, b"last\n"))
     chunks = [(stream, at, base64.b64encode(data).decode()) for stream, at, data in pieces]
     return {"chunks": chunks, "next": 1018, "ended": True}
@@ -377,7 +377,7 @@ async def test_files_there_and_back(api: Api, session: str, tmp_path: Path) -> N
     assert (await run_beside("files", "get", session, "data.bin", str(copy))).status == 0
     assert copy.read_bytes() == source.read_bytes()
     assert copy.stat().st_mode & 0o777 == 0o755
-    # Its mode is its own, whatever it is in a directory of, and however many are there.
+    # A single file's mode comes with the file itself: its directory is never listed.
     assert not any(method == "file.list" for method, _ in api.agent.requests[asked:])
     got = await run_beside("files", "get", session, "sub", str(tmp_path / "tree"))
     assert got.status == 0, got.err
@@ -472,7 +472,7 @@ async def test_audit_of_a_session(api: Api, session: str, tmp_path: Path) -> Non
     assert (await run_beside("audit", "export", session)).out == file.read_text()
     anchor = ("--seq", str(verdict["seq"]), "--hash", verdict["hash"])
     here = ("audit", "verify", "--file", str(file))
-    # It needs neither a control plane nor a key.
+    # The command needs neither a control plane nor a key.
     nowhere = ("--url", f"http://127.0.0.1:{unused_port()}", "--key-file", "/absent")
     assert objects(await run_beside(*here, *anchor, *nowhere, "--json")) == verdict
     whole = file.read_bytes()
@@ -571,7 +571,7 @@ async def test_policies(api: Api, session: str) -> None:
     assert (await api.json("GET", f"/api/sessions/{session}/audit"))["items"][1:] == []
 
 
-# What can be wrong with the connection
+# Connection errors
 
 
 async def test_wrong_key() -> None:

@@ -45,7 +45,7 @@ def state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def commands(
     group: Any = None, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every command by its words."""
+    """Every command, by its path of subcommand names."""
     group = group or typer.main.get_command(build())
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
@@ -283,7 +283,7 @@ def test_every_command_has_help_with_an_example() -> None:
 
 
 def test_examples_are_taken_as_they_are() -> None:
-    """Each names options and arguments that the command has."""
+    """Every example uses only options and arguments that the command has."""
     for words, command in commands():
         example = shlex.split(command.epilog.removeprefix("Example: `").removesuffix("`"))
         rest = example[1 + len(words) :]

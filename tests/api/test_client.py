@@ -149,7 +149,7 @@ async def test_input_may_be_bytes(api: Api, session: Session) -> None:
 
 
 async def test_large_requests_are_sent_as_they_are(api: Api, session: Session) -> None:
-    """Without a warning of the HTTP library, too, which here is an error."""
+    """The HTTP library's warning would be an error here."""
     words = ["echo", *["é" * 65_000] * 15]
     await session.exec(argv=words, stdin=b"\xff" * 1024 * 1024)
     ran = await api.agent.asked("exec")
@@ -294,7 +294,7 @@ async def test_a_closed_client_says_so(paddock: Paddock) -> None:
 
 
 class TestSync:
-    """The same coroutines, blocking; each test runs in a thread beside the server's loop."""
+    """The same methods, blocking; each test runs in a thread separate from the server's loop."""
 
     async def test_whole_session(self, api: Api, url: str) -> None:
         api.agents.plays["make"] = Play(chunks=[("stdout", b"a"), ("stderr", b"b")])

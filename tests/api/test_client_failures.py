@@ -29,7 +29,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @asynccontextmanager
 async def answering(handler: Handler) -> AsyncIterator[str]:
-    """A server that answers everything by the handler."""
+    """A server that answers every request with the handler."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handler)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -61,7 +61,7 @@ def problem(status: int, code: str, headers: dict[str, str] | None = None, **mor
 
 
 async def failure(handler: Handler, **options: Any) -> PaddockError:
-    """What the client raises when it asks such a server for its policies."""
+    """The error that the client raises when it asks such a server for its policies."""
     async with answering(handler) as url, Paddock(url, "key", get_retries=0, **options) as paddock:
         with pytest.raises(PaddockError) as caught:
             await paddock.policies.list()
@@ -120,7 +120,7 @@ async def test_plain_http_where_tls_is_wanted(api: Api) -> None:
 
 async def test_an_older_server(api: Api) -> None:
     async with Paddock(str(api.server.make_url("/")), ADMIN_KEY) as paddock:
-        # What the control plane has no route for.
+        # For paths without a route in the control plane.
         with pytest.raises(OldServerError, match="older"):
             await paddock._api.json("POST", "/api/newer", body={})
         with pytest.raises(OldServerError, match="older"):

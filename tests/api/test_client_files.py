@@ -40,13 +40,13 @@ def entry(path: str, kind: str = "file", size: int = 1) -> dict[str, Any]:
 
 
 def holds(api: Api, *entries: dict[str, Any]) -> None:
-    """The workspace claims to have these entries, whatever is listed."""
+    """Every listing of the workspace returns these entries."""
     listing = {"entries": list(entries), "truncated": False}
     api.agent.overrides["file.list"] = lambda _params: listing
 
 
 def tree(root: Path) -> dict[str, bytes | str]:
-    """All that is beneath a directory; links by where they lead."""
+    """Everything beneath a directory; symlinks as their targets."""
     return {
         path.relative_to(root).as_posix(): os.readlink(path)
         if path.is_symlink()
@@ -92,7 +92,7 @@ async def test_one_file_with_its_permissions(api: Api, session: Session, tmp_pat
     await session.files.write("run", b"", permissions=0o644)
     assert await session.files.download("run", tmp_path / "copy") == 0
     assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o644
-    # An agent of before does not tell of it, and what one says is nine bits at most.
+    # Older agents do not report a mode; a reported one is reduced to nine bits.
     for told, mode in ((None, 0o644), (0o4755, 0o755)):
         api.agent.permissions["run"] = told  # type: ignore[assignment]
         await session.files.download("run", tmp_path / "copy")
@@ -138,12 +138,12 @@ async def test_permissions_travel(api: Api, session: Session, tmp_path: Path) ->
     (source / "run").chmod(0o4755)
     await session.files.upload_dir(source)
     assert api.agent.permissions == modes
-    for _ in range(2):  # what is read-only is replaced, too
+    for _ in range(2):  # read-only files are replaced, too
         await session.files.download_dir(".", target)
         assert {path.name: path.stat().st_mode & 0o7777 for path in target.iterdir()} == modes
     await session.files.write("plain", "x", permissions=0o600)
     assert api.agent.permissions["plain"] == 0o600
-    # Nothing that a workspace says makes a file that others here may write.
+    # Modes from a workspace never make a file writable for other users of this machine.
     holds(api, entry("plain") | {"mode": 0o7777})
     before = os.umask(0o022)
     try:
@@ -175,7 +175,7 @@ async def test_links_that_stay_inside_travel(api: Api, session: Session, tmp_pat
 
 @given(st.lists(st.tuples(st.sampled_from(_LINKS), st.lists(st.sampled_from(_STEPS))), max_size=6))
 def test_links_that_seem_to_stay_inside_do(links: list[tuple[str, list[str]]]) -> None:
-    """Whatever links there are together, none leads out."""
+    """Links never lead out, whatever their combination."""
     with TemporaryDirectory() as name:
         root = Path(name).resolve() / "root"
         (root / "d" / "e").mkdir(parents=True)
@@ -183,7 +183,7 @@ def test_links_that_seem_to_stay_inside_do(links: list[tuple[str, list[str]]]) -
             place, target = root / link, "/".join(steps)
             if leads_inside(link, target) and not os.path.lexists(place):
                 place.symlink_to(target)
-                with suppress(OSError):  # a loop, or what is not there, leads nowhere
+                with suppress(OSError):  # links in a loop or to missing files lead nowhere
                     assert Path(os.path.realpath(place, strict=True)).is_relative_to(root)
 
 

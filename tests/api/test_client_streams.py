@@ -68,11 +68,11 @@ async def test_a_command_goes_on_over_cut_connections(
     async with aclosing(session.exec_stream("build")) as events:
         command_id = await started(events)
         ran = await api.agent.asked("exec")
-        # It may run without its client, but not for ever.
+        # The command may run without its client, but only for a limited time.
         assert (ran["background"], ran["timeout_ms"]) == (True, 120_000)
         for number in range(5):
             cutter.cut()
-            # While nobody listens, and with a character that the connection's end cuts in two.
+            # Printed without a connection; the cut also splits a character.
             api.agent.print(command_id, "stdout", f"{number}é".encode() + b"\xc3")
             assert text(await anext(events)) == f"{number}é"
             cutter.cut()
@@ -260,7 +260,7 @@ async def test_events_by_handle_whose_end_is_lost(
         cutter.cut()
         cutter.flow()
         with pytest.raises(UnauthorizedError):
-            # The handle is void now, and what was lost must not look like a whole.
+            # The handle is void now, and incomplete output must not look complete.
             [event async for event in events]
 
 

@@ -9,7 +9,7 @@ from api import docs
 from api.openapi import document
 from tests.api.conftest import Api
 
-# Of the npm package, as it was published.
+# Files of the npm package, unmodified.
 REDOC_SHA256 = "dcaf76612bc4a3fbcc923a8966dee2f6146a5f32e5ce1b6f02dd60cbbf89500b"
 PAGE = "/api/docs"
 

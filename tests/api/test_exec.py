@@ -19,7 +19,7 @@ BACKGROUND = {"command": "sleep 9", "background": True}
 
 
 async def read_event(response: ClientResponse) -> tuple[str, Any, str | None]:
-    """The next event: its name, data and id. Comments are skipped."""
+    """Skips comments; returns the next event's name, data and id."""
     fields: dict[str, str] = {}
     while True:
         line = (await response.content.readline()).decode()
@@ -150,7 +150,7 @@ async def test_client_gone_before_the_start(api: Api, path: str) -> None:
     await api.agent.asked("exec")
     request.cancel()
     await asyncio.gather(request, return_exceptions=True)
-    # The control plane has seen the connection end once it has answered another request.
+    # Once it answers another request, the control plane has noticed the lost connection.
     await api.json("GET", path)
     release.set()
     assert (await api.agent.asked("cancel"))["reason"] == "client_gone"
@@ -220,7 +220,7 @@ async def test_what_was_cut_is_said_where_it_was(api: Api, path: str) -> None:
                 ("stdout", 0, b"first"),
                 ("stderr", 5, b"warned"),
                 ("stdout", 1011, b"last"),
-                # There is no second gap, whatever an agent says.
+                # A second gap, which an agent must not report.
                 ("stdout", 2000, b"!"),
             )
         ]
@@ -259,7 +259,7 @@ async def test_a_result_has_what_is_kept_and_its_process_all(api: Api, path: str
 
 
 async def test_short_output_comes_with_the_end(api: Api, path: str) -> None:
-    """Nothing but the command is asked for; those who read it later ask."""
+    """The agent is asked only to run the command; the output is requested by later readers."""
     api.agents.plays["make"] = Play(b"made", b"warned", exit_code=3)
     result = await api.json("POST", path + "/exec", json={"command": "make"})
     found = (result["stdout"], result["stderr"], result["exit_code"], result["truncated"])
@@ -301,12 +301,12 @@ async def test_lost_output_is_said(api: Api, path: str) -> None:
 
 
 def _large(body: Any) -> dict[str, Any]:
-    """The client library wants no large body in one piece."""
+    """As a stream: the client library warns about large bodies in one piece."""
     return {"data": io.BytesIO(json.dumps(body).encode())}
 
 
 async def test_words_up_to_the_kernels_limits(api: Api, path: str) -> None:
-    """128 KiB a word, 2 MiB in all; however a client writes its JSON."""
+    """128 KiB per word, 2 MiB in all, whichever way a client writes its JSON."""
     for ascii_only in (True, False):
         words = ["echo", *["é" * 65_000] * 15]
         data = json.dumps({"argv": words}, ensure_ascii=ascii_only).encode()
@@ -327,7 +327,7 @@ async def test_words_up_to_the_kernels_limits(api: Api, path: str) -> None:
 
 
 async def test_words_and_variables_have_one_limit(api: Api) -> None:
-    """Those of the session, the command's, and its secrets, as the kernel counts them."""
+    """Variables of the session, of the command and its secrets count as the kernel counts them."""
     value = "x" * 32_000
     session = await api.session(
         permission_level="high", env={f"S{number}": value for number in range(10)}
@@ -393,7 +393,7 @@ async def test_sandbox_that_disconnects(api: Api, path: str) -> None:
 
 
 async def test_a_command_is_lost_once(api: Api, path: str) -> None:
-    """An agent that connects twice in a row is asked twice what it knows."""
+    """An agent that connects twice in a row is asked twice about its commands."""
     api.agents.plays["sleep"] = Play(holds=True)
     started = await api.json("POST", path + "/exec", json=BACKGROUND, status=202)
     (session,) = api.plane.sessions.registry.live
@@ -432,7 +432,7 @@ async def test_pages_of_output_that_can_not_be(api: Api, path: str, page: dict[s
 
 
 async def test_a_result_begins_with_its_command(api: Api, path: str) -> None:
-    """As it is shown where the API is described."""
+    """The order of the fields is the order in the API's documentation."""
     answer = await api.call("POST", path + "/exec", json={"argv": ["ls"]})
     assert next(iter(json.loads(await answer.text()))) == "command_id"
     stream = await api.call("POST", path + "/exec", json={"argv": ["ls"]}, headers=SSE)

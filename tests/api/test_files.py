@@ -23,7 +23,7 @@ async def path(api: Api) -> str:
 
 
 async def test_write_read_append(api: Api, path: str) -> None:
-    data = bytes(range(256)) * 4096 * 3  # over what a JSON body may have
+    data = bytes(range(256)) * 4096 * 3  # more than the limit of a JSON body
     done = await api.json("PUT", path + "/files?path=a%2Fb%20c", data=io.BytesIO(data))
     assert done == {"path": "a/b c", "mode": "overwrite", "bytes": len(data)}
     response = await api.call("GET", path + "/files?path=a/b+c")
@@ -100,7 +100,7 @@ async def test_paths_that_leave_the_workspace(api: Api, path: str, name: str) ->
     ],
 )
 async def test_bad_parameters(api: Api, path: str, query: str) -> None:
-    # Not requoted: invalid UTF-8 has to arrive as it is.
+    # Sent without requoting, so that the invalid UTF-8 arrives unchanged.
     problem = await api.problem(
         400, "validation_error", "PUT", f"{path}/files?{query}".replace("%ff", "%FF"), data=b"x"
     )

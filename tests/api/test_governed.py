@@ -28,7 +28,7 @@ def settings(settings: Settings) -> Settings:
 
 
 class Agent:
-    """A client that has a session's handle, and what it may ask of the session."""
+    """A client with a session's handle, and the requests that it may send for the session."""
 
     def __init__(self, api: Api, session: dict[str, Any]) -> None:
         self.api = api
@@ -45,7 +45,7 @@ class Agent:
         return {"key": self.session["handle"]}
 
     def line(self, terminal: str, text: str, tool: str = "fake.say", **more: Any) -> dict[str, Any]:
-        """The arguments of a call that sends it."""
+        """The arguments of a call that sends the line."""
         return {
             "method": "POST",
             "path": f"{self.path}/{terminal}/interactions",
@@ -64,7 +64,7 @@ async def agent(api: Api, **body: Any) -> Agent:
 
 
 def written(api: Api, terminal: str) -> bytes:
-    """Everything that the tool has said, which is every line that reached it."""
+    """The tool's whole output, which echoes every line that reached it."""
     return api.agent.terminals.all[terminal].said
 
 
@@ -212,7 +212,7 @@ async def test_the_role_is_who_policies_know(api: Api, tmp_path: Path) -> None:
     assert rules["fake.say"] == "cedar"
 
 
-# A person's word
+# Decisions by people
 
 
 async def the_approval(api: Api) -> str:
@@ -231,7 +231,7 @@ async def test_a_line_waits_for_its_approval(api: Api) -> None:
     terminal = await mine.open()
     line = mine.line(terminal, "reset cache", "fake.reset")
     before = written(api, terminal)
-    for _ in range(2):  # asking again asks nobody again
+    for _ in range(2):  # asking again creates no second approval
         pending = await api.json(**line, status=202)
         assert (pending["status"], pending["results"]) == ("pending", None)
         assert pending["approval"]["id"] == await the_approval(api)
@@ -241,7 +241,7 @@ async def test_a_line_waits_for_its_approval(api: Api) -> None:
     answer = await api.json(**line)
     assert (answer["status"], answer["approval"]["status"]) == ("success", "approved")
     assert written(api, terminal) != before
-    # It was for that line, once.
+    # The approval was for one use of that line.
     assert (await api.json(**line, status=202))["approval"]["id"] != answer["approval"]["id"]
     decisions = [event["decision"] for event in await mine.events("pty.interaction")]
     assert sorted(decisions) == ["allow", *["pending"] * 4]
@@ -253,7 +253,7 @@ async def test_a_call_waits_for_the_word(api: Api) -> None:
     line = mine.line(terminal, "reset cache", "fake.reset", wait=30)
     waiting = asyncio.create_task(api.json(**line))
     await asked(api)
-    # The terminal is not held up meanwhile.
+    # The terminal can be used meanwhile.
     assert (await api.json(**mine.line(terminal, "say hello")))["status"] == "success"
     await decide(api, "approve")
     answer = await waiting
@@ -262,7 +262,7 @@ async def test_a_call_waits_for_the_word(api: Api) -> None:
 
 
 async def asked(api: Api) -> None:
-    """Returns once somebody was asked."""
+    """Waits until an approval is pending."""
     seq = 0
     while not (await api.json("GET", "/api/approvals?status=pending"))["items"]:
         (session,) = api.plane.sessions.registry.live
@@ -299,11 +299,11 @@ async def test_an_approval_is_of_what_is_in_the_file(api: Api) -> None:
     other = await api.json(**line, status=202)
     assert other["approval"]["id"] != pending["approval"]["id"]
     assert written(api, terminal) == before
-    # What was approved is there again, and is what is applied.
+    # The approved content is back, so it can be applied.
     api.agent.files["web.yaml"] = b"replicas: 1\n"
     answer = await api.json(**line)
     assert answer["approval"]["id"] == pending["approval"]["id"]
-    # The program is given a copy, whose path is nobody's to guess.
+    # The program gets a copy under an unpredictable path.
     (copy,) = api.agent.terminals.all[terminal].sent[-1]["files"].items()
     assert re.fullmatch(r"/tmp/\.kept-[0-9a-f]{16}/0\.yaml", copy[0])
     assert base64.b64decode(copy[1]) == b"replicas: 1\n"
@@ -359,7 +359,7 @@ async def test_an_approval_outlives_a_line_that_can_not_be_sent_now(api: Api) ->
     line = mine.line(terminal, "reset cache", "fake.reset")
     approval = (await api.json(**line, status=202))["approval"]["id"]
     await decide(api, "approve")
-    # Another line is being answered, and then its answer is not complete.
+    # First another line is in progress; later its answer is incomplete.
     api.agent.terminals.answers["say slowly"] = b""
     waiting = asyncio.create_task(api.json(**mine.line(terminal, "say slowly")))
     await api.agent.asked("pty.send")
@@ -443,7 +443,7 @@ async def test_a_terminal_is_in_use_when_the_word_comes(api: Api) -> None:
     await waiting
     api.agent.terminals.all[terminal].say(b"say slowly\r\ndone\r\ntool=> ")
     assert (await slow)["status"] == "success"
-    # The word still holds.
+    # The approval is still valid.
     assert (await api.json(**line))["status"] == "success"
 
 
@@ -476,7 +476,7 @@ async def test_whoever_leaves_while_a_person_thinks_leaves_terminal_and_approval
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert (await api.json("GET", f"{mine.path}/{terminal}"))["status"] == "ready"
-    assert session.budget.used(Kind.COMMANDS) == 1  # its opening
+    assert session.budget.used(Kind.COMMANDS) == 1  # for opening the terminal
     await decide(api, "approve")
     assert (await api.json(**line))["status"] == "success"
 
@@ -485,7 +485,7 @@ def with_wait(line: dict[str, Any]) -> dict[str, Any]:
     return {**line, "json": {**line["json"], "wait": 30}}
 
 
-# Bounds
+# Limits
 
 
 async def test_lines_and_openings_use_up_the_budget(api: Api) -> None:

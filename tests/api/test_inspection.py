@@ -37,7 +37,7 @@ MEASURED = Measured(
 
 
 async def ended(response: ClientResponse) -> None:
-    """Reads to the end of a stream, which may be cut off."""
+    """Reads a stream to its end; the stream may be cut off."""
     with suppress(ClientError):
         await response.read()
 
@@ -116,7 +116,7 @@ async def test_what_the_host_does_not_show_is_null(api: Api) -> None:
 
 
 async def test_the_engine_is_not_asked(api: Api) -> None:
-    """What it said when the sandbox was started is known."""
+    """The limits are known from the start of the sandbox."""
     created = await api.session()
     path = f"/api/sessions/{created['id']}"
     api.engine.calls.clear()
@@ -142,7 +142,7 @@ async def test_followers_are_counted(api: Api) -> None:
 
 @pytest.fixture
 def no_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream on which nothing happens does not look at its caller's right by itself."""
+    """Idle streams do not check their caller's credential by themselves."""
     monkeypatch.setattr("api.handlers.events.HEARTBEAT_SECONDS", 600)
     monkeypatch.setattr("api.output.HEARTBEAT_SECONDS", 600)
 
@@ -163,7 +163,7 @@ async def test_a_removed_key_ends_its_streams_at_once(api: Api) -> None:
         await ended(all_of_mine)
     assert (await api.json("GET", path))["streams"]["events"] == 1
     await api.problem(401, "unauthorized", "GET", path, key=secret)
-    # The handle that it gave out goes on, and so do the streams of others.
+    # The key's handle is still valid, and other keys' streams go on.
     assert (await api.call("GET", path, key=created["handle"])).status == 200
     assert (await admins.content.readline()).startswith(b"id: 1")
     admins.close()
@@ -219,7 +219,7 @@ async def test_a_void_credential_ends_the_commands_that_wait_for_it(api: Api, ac
 async def _voided(
     api: Api, session_id: str, key: str, accept: str, void: Callable[[], Awaitable[Any] | None]
 ) -> None:
-    """A command of that key ends, without an answer, when `void` has made the key void."""
+    """Starts a command with that key; `void` revokes the key, which ends the command unanswered."""
     path = f"/api/sessions/{session_id}/exec"
     headers = {"Accept": accept, "Authorization": f"Bearer {key}"}
     answer = asyncio.create_task(
@@ -238,7 +238,7 @@ async def _voided(
 
 
 def _append(api: Api, text: str) -> tuple[Path, str]:
-    """Edits the keys file; returns it and what was in it before."""
+    """Appends to the keys file; returns its path and its earlier text."""
     path = api.plane.settings.keys_path
     before = path.read_text()
     _write(path, before + text)
@@ -276,7 +276,7 @@ async def test_readiness_is_asked_for_once_in_a_while(api: Api) -> None:
 async def test_a_follower_of_the_engine_that_fails_is_started_again_and_told_of(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A crash that it could not take in is taken in by the next look at everything."""
+    """A crash that the follower could not process is found by the next full look."""
     api.plane.ready.fresh_seconds = 0
     sessions, failures = [await api.session() for _ in range(3)], iter(range(3))
     crashed = api.plane.sessions.crashed
@@ -319,7 +319,7 @@ async def test_prompts_that_can_not_be_told_from_sleep_are_advice(
 async def test_a_host_that_does_not_tell_what_it_has_left_takes_no_session(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever asks waits for a thread, and nobody for the event loop."""
+    """Requests wait for a thread, never for a blocked event loop."""
     monkeypatch.setattr("orchestrator.node.local._RESOURCE_SECONDS", 0.05)
     released = threading.Event()
 

@@ -55,7 +55,7 @@ async def denied(api: Api, rule: str, method: str, path: str, **arguments: Any) 
 
 
 async def change(api: Api, bounds: str) -> None:
-    """The operator's entry says something else from now on."""
+    """Replaces the bounds in the operator's entry."""
     path = api.plane.settings.keys_path
     path.write_text(entry("operator", OPERATOR_KEY, more=bounds) + entry("other", OTHER_KEY))
     await api.plane.reload.look()
@@ -68,7 +68,7 @@ async def test_no_session_is_higher_than_its_keys_level(api: Api) -> None:
         await denied(api, "key-max-level", "POST", "/api/sessions", json=body)
         await denied(api, "key-max-level", "PUT", "/api/sessions/box", json=body)
     assert (await api.json("GET", "/api/sessions", **MINE))["items"] == []
-    # Where it says nothing, it gets what it may have.
+    # A request without a level gets the highest level that the key may have.
     session = await api.session(**MINE, id="box")
     assert session["permission_level"] == "low"
     path = "/api/sessions/box"
@@ -81,11 +81,11 @@ async def test_no_session_is_higher_than_its_keys_level(api: Api) -> None:
     assert shown["permission_level"] == "low"
     refusals = [(each["operation"], each["rule"]) for each in shown["denials"]]
     assert refusals == [("session.settings", "key-max-level")] * 4
-    # Other keys have no such bound, and an admin may do it for this one.
+    # Other keys have no such bound, and an admin may raise this key's session.
     await api.session(key=OTHER_KEY, permission_level="high")
     high = {"settings": {"permission_level": "high"}}
     await api.json("PUT", f"{path}/settings", json=high)
-    # It stays above what its owner may set; the owner can lower it, and to nothing higher.
+    # The owner can't raise the session, only lower it, and can't go back up.
     await denied(api, "key-max-level", "PUT", f"{path}/settings", json=high)
     medium, low = ({"settings": {"permission_level": level}} for level in ("medium", "low"))
     await api.json("PUT", f"{path}/settings", json=low, **MINE)
@@ -145,7 +145,7 @@ async def test_a_change_of_the_entry_holds_for_sessions_that_are_there(api: Api)
 
 @pytest.mark.parametrize("bounds", ['tools = ["other"]\nmax_audit_bytes = 1'], indirect=True)
 async def test_a_removed_key_bounds_the_sessions_that_it_leaves(api: Api) -> None:
-    """What its entry said last holds for their handles."""
+    """The last version of its entry still holds for their handles."""
     await change(api, 'tools = ["other"]')
     session = await api.session(**MINE, permission_level="high")
     path, handle = f"/api/sessions/{session['id']}", session["handle"]
@@ -182,17 +182,17 @@ async def test_a_key_ends_when_it_says_and_its_streams_with_it(api: Api) -> None
     assert datetime.now(UTC) >= moment
     body = await api.problem(401, "unauthorized", "GET", path, **MINE)
     assert "has expired" in body["detail"]
-    # What it made goes on, and so do others' streams.
+    # The key's session goes on, and so do others' streams.
     await api.json("GET", path, key=session["handle"])
     assert (await admins.content.readline()).startswith(b"id: 1")
     admins.close()
-    # A later end brings it back.
+    # A later expiry makes the key valid again.
     await change(api, "expires_at = 2999-01-01T00:00:00Z")
     await api.json("GET", path, **MINE)
 
 
 async def test_what_is_being_answered_ends_with_the_key(api: Api) -> None:
-    """Also a request that is no stream: its answer would come after the key's end."""
+    """This includes plain requests: their answer would come after the key's expiry."""
     session = await api.session(**MINE)
     api.agent.plays["cat"] = Play(holds=True)
     path = f"/api/sessions/{session['id']}/exec"
@@ -202,5 +202,5 @@ async def test_what_is_being_answered_ends_with_the_key(api: Api) -> None:
     with pytest.raises(ClientConnectionError):
         async with asyncio.timeout(60):
             await waiting
-    # Nobody waits for the command any more, so it ends.
+    # The command has lost its caller, so it ends.
     assert (await api.agent.asked("cancel"))["reason"] == "client_gone"

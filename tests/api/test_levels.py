@@ -22,7 +22,7 @@ TESTER = Principal("test", Role.ADMIN)
 
 
 def level_file(directory: Path, name: str, *edits: tuple[str, str]) -> Path:
-    """A copy of the packaged low with another name."""
+    """A copy of the packaged low under another name."""
     text = (PACKAGED / "low.toml").read_text()
     for old, new in edits:
         assert old in text
@@ -141,7 +141,7 @@ async def test_a_level_that_goes_while_its_session_waits_for_its_turn(api: Api) 
     await nothing_is_left(api)
 
 
-# What can't be enforced
+# Levels that can't be enforced
 
 
 async def nothing_is_left(api: Api) -> None:

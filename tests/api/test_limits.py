@@ -55,7 +55,7 @@ async def refused(api: Api, limit: str, method: str, path: str, **arguments: Any
 
 
 async def refused_at_all(api: Api, method: str, path: str, **arguments: Any) -> None:
-    """By one of the limits of requests."""
+    """Refused by one of the rate limits of requests."""
     body = await api.problem(429, "rate_limited", method, path, **arguments)
     assert body["limit"] in ("requests_per_second", "handle_requests_per_second")
 
@@ -65,7 +65,7 @@ async def chunks(data: bytes) -> AsyncIterator[bytes]:
 
 
 async def sizes(api: Api) -> dict[str, int]:
-    """What workspaces count with, by id."""
+    """The size that each workspace counts with, by id."""
     return await api.plane.database.read(
         lambda connection: dict(connection.execute("SELECT id, size FROM workspaces"))
     )
@@ -80,7 +80,7 @@ async def test_sessions_of_a_key(api: Api) -> None:
     sessions = [await api.session(key=OPERATOR_KEY) for _ in range(2)]
     await refused(api, "max_sessions", "POST", "/api/sessions", json={})
     await refused(api, "max_sessions", "PUT", "/api/sessions/third", json={})
-    # What is there can be had again, and others have quotas of their own.
+    # PUT of an existing session succeeds, and other keys have quotas of their own.
     existing = f"/api/sessions/{sessions[0]['id']}"
     await api.json("PUT", existing, key=OPERATOR_KEY, json={})
     await api.session(key=OTHER_KEY)
@@ -118,7 +118,7 @@ async def test_sizes_of_a_keys_sessions(api: Api, name: str) -> None:
     shown = await api.json("GET", path, key=OPERATOR_KEY)
     assert shown["permission_level"] == "medium"
     await api.json("PUT", path, key=OPERATOR_KEY, json=low)
-    # The admin has no quota, and may give another's session more.
+    # The admin has no quota, and may raise another key's session.
     await api.json("PUT", path, key=ADMIN_KEY, json=high)
     await refused(api, name, "POST", "/api/sessions", json=small)
 
@@ -130,11 +130,11 @@ async def test_defaults_for_keys_without_limits(settings: Settings) -> None:
 
 @pytest.mark.parametrize("limits", ["requests_per_second = 0.01"], indirect=True)
 async def test_requests_of_a_key(api: Api) -> None:
-    # 2 s of 0.01 requests each are less than one: one is the least.
+    # 2 s at 0.01 requests per second are less than one request; the minimum is one.
     session = await api.session(key=OPERATOR_KEY)
     path = f"/api/sessions/{session['id']}"
     await refused(api, "requests_per_second", "GET", path)
-    # Of its handles' requests there is one, too.
+    # The key's handles together may send one request, too.
     await api.json("GET", path, key=session["handle"])
     await refused(api, "requests_per_second", "GET", path, key=session["handle"])
     for key in (OTHER_KEY, ADMIN_KEY):
@@ -162,7 +162,7 @@ async def test_a_handle_uses_up_nothing_but_its_own(api: Api) -> None:
     indirect=True,
 )
 async def test_stops_are_answered_however_much_was_asked(api: Api) -> None:
-    """With every bucket empty, each stop has its effect, and what is none is refused."""
+    """With every bucket empty, each stop takes effect; a stop of nothing is refused."""
     mine: dict[str, Any] = {"key": OPERATOR_KEY}
     session = await api.session(**mine, permission_level="high")
     path, handle = f"/api/sessions/{session['id']}", session["handle"]
@@ -171,7 +171,7 @@ async def test_stops_are_answered_however_much_was_asked(api: Api) -> None:
     await api.json("GET", path, key=handle)
     for key in (OPERATOR_KEY, handle):
         await refused_at_all(api, "GET", path, key=key)
-    # Nothing runs: nothing is stopped.
+    # Nothing runs, so this request stops nothing.
     await refused_at_all(api, "POST", path + "/interrupt", json={}, key=handle)
     background = {"argv": ["cat"], "background": True}
     for way in ("interrupt", "signal"):
@@ -290,13 +290,13 @@ async def test_kept_workspaces_count(api: Api) -> None:
     body = await response.json(content_type=None)
     assert (response.status, body["limit"]) == (429, "max_workspaces")
     assert "`paddock sessions close first --purge`" in body["detail"]
-    # One that is kept can be had again, and others have a quota of their own.
+    # A kept workspace can be used again, and other keys have a quota of their own.
     await api.session(**mine, id="second")
     await api.session(key=OTHER_KEY, id="theirs")
     await api.json("DELETE", "/api/sessions/first?purge=true", **mine)
     await api.session(**mine, id="third")
     await refused(api, "max_workspaces", "POST", "/api/sessions", json={})
-    # Nothing is left of what was refused.
+    # The refused requests leave nothing behind.
     assert await workspaces(api) == ["second", "theirs", "third"]
     sessions = (await api.json("GET", "/api/sessions?status=active"))["items"]
     assert len(sessions) == 3
@@ -316,7 +316,7 @@ async def test_the_sizes_of_kept_workspaces_count(api: Api) -> None:
     await refused(api, "max_workspace_bytes", "PUT", path, json=high)
     assert (await api.json("GET", path))["permission_level"] == "medium"
     await api.json("PUT", path, json=low, **mine)
-    # What has become smaller makes room, and is counted by what it is.
+    # A workspace that was made smaller counts with its new size.
     await api.session(**mine, id="more", permission_level="low")
     assert await sizes(api) == {
         "kept": 256 * _MIB,
@@ -349,7 +349,7 @@ async def test_a_greedy_key_does_not_keep_another_waiting(api: Api) -> None:
         other = asyncio.create_task(create(OTHER_KEY, "other"))
         await until(lambda: turns.waiting == 29)
         assert turns.working == 2
-        # One of the flood is done; the next but one to start is the other key's.
+        # After one of the flood, the next but one to start belongs to the other key.
         for release in releases[:4]:
             release.set()
         await other
@@ -374,7 +374,7 @@ async def test_at_most_so_many_creations_wait(api: Api) -> None:
         clients = [asyncio.create_task(create()) for _ in range(102)]
         await until(lambda: turns.waiting == 100)
         await refused(api, "waiting_creations", "POST", "/api/sessions", json={})
-        # Clients that leave are not served: nothing is created for them.
+        # Requests whose clients have left create nothing.
         for client in clients:
             client.cancel()
         await asyncio.gather(*clients, return_exceptions=True)
@@ -404,7 +404,7 @@ async def test_a_flood_of_commands_is_its_keys_own(api: Api) -> None:
 
 
 async def test_streams_of_a_session(api: Api) -> None:
-    """Whoever opens them, of whatever kind; what is no stream goes on."""
+    """Streams of every kind and caller count; other requests still succeed."""
     api.plane.streams = Streams(per_session=3, per_key=100)
     api.agents.plays["sleep"] = Play(holds=True)
     session = await api.session(key=OPERATOR_KEY, permission_level="high")
@@ -427,7 +427,7 @@ async def test_streams_of_a_session(api: Api) -> None:
     await refused(api, limit, "GET", path + "/files?path=x")
     await refused(api, limit, "PUT", path + "/files?path=x", data=b"x")
     await refused(api, limit, "POST", path + "/exec", headers=follow, json={"command": "ls"})
-    assert await api.plane.ledger.wait(None, -1) == before  # nothing was run
+    assert await api.plane.ledger.wait(None, -1) == before  # nothing ran
     await api.json("POST", path + "/exec", key=handle, json={"command": "ls"})
     other = await api.session(key=OPERATOR_KEY)
     elsewhere = await api.call("GET", f"/api/sessions/{other['id']}/events", key=OPERATOR_KEY)
@@ -438,7 +438,7 @@ async def test_streams_of_a_session(api: Api) -> None:
 
 
 async def test_streams_of_a_key_and_of_its_handles(api: Api) -> None:
-    """Handles leave their key what it may have; another key has its own."""
+    """Streams of handles do not use up their key's limit; another key has its own limit."""
     api.plane.streams = Streams(per_session=100, per_key=2)
     sessions = [await api.session(key=OPERATOR_KEY) for _ in range(2)]
     first, second = (f"/api/sessions/{session['id']}/events" for session in sessions)

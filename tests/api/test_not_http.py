@@ -85,7 +85,7 @@ def test_what_fails_in_the_server_is_told(caplog: pytest.LogCaptureFixture) -> N
 
 
 async def send(api: Api, data: bytes, *, eof: bool = True) -> bytes:
-    """What is answered to those bytes, after which (`eof`) nothing more is sent."""
+    """Sends the bytes, then, with `eof`, the end of the input; returns the answer."""
     reader, writer = await asyncio.open_connection(api.server.host, api.server.port)
     try:
         writer.write(data)

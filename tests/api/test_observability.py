@@ -95,7 +95,7 @@ async def test_running_commands_and_agents_that_come_back(api: Api) -> None:
 
 @pytest.fixture
 def log(settings: Settings, tmp_path: Path) -> Iterator[Path]:
-    """The log of the test, whole when the block that it logs has ended."""
+    """The log of the test, complete once the logging block has ended."""
     path = tmp_path / "log"
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     verbose = settings.model_copy(update={"log_level": "debug", "log_format": "json"})
@@ -173,7 +173,7 @@ async def test_an_agents_lines_name_its_session_and_no_request(log: Path, api: A
     await api.session(id="mine")
     sandbox = api.plane.sessions.registry.live[0].sandbox
     assert sandbox is not None
-    api.agent.emit("made.up")  # the connection is dropped for it
+    api.agent.emit("made.up")  # the connection is dropped for this event
     await until(lambda: not sandbox.link.connected)
     said = [event for event in events(log) if event["logger"] == "orchestrator.link.connection"]
     assert said
@@ -214,7 +214,7 @@ def labels_of(series: dict[str, float], name: str) -> set[str]:
 
 
 async def everything(api: Api) -> dict[str, float]:
-    """The series, also those that only failures make."""
+    """All series, including those that only failures create."""
     api.engine.fail_next("create")
     await api.call("POST", "/api/sessions", json={})
     await api.call("GET", "/healthz")
@@ -243,7 +243,7 @@ async def test_the_dashboard_names_metrics_that_exist(api: Api) -> None:
             for text in _BY.findall(expression):
                 assert {label.strip() for label in text.split(",")} <= known, expression
             used |= names
-    # Every metric of ours is to be seen.
+    # Every metric of ours must appear.
     ours = {re.sub(r"_(bucket|count|sum)$", "", n) for n in names_of(series) if "paddock" in n}
     assert {re.sub(r"_(bucket|count|sum)$", "", name) for name in used} >= ours
 

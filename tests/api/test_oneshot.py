@@ -142,7 +142,7 @@ async def test_bad_requests(api: Api, body: dict[str, object]) -> None:
 
 
 async def asked(api: Api) -> str:
-    """The id of what waits for a person, once somebody was asked."""
+    """Waits until an approval is pending; returns its id."""
     seq = 0
     while not (items := (await api.json("GET", "/api/approvals?status=pending"))["items"]):
         (session,) = api.plane.sessions.registry.live
@@ -168,7 +168,7 @@ async def test_nothing_runs_before_a_person_has_approved_it(api: Api) -> None:
     assert (wipe["allowed"], wipe["human_approval"]) == (True, True)
     call: dict[str, Any] = {"method": "POST", "path": path + "/exec", "json": CALL}
     call["key"] = session["handle"]
-    for _ in range(2):  # asking again asks nobody again
+    for _ in range(2):  # asking again creates no second approval
         pending = await api.json(**call, status=202)
         assert (pending["status"], pending["approval"]["id"]) == ("pending", await asked(api))
     approval = pending["approval"]
@@ -180,7 +180,7 @@ async def test_nothing_runs_before_a_person_has_approved_it(api: Api) -> None:
     (event,) = await started(api, path)
     assert event["args"]["argv"] == ["rm", "--soft", "users"]
     assert event["args"]["approval"] == approval["id"]
-    # It was for that once.
+    # The approval was for one run.
     again = await api.json(**call, status=202)
     assert again["approval"]["id"] != approval["id"]
     assert len(await started(api, path)) == 1
@@ -359,7 +359,7 @@ async def test_nothing_is_refused_on_record_while_a_session_ends(api: Api) -> No
 
 
 async def test_a_key_runs_its_own_tools(api: Api) -> None:
-    """Also in sessions that were there before its entry said so."""
+    """The new entry also applies to sessions that already exist."""
     session = await api.session(key=OPERATOR_KEY, permission_level="high")
     path = f"/api/sessions/{session['id']}"
     api.plane.settings.keys_path.write_text(
@@ -378,7 +378,7 @@ async def test_a_key_runs_its_own_tools(api: Api) -> None:
 
 
 async def test_what_is_captured_waits_for_that(api: Api) -> None:
-    """It does not come with the end of the command, and no other reader has it forgotten."""
+    """The output is not sent with the command's end, and other readers do not discard it."""
     session = await api.session(permission_level="high")
     api.agents.plays["cat"] = Play(stdout=b"said")
     found = api.plane.sessions.registry.get(session["id"])
@@ -394,7 +394,7 @@ async def test_what_is_captured_waits_for_that(api: Api) -> None:
     (started,) = [params for method, params in asked if method == "exec"]
     assert (started["collect"], started["unread"]) == (False, True)
     assert all(params["looks"] for method, params in asked if method == "output")
-    # What nobody captures does come with it.
+    # Without a capture, the output is sent with the command's end.
     await api.json("POST", path + "/exec", json={"argv": ["cat", "x"]})
     started = [params for method, params in asked if method == "exec"][-1]
     assert (started["collect"], started["unread"]) == (True, False)
@@ -403,7 +403,7 @@ async def test_what_is_captured_waits_for_that(api: Api) -> None:
 async def test_a_stop_tells_nothing_of_evidence_that_it_interrupts(
     api: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sandbox lives on, so that its agent is not what was missing."""
+    """The sandbox goes on running, so a missing agent is not the reason."""
     session = await api.session(permission_level="high")
     api.agents.plays["cat"] = Play(stdout=b"said")
 

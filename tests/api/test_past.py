@@ -1,4 +1,4 @@
-"""The past can be found: sessions of one id, old sessions, events over all."""
+"""Past records can be found: sessions of one id, old sessions, events of all sessions."""
 
 from typing import Any
 
@@ -14,12 +14,12 @@ AUDIT = "/api/sessions/box/audit"
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Nothing that ended is kept in memory."""
+    """Ended sessions are not kept in memory."""
     return settings.model_copy(update={"terminated_ttl": 0})
 
 
 async def lives(api: Api, number: int, **body: Any) -> list[dict[str, Any]]:
-    """Sessions of one id, one after the other; the last one lives."""
+    """Several sessions of one id, one after the other; the last one is still live."""
     made = []
     for count in range(number):
         if count:
@@ -66,7 +66,7 @@ async def test_incarnations_that_are_not_there(api: Api, what: str) -> None:
             400, "validation_error", "GET", f"{AUDIT}{what}?incarnation={bad}"
         )
         assert problem["field"] == "incarnation"
-    # Others' are not there either; a handle is of its own session.
+    # Other callers don't find the session; a handle finds only its own session.
     path = f"{AUDIT}{what}?incarnation=1"
     await api.problem(404, "not_found", "GET", path, key=OTHER_KEY)
     await api.problem(404, "not_found", "GET", path, key=second["handle"])
@@ -105,7 +105,7 @@ async def test_all_that_ever_were_are_listed(api: Api) -> None:
     assert names(ended) == every
     assert ended[0]["termination"]["exit_classification"] == "FAILURE"
     assert all(view["sandbox"] is None and view["activity"] == "closed" for view in ended)
-    # Page by page, by how they ended, by label, and each their own.
+    # Page by page, by how they ended, by label, and for each key its own sessions.
     cursor: str | None = ""
     pages: list[dict[str, Any]] = []
     while cursor is not None:
@@ -127,7 +127,7 @@ async def test_all_that_ever_were_are_listed(api: Api) -> None:
 
 
 async def worked(api: Api) -> None:
-    """Two sessions of two keys: one with a refusal, one whose name is in its words."""
+    """Two sessions of two keys: one with a refusal, one with its name in the command."""
     await api.session(id="box", key=OPERATOR_KEY, permission_level="high")
     await api.session(id="other", key=OTHER_KEY, permission_level="low")
     path = "/api/sessions/{}/exec"
@@ -145,7 +145,7 @@ async def worked(api: Api) -> None:
 
 
 async def found(api: Api, key: str = ADMIN_KEY, **params: str) -> list[tuple[str | None, str]]:
-    """Session and operation of what is found, oldest first."""
+    """Session and operation of each event found, oldest first."""
     events = await items(api, "/api/audit", params={"limit": "1000", **params}, key=key)
     assert [event["id"] for event in events] == sorted(
         (event["id"] for event in events), reverse=True
@@ -173,7 +173,7 @@ async def test_events_are_found_over_all_sessions(api: Api) -> None:
     for text in ('"b"_%', "\\é", 'A "B"'):
         assert await found(api, text=text) == box[1:2]
     assert await found(api, text="_%_") == []
-    # What an operator does not own is not there; all of a key's own is.
+    # An operator does not find others' sessions, and finds all of its own.
     assert await found(api, OPERATOR_KEY) == box
     assert await found(api, OPERATOR_KEY, session="other") == []
     assert await found(api, OPERATOR_KEY, owner="other") == []
@@ -241,7 +241,7 @@ async def test_few_events_of_a_key_or_a_time_are_found_at_once(
     earlier = await api.json("GET", "/api/audit", params=until)
     assert earlier["items"][0] == before["items"][0]
     assert earlier["next"] is None
-    # Of more than one search looks at, part by part.
+    # More events than one search examines: the search continues on a next page.
     assert (await api.json("GET", "/api/audit?text=nothing-has-that"))["next"] is not None
 
 

@@ -24,12 +24,12 @@ KEY: dict[str, Any] = {"key": OPERATOR_KEY}
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Nothing that ended is kept in memory."""
+    """Ended sessions are not kept in memory."""
     return settings.model_copy(update={"terminated_ttl": 0, "tools_dir": TOOLS})
 
 
 async def use(api: Api, word: str) -> tuple[str, str]:
-    """A session that said something in a terminal, and asked a person: the two ids."""
+    """A session that wrote a line to a terminal and requested an approval; the two ids."""
     await api.session(id="box", tools=["fake"], **KEY)
     opened = await api.json("POST", f"{BOX}/ptys", json={"tool": "fake"}, status=201, **KEY)
     lines = f"{BOX}/ptys/{opened['id']}/interactions"
@@ -41,7 +41,7 @@ async def use(api: Api, word: str) -> tuple[str, str]:
 
 
 async def twice(api: Api) -> list[tuple[str, str]]:
-    """Two sessions of one id, the second of which lives."""
+    """Two sessions of one id; the second is live."""
     first = await use(api, "one")
     await api.json("DELETE", BOX, **KEY)
     return [first, await use(api, "two")]
@@ -53,7 +53,7 @@ async def names(api: Api, path: str, **arguments: Any) -> list[str]:
 
 
 async def check_past(api: Api, made: list[tuple[str, str]]) -> None:
-    """Each is found by its number, and the latest without."""
+    """Each session is found by its number, and the latest one without a number."""
     for number, word in ((1, "one"), (2, "two")):
         pty, approval = made[number - 1]
         for which in (f"incarnation={number}", *([""] if number == 2 else [])):
@@ -70,7 +70,7 @@ async def check_past(api: Api, made: list[tuple[str, str]]) -> None:
     first, second = made
     ended = await api.json("GET", f"{BOX}/ptys/{first[0]}?incarnation=1", **KEY)
     assert (ended["reason"], ended["evidence"]["raw_bytes"] > 0) == ("session_ended", True)
-    # One session's are not the other's.
+    # Neither session has the other's terminals.
     for suffix in ("", "/transcript"):
         for pty, which in (
             (first[0], ""),
@@ -87,13 +87,13 @@ async def check_past(api: Api, made: list[tuple[str, str]]) -> None:
 async def test_terminals_and_approvals_of_an_earlier_use(api: Api) -> None:
     made = await twice(api)
     await check_past(api, made)
-    # Lines and words are for what lives.
+    # Only live sessions accept lines and decisions.
     said = {"tool": "fake.say", "command": "say more"}
     lines = f"{BOX}/ptys/{made[0][0]}/interactions"
     await api.problem(404, "not_found", "POST", lines, json=said, **KEY)
     assert (await api.call("POST", f"{lines}?incarnation=1", json=said, **KEY)).status == 400
     await api.json("DELETE", BOX, **KEY)
-    # Nothing lives: the latest is the last one.
+    # No session is live, so the latest is the one that ended last.
     assert await names(api, f"{BOX}/ptys") == [made[1][0]]
     await check_past(api, made)
 
@@ -132,7 +132,7 @@ async def test_what_can_not_be_read(api: Api, what: str | None) -> None:
     for bad in ("0", "-1", "x", "1.0", ""):
         problem = await api.problem(400, "validation_error", "GET", f"{path}incarnation={bad}")
         assert problem["field"] == "incarnation"
-    # Others' are not there either.
+    # Other callers don't find it either.
     await api.problem(404, "not_found", "GET", f"{path}incarnation=1", key=OTHER_KEY)
     handle = (await api.json("POST", f"{BOX}/handle", json={}))["handle"]
     expected = (403, "permission_denied") if what is None else (404, "not_found")

@@ -22,12 +22,12 @@ LEAST = 65_536
 HIGHER = {"settings": {"permission_level": "high"}}
 WORKSPACE = {"settings": {"workspace": {"path": "/x"}}}
 LOWER = {"settings": {"permission_level": "low"}}
-# What the event that goes over it and the session's end may take.
+# The most that the event over the limit and the session's end may take.
 ENDS = 16_384
 
 
 async def recorded(api: Api, key: str) -> tuple[int, int]:
-    """Events and bytes of a chain, as the database has them."""
+    """Events and bytes of a chain according to the database."""
     rows = await api.plane.database.read(
         lambda connection: connection.execute(
             "SELECT count(*), sum(length(CAST(body AS BLOB))) FROM events WHERE session_key = ?",
@@ -44,7 +44,7 @@ def found(api: Api, session_id: str) -> Session:
 
 
 async def refuse(api: Api, handle: str, number: int) -> int:
-    """A refused command of the handle's, another one each time; the status."""
+    """Sends a command that is refused, a different one for each number; returns the status."""
     body = {"argv": ["nothing-allowed", f"{number}", "x" * 60_000]}
     response = await api.call("POST", f"{SESSIONS}/box/exec", json=body, key=handle)
     return response.status
@@ -117,7 +117,7 @@ async def test_a_level_says_how_much_may_be_recorded(api: Api) -> None:
 
 
 class TestQuota:
-    """A key's sessions together."""
+    """A quota for all sessions of a key together."""
 
     @pytest.fixture
     def settings(self, settings: Settings) -> Settings:
@@ -145,7 +145,7 @@ class TestQuota:
             )
             assert problem["limit"] == "max_audit_bytes"
         assert (await recorded(api, session.key))[0] == events
-        # Another key has a quota of its own, an admin's has none, and ends are recorded.
+        # Another key has its own quota, the admin has none, and ends are always recorded.
         await api.session(key=OTHER_KEY)
         await api.session(key=ADMIN_KEY)
         await api.call("DELETE", f"{SESSIONS}/box", key=OPERATOR_KEY)
@@ -171,7 +171,7 @@ class TestQuota:
 
 
 class TestFloor:
-    """A disk that is all but full."""
+    """A disk that is almost full."""
 
     @pytest.fixture
     async def full(self, api: Api, monkeypatch: pytest.MonkeyPatch) -> Session:
@@ -235,7 +235,7 @@ async def denials(api: Api) -> list[dict[str, Any]]:
 async def test_the_same_refusal_again_and_again_is_counted(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refusals, "_RATE", 0)  # however slow the machine is
+    monkeypatch.setattr(refusals, "_RATE", 0)  # independent of the machine's speed
     made = await api.session(id="box", permission_level="low", key=OPERATOR_KEY)
     session = found(api, "box")
     for _ in range(300):
@@ -271,7 +271,7 @@ async def test_what_was_counted_is_on_record_when_the_control_plane_stops(
 
 @pytest.fixture
 def counted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every like refusal after the first is counted, and told when the session ends."""
+    """Every similar refusal after the first is counted, and reported when the session ends."""
     monkeypatch.setattr(refusals, "_BURST", 1)
     monkeypatch.setattr(refusals, "_RATE", 0)
     monkeypatch.setattr(refusals, "_SECONDS", 3600)
@@ -308,11 +308,11 @@ async def test_a_kill_says_that_refusals_may_be_missing(
         await refuse(api, made["handle"], 0)
 
     async def lost(counted: object) -> None:
-        """As a control plane that was killed."""
+        """Reports nothing, as if the control plane had been killed."""
 
     monkeypatch.setattr(api.plane.sessions._recorder._refusals, "_tell", lost)
     await api.plane.close()
-    for _ in range(2):  # it is said once
+    for _ in range(2):  # only one gap is recorded
         again = await ControlPlane.open(settings, engine)
         try:
             (gap,) = await query.events(again.database, session.key, operation="audit.gap")
@@ -326,7 +326,7 @@ async def test_a_kill_says_that_refusals_may_be_missing(
 async def test_commands_that_run_out_of_memory_again_and_again_are_counted(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine tells each time; nobody asks for it, and nothing else bounds it."""
+    """The engine reports each one unasked, and nothing else limits the events."""
     monkeypatch.setattr(refusals, "_RATE", 0)
     await api.session(id="box", permission_level="high")
     session, seq = found(api, "box"), 0

@@ -54,18 +54,18 @@ T = TypeVar("T")
 
 @dataclass
 class Known:
-    """What somebody was told of a session."""
+    """What a caller was told about a session."""
 
     key: str
     handle: str
     level: str
     status: Status = Status.ACTIVE
-    # Whether its sandbox is lost, and it waits for its level to be set again.
+    # Whether its sandbox is lost, so that the session waits for its level to be set again.
     closed: bool = False
 
 
 class MortalEngine(FakeEngine):
-    """An engine that a control plane that is about to die does not reach any more."""
+    """An engine that is unreachable for a control plane that is about to die."""
 
     dead = False
 
@@ -76,7 +76,7 @@ class MortalEngine(FakeEngine):
 
 
 class Restarts(RuleBasedStateMachine):
-    """Sessions of a few ids, over control planes one after the other."""
+    """Sessions of a few ids, over several control planes in succession."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -198,7 +198,7 @@ class Restarts(RuleBasedStateMachine):
 
     @rule(kills=st.sets(st.sampled_from(IDS)))
     def restart(self, kills: set[str]) -> None:
-        """Some sandboxes die while no control plane is there."""
+        """Some sandboxes die while no control plane runs."""
         containers = {name: self.container(name) for name in kills}
         self.run(self.plane.close())
         for name, container in containers.items():
@@ -220,7 +220,7 @@ class Restarts(RuleBasedStateMachine):
         writes=st.integers(0, 6),
     )
     def die_while(self, name: str, what: str, level: str, writes: int) -> None:
-        """The control plane is killed after so many writes: nobody was told what came of it."""
+        """The control plane is killed after this many writes, before any caller gets an answer."""
         live = self.live(name)
         if (live is None) is not (what == "create"):
             return
@@ -257,7 +257,7 @@ class Restarts(RuleBasedStateMachine):
         self.engine.dead = False
 
     def check_after_death(self, name: str, what: str, level: str) -> None:
-        """It is what it was before, or what it was to become."""
+        """The session is as it was before, or as it was to become."""
         before = self.known.get(name)
         found = self.plane.sessions.registry.get(name)
         if what == "create":
@@ -348,7 +348,7 @@ async def test_a_session_outlives_a_restart_although_its_id_was_used_before(
 async def test_no_session_begins_to_end_while_the_control_plane_does(
     settings: Settings, engine: FakeEngine, agents: Agents
 ) -> None:
-    """Its sandbox can't be asked any more: the next start ends it."""
+    """Its sandbox is already out of reach; the next start ends the session."""
     plane = await ControlPlane.open(settings, engine)
     session, _ = await plane.sessions.create(ADMIN, NewSession(budget={"commands": 1}))
     await plane.sessions.shut_down()
@@ -422,7 +422,7 @@ async def test_a_sandbox_that_was_never_configured_is_removed_and_not_taken_up(
         assert found is not None
         assert (found.key, found.status) == (session.key, Status.ABORTED)
         assert engine.containers == {}
-        # It was told nothing again.
+        # The agent was not configured a second time.
         assert agents.latest.configuration is None
     finally:
         await plane.close()
@@ -441,7 +441,7 @@ async def test_an_agent_is_configured_once_however_often_the_control_plane_start
     found = plane.sessions.registry.get("a")
     assert found is not None
     assert found.live
-    # A second one would have been refused, and the session lost.
+    # A second configuration would have been refused, and the session lost.
     assert agents.latest.configuration is told
     await plane.sessions.close(ADMIN, found, purge=False)
     await plane.close()

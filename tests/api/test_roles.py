@@ -21,7 +21,7 @@ VIEWER = "pdk_viewer-of-the-operators-sessions"
 VIEWER_OF_ALL = "pdk_viewer-of-all-the-sessions"
 METRICS = "pdk_key-of-the-monitoring"
 
-# Every operation is here on purpose: a new one has to be put somewhere.
+# Every operation is listed on purpose, so that a new one must be assigned to an access.
 DECLARED = {
     Access.OPEN: "healthz readyz",
     Access.READ: "inspect_session show_budget show_settings list_processes read_process list_tools "
@@ -58,7 +58,7 @@ def test_every_operation_is_declared() -> None:
 
 
 def test_viewers_and_metrics_change_nothing() -> None:
-    """What changes something takes other methods; a question is asked by POST."""
+    """Operations that change something do not use GET; the explanation is a question, by POST."""
     for operation in OPERATIONS:
         if Role.VIEWER in ROLES[operation.access] and operation.access is not Access.OPEN:
             assert operation.method == "GET" or operation.id == "explain_policy"
@@ -82,7 +82,7 @@ def _request(operation: Operation, command_id: str) -> tuple[str, dict[str, Any]
 
 
 async def _recorded(database: Database) -> int:
-    """How many events there are, of whatever session."""
+    """The number of events of all sessions."""
     return await database.read(
         lambda conn: int(conn.execute("SELECT count(*) FROM events").fetchone()[0])
     )
@@ -114,7 +114,7 @@ async def test_who_only_reads_changes_nothing(api: Api, key: str, role: Role) ->
         else:
             where = (operation.method, path)
             await api.problem(403, "permission_denied", *where, key=key, **arguments)
-    # The agent is told that nobody has read the output whom it is kept for.
+    # A viewer's read must not count as the caller's: the agent keeps unread output for the caller.
     since = api.agent.requests[asked:]
     assert [method for method, _ in since] == ["output"] * (role is Role.VIEWER)
     assert all(params["looks"] for _, params in since)
@@ -122,7 +122,7 @@ async def test_who_only_reads_changes_nothing(api: Api, key: str, role: Role) ->
     now = await api.json("GET", "/api/sessions/box")
     volatile = {"budget": None, "usage": None, "processes": None}
     assert now | volatile == shown | volatile
-    # The handle that its creator was given is still the one.
+    # The handle that the creator was given is still valid.
     await api.json("DELETE", "/api/sessions/box")
 
 
@@ -138,7 +138,7 @@ async def test_a_viewer_sees_the_sessions_of_its_owner(api: Api) -> None:
     body = {"session": "theirs", "command": "ls"}
     await api.problem(404, "not_found", "POST", "/api/policies/explain", key=VIEWER, json=body)
     assert "handle" not in str(await api.json("GET", "/api/sessions/mine", key=VIEWER_OF_ALL))
-    # What has ended is found by the same right.
+    # The same right applies to ended sessions.
     for name in ("mine", "theirs"):
         await api.json("DELETE", f"/api/sessions/{name}")
     for key, status in ((VIEWER, 404), (VIEWER_OF_ALL, 200), (OTHER_KEY, 200)):

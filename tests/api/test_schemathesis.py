@@ -11,9 +11,9 @@ from tests.api.conftest import ADMIN_KEY, Api
 
 SEED = 20260304
 EXAMPLES = 6
-SECONDS = 400  # it takes a twelfth of that on a quiet machine
+SECONDS = 400  # on a quiet machine it takes a twelfth of that
 
-# Operations that end a session or change it get one of their own.
+# Operations that end or change a session get a session of their own.
 OWN_SESSIONS = {
     "close_session": "closing",
     "pause_session": "pausing",
@@ -52,7 +52,7 @@ parameters = {{ "path.session_id" = "{session}" }}
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """As many sessions and requests as it likes."""
+    """Schemathesis may create any number of sessions and send any number of requests."""
     return settings.model_copy(update={"max_active": 10_000, "key_requests_per_second": 10_000})
 
 
@@ -85,7 +85,7 @@ async def test_the_api_is_as_documented(api: Api, tmp_path: Path) -> None:
 
 
 async def run(*arguments: str) -> tuple[int | None, str]:
-    """Schemathesis' exit status, and what it says."""
+    """Schemathesis' exit status and output."""
     process = await asyncio.create_subprocess_exec(
         str(Path(sys.executable).with_name("schemathesis")),
         *arguments,

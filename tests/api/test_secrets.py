@@ -51,7 +51,7 @@ def settings(settings: Settings) -> Settings:
 
 
 def forms(value: str) -> list[str]:
-    """The value as it could stand somewhere."""
+    """The value in every encoding in which it could leak."""
     data = value.encode()
     return [
         value,
@@ -67,9 +67,9 @@ def leaked(text: str, *values: str) -> list[str]:
 
 
 def stored(state_dir: Path) -> str:
-    """Everything in the files of a state directory but for workspaces, as text."""
+    """The content of all files of a state directory except workspaces, as text."""
     found = []
-    # Unlike a glob it passes over a directory that goes meanwhile, as those of checks do.
+    # Unlike a glob, this skips directories that disappear meanwhile, such as those of checks.
     for directory, _, names in os.walk(state_dir):
         if "slots" in Path(directory).parts:
             continue
@@ -91,7 +91,7 @@ async def session(api: Api) -> dict[str, Any]:
     return await api.session(id="box", permission_level="high", secrets=SECRETS)
 
 
-# What is given
+# Given secrets
 
 
 async def test_a_session_shows_the_names_alone(api: Api, session: dict[str, Any]) -> None:
@@ -113,7 +113,7 @@ async def test_a_command_gets_its_own_besides(api: Api, session: dict[str, Any])
     assert {name: value for name, (value, _) in params["secrets"].items()} == {"ONCE": ONCE}
     (start,) = [e for e in await recorded(api, "box") if e["operation"] == "command.start"]
     assert (start["args"]["env"], start["args"]["secrets"]) == (["A"], ["ONCE"])
-    # Its value is cut out from then on, whatever names it.
+    # From then on the value is cut out of all records, whatever variable holds it.
     await api.json("POST", "/api/sessions/box/exec", json={"argv": ["echo", ONCE]})
     assert leaked(json.dumps(await recorded(api, "box")), ONCE) == []
 
@@ -192,7 +192,7 @@ async def test_what_is_stored_may_not_have_one_in_it(api: Api, member: str, valu
     assert leaked(stored(api.plane.settings.state_dir), TOKEN) == []
 
 
-# What is not told
+# What is not shown
 
 
 async def test_words_of_commands(
@@ -212,14 +212,14 @@ async def test_words_of_commands(
     assert inspected["processes"][0]["argv"] == shown["argv"]
     assert leaked(json.dumps(inspected), TOKEN) == []
     assert leaked(json.dumps(await api.json("GET", "/api/sessions/box/processes")), TOKEN) == []
-    # What a command prints is its caller's.
+    # The caller gets a command's output unredacted.
     assert (await api.json("GET", path))["output"][0]["text"] == f"token {TOKEN}"
     assert leaked(json.dumps(await recorded(api, "box")), TOKEN) == []
 
 
 @pytest.mark.parametrize("size", [20, 79, 200])
 async def test_refusals(api: Api, size: int) -> None:
-    """Also where a message shows the beginning of a word only."""
+    """Also in messages that show only the beginning of a word."""
     secret = ("0123456789abcdefghijklmnopqrstuvwxyz" * 10)[:size]
     session = await api.session(id="box", permission_level="low", secrets={"SECRET_A": secret})
     for argv in (
@@ -243,7 +243,7 @@ async def test_refusals(api: Api, size: int) -> None:
 
 
 async def test_what_an_agent_reports_and_refuses(api: Api, session: dict[str, Any]) -> None:
-    """The host cuts as well: a taken-over agent could leave it."""
+    """The host redacts, too, because a compromised agent might not."""
     reported = {"path": f"/workspace/{TOKEN}", "argv": ["sh", "-c", f"x {TOKEN}"]}
     api.agent.emit("command.exec", args=reported, error=f"cannot run {TOKEN}")
     api.agent.overrides["exec"] = _refuse
@@ -275,7 +275,7 @@ async def test_terminals_and_approvals(api: Api, session: dict[str, Any]) -> Non
     asked = {"tool": "fake.reset", "command": f"reset {secret}"}
     pending = await api.json("POST", f"{path}/{opened['id']}/interactions", json=asked, status=202)
     assert pending["approval"]["command"] == f"reset {MARK}"
-    # It is for the very line that was sent, though another is shown in the same way.
+    # The approval is for exactly the line that was sent, although another is displayed alike.
     other = {"tool": "fake.reset", "command": f"reset {secret[:8]}"}
     again = await api.json("POST", f"{path}/{opened['id']}/interactions", json=other, status=202)
     assert again["approval"]["id"] != pending["approval"]["id"]
@@ -330,7 +330,7 @@ async def test_long_output_of_a_terminal_is_searched_once(
         return spans(self, data)
 
     monkeypatch.setattr(Redactor, "spans", watched)
-    # Across the ends of the pieces in which it is read, wherever these are.
+    # Values cross the boundaries of the pieces in which the output is read.
     rows = f"row {TOKEN} of many\r\n" * 20_000
     said = f"say much\r\n{rows}tool=> "
     api.agent.terminals.answers["say much"] = said.encode()
@@ -359,7 +359,7 @@ async def test_the_log(api: Api, session: dict[str, Any], monkeypatch: pytest.Mo
     handler = Lines()
     logging.getLogger().addHandler(handler)
     try:
-        # An unexpected failure is logged with its traceback, and the words of its error.
+        # An unexpected failure is logged with its traceback and its error message.
         monkeypatch.setattr(api.plane.executions, "start", broken_with(TOKEN))
         where = ("POST", "/api/sessions/box/exec")
         problem = await api.problem(500, "internal_error", *where, json={"command": "ls"})
@@ -381,7 +381,7 @@ def broken_with(value: str) -> Any:
     return broken
 
 
-# Where they stay
+# Where secrets remain
 
 
 async def test_another_level_is_given_them(api: Api, session: dict[str, Any]) -> None:
@@ -399,7 +399,7 @@ async def test_another_level_is_given_them(api: Api, session: dict[str, Any]) ->
 async def restarted(
     settings: Settings, engine: FakeEngine, agents: Agents
 ) -> AsyncIterator[ControlPlane]:
-    """A control plane that takes up what another left; the agents dial again, as real ones do."""
+    """A control plane that takes over from an earlier one; agents dial again, as real ones do."""
     plane = await reopened(settings, engine, agents)
     try:
         yield plane
@@ -410,7 +410,7 @@ async def restarted(
 
 
 async def started(settings: Settings, engine: FakeEngine) -> None:
-    """A control plane with one session that has secrets, which has ended again."""
+    """Runs a control plane with one session that has secrets, until both have ended."""
     plane = await ControlPlane.open(settings, engine)
     session, _ = await plane.sessions.create(
         ADMIN, NewSession(id="box", permission_level="high", secrets=SECRETS)
@@ -436,7 +436,7 @@ async def test_a_restart_gets_them_back_from_the_agent(
 async def test_a_secret_that_is_a_word_of_the_protocol_hides_no_result(
     settings: Settings, engine: FakeEngine, agents: Agents
 ) -> None:
-    """A later control plane reads what is on record."""
+    """A later control plane must be able to read the recorded result."""
     names = ("exit_code", "stored_bytes", "output_bytes", "command_id", "background")
     secrets = {f"SECRET_{number}": name for number, name in enumerate(names)}
     plane = await ControlPlane.open(settings, engine)
@@ -457,7 +457,7 @@ async def test_a_secret_that_is_a_word_of_the_protocol_hides_no_result(
 
 
 async def test_names_that_a_client_chose_are_cut(api: Api, session: dict[str, Any]) -> None:
-    """Only the protocol's names stay, whatever a secret is."""
+    """Only the protocol's names are never redacted, whatever a secret's value is."""
     base = f"/api/sessions/{session['id']}"
     body = {"settings": {"workspace": {TOKEN: {f"x{TOKEN}": 2}}}}
     await api.json("PUT", base + "/settings", json=body)
@@ -466,7 +466,7 @@ async def test_names_that_a_client_chose_are_cut(api: Api, session: dict[str, An
 
 
 async def test_names_that_an_agent_made_up_are_cut(api: Api, session: dict[str, Any]) -> None:
-    """It knows the secrets, and may have been taken over."""
+    """The agent knows the secrets, and may be compromised."""
     told: dict[str, Any] = {TOKEN: 1, "path": TOKEN, "bytes": 7, f"x{TOKEN}": TOKEN}
     api.agent.emit("file.write", args=told, result=told, error=TOKEN)
     await api.json("POST", f"/api/sessions/{session['id']}/exec", json={"command": "ls"})
@@ -494,7 +494,7 @@ async def test_what_is_lost_is_said(settings: Settings, engine: FakeEngine, agen
 async def test_while_they_are_not_known_again_nothing_is_shown_or_stored(
     settings: Settings, engine: FakeEngine, agents: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A paused session's agent can't say them after a restart."""
+    """After a restart, a paused session's agent can't send its secrets."""
     plane = await ControlPlane.open(settings, engine)
     session, _ = await plane.sessions.create(
         ADMIN, NewSession(id="box", permission_level="high", secrets=SECRETS)
@@ -510,7 +510,7 @@ async def test_while_they_are_not_known_again_nothing_is_shown_or_stored(
         inspection = Inspection(measured, None, [])
         (shown,) = inspected(session, inspection).model_dump()["processes"]
         assert (shown["name"], shown["argv"]) == ("", [])
-        session.status = Status.ACTIVE  # as it is when it was resumed, before its agent answers
+        session.status = Status.ACTIVE  # as after a resume, before the agent answers
         for work in (
             again.executions.start(ADMIN, session, ExecRequest(argv=["echo", TOKEN])),
             again.tools.open(ADMIN, session, "fake"),
@@ -525,7 +525,7 @@ async def test_while_they_are_not_known_again_nothing_is_shown_or_stored(
         await again.close()
 
 
-# Variables that are no secrets
+# Variables that are not secret
 
 
 async def test_values_of_variables_go_with_their_session(api: Api) -> None:
@@ -590,7 +590,7 @@ async def test_values_of_a_creation_that_was_never_finished_go_with_it(
         return done
 
     monkeypatch.setattr(Database, "scrub", scrubbed)
-    # What a start removes of an earlier control plane is removed before it is found.
+    # A start removes an earlier control plane's leftovers before it looks for sandboxes.
     goes_on = engine.hang_next("list")
     opening = asyncio.create_task(ControlPlane.open(settings, engine))
     await emptied.wait()
@@ -605,7 +605,7 @@ async def test_values_of_a_creation_that_was_never_finished_go_with_it(
         await plane.close()
 
 
-# By the client and at the command line
+# With the client and at the command line
 
 
 async def test_the_client(api: Api) -> None:
@@ -672,7 +672,7 @@ async def test_the_digest_of_long_words_is_of_them_without_secrets(api: Api, lev
 async def test_long_words_are_searched_beside_the_loop(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A refusal is free: nobody else may wait for what it is searched for."""
+    """Refusals cost their caller nothing, so searching their text must not delay other requests."""
     searched: list[tuple[int, int]] = []
     spans = Redactor.spans
 
@@ -694,7 +694,7 @@ async def test_long_words_are_searched_beside_the_loop(
     largest = max(size for thread, size in searched if thread == threading.get_ident())
     assert largest <= MOST_AT_ONCE
     assert sum(size > 500_000 for _, size in searched) >= 2
-    # The digest is of all of it, without the value.
+    # The digest covers the whole text, with the value already cut out.
     words = [argv[0], *argv[1:-1], f"a{MARK}"]
     events = (await api.json("GET", f"{base}/audit?limit=100"))["items"]
     starts = [event["args"] for event in events if event["operation"] == "command.start"]

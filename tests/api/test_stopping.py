@@ -1,4 +1,4 @@
-"""Stops take effect at once, whatever the ledger, the database or the disk do."""
+"""Stops take effect at once, whatever state the ledger, the database or the disk is in."""
 
 import asyncio
 import sqlite3
@@ -41,7 +41,7 @@ from tests.support.until import until
 ADMIN = Principal("admin", Role.ADMIN)
 PATH = "/api/sessions/box"
 LOWER = {"settings": {"permission_level": "low"}}
-# What ends a session, and what it is then.
+# Each way to end a session, and the status that the session gets.
 ENDS: dict[str, tuple[str, str, str]] = {
     "abort": ("POST", PATH + "/abort", "aborted"),
     "complete": ("POST", PATH + "/complete", "completed"),
@@ -51,14 +51,14 @@ ENDS: dict[str, tuple[str, str, str]] = {
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits long for a dead disk here."""
+    """Shortens the time for which stops wait for a dead disk."""
     monkeypatch.setattr("orchestrator.audit.stop_records.PATIENCE_SECONDS", 0.2)
     monkeypatch.setattr("orchestrator.audit.stop_records._RETRY_SECONDS", 0.01)
 
 
 @contextmanager
 def full(plane: ControlPlane) -> Iterator[None]:
-    """A disk on which nothing can be written."""
+    """The disk is full, and nothing can be written."""
 
     async def refuse(_: Any, **how: Any) -> Any:
         raise StoreError("the disk is full")
@@ -73,11 +73,11 @@ def full(plane: ControlPlane) -> Iterator[None]:
 
 @contextmanager
 def hung(plane: ControlPlane) -> Iterator[None]:
-    """A disk that never answers: the writer's thread waits for it."""
+    """The disk never answers, so the writer's thread waits."""
     answers = threading.Event()
     waiting = asyncio.ensure_future(plane.database._writer.run(answers.wait))
     try:
-        with pytest.MonkeyPatch.context() as patch:  # one that answers may take its time
+        with pytest.MonkeyPatch.context() as patch:  # undone for a disk that answers
             patch.setattr("orchestrator.store.database._WRITE_SECONDS", 0.3)
             yield
     finally:
@@ -91,7 +91,7 @@ DEAD = pytest.mark.parametrize("dead", [full, hung])
 
 @pytest.fixture
 async def command(api: Api) -> str:
-    """A session at high whose command runs for ever."""
+    """A session at high, whose command runs forever."""
     api.agents.plays["work"] = Play(holds=True)
     await api.session(id="box", permission_level="high")
     body = {"argv": ["work"], "background": True}
@@ -105,7 +105,7 @@ async def operations(api: Api) -> list[str]:
 
 
 async def recorded(api: Api, operation: str) -> list[str]:
-    """What is on record once that is, in a chain that is whole."""
+    """Waits until the operation is recorded; returns all operations of the verified chain."""
     session, seq = api.plane.sessions.find(ADMIN, "box"), 0
     async with asyncio.timeout(60):
         while operation not in (found := await operations(api)):
@@ -133,7 +133,7 @@ async def test_an_end_is_carried_out_and_recorded_later(
     )
     (event,) = (await api.json("GET", PATH + "/audit?operation=audit.gap"))["items"]
     assert event["args"] == {"commands": [command], "terminals": []}
-    # Its id is free again.
+    # The id can be used again.
     assert (await api.session(id="box"))["status"] == "active"
 
 
@@ -159,7 +159,7 @@ async def test_a_pause_is_carried_out_and_recorded_later(
         assert (await api.json("POST", PATH + "/pause"))["status"] == "paused"
         (container,) = api.engine.containers.values()
         assert container.state is ContainerState.PAUSED
-        # What starts something again is on record first.
+        # An operation that starts something must be recorded first.
         await api.problem(503, "audit_unavailable", "POST", PATH + "/resume")
         (container,) = api.engine.containers.values()
         assert container.state is ContainerState.PAUSED
@@ -177,10 +177,10 @@ async def test_a_level_is_lowered_and_recorded_later(api: Api, command: str, dea
         await api.problem(
             502, "sandbox_unavailable", "POST", PATH + "/exec", json={"argv": ["true"]}
         )
-        # It is lowered: nobody has to ask again for that.
+        # The level is already lowered; the caller need not repeat the request.
         assert (await api.json("GET", PATH))["permission_level"] == "low"
     await recorded(api, "audit.gap")
-    # Where the disk hung, the attempt that was given up may have been carried out, too.
+    # If the disk hung, the abandoned attempt may have been recorded, too.
     events = (await api.json("GET", PATH + "/audit?operation=session.settings"))["items"]
     assert {(event["args"]["from"], event["args"]["to"]) for event in events} == {("high", "low")}
     assert api.plane.sessions.find(ADMIN, "box").running == []
@@ -199,7 +199,7 @@ async def hang(_: Message) -> Message:
 async def test_a_level_change_loses_no_command_of_an_agent_that_hangs(
     api: Api, monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
-    """All that may run at once, so that afterwards there is room for nothing else otherwise."""
+    """Runs as many commands as are allowed, so that lost ones would leave no room for others."""
     monkeypatch.setattr("orchestrator.sandboxes.service._SHUTDOWN_SECONDS", 0.1)
     api.agents.plays["ls"] = Play(holds=True)
     await api.session(id="box", permission_level="medium")
@@ -231,7 +231,7 @@ async def test_a_lowered_sandbox_that_does_not_thaw_leaves_a_gap(api: Api, comma
 async def test_a_level_change_that_a_restart_finds_unfinished_leaves_a_gap(
     settings: Settings, engine: FakeEngine, agents: Agents
 ) -> None:
-    """The level is on record, and the sandbox at the old one may still be there."""
+    """The new level is recorded, and the sandbox with the old level may still exist."""
     agents.plays["work"] = Play(holds=True)
     plane = await ControlPlane.open(settings, engine)
     started = {}
@@ -254,7 +254,7 @@ async def test_a_level_change_that_a_restart_finds_unfinished_leaves_a_gap(
             assert session.running == []
             (event,) = await query.events(plane.database, session.key, operation="audit.gap")
             assert event["args"]["commands"] == [command_id]
-        # A start after that knows their ends, and finds no other gap.
+        # The next start knows that they ended, and records no second gap.
         await plane.close()
         plane = await reopened(settings, engine, agents)
         for name in started:
@@ -269,7 +269,7 @@ async def test_a_level_change_that_a_restart_finds_unfinished_leaves_a_gap(
 async def test_a_sandbox_of_another_level_than_its_sessions_is_never_adopted(
     settings: Settings, engine: FakeEngine, agents: Agents
 ) -> None:
-    """Earlier versions recorded a lower level before they gave up the sandbox of the old one."""
+    """Earlier versions recorded a lower level before they removed the sandbox of the old one."""
     plane = await ControlPlane.open(settings, engine)
     session, _ = await plane.sessions.create(ADMIN, NewSession(id="s", permission_level="high"))
     await plane.database.write(session_rows.with_level(session, plane.levels.named("low")))
@@ -295,7 +295,7 @@ async def test_what_was_not_recorded_is_purged_later(api: Api, command: str, dea
 
 @pytest.fixture
 def small_disk(state_dir: Path) -> Path:
-    """A file system of its own for the state; returns a file that fills it once it is written."""
+    """A file system of its own for the state; returns the path of a file that can fill it."""
     (state_dir / "state").mkdir(mode=0o700)
     mount = ["mount", "-t", "tmpfs", "-o", "size=48m,mode=700", "none", str(state_dir / "state")]
     subprocess.run(mount, check=True)
@@ -332,7 +332,7 @@ async def test_on_a_full_disk_there_is_room_for_stops(small_disk: Path, api: Api
         assert (await api.json("GET", f"/api/sessions/{name}/audit/verify"))["ok"]
     running = [c for c in api.engine.containers.values() if c.state is ContainerState.RUNNING]
     assert len(running) == 2
-    # What is still there works on, once there is room.
+    # The remaining sessions can be used again once there is room.
     path = f"/api/sessions/{names[4]}"
     await api.problem(503, "audit_unavailable", "POST", path + "/exec", json={"argv": ["true"]})
     small_disk.unlink()
@@ -340,7 +340,7 @@ async def test_on_a_full_disk_there_is_room_for_stops(small_disk: Path, api: Api
 
 
 async def test_room_for_stops_is_there_after_the_log_was_emptied(small_disk: Path) -> None:
-    """No ordinary write comes between that and a disk that is full."""
+    """The disk fills up before any further ordinary write."""
     database = await Database.open(small_disk.with_name("paddock.db"))
     try:
 
@@ -403,7 +403,7 @@ async def test_it_stands_still_before_anything_is_recorded(
 
 
 async def test_an_end_does_not_wait_for_who_has_the_session(api: Api, command: str) -> None:
-    """A change of the session that waits for a disk keeps nothing running."""
+    """Commands stop even while another change of the session waits for a disk."""
     session = api.plane.sessions.find(ADMIN, "box")
     async with session.lock:
         aborting = asyncio.create_task(api.json("POST", PATH + "/abort"))
@@ -452,7 +452,7 @@ async def test_a_pause_that_always_fails_kills_everything(
 async def test_a_level_whose_file_is_stricter_needs_no_room(
     api: Api, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of what one version of it permits, nothing runs on."""
+    """Nothing goes on that only the old version of the level permits."""
     (container,) = api.engine.containers
     stricter = replace(api.plane.levels["high"], sha256="0" * 64)
     monkeypatch.setattr(api.plane.levels, "named", lambda _: stricter)
@@ -521,7 +521,7 @@ async def test_what_can_not_be_frozen_is_killed_and_its_agent_goes_on(
 
 
 def kills(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
-    """The control groups that are killed from now on, and whether first processes are spared."""
+    """Records which control groups are killed, and whether their first processes are spared."""
     killed: list[tuple[str, bool]] = []
 
     def kill_all(container_id: str, first: FirstProcess | None, *, spare_first: bool) -> int:
@@ -558,7 +558,7 @@ async def test_one_that_ends_twice_is_ended_once(api: Api, command: str) -> None
     ways = [api.call("DELETE", PATH), api.call("POST", PATH + "/abort"), api.call("DELETE", PATH)]
     await asyncio.gather(*ways)
     assert (await operations(api)).count("session.terminated") == 1
-    # The first one had its agent end what ran.
+    # For the first end, the agent ended the running commands.
     assert "audit.gap" not in await operations(api)
 
 

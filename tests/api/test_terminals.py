@@ -26,7 +26,7 @@ CLIENT = Principal("agent", Role.ADMIN)
 
 
 async def opened(api: Api, **members: Any) -> tuple[str, Session, dict[str, Any]]:
-    """The path of a new session, the session, and a terminal of it."""
+    """The path of a new session, the session, and a terminal of that session."""
     created = await api.session(permission_level="high", key=OPERATOR_KEY)
     session = api.plane.sessions.find(CLIENT, created["id"])
     record = await api.plane.terminals.open(CLIENT, session, spec(**members))
@@ -68,7 +68,7 @@ async def test_evidence_counts_as_what_is_on_record(api: Api) -> None:
     await interact(api, session, terminal, "x" * 1000)
     before = session.budget.used(Kind.AUDIT_BYTES)
     await interact(api, session, terminal, "x" * 3000)
-    assert session.budget.used(Kind.AUDIT_BYTES) - before > 5000  # events, transcript, what it said
+    assert session.budget.used(Kind.AUDIT_BYTES) - before > 5000  # events, transcript, output
     ended = await api.json("DELETE", f"{path}/ptys/{terminal['id']}")
     kept = ended["evidence"]["raw_bytes"] + ended["evidence"]["transcript_bytes"]
     stored, events = await api.plane.database.read(
@@ -168,7 +168,7 @@ async def test_a_late_prompt_changes_what_is_decided(api: Api) -> None:
 
 
 async def said_late(api: Api, path: str) -> list[tuple[str, str]]:
-    """What is on record of terminals besides answers, before which event of their end."""
+    """The late output of terminals, which must be recorded before the first close."""
     items = (await api.json("GET", f"{path}/audit"))["items"]
     names = [event["operation"] for event in items]
     assert names.index("pty.output") < names.index("pty.close")
@@ -240,7 +240,7 @@ async def test_terminals_that_ended_with_both_are_in_the_gap(
     api: Api, settings: Settings, engine: FakeEngine
 ) -> None:
     _, session, terminal = await opened(api)
-    # As if control plane and sandbox had been killed at once.
+    # As if the control plane and the sandbox had been killed at the same time.
     api.plane.terminals._live.clear()
     await api.plane.close()
     (container,) = engine.containers.values()

@@ -35,7 +35,7 @@ class Later(Loop):
 
 
 class Sandbox:
-    """What the kernel would say, and what the budget did."""
+    """The readings of a fake kernel, and what the budget did with them."""
 
     def __init__(self, directory: Path, **boot: Any) -> None:
         self.file = directory / "cpuacct.usage"
@@ -172,7 +172,7 @@ def test_what_can_not_be_measured_is_not_promised(tmp_path: Path) -> None:
     assert unlimited.totals()["session_cpu_us"] == 0
 
 
-# What the host believes of it
+# What the host believes of the agent's reports
 
 
 def _event(**members: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""An agent knows nothing of its session until it is configured, once, and does nothing before."""
+"""An agent is configured once, and before that knows nothing of its session and does nothing."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ REFUSED = 3
 
 
 class Told:
-    """An agent, what it sends, and whether it has ended."""
+    """An agent, its messages, and whether it has ended."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.agent = Agent("/nonexistent")
@@ -55,7 +55,7 @@ class Told:
         self.confined += 1
 
     def ask(self, method: str, params: Message) -> Any:
-        """The code of the error, or the result; None without an answer."""
+        """The result, or the error's code; None without an answer."""
         before = len(self.sent)
         self.agent._on_message(request(7, method, params))
         answers = self.sent[before:]
@@ -176,7 +176,7 @@ def test_what_can_not_be_enforced_ends_the_agent(
     assert (told.stopped, told.agent._exit_code) == (1, REFUSED)
     assert capsys.readouterr().err == f"{said}\n"
     assert told.hello()["configured"] is False
-    # What was sent with it is not done either, and there is no second try.
+    # Requests sent along with it are not carried out either, and a second try is refused.
     assert told.ask("configure", MESSAGE) == "conflict"
     assert told.ask("exec", {}) == "conflict"
 

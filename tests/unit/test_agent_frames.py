@@ -1,4 +1,4 @@
-"""Frames from an agent are limited by their kind, and accepted or refused whatever they contain."""
+"""Frames from an agent have limits by kind, and any content is either accepted or refused."""
 
 import json
 from typing import Any
@@ -58,7 +58,7 @@ def test_what_is_large_is_what_was_asked_for() -> None:
 
 @given(JSON)
 def test_values_are_counted_as_they_are(value: Any) -> None:
-    """Never fewer than there are, and texts of commas are none."""
+    """The count is never too low, and commas within strings do not count."""
     try:
         body = json.dumps({"jsonrpc": "2.0", "params": value}, allow_nan=False).encode()
     except ValueError:
@@ -105,7 +105,7 @@ def test_any_hello_is_believed_or_refused(members: dict[str, Any]) -> None:
     st.dictionaries(_NAMES, JSON),
 )
 def test_any_event_is_believed_or_refused(members: dict[str, Any], outcome: dict[str, Any]) -> None:
-    """What is believed can be written down, and told to a client."""
+    """An accepted event can be stored and sent to a client."""
     try:
         event = parse_event({**_EVENT, "result": outcome, **members})
     except ValueError:

@@ -1,4 +1,4 @@
-"""The agent answers every request of a control plane or ends the connection, and survives."""
+"""The agent answers every request of a control plane or closes the connection, and survives."""
 
 import contextlib
 import json
@@ -114,7 +114,7 @@ WILD = st.recursive(
     ),
     max_leaves=6,
 )
-# Mostly as they should be: so that what is wrong is met deep inside, too.
+# Mostly valid parameters, so that invalid ones are also met deep inside.
 PARAMS = st.builds(
     lambda changed, dropped: {
         name: value for name, value in {**MEMBERS, **changed}.items() if name not in dropped
@@ -138,7 +138,7 @@ CONFIGURATION = Configuration(
 
 
 class Told:
-    """What the agent has sent, as the control plane would get it."""
+    """The agent's messages, as the control plane would receive them."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -154,7 +154,7 @@ class Told:
 
 @pytest.fixture(scope="module")
 def agent() -> Agent:
-    """Not confined, so that it starts no process; everything up to there is as ever."""
+    """Everything but the confinement, so that no process is started."""
     agent = Agent("/nonexistent")
     agent._serve(Service(agent._loop, CONFIGURATION, agent._abi, agent._events, agent.secrets))
     return agent
@@ -185,7 +185,7 @@ LASTING = settings(
 @LASTING
 @given(st.sampled_from(METHODS), PARAMS | WILD)
 def test_every_request_has_one_answer(agent: Agent, told: Told, method: str, params: Any) -> None:
-    """Nothing of it goes further: the next one is answered rightly."""
+    """A request has no effect on the next one, which is answered correctly."""
     message = request(7, method, params)
     try:
         agent._on_message(message)
@@ -263,11 +263,11 @@ def test_a_file_worker_that_was_not_asked_is_ended(
     assert (answers, ended, killed) == ([{"size": 1}], [helper], [999_999])
 
 
-# The connection itself
+# The connection
 
 
 class Served:
-    """A control plane that an agent's connection has dialled, both in this process."""
+    """A control plane and an agent's connection to it, both in this process."""
 
     def __init__(self, directory: Path) -> None:
         self.loop = Loop()
@@ -286,7 +286,7 @@ class Served:
         self.received.append(message)
 
     def say(self, data: bytes) -> None:
-        """Sends that, and lets the connection take it up."""
+        """Sends the data, and lets the connection process it."""
         self.peer.sendall(data)
         assert self._connection._socket is not None
         self._connection._on_ready(1)
@@ -329,7 +329,7 @@ def test_a_control_plane_that_accepts_nothing_is_not_waited_for(tmp_path: Path) 
         listener.bind(path)
         listener.listen(0)
         with contextlib.suppress(BlockingIOError):
-            while True:  # as many as the kernel takes
+            while True:  # as many as the kernel accepts
                 other = stack.enter_context(socket.socket(socket.AF_UNIX))
                 other.setblocking(False)
                 other.connect(path)

@@ -40,7 +40,7 @@ def test_all_interfaces_are_answered_by_any_address(listen: str) -> None:
     hosts = AllowedHosts(listen)
     for header in ("localhost:8700", "192.168.1.5:8700", "[2001:db8::7]:8700"):
         assert answers(hosts, header), header
-    # What browsers and resolvers take for an address is none here.
+    # Other spellings that browsers and resolvers take for an address are not accepted.
     for header in ("rebound.example", "192.168.1.5.example", "0x7f.1", "127.1", "2130706433"):
         assert not answers(hosts, header), header
 

@@ -95,7 +95,7 @@ async def test_a_chain_that_was_written_anew_or_cut_is_found(
 
     assert verdict(exported).ok
     assert verdict(exported[:3]).reason == "the chain ends before the anchored seq 4"
-    # Whoever owns the database makes a chain that is whole in itself.
+    # An owner of the database can forge a chain that is intact in itself.
     await database.write(lambda connection: connection.execute("DELETE FROM events").rowcount)
     again = Ledger(database)
     await fill(again, 4, "k1")
@@ -126,8 +126,8 @@ def test_incarnations_are_told_apart() -> None:
     found = anchors.Anchors(
         "00",
         [
-            ChainHead("old", "s", 1, a),  # of an earlier version
-            ChainHead("k1", "s", 1, a),  # so is this; but see below
+            ChainHead("old", "s", 1, a),  # anchored by an earlier version
+            ChainHead("k1", "s", 1, a),  # likewise, although k1 has an incarnation below
             ChainHead("k1", "s", 2, b, 1),
             ChainHead("k2", "s", 1, c, 2),
             ChainHead("other", "t", 1, c, 1),
@@ -147,17 +147,17 @@ def test_incarnations_are_told_apart() -> None:
 
     assert reason({1: a, 2: b, 3: c}, 1) is None
     assert reason({1: c}, 2) is None
-    # Nobody is taken for another incarnation, whatever else was anchored.
+    # One incarnation is never taken for another, whatever else was anchored.
     assert reason({1: c}, 1) == "hash of seq 1 is not the one that was anchored"
     assert reason({1: a, 2: b}, 2) == "hash of seq 1 is not the one that was anchored"
-    # Where only an earlier version anchored it, it is one of those.
+    # A head that only an earlier version anchored may belong to any other incarnation.
     assert reason({1: a}, 3) is None
     assert reason({1: b}, 3) == "hash of seq 1 is not the one that was anchored"
     assert reason({1: a}, 3, legacy=False) == "nothing was anchored of this chain"
 
 
 def test_a_number_that_was_given_twice_is_found() -> None:
-    """A row that was removed, and made again under another key, has none of the first's events."""
+    """The second row of an incarnation, under another key, lacks the first one's events."""
     first, second = ChainHead("k1", "s", 1, "a" * 64, 1), ChainHead("k2", "s", 1, "b" * 64, 1)
     chains = anchors.Anchors("00", [first, second]).of_incarnation("s", 1)
     for head in (first, second):

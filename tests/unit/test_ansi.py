@@ -1,4 +1,4 @@
-"""Escape sequences are removed from a terminal's bytes, however these are split."""
+"""Escape sequences are removed from a terminal's bytes, however the bytes are split."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,24 +20,24 @@ LEFT = [
     (b"\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
     (b"\x1bPq\x1b\\x\x1b_app\x1b\\y\x1b^pm\x1b\\z\x1bXsos\x1b\\", "xyz"),
     (b"\x1b(Bx\x1b)0y\x1b=z\x1b>\x1b7\x1b8\x1bM", "xyz"),
-    # 8-bit controls, as characters; stray bytes are broken characters and nothing else.
+    # 8-bit controls count when encoded as characters; stray bytes are only broken characters.
     (b"\xc2\x9b31mred", "red"),
     (b"\xc2\x9d0;title\xc2\x9cx", "x"),
     (b"\x9b31mred\x9b0m", "\ufffd31mred\ufffd0m"),
     (b"\x9d0;title\x9cx", "\ufffd0;title\ufffdx"),
     (b"\x98\xf0\x9f\x90\x98';\r\nout", "\ufffd🐘';\r\nout"),
-    # The same byte within a character is none: U+069B, U+26DB.
+    # The same byte inside a character is not a control: U+069B, U+26DB.
     (b"\xda\x9b31m", "\u069b31m"),
     ("⛛".encode(), "⛛"),
-    # Broken characters are replaced once; their bytes are no controls.
+    # A broken character is replaced once, and its bytes are not controls.
     (b"a\xffb\xc3(c", "a\ufffdb\ufffd(c"),
     (b"\xe2\x9bx", "\ufffdx"),
     (b"\xf0\x9f\x98", ""),
     (b"\xc0\x80x", "\ufffd\ufffdx"),
-    # A string that nobody ends is over with its line.
+    # An unterminated string ends with its line.
     (b"a\x1b]0;title\nb", "a\nb"),
     (b"a\xc2\x90b\r\nc", "a\nc"),
-    # Controls within a sequence are carried out, and it can be cancelled.
+    # Controls within a sequence take effect, and can cancel it.
     (b"\x1b[3\n1mx", "\nx"),
     (b"\x1b[31\x18x\x1b\x1ay", "xy"),
     (b"\x1b[31\x1b[0mx", "x"),

@@ -38,7 +38,7 @@ def test_pages_join_to_the_whole(text: str, size: int) -> None:
     data = text.encode("utf-8", "replace")
     after, joined = 0, ""
     for _ in range(2 * len(data) + 2):
-        # A page that holds no whole character is asked for again when there is more.
+        # A page without a whole character is requested again once there is more.
         end = min(len(data), after + max(size, 4))
         final = end == len(data)
         chunks = [("stdout", after, data[after:end])] if end > after else []
@@ -90,7 +90,7 @@ def test_what_utf_8_can_not_have_is_escaped() -> None:
 
 
 def test_what_is_escaped_has_the_same_members() -> None:
-    """Those that were not given are there, but where they may be left out."""
+    """Members without a value are present, except those that may be left out."""
     members: dict[str, Any] = {"name": "NAME", "nested": {}}
     plain, escaped = _Outer(**members), _Outer(**{**members, "name": "\udcff"})
     assert plain.encode() == b'{"name":"NAME","nested":{"at":null},"count":3}'

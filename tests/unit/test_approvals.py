@@ -37,7 +37,7 @@ OWNER = Principal("ci", Role.OPERATOR)
 OTHER = Principal("other", Role.OPERATOR)
 DROP = Line("pty-1", "psql.drop_table", "DROP TABLE users", "high")
 AGENT = "handle:s-1"
-# Nothing here waits that long unless it hangs.
+# Only a test that hangs reaches this limit.
 LONG = 20.0
 
 
@@ -266,7 +266,7 @@ async def test_it_expires_with_its_terminal(
     event = (await query.events(database, "k1", operation="approval.decision"))[-1]
     assert (event["decision"], event["result"]["status"]) == ("deny", "expired")
     assert event["error"] == "the terminal has ended"
-    # The unused approval was made, and stays on record as it was.
+    # The unused approval was already decided, so its record does not change.
     assert {each.id for each in await stored(approvals, status="approved")} == {approved.id}
 
 
@@ -308,7 +308,7 @@ async def test_without_a_ledger_nothing_is_asked_or_decided(
         await ask(approvals, session, DROP._replace(text="DROP TABLE x"))
     assert told == [asked]
     assert [each.status for each in await stored(approvals)] == ["pending"]
-    await approvals.expire(session, "pty-1", "over")  # all the same
+    await approvals.expire(session, "pty-1", "over")  # expiring works even so
     assert (await waiting).status == "expired"
 
 
@@ -355,7 +355,7 @@ async def test_a_long_text_is_bound_by_its_digest(
 async def test_a_reason_waits_until_the_secrets_are_known(
     approvals: Approvals, session: Session, database: Database
 ) -> None:
-    """After a restart they come back with the agent, which says nothing while it is paused."""
+    """After a restart the agent sends them again, but not while it is paused."""
     asked = await ask(approvals, session)
     value = "tok-2b1f9c07d4e8"
     session.secrets = SessionSecrets(StoredSecrets.new(["TOKEN"]))
@@ -370,7 +370,7 @@ async def test_a_reason_waits_until_the_secrets_are_known(
 async def test_without_room_on_the_disk_only_denials_are_decided(
     database: Database, ledger: Ledger
 ) -> None:
-    """What is approved would do something that is to be recorded."""
+    """An approved line would have effects that must be recorded."""
     free = [1]
     room = RecordRoom(KeyRing({}), KeyLimits(), 1, lambda: free[0], iter(range(100)).__next__)
     recorder = Recorder(ledger, Metrics(), room)

@@ -130,7 +130,7 @@ def _rows(connection: Any, key: str) -> None:
 
 
 async def counts(database: Database, key: str = KEY) -> list[int]:
-    """What is left of a session: events, approvals, terminals, bytes."""
+    """The number of a session's remaining events, approvals, terminals and bytes."""
 
     def read(connection: Any) -> list[int]:
         return [
@@ -163,7 +163,7 @@ def repack(path: Path, files: dict[str, bytes]) -> None:
 async def test_a_disk_that_is_short_of_space_gets_no_archives(
     database: Database, ledger: Ledger, tmp_path: Path
 ) -> None:
-    """Each session is told by itself, also those that had one id after the other."""
+    """Each session is reported separately, also two sessions of one id."""
     for incarnation in (1, 2):
         await ended(database, ledger, tmp_path, f"k{incarnation}", 3, incarnation)
     room = RecordRoom(KeyRing({}), KeyLimits(), 2**62, lambda: 0)
@@ -214,7 +214,7 @@ async def test_a_chain_goes_whole_and_its_head_stays(
         await archiving.check_here(KEY)
     assert [path.name for path in (tmp_path / "archive").iterdir()] == [archived.file]
     assert path.stat().st_mode & 0o777 == 0o600
-    # Its place is not given to others, and nothing is archived twice.
+    # The seqs of archived events are not used again, and nothing is archived twice.
     later = await ledger.append(draft(key="other"))
     assert later.id > sealed["id"]
     assert (await archiving.run(timedelta(0), "admin")).archived == []
@@ -238,7 +238,7 @@ async def test_every_change_of_an_archive_is_found(
         assert not archive_file.verify(other).verdict.ok, name
     repack(other, {**files, "evidence/pty-1/more": b"x"})
     assert not archive_file.verify(other).verdict.ok
-    # Evidence that was replaced, and the manifest with it, is not what the chain tells of.
+    # Evidence that was replaced together with the manifest does not match the chain.
     manifest = json.loads(files["manifest.json"])
     repack(other, {**files, "evidence/pty-1/raw": b"forged"})
     manifest["files"]["evidence/pty-1/raw"] = archive_file._summed([b"forged"])
@@ -249,7 +249,7 @@ async def test_every_change_of_an_archive_is_found(
     verdict = archive_file.verify(other).verdict
     assert verdict.reason == "evidence/pty-1/raw is not the evidence that the chain tells of"
 
-    # An end that was cut off, with a manifest to match, is found by what was noted.
+    # A chain without its end, with a matching manifest, is found by the noted head.
     def noted(seq: int, hash: str) -> bool:
         return archive_file.verify(path, Chain(Anchor(seq, hash))).verdict.ok
 
@@ -346,7 +346,7 @@ async def test_what_is_recorded_meanwhile_is_not_lost(
 async def test_what_was_recorded_lately_waits(
     database: Database, ledger: Ledger, archiving: Archiving, tmp_path: Path
 ) -> None:
-    """Of a session whose end could not be recorded for long, more may follow."""
+    """More events may follow when the session's end was recorded late."""
     await ended(database, ledger, tmp_path, events=3)
     assert await archiving.run(timedelta(days=1), "admin") == ([], {}, False)
 
@@ -490,7 +490,7 @@ async def test_an_archive_that_does_not_say_whose_it_is(
 
 
 class Hanging:
-    """A function of the disk that hangs until it is let go on."""
+    """A call of the disk that hangs until the test releases it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, where: Any, name: str) -> None:
         self._original = getattr(where, name)
@@ -508,7 +508,7 @@ STEPS = [(archiving_module, "_make"), (archiving_module, "_append"), (archive_fi
 
 
 class Impatient(ArchiveDisk):
-    """Waits a moment for what hangs, and long for everything else."""
+    """A disk that soon gives up on calls that hang, and waits long for all others."""
 
     async def call(self, key: str, function: Callable[[], T], *, long: bool = False) -> T:
         assert isinstance(function, partial)
@@ -521,7 +521,7 @@ class Impatient(ArchiveDisk):
 
 @pytest.fixture
 async def tasks(archiving: Archiving) -> AsyncIterator[Tasks]:
-    """Of an archiving that waits for its disk a moment only."""
+    """The tasks of an archiving that soon gives up on its disk."""
     archiving._disk = Impatient()
     tasks = Tasks()
     archiving.start(None, tasks)
@@ -548,11 +548,11 @@ async def test_a_disk_that_hangs_keeps_its_chain_and_no_lock(
         check = tasks.check()
         assert check.status is CheckStatus.WARNING
         assert "archiving failed, since 2" in check.detail
-        # The thread may still write there: nobody else does.
+        # The thread may still write there, so no other thread does.
         run = await archiving.run(timedelta(0), "admin")
         assert "still at work" in run.refused[f"{ID}/1"]
         assert disk.asked == 1
-        # Others are not kept.
+        # Other sessions are not held up.
         monkeypatch.undo()
         await ended(database, ledger, tmp_path, key="other", events=3)
         run = await archiving.run(timedelta(0), "admin")

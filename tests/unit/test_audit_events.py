@@ -156,6 +156,6 @@ def test_an_events_text_is_made_once_and_is_the_canonical_one(
         assert len(canonical(value).encode()) <= MAX_OBJECT_BYTES
     recorded = Recorded("k", place, place + 1, "", "command.start", text, "0" * 64, "f" * 64)
     assert recorded.line.isascii()
-    assert recorded.line.isprintable()  # there is no end of a line in it
+    assert recorded.line.isprintable()  # no line break in it
     assert json.loads(recorded.line) == recorded.event
     assert recorded.event == json.loads(text) | {"prev_hash": "0" * 64, "hash": "f" * 64}

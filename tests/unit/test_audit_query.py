@@ -51,7 +51,7 @@ async def test_pages_and_filters(database: Database, ledger: Ledger) -> None:
 async def test_what_is_rare_is_found_without_a_look_at_the_chain(
     database: Database, ledger: Ledger, wanted: dict[str, object]
 ) -> None:
-    """Counted in steps of the database's machine, which a scan takes some for each event."""
+    """Counted in steps of SQLite's machine: a scan takes several steps per event."""
     rare: dict[str, Any] = {"turn": 7, "operation": "pty.exit", "decision": "deny"}
     for drafts in (
         [draft(turn=1) for _ in range(400)],
@@ -89,7 +89,7 @@ async def test_what_is_rare_is_found_without_a_look_at_the_chain(
 async def test_a_page_looks_at_a_part_and_says_where_to_go_on(
     database: Database, ledger: Ledger, wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What has no index of its own is looked for part by part: nobody waits for all of it."""
+    """Events without a suitable index are examined part by part, so that no page takes long."""
     monkeypatch.setattr(query, "MOST_EXAMINED", 50)
     rare = {"turn": 1, "operation": "command.start", **wanted}
     for drafts in (
@@ -191,7 +191,7 @@ async def test_stats(database: Database, ledger: Ledger) -> None:
 
 
 async def test_statistics_count_what_was_committed(database: Database, ledger: Ledger) -> None:
-    """Not what was rolled back, nor what an agent repeated; and no event is looked at."""
+    """Rolled-back and repeated events do not count, and no event is read."""
 
     def fail(_connection: sqlite3.Connection) -> None:
         raise ConflictError("no")
@@ -217,7 +217,7 @@ async def test_statistics_count_what_was_committed(database: Database, ledger: L
 
 
 async def test_a_ledger_from_before_counts_is_counted(tmp_path: Path) -> None:
-    """As an earlier version left it: with events, and without their counts."""
+    """The database is as an earlier version left it: with events, without their counts."""
     files = sorted((Path(store.__file__).parent / "migrations").iterdir())
     files = [file for file in files if file.suffix == ".sql"]
     (before,) = [file for file in files if file.name.endswith("_event_counts.sql")]

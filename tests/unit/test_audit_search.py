@@ -94,5 +94,5 @@ async def test_a_search_looks_at_a_part_and_finds_all(
         or (key, number) == ("k2", {"deny": 75, "pending": 80}[wanted["decision"]])
     ]
     assert found == expected[::-1]
-    # A scan of what is looked at takes some steps for each event; there are 1,900 of that id.
+    # A scan takes several steps per event, and the id has 1,900 events.
     assert highest < 30 * 75

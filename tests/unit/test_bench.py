@@ -62,5 +62,5 @@ def test_the_table_shows_figures_ratio_target_and_verdict(
     _, header, first, second = capsys.readouterr().out.splitlines()
     assert header.split() == ["ours", "p50", "p99", "floor", "p50", "p99", "ratio", "target"]
     assert first.split()[-4:] == ["30x", "≥", "20x", "ok"]
-    # The bad end of a rate is its low one.
+    # For a rate, the low end is the bad one.
     assert second.split() == ["rate", "7", "/s", "5", "/s"]

@@ -66,7 +66,7 @@ def test_it_is_where_the_kernel_would_be(root: int, parts: list[str], follow: bo
     if isinstance(kernels, tuple):
         assert ours == kernels
     elif isinstance(ours, tuple):
-        # Only through a file as if it were a directory, which leads nowhere else.
+        # Only where the path uses a file as a directory, which leads nowhere else.
         assert kernels in (errno.ENOTDIR, errno.ELOOP), path
     elif kernels == errno.EXDEV:
         assert ours in (errno.EXDEV, errno.ELOOP, errno.ENOENT, errno.ENOTDIR), path

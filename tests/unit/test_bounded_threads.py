@@ -31,7 +31,7 @@ SANDBOXES = 40
 
 
 class Hanging:
-    """Calls that hang until as many are under way as ever are."""
+    """Calls that hang until as many have begun as may hang at once."""
 
     def __init__(self, most: int) -> None:
         self.calls = self.highest = 0
@@ -68,7 +68,7 @@ async def test_kills_that_hang_take_few_threads(
     monkeypatch.setattr(local, "kill_all", kill)
 
     class Broken:
-        """An engine that freezes nothing."""
+        """An engine that fails to freeze."""
 
         async def pause(self, _container: str) -> None:
             raise EngineUnavailableError("no")

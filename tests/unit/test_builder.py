@@ -1,4 +1,4 @@
-"""When an image is built again."""
+"""The cases in which an image is built again."""
 
 import shutil
 import tarfile
@@ -27,7 +27,7 @@ FILES = st.dictionaries(st.text(min_size=1, max_size=8), st.binary(max_size=16),
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A copy of what the image is made of, without leftovers of the interpreter."""
+    """A copy of the image's sources, without leftovers of the interpreter."""
     shutil.copytree(ROOT / "images" / "sandbox", tmp_path / "images" / "sandbox")
     shutil.copytree(
         ROOT / "sandbox_agent",

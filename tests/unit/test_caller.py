@@ -18,7 +18,7 @@ OWN = os.path.realpath(sys.executable)
 
 @pytest.fixture
 def there(tmp_path: Path) -> Iterator[int]:
-    """A process with a directory of its own, and `true` open as its descriptor 9."""
+    """A process with its own working directory, and `true` open as descriptor 9."""
     (tmp_path / "mine").symlink_to(PROGRAM)
     (tmp_path / "oneself").symlink_to("/proc/self/exe")
     (tmp_path / "nine").symlink_to("/dev/fd/9")
@@ -91,7 +91,7 @@ def test_what_has_no_name_is_unknown(there: int, tmp_path: Path) -> None:
         file.unlink()
         path = f"/proc/{os.getpid()}/fd/{held.fileno()}"
         assert caller.program(there, path.encode()).path == UNKNOWN
-        # Not even where another has taken its place, under the name that it seems to have.
+        # Not even when another file takes the name that the deleted file seems to have.
         Path(f"{file} (deleted)").write_text("y")
         assert caller.program(there, path.encode()).path == UNKNOWN
 

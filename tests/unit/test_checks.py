@@ -66,7 +66,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def status(check: Check) -> str:
-    """Its status; whatever is not ok says how to mend it."""
+    """The check's status; every status but ok must come with a remedy."""
     assert (check.remedy is None) == (check.status is CheckStatus.OK)
     assert check.detail
     return str(check.status)
@@ -241,7 +241,7 @@ def test_mounts_are_tried_for_real(tmp_path: Path) -> None:
 
 
 def test_state_directory() -> None:
-    # Not pytest's own directory, whose path may be too long for sockets already.
+    # In a short path: pytest's own directory may already be too long for sockets.
     with tempfile.TemporaryDirectory(prefix="pdk-") as name:
         look_at_state_directories(Path(name))
 
@@ -421,7 +421,7 @@ def test_levels_that_the_host_can_not_enforce() -> None:
     low, _, high = level_checks(levels, [], facts, None, 64)
     assert (status(low), status(high)) == ("ok", "failure")
     assert high.detail == ("can't be enforced: needs Landlock version 6, but found version 5")
-    # Whoever asks whether sessions can be created hears of it, and that they can.
+    # For the check whether sessions can be created, this level is only a warning.
     checks = enforceable(levels, facts)
     assert [check.name for check in checks] == ["level low", "level medium", "level high"]
     assert [status(check) for check in checks] == ["ok", "ok", "warning"]

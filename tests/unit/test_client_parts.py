@@ -185,7 +185,7 @@ def test_wild_objects(value: Any) -> None:
 
 def test_every_code_has_a_class() -> None:
     for code, status in STATUSES.items():
-        if code == "method_not_allowed":  # told as OldServerError
+        if code == "method_not_allowed":  # raised as OldServerError
             continue
         error = api_error(status, {"code": code, "detail": "why", "field": "x"})
         assert type(error) is not errors.PaddockAPIError, code

@@ -150,7 +150,7 @@ def test_incarnations_are_told_apart() -> None:
     # One incarnation is never taken for another, whatever else was anchored.
     assert reason({1: c}, 1) == "hash of seq 1 is not the one that was anchored"
     assert reason({1: a, 2: b}, 2) == "hash of seq 1 is not the one that was anchored"
-    # A head that only an earlier version anchored may belong to any other incarnation.
+    # An incarnation without heads of its own must match a head of an earlier version.
     assert reason({1: a}, 3) is None
     assert reason({1: b}, 3) == "hash of seq 1 is not the one that was anchored"
     assert reason({1: a}, 3, legacy=False) == "nothing was anchored of this chain"

@@ -214,7 +214,7 @@ async def test_a_chain_goes_whole_and_its_head_stays(
         await archiving.check_here(KEY)
     assert [path.name for path in (tmp_path / "archive").iterdir()] == [archived.file]
     assert path.stat().st_mode & 0o777 == 0o600
-    # The seqs of archived events are not used again, and nothing is archived twice.
+    # The ids of archived events are not used again, and nothing is archived twice.
     later = await ledger.append(draft(key="other"))
     assert later.id > sealed["id"]
     assert (await archiving.run(timedelta(0), "admin")).archived == []
@@ -403,7 +403,7 @@ async def test_a_start_finishes_what_a_kill_left(
 
 
 def _once_then(then: Any) -> Any:
-    """Does nothing at first, then that."""
+    """Does nothing the first time, then calls `then`."""
     calls: list[None] = []
 
     async def call() -> None:

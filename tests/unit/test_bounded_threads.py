@@ -31,7 +31,7 @@ SANDBOXES = 40
 
 
 class Hanging:
-    """Calls that hang until as many have begun as may hang at once."""
+    """Calls that hang until the expected maximum of them run at once."""
 
     def __init__(self, most: int) -> None:
         self.calls = self.highest = 0

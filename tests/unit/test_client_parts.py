@@ -138,7 +138,7 @@ def answers(kind: type[Model]) -> Iterator[type[Model]]:
 
 
 def newer(value: Any) -> Any:
-    """What a later server would tell: each object has a member that nobody knows yet."""
+    """An answer from a later server: each object has an additional, unknown member."""
     if isinstance(value, Model):
         return {name: newer(member) for name, member in value if name in value.model_fields_set} | {
             "newer": [{}]

@@ -1,4 +1,4 @@
-"""Evidence of commands is charged as it is written, and removed if it can't stay."""
+"""Evidence of commands is charged while it is written, and removed if it can't be kept."""
 
 import asyncio
 import hashlib
@@ -58,11 +58,11 @@ MIB = 2**20
 
 
 class Workspace:
-    """Files that commands have written: `pieces` of each, and what happens before each piece."""
+    """A workspace whose files have `pieces` pieces; `before` is called before each piece."""
 
     def __init__(self, pieces: int, before: Callable[[], None] = lambda: None) -> None:
         self.pieces, self.before = pieces, before
-        self.size = 0  # that it tells when it is opened
+        self.size = 0  # the size that it reports when a file is opened
         self.reading = self.highest = 0
         self.deleted: list[str] = []
 
@@ -89,7 +89,7 @@ class Workspace:
 
 
 class Bench:
-    """One session whose commands have ended, and what keeps evidence of them."""
+    """One session whose commands have ended, with the captures that keep their evidence."""
 
     def __init__(self, directory: Path, ledger: Ledger, workspace: Workspace) -> None:
         self.directory, self.workspace = directory, workspace
@@ -107,7 +107,7 @@ class Bench:
         self.session = Session(**members | {"secrets": SessionSecrets(StoredSecrets(), {})})
 
     def end(self, name: str) -> Command:
-        """A command that has ended, of which evidence is then kept."""
+        """A command that has ended, and whose evidence is now being kept."""
         done = asyncio.get_running_loop().create_future()
         command = Command(name, [], False, "", done)
         self.session.remember(command)
@@ -117,19 +117,19 @@ class Bench:
         return command
 
     async def kept(self, *commands: Command) -> list[dict[str, Any]]:
-        """What was told of each, in the end."""
+        """The final result for each command's evidence."""
         await asyncio.wait([each.keeping for each in commands if each.keeping is not None])
         ends = [each.result.evidence for each in commands if each.result is not None]
         return [end._asdict() for end in ends if end is not None]
 
     @property
     def on_disk(self) -> int:
-        """Bytes of all evidence."""
+        """Bytes of all evidence files."""
         return sum(path.stat().st_size for path in self.directory.rglob("*") if path.is_file())
 
     @property
     def paid(self) -> int:
-        """Bytes that are counted of the session."""
+        """Bytes charged to the session."""
         return self.session.budget.used(Kind.AUDIT_BYTES)
 
 
@@ -182,7 +182,7 @@ async def test_a_disk_that_gets_full_meanwhile_ends_it(bench: Bench) -> None:
     assert "short of disk space" in told["reason"]
     assert (bench.on_disk, told["bytes"]) == (0, 0)
     assert list((bench.directory / "k").iterdir()) == []
-    assert bench.paid < 4096  # its event
+    assert bench.paid < 4096  # only its event
 
 
 async def test_what_is_still_kept_counts_as_running(bench: Bench) -> None:
@@ -190,7 +190,7 @@ async def test_what_is_still_kept_counts_as_running(bench: Bench) -> None:
     commands = [bench.end(f"c{number}") for number in range(MAX_RUNNING)]
     with pytest.raises(BusyError):
         bench.session.check_room()
-    # Not forgotten for others that ended later.
+    # Commands that end later do not push the others out.
     for number in range(100):
         done = asyncio.get_running_loop().create_future()
         other = Command(f"d{number}", [], False, "", done, result=CommandExit())
@@ -217,7 +217,7 @@ async def test_what_can_not_be_recorded_goes(bench: Bench, monkeypatch: pytest.M
 async def test_what_may_be_on_record_stays(
     bench: Bench, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its commit takes longer than anybody waits for, and comes all the same."""
+    """The commit takes longer than the wait for it, and succeeds nevertheless."""
     goes_on = threading.Event()
 
     def slow(_connection: object) -> None:
@@ -230,7 +230,7 @@ async def test_what_may_be_on_record_stays(
     assert "audit ledger" in told["reason"]
     goes_on.set()
     monkeypatch.undo()
-    await database.write(lambda _: None)  # after it
+    await database.write(lambda _: None)  # after the slow commit
     (event,) = await query.events(database, "k", operation="command.evidence")
     (path,) = bench.directory.rglob("output")
     digest = f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
@@ -266,7 +266,7 @@ async def test_a_failure_that_nobody_thought_of_is_told_at_once(
         raise RuntimeError("no")
 
     bench.workspace.before = fail
-    command = bench.end("c")  # holds its task, whose failure nobody would hear of
+    command = bench.end("c")  # holds its task, whose failure would otherwise go unnoticed
     assert command.keeping is not None
     await asyncio.wait([command.keeping])
     await until(lambda: "what is kept of a command failed" in caplog.text)
@@ -276,7 +276,7 @@ async def test_a_failure_that_nobody_thought_of_is_told_at_once(
 async def test_a_call_that_comes_back_late_leaves_nothing(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """It is waited for in vain, and its file goes when it has come back."""
+    """The wait for the call times out; once the call returns, its file is removed."""
     before, back = getattr(EvidenceFile, call), threading.Event()
     files: list[EvidenceFile] = []
 
@@ -332,7 +332,7 @@ async def test_secrets_like_digests_leave_what_archives_need(
 
 
 async def test_secrets_like_ids_leave_what_recovery_needs(bench: Bench, database: Database) -> None:
-    """It reads the events again, to know which commands have ended."""
+    """Recovery reads the events again, to find out which commands have ended."""
     done = asyncio.get_running_loop().create_future()
     command = Command("0123456789abcdef", [], True, "", done, dispatched=True)
     bench.session.remember(command)
@@ -351,7 +351,7 @@ async def test_secrets_like_ids_leave_what_recovery_needs(bench: Bench, database
 
 @pytest.mark.parametrize("dispatched", [True, False])
 async def test_what_may_run_keeps_its_directory(bench: Bench, dispatched: bool) -> None:
-    """Its start was not answered, and it may have been told to start."""
+    """The start was not answered; if it was dispatched, the command may run."""
     done = asyncio.get_running_loop().create_future()
     command = Command("c", [], False, "", done, dispatched=dispatched)
     kept = Kept("c", ".paddock-c/output.txt", True, None)
@@ -375,7 +375,7 @@ async def test_what_may_run_keeps_its_directory(bench: Bench, dispatched: bool) 
 
 @pytest.mark.parametrize("cancelled", [True, False])
 async def test_a_directory_that_nobody_has_heard_of_goes(bench: Bench, cancelled: bool) -> None:
-    """It may have been made, though its caller has left or has got no answer."""
+    """The directory may exist, although its creator was cancelled or got no answer."""
     kept = Kept("c", ".paddock-c/output.txt", True, None)
 
     async def mkdir(*_: object) -> None:
@@ -391,13 +391,13 @@ async def test_a_directory_that_nobody_has_heard_of_goes(bench: Bench, cancelled
 async def test_a_start_removes_evidence_that_is_on_no_record(
     bench: Bench, database: Database
 ) -> None:
-    """A control plane that is killed while it is written leaves it."""
+    """A control plane that is killed while it writes evidence leaves the files behind."""
     await bench.kept(bench.end("c"))
     bench.workspace.size = captures_module.MOST_BYTES + 1
     (refused,) = await bench.kept(bench.end("large"))
     assert refused["sha256"] is None
     evidence = bench.directory
-    # Of a terminal that a start knows, and of chains that are archived.
+    # The files of a known terminal and of archived chains stay.
     await Evidence(evidence / "k" / "pty-1").finish()
     row = "INSERT INTO terminals (id, session_key, opened_at, record) VALUES (?, 'k', '', '{}')"
     await database.write(lambda connection: connection.execute(row, ("pty-1",)).rowcount)
@@ -492,7 +492,7 @@ async def test_a_file_that_is_opened_for_nobody_is_closed(
 
 @pytest.mark.parametrize("told", [{}, {"links": False}])
 async def test_an_agent_that_follows_links_is_not_read(told: dict[str, bool]) -> None:
-    """It was made before it could be asked not to."""
+    """Its agent is too old to be asked not to follow links."""
     asked = []
 
     async def request(method: str, _params: object) -> dict[str, Any]:

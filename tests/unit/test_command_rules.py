@@ -304,7 +304,7 @@ def test_ways_around_are_denied_at_medium() -> None:
         assert decide(argv, MEDIUM)[:2] == (False, rule), line
 
 
-# Where any command runs, only where the guarded ones write is looked at.
+# At a level that allows any command, only the paths that guarded commands write are checked.
 HIGH_ALLOWED = """
 bash -lc id
 python3 /usr/lib/x.py

@@ -171,7 +171,7 @@ def test_operators_are_literal_in_argv() -> None:
     assert decide(["grep", "a|b$", "x;y"], LOW).allow
 
 
-# Whatever comes in
+# Arbitrary input
 
 CULPRITS = (
     "/ .. ../x /etc/passwd /workspace /workspace/a /workspace-evil a -- - -t -f -rn -o -exec -L "
@@ -258,7 +258,7 @@ def test_decisions_at_high_are_total(name: str, args: list[str]) -> None:
         ("cat //../workspace//a", "/workspace", [("a", True)]),
         ("ls /workspace", "/workspace", [(".", True)]),
         ("rm a", "/workspace", [("a", False)]),
-        # Where its destination leads, mv puts the source.
+        # mv follows a link that is its destination.
         ("mv a b c", "/workspace", [("a", False), ("b", False), ("c", True)]),
         ("cp a b", "/workspace", [("a", True), ("b", True)]),
         ("echo /etc", "/workspace", []),

@@ -158,7 +158,7 @@ async def test_sessions_of_earlier_versions_get_their_numbers(tmp_path: Path) ->
 
 
 async def test_numbering_sessions_looks_at_each_a_few_times(tmp_path: Path) -> None:
-    """What a migration costs grows with what is there, not with its square."""
+    """The cost of a migration grows linearly with the number of sessions, not quadratically."""
     connection = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
     for file in sorted(_MIGRATIONS.glob("*.sql")):
         if file.name < "0016":
@@ -175,7 +175,7 @@ async def test_numbering_sessions_looks_at_each_a_few_times(tmp_path: Path) -> N
             counted[0] += 1
             return 0
 
-        connection.set_progress_handler(step, 100)  # instructions of SQLite's machine
+        connection.set_progress_handler(step, 100)  # instructions of SQLite's virtual machine
         for statement in _statements(migration.read_text()):
             connection.execute(statement)
         connection.set_progress_handler(None, 0)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OURS = {path.parent.name for path in ROOT.glob("*/__init__.py")}
 SERVER = OURS - {"tests", "scripts"}
-# What is run and never imported: a file that runs it, and how.
+# Programs that are run and never imported: a file that runs each one, and how.
 PROGRAMS = {
     "mypy": ("Makefile", "-m mypy"),
     "pytest-xdist": ("Makefile", "--dist"),
@@ -38,7 +38,7 @@ DEV = declared(PROJECT["optional-dependencies"]["dev"])
 
 
 def imported(folders: Iterable[str]) -> set[str]:
-    """The distributions of others that the folders' modules import, as installed here."""
+    """The installed third-party distributions that the folders' modules import."""
     providers = packages_distributions()
     tops = {
         name.partition(".")[0]
@@ -79,7 +79,7 @@ def test_tests_need_what_is_declared_and_nothing_else() -> None:
 
 
 def locked(name: str) -> dict[str, str]:
-    """The versions of a lock file by canonical names; each has the digests of its files."""
+    """The versions in a lock file by canonical name; each must have the digests of its files."""
     text = (ROOT / name).read_text()
     assert "://" not in text, f"{name} names a host"
     entries = re.findall(r"^(\S+)==(\S+)(?: ; [^\\\n]+)? \\\n +--hash=sha256:", text, re.M)
@@ -88,7 +88,7 @@ def locked(name: str) -> dict[str, str]:
 
 
 def needed(roots: dict[str, Requirement]) -> set[str]:
-    """The roots and all that they depend on, as the packages that are installed here say."""
+    """The roots and all their dependencies, according to the installed packages."""
     found: set[str] = set()
     waiting = [(name, requirement.extras) for name, requirement in roots.items()]
     while waiting:

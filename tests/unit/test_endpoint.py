@@ -1,4 +1,4 @@
-"""One file tells where the instance of a state directory listens."""
+"""One file contains the address at which the instance of a state directory listens."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_the_url_of_a_listener(host: str, url: str) -> None:
 
 def test_commands_find_the_instance_that_listens(tmp_path: Path) -> None:
     assert find_url(None) == "http://127.0.0.1:9123"
-    # It was started with another address than the settings have now.
+    # The instance was started with another address than the current settings have.
     announce(tmp_path, "http://127.0.0.1:4321")
     assert find_url(None) == "http://127.0.0.1:4321"
     assert find_url("http://elsewhere:1") == "http://elsewhere:1"

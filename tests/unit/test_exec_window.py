@@ -13,7 +13,7 @@ from sandbox_agent.protocol import (
 
 
 class Played:
-    """A command that executes as soon as it may, and a control plane that acknowledges at will."""
+    """A command that executes as soon as it may; the test decides about acknowledgements."""
 
     def __init__(self) -> None:
         self._sent: list[Message] = []
@@ -23,7 +23,7 @@ class Played:
         self.executed = 0
 
     def execute(self, word: str) -> bool:
-        """One more program, if that is allowed now."""
+        """Executes one more program, if that is allowed now."""
         if not self._source.may_execute(self._events):
             return False
         args = {"command_id": "c", "argv": [word]}
@@ -32,12 +32,12 @@ class Played:
         return True
 
     def acknowledge(self, most: int) -> None:
-        """So many events more are durable."""
+        """Makes up to `most` more events durable."""
         self._events.acknowledge(min(self._events.acknowledged + most, self._events.last))
 
     @property
     def missing(self) -> tuple[int, int]:
-        """What a crash would take along now: programs, and repetitions of those on record."""
+        """What a crash would lose now: single programs, and repetitions of recorded ones."""
         durable = [event for event in self._sent if event["seq"] <= self._events.acknowledged]
         single = [event for event in self._sent if "repeats" not in event["args"]]
         told = sum(event["args"].get("repeats", 1) for event in durable)
@@ -45,7 +45,7 @@ class Played:
         return alone, self.executed - told - alone
 
     def finish(self) -> int:
-        """How much is on record in the end."""
+        """The number of executions on record in the end."""
         self._events.tell_repeats()
         return sum(event["args"].get("repeats", 1) for event in self._sent)
 

@@ -16,7 +16,7 @@ from sandbox_agent.commands import CommandError
 
 ROOT = Path(__file__).parents[2]
 LEVELS = load_levels()
-# What refuses, and where its rule stands among the arguments.
+# Functions and errors that refuse, and the position of the rule in their arguments.
 _REFUSING = {"_deny": 0, "DeniedError": 0, "AgentError": 2, "_emit_exit": 2, "_DeniedError": 0}
 _RULE_NAMES = {"rule", "refused", "PATH_RULE", "APPROVAL", "MAX_INTERACTIONS"} | {
     "ALLOW_PTRACE",
@@ -28,7 +28,7 @@ _RETURNING = {"curl.py", "operands.py"}
 
 
 def _text(node: ast.expr) -> str | None:
-    """The text of a literal, of the first item of a tuple, of what a condition chooses."""
+    """The text of a literal, of a tuple's first item, or of a conditional's first branch."""
     if isinstance(node, ast.Tuple) and node.elts:
         return _text(node.elts[0])
     if isinstance(node, ast.IfExp):
@@ -37,7 +37,7 @@ def _text(node: ast.expr) -> str | None:
 
 
 def _rules(path: Path) -> Iterator[str | None]:
-    """The rules that a module names: where it refuses, and where it says which rule did."""
+    """The rules that a module names where it refuses or reports a refusal."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call):
             at = _REFUSING.get(getattr(node.func, "id", getattr(node.func, "attr", "")), 99)

@@ -18,7 +18,7 @@ class Clock:
 
 
 def work(clock: Clock, share: FairShare, members: int, seconds: float, step: float) -> list[float]:
-    """How much time each of so many members gets that use all they may, in steps."""
+    """The time that each member gets if all of them use as much as they may, in steps."""
     used, free_at = [0.0] * members, [clock.now] * members
     end = clock.now + seconds
     while clock.now < end:

@@ -12,14 +12,14 @@ from sandbox_agent.loop import READ, Loop
 
 
 class Told(list[str | None]):
-    """Codes of what feeders were told; None for input that was taken."""
+    """The error codes that feeders received; None for accepted input."""
 
     def __call__(self, error: AgentError | None) -> None:
         self.append(error.code if error else None)
 
 
 class Command:
-    """Reads what it is fed, while the loop runs."""
+    """A command that reads its input while the loop runs."""
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
@@ -27,7 +27,7 @@ class Command:
         self.data = b""
 
     def read_to(self, count: int | None) -> bytes:
-        """Until so many bytes came, None: to the end of the input."""
+        """Reads `count` bytes, or with None to the end of the input."""
         self.loop._stopped = False
         if count is not None and len(self.data) >= count:
             return self.data
@@ -44,7 +44,7 @@ class Command:
         return self.data
 
     def close(self) -> None:
-        """Wants no more."""
+        """Stops reading."""
         if self.read >= 0:
             os.close(self.read)
             self.read = -1

@@ -26,7 +26,7 @@ OWNERS = {"k1": "one", "k2": "two"}
 
 
 class Browsed:
-    """How often something was looked up."""
+    """The number of look-ups in the database."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -64,7 +64,7 @@ def browsed(database: Database, monkeypatch: pytest.MonkeyPatch) -> Browsed:
 
 
 async def events(follower: Follower, until: int) -> list[Recorded]:
-    """What it gets, up to that `seq`."""
+    """The follower's events up to the given `seq`."""
     found: list[Recorded] = []
     async with asyncio.timeout(60):
         while not found or found[-1].seq < until:
@@ -73,7 +73,7 @@ async def events(follower: Follower, until: int) -> list[Recorded]:
 
 
 async def numbers(follower: Follower, until: int) -> list[int]:
-    """The `seq` of what it gets, up to that one."""
+    """The `seq` of each of the follower's events up to the given one."""
     return [event.seq for event in await events(follower, until)]
 
 
@@ -106,7 +106,7 @@ async def test_a_commit_is_written_once_and_shared_by_all_followers(
         assert [event.seq for event in one] == list(range(2, 102))
         assert all(a is b for other in others for a, b in zip(one, other, strict=True))
     assert all(event.line is event.line and event.event is event.event for event in one)
-    # No text is made but those of the events, of which `id` and `seq` are put in.
+    # No text is created except those of the events, with `id` and `seq` inserted.
     assert written <= sum(len(event.text) for event in one)
     assert browsed.count == 0
 
@@ -170,7 +170,7 @@ async def test_large_events_wait_in_few(
 async def test_an_unknown_commit_is_looked_for(
     database: Database, ledger: Ledger, followers: Followers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The commit took effect, although its writer failed."""
+    """The commit succeeded, although its writer got an error."""
     write = database.write
 
     async def lost(function: Any, **options: Any) -> Any:
@@ -194,7 +194,7 @@ async def test_an_unknown_commit_is_looked_for(
 async def test_a_commit_that_comes_too_late_to_be_told_of_is_looked_for(
     database: Database, ledger: Ledger, followers: Followers
 ) -> None:
-    """Nobody heard of it, only that the next one does not follow what was told before."""
+    """The late commit is noticed only because the next one does not follow the last known one."""
     with (
         followers.follow(Selection("k1"), 0) as one,
         followers.follow(Selection(), 0) as everybodys,
@@ -231,7 +231,7 @@ async def test_an_owner_gets_events_of_the_owners_sessions_only(
             await fill(ledger, 1, key)
         found: list[int] = []
         async with asyncio.timeout(60):
-            # Whose k3 is, only the database can tell.
+            # Only the database knows the owner of k3.
             while len(found) < 3:
                 found += [event.id for event in await follower.next()]
         assert found == [4, 6, 7]
@@ -262,7 +262,7 @@ async def test_an_end_while_the_ledger_is_read_is_not_missed() -> None:
     async def read(position: int) -> CatchUp:
         if not over.done():
             over.set_result(None)
-            await asyncio.sleep(0)  # who waits for it is told
+            await asyncio.sleep(0)  # waiters on `over` are woken
         return CatchUp([], position, more=False)
 
     async with asyncio.timeout(60):

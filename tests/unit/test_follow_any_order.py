@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, a follower gets what it wants: all of it, once, in order."""
+"""In any order of events, a follower gets all that it wants, once and in order."""
 
 import asyncio
 import sqlite3
@@ -26,7 +26,7 @@ from tests.unit.ledger_support import draft
 MOST_WAITING, MOST_BYTES = 4, 3000
 OPERATIONS = ("command.start", "command.exit", "file.read")
 OWNERS = {"a": "one", "b": "two", "c": "one"}
-# Of whom the follower learns nothing before it asks the database.
+# The session whose owner the follower learns only from the database.
 UNKNOWN = "c"
 SELECTIONS = [
     Selection("a"),
@@ -52,7 +52,7 @@ STEPS = st.lists(
 
 
 class Reader:
-    """One follower, and what it has got."""
+    """One follower and the events that it has returned so far."""
 
     def __init__(self, follower: Follower, wanted: Selection, held: ExitStack) -> None:
         self.follower, self.wanted, self.held = follower, wanted, held
@@ -65,7 +65,7 @@ class Reader:
         return self.under_way
 
     async def finish(self) -> list[Recorded]:
-        """Raises: what reading does."""
+        """Completes the read; raises its error."""
         under_way, self.under_way = self.begin(), None
         async with asyncio.timeout(60):
             events = await under_way
@@ -81,7 +81,7 @@ class Reader:
 
 
 class World:
-    """A ledger, its followers, and what is on record."""
+    """A ledger, its followers, and the recorded events."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -89,7 +89,7 @@ class World:
         known = {key: owner for key, owner in OWNERS.items() if key != UNKNOWN}
         self.followers = Followers(self.ledger, database, known.get)
         self.readers: list[Reader] = []
-        # By key, id and operation.
+        # By key, id and operation, in recorded order.
         self.on_record: list[tuple[str, int, str]] = []
         self.gates = asyncio.Event(), asyncio.Event()
         self.let_go()
@@ -112,7 +112,7 @@ class World:
                 self.on_record.append((key, event.id, operation))
 
     async def commit_untold(self, key: str) -> None:
-        """It is on record, although its writer failed."""
+        """The event is recorded, although its writer gets an error."""
         write = self.database.write
 
         async def lost(function: Any, **options: Any) -> Any:
@@ -136,7 +136,7 @@ class World:
         await asyncio.sleep(0)
 
     async def hold(self, gate: int) -> None:
-        """Reads of the ledger stop before they look, or before they tell."""
+        """Reads of the ledger stop before they query (0), or before they return (1)."""
         self.gates[gate].clear()
 
     def let_go(self) -> None:
@@ -144,7 +144,7 @@ class World:
             gate.set()
 
     async def read(self, reader: Reader) -> None:
-        """A read that fails is tried again later."""
+        """Ignores a failed read, which is tried again later."""
         self.let_go()
         if len(reader.found) < len(self.wanted(reader)):
             with suppress(StoreError):
@@ -156,7 +156,7 @@ class World:
         self.failing = False
 
     async def browse(self, function: Callable[[sqlite3.Connection], Any]) -> Any:
-        """How the database is looked up."""
+        """The look-up in the database, which `hold` stops and `failing` breaks."""
         before, after = self.gates
         await before.wait()
         if self.failing:
@@ -178,7 +178,7 @@ class World:
             self.over[key].set_result(None)
 
     def wanted(self, reader: Reader) -> list[tuple[str, int, str]]:
-        """What of the record the reader wants."""
+        """The recorded events that the reader wants."""
         wanted = reader.wanted
         return [
             (key, number, operation)
@@ -189,7 +189,7 @@ class World:
         ]
 
     def check(self) -> None:
-        """What each has got is the beginning of what there is; little waits."""
+        """Each reader has a prefix of the events that it wants, and few events wait."""
         for reader in self.readers:
             waiting = reader.follower._waiting
             assert len(waiting) <= MOST_WAITING + 1

@@ -43,18 +43,18 @@ def test_the_first_prompt_has_no_line_before_it() -> None:
         ("select 1;", b"select 1;\r\n\r\n1\r\n\r\ndb=> ", "\n1\n"),
         # Readline: bracketed paste off, output, paste on.
         ("x", b"x\r\n\x1b[?2004l\r1\r\n\x1b[?2004hdb=> ", "1"),
-        # No echo: nothing is taken away, not even what looks like one later.
+        # Without an echo nothing is removed, not even later text that looks like one.
         ("x", b"1\r\ndb=> ", "1"),
         ("x", b"\r\nx\r\ndb=> ", "\nx"),
         ("x", b"db=> ", ""),
-        # A tool that corrects or redraws its echo, and the longest echo of all.
+        # A tool that corrects or redraws its echo, and the longest possible echo.
         ("abc", b"abx\bc\r\nout\r\ndb=> ", "out"),
         ("abc", b"\rdb=> abc\r\nout\r\ndb=> ", "out"),
         ("🐘" * 8192, "🐘".encode() * 8192 + b"\r\nout\r\ndb=> ", "out"),
         # Prompts in the output, and output that only looks like the echo's second line.
         ("x", b"x\r\ndb=> \r\ndb=> x\r\nend\r\ndb=> ", "db=> \ndb=> x\nend"),
         ("ab", b"a\r\nb\r\ndb=> ", "a\nb"),
-        # Progress bars end as they read last.
+        # Only the final state of a progress bar's line counts.
         ("x", b"x\r\n 1%\r50%\r\x1b[Kdone\r\ndb=> ", "done"),
         ("x", b"x\r\n 1%\r\x1b[2Kdb=> ", ""),
     ],
@@ -72,11 +72,11 @@ def test_output_is_between_echo_and_prompt(sent: str, data: bytes, output: str) 
 @pytest.mark.parametrize(
     "data",
     [
-        b"",  # the prompt from before
+        b"",  # the earlier prompt
         b"db=",  # the beginning of an echo that looks like a prompt
         b"db=> ",
         b"db=> \r\n",
-        b"db=> \r\n42db=> ",  # data, for all that anybody knows
+        b"db=> \r\n42db=> ",  # it might be data
         b"db=> \r\ndb=> \r\n",
         b"db=> \r\n db=> ",
         b"db=> \r\ndb=> x",
@@ -91,12 +91,12 @@ def test_this_is_no_prompt(data: bytes) -> None:
     ("data", "prompted"),
     [
         (b"x\r\n1\r\ndb=> ", False),
-        (b"x\r\n1\r\ndb=> a notice", False),  # which is not over
+        (b"x\r\n1\r\ndb=> a notice", False),  # an incomplete line
         (b"x\r\n1\r\ndb=> a notice\r\n", True),
         (b"x\r\n1\r\ndb=> a notice\r\nand more\r\n", True),
-        (b"x\r\n1\r\ndb=> a notice\r\ndb-> ", False),  # another prompt, or so it seems
+        (b"x\r\n1\r\ndb=> a notice\r\ndb-> ", False),  # apparently another prompt
         (b"x\r\n1\r\n", False),
-        # What the echo reads is no prompt again, however the tool shows it.
+        # An echo alone is not another prompt, however the tool prints it.
         (b"x\r\n", False),
         (b"\r\n", False),
         (b"*\r\n", False),

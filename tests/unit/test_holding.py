@@ -22,7 +22,7 @@ WORKSPACE = cast(Any, SimpleNamespace(quota=Quota.IMAGE))
 
 
 class Engine:
-    """Notes what it is asked to hold."""
+    """Records what it is asked to hold."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -43,7 +43,7 @@ def held(engine: Engine) -> Holding:
 
 @pytest.fixture
 def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Every look at a disk or at the kernel's files hangs, until it is set."""
+    """Every look at a disk or at the kernel's files hangs until the event is set."""
     free = threading.Event()
 
     def hang(*_: object) -> Any:
@@ -99,7 +99,7 @@ async def test_what_hangs_takes_few_threads_and_keeps_no_start(
     await asyncio.gather(*ends)
     await until(lambda: len(calls) == 4)
     monkeypatch.setattr(holding, "_SECONDS", 30)
-    # Whoever has the device next takes what was not lifted.
+    # The device's next user takes over the limit that was not lifted.
     assert await held.disk(WORKSPACE, LEVEL, tmp_path) == "7:1"
     assert engine.asked == ["7:1"]
     assert len(calls) == 4

@@ -1,4 +1,4 @@
-"""The report about a host before the control plane's container starts."""
+"""The report about a host, made before the control plane's container starts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Programs that processes run, compared with the record."""
+"""The programs that processes run, compared with the recorded ones."""
 
 from sandbox_agent.confine.caller import NOT_KNOWN, Process, Program
 from sandbox_agent.images import Images
@@ -15,7 +15,7 @@ def test_a_process_runs_what_it_ran_or_what_it_was_to_run() -> None:
     images = Images()
     assert images.agree(FIRST, program(1))
     images.record(FIRST, program(1), program(2))
-    assert images.agree(FIRST, program(1))  # it failed
+    assert images.agree(FIRST, program(1))  # the exec failed
     assert images.agree(FIRST, program(2))
     assert not images.agree(FIRST, program(3))
 
@@ -33,7 +33,7 @@ def test_a_fork_runs_what_any_may_run() -> None:
     images.record(FIRST, program(1), program(2))
     assert images.agree(CHILD, program(2))
     assert not images.agree(CHILD, program(3))
-    # Its number is another's by now.
+    # This pid belongs to another process by now.
     assert images.agree(Process(10, 999), program(1))
 
 

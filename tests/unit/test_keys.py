@@ -102,7 +102,7 @@ def test_whose_sessions_are_seen(tmp_path: Path) -> None:
         "ops": ["ci", "other", "dash", ""],
         "dash": ["ci"],
         "board": ["ci", "other", "dash", ""],
-        "prometheus": [""],  # nobody's
+        "prometheus": [""],  # the system's events, which have no owner
     }
     handle = Principal("handle:s", Role.HANDLE, "k", "ci")
     assert handle.account == "ci"
@@ -235,7 +235,7 @@ def test_what_a_removed_keys_entry_said_holds_on() -> None:
     )
     handle = Principal("h", Role.HANDLE, session_key="s", owner="a")
     ring = KeyRing({"1": strict})
-    for _ in range(2):  # whatever else changes later
+    for _ in range(2):  # later changes make no difference
         ring.replace(KeyRing({"2": Principal("b", Role.OPERATOR)}))
         assert ring.named("a") is None
         assert ring.bounds(handle) == strict.bounds

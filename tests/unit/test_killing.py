@@ -1,4 +1,4 @@
-"""A container's processes are killed without its engine, and no other processes."""
+"""A container's processes are killed without its engine, and no other process is."""
 
 import signal
 import subprocess
@@ -12,7 +12,7 @@ from orchestrator.node.processes import HostPaths
 from tests.unit.test_processes import ID, STAT, write
 
 Sleeper = subprocess.Popen[bytes]
-# Where engines and operators put a container's group.
+# The control groups in which engines and operators put a container.
 PLACES = (
     f"docker/{ID}",
     f"system.slice/docker-{ID}.scope",
@@ -28,7 +28,7 @@ def host(tmp_path: Path) -> HostPaths:
 
 @pytest.fixture
 def sleepers() -> Iterator[list[Sleeper]]:
-    """Two processes that only a signal ends: take them for a container's first one and another."""
+    """Two processes that end only by a signal, as a container's first process and another one."""
     processes = [subprocess.Popen(["sleep", "1000"]) for _ in range(2)]
     yield processes
     for process in processes:
@@ -37,7 +37,7 @@ def sleepers() -> Iterator[list[Sleeper]]:
 
 
 def shown(host: HostPaths, pid: int, cgroup: str, inside: int = 1, started: int = 999) -> None:
-    """As the kernel shows a process."""
+    """Creates the files with which the kernel shows a process."""
     directory = host.proc / str(pid)
     write(directory / "stat", STAT.replace(b" 999 ", b" %d " % started) % (pid, b"x) (y"))
     write(directory / "status", f"Name:\tsh\nNSpid:\t{pid}\t{inside}\n")
@@ -45,7 +45,7 @@ def shown(host: HostPaths, pid: int, cgroup: str, inside: int = 1, started: int 
 
 
 def group(host: HostPaths, sleepers: list[Sleeper], place: str, version: int) -> FirstProcess:
-    """A container of those processes, as the kernel shows it; its first process."""
+    """Shows those processes as a container, as the kernel does; returns its first process."""
     if version == 2:
         text, directory = f"0::/{place}\n", host.cgroup / place
     else:
@@ -53,7 +53,7 @@ def group(host: HostPaths, sleepers: list[Sleeper], place: str, version: int) ->
         directory = host.cgroup / "memory" / place
     for inside, process in zip((1, 17), sleepers, strict=True):
         shown(host, process.pid, text, inside)
-    # 0 is a process of a namespace that is not shown here.
+    # 0 stands for a process of a namespace that is not visible here.
     write(directory / "cgroup.procs", "".join(f"{pid}\n" for pid in (0, *pids(sleepers))))
     found = first_process(ID, sleepers[0].pid, host)
     assert found is not None

@@ -1,4 +1,4 @@
-"""The layers below the parser that would stop a command, by its words."""
+"""The layers below the parser that would stop a command, found from the command's words."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -97,7 +97,7 @@ def test_the_directory_counts() -> None:
 
 
 def test_what_a_level_file_allows() -> None:
-    """Each remedy that names a member is one: with it nothing stops the command any more."""
+    """With the member that a remedy names, nothing stops the command any more."""
     low = LEVELS["low"]
     confinement = low.confinement
 

@@ -213,7 +213,7 @@ async def test_a_disk_that_hangs_keeps_nobody(
             await ledger.append(draft())
     answers.set()
     await hanging
-    # What was given up before it was begun is not carried out later.
+    # A write that was given up before it began is not carried out later.
     assert (await ledger.append(draft())).seq == 1
 
 
@@ -271,7 +271,7 @@ async def test_a_subscriber_hears_of_what_is_new(ledger: Ledger) -> None:
     assert not waiters[3].done()
     waiters[3].cancel()
     await asyncio.wait([waiters[3]])
-    # What is there already is told at once, also by a ledger that has just started.
+    # A wait for an existing event ends at once, also in a ledger that has just started.
     assert await ledger.wait("k1", 1) == 2
 
 

@@ -151,7 +151,7 @@ def test_writes_are_guarded_unless_any_command_may_run_and_the_file_says_so(
     level = load_levels(tmp_path)["high"]
     assert not level.guard_writes
     assert restore_level(level.stored()) == level
-    # Sessions of before there was the field.
+    # Sessions that are older than the field.
     stored = load_levels()["high"].stored()
     del stored["guard_writes"]
     assert restore_level(stored).guard_writes
@@ -167,7 +167,7 @@ def test_rates_are_for_those_that_have_them(tmp_path: Path) -> None:
     assert level.rates == Rates(disk_write=2**20, network_send=16_384)
     assert level.stored()["rates"]["disk_read"] is None
     assert restore_level(level.stored()) == level
-    # Sessions of before there were rates.
+    # Sessions that are older than rates.
     stored = load_levels()["high"].stored()
     del stored["rates"]
     assert restore_level(stored).rates == NO_RATES
@@ -212,7 +212,7 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
 
 
 def fourth(tmp_path: Path, name: str = "build", rank: int = 250) -> Path:
-    """A level of the operator's, like low."""
+    """A level of the operator, like low."""
     text = (PACKAGED / "low.toml").read_text()
     (tmp_path / f"{name}.toml").write_text(text.replace("rank = 100", f"rank = {rank}"))
     return tmp_path

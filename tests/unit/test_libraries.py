@@ -1,4 +1,4 @@
-"""Files that programs need, compared with this machine's loader."""
+"""The files that programs need, compared with the result of this machine's loader."""
 
 import os
 import re

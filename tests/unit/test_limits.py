@@ -1,4 +1,4 @@
-"""Limits of one key: quotas, requests, and turns."""
+"""Limits of one key: quotas, request rates, and turns."""
 
 from collections import Counter
 
@@ -134,7 +134,7 @@ def test_turns_are_bounded_and_nobody_waits_without_need(
         key = next(iter(+working))
         working[key] -= 1
         turns.finish(key)
-    # Each in the order in which it asked.
+    # Each key's requests are served in the order in which they came.
     assert all(tickets == sorted(tickets) for tickets in served.values())
     assert sum(map(len, served.values())) == len(asked)
 

@@ -76,7 +76,7 @@ def test_what_was_reached_before_did_not_strike_again() -> None:
 def test_a_file_system_without_room(
     monkeypatch: pytest.MonkeyPatch, members: dict[str, Any], full: bool
 ) -> None:
-    """With blocks of 4 KiB."""
+    """The blocks have 4 KiB."""
     values = {"f_bavail": 100, "f_frsize": 4096, "f_files": 1000, "f_favail": 1, **members}
     monkeypatch.setattr(os, "statvfs", lambda _: type("Status", (), values)())
     assert limits.is_full("/workspace") is full

@@ -1,4 +1,4 @@
-"""Looks at processes: one at a time at each sandbox, and its share of the time for all of them."""
+"""Looks at processes: one at a time per sandbox, and a limited share of the time for all."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ from tests.support.until import until
 
 
 class Share:
-    """How long a sandbox has to wait, and what was spent."""
+    """The time that a sandbox has to wait, and the time spent."""
 
     def __init__(self) -> None:
         self.wait = 0.0
@@ -29,7 +29,7 @@ class Share:
 
 
 class Processes:
-    """What the host shows: another number of processes with each look, which may hang."""
+    """The host's processes: a different number at each look, which may hang."""
 
     def __init__(self) -> None:
         self.looks = 0
@@ -97,7 +97,7 @@ async def test_what_takes_long_is_looked_at_less_often(processes: Processes) -> 
     assert await count(looks, session) == 1
     share.wait = 0.2
     assert [await count(looks, session) for _ in range(3)] == [1] * 3
-    assert await count(looks, session_of(Share())) == 2  # another one, of which nothing is known
+    assert await count(looks, session_of(Share())) == 2  # a sandbox without an earlier result
     share.wait = 0.0
     assert await count(looks, session) == 3
 

@@ -12,7 +12,7 @@ _HOUR = 3600.0
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, in a list of one."""
+    """The time, in a list with one item."""
     now = [1000.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     return now
@@ -24,7 +24,7 @@ def kept(loop: Loop) -> int:
 
 def test_timers_that_are_set_and_cancelled_again_and_again_take_no_room() -> None:
     loop = Loop()
-    loop.after(_HOUR, lambda: None)  # keeps what is due later from being dropped in passing
+    loop.after(_HOUR, lambda: None)  # keeps later timers from being dropped as a side effect
     most = 0
     for _ in range(10_000):
         loop.after(2 * _HOUR, lambda: None).cancel()

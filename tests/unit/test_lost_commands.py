@@ -17,7 +17,7 @@ from tests.support.until import until
 
 
 class Record:
-    """A ledger whose answer comes when somebody says which."""
+    """A ledger that answers when the test decides, and as it decides."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -45,7 +45,7 @@ async def stops() -> AsyncIterator[StopRecords]:
 
 
 def started() -> tuple[Any, Command]:
-    """A session with one command, whose agent knows of none."""
+    """A session with one command that its agent does not know."""
     command = Command("c1", ["x"], False, "", asyncio.get_running_loop().create_future())
     command.dispatched = True
     link = SimpleNamespace(request=_nothing_runs, settled=_settled)
@@ -58,7 +58,7 @@ async def _nothing_runs(*_: object) -> dict[str, Any]:
 
 
 async def _settled() -> None:
-    """Everything is on record."""
+    """Lets everything be recorded."""
 
 
 def executions(record: Record) -> Executions:

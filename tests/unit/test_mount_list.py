@@ -78,7 +78,7 @@ def test_links_are_followed(tmp_path: Path) -> None:
     (tmp_path / "other").symlink_to("there")
     mount = OperatorMount(source=f"{tmp_path}/other", target="/mnt/a")
     assert real_source("a", mount, (), None) == str((tmp_path / "there").resolve())
-    # Where it leads is looked at again whenever it is mounted.
+    # The link is resolved again at each mount.
     (tmp_path / "other").unlink()
     (tmp_path / "other").symlink_to("/run")
     with pytest.raises(EngineUnavailableError, match=r"mount a: .*engine's socket"):
@@ -108,7 +108,7 @@ def test_a_level_names_mounts_and_keeps_them(tmp_path: Path) -> None:
     level = levels.load_levels(levels_with(tmp_path, '["postgresql", "redis"]'))["own"]
     assert level.mounts == ("postgresql", "redis")
     assert levels.restore_level(level.stored()) == level
-    # A session of before there were mounts was pinned to a level without them.
+    # A session that is older than mounts is pinned to a level without them.
     before = {name: value for name, value in level.stored().items() if name != "mounts"}
     assert levels.restore_level(before).mounts == ()
 

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.engine.docker_network import RULES_SCRIPT
 
-# Docker's rule is there when it was looked for as often as `looks` says.
+# Docker's rule appears after it has been looked for `looks` times.
 IPTABLES = """\
 #!/bin/sh
 echo "$0 $*" >>"$ASKED"
@@ -41,7 +41,7 @@ def test_without_the_engines_rule_nothing_is_installed(tmp_path: Path) -> None:
 
 
 def rules(directory: Path, looks: int) -> tuple[subprocess.CompletedProcess[str], list[str]]:
-    """What came of the script, and the calls that it made."""
+    """The script's result, and its calls of iptables."""
     for name in ("iptables-nft", "iptables-legacy", "ip6tables-nft", "ip6tables-legacy"):
         (directory / name).write_text(IPTABLES)
         (directory / name).chmod(0o755)

@@ -1,4 +1,4 @@
-"""The host behind its interface: the local one, and what is decided by what a node tells."""
+"""The host behind its interface: the local node, and decisions from what a node reports."""
 
 import asyncio
 import threading
@@ -39,7 +39,7 @@ def here(tmp_path: Path) -> Node:
 
 @dataclass(eq=False)
 class Held:
-    """What there is of a sandbox."""
+    """The parts of a sandbox that a node needs."""
 
     name: str = "x"
     container_id: str = "c"
@@ -87,7 +87,7 @@ async def test_what_can_not_be_frozen_is_killed_by_the_node() -> None:
         engine.fail_next("pause")
     assert not await Stopper(node).freeze(sandbox())
     assert node.killed == [("c", True), ("c", False)]
-    node.hangs = True  # it is said in the log, and no end waits for it
+    node.hangs = True  # the hang is logged, and no end waits for it
     engine.fail_next("pause")
     assert not await Stopper(node).freeze(sandbox())
 

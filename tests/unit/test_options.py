@@ -60,7 +60,7 @@ def test_options_are_read_as_getopt_reads_them() -> None:
         (GREP, "--color=?=x --colour=?", None),
         (GREP, "-:", "-:"),
         (GREP, "a -R", "-R"),
-        # As head reads them, these are not a value for -c.
+        # head does not read these as a value of -c.
         (HEAD, "-5c /etc/passwd", "-5"),
         (HEAD, "-\u0665", "-\u0665"),
         (LS, "-l5", "-5"),

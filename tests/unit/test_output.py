@@ -57,7 +57,7 @@ def test_the_limit_holds_and_all_is_counted(
     assert output.cut == len(everything) - len(kept)
     if keep_tail:
         assert everything.endswith(kept)
-    # What is kept has one gap at most.
+    # The kept output has one gap at most.
     gaps = [
         (offset + len(data), after)
         for (_, offset, data), (_, after, _) in itertools.pairwise(pieces)
@@ -89,7 +89,7 @@ def test_the_first_and_the_last_are_kept_half_each() -> None:
     assert 19_000 < len(kept) <= 20_000
     assert (text[:9_500], text[-9_500:]) == (kept[:9_500], kept[-9_500:])
     assert output.cut == len(text) - len(kept)
-    # Who reads on from within what was cut goes on behind it.
+    # A read at an offset within the gap continues after the gap.
     (chunk, *_), _ = output.read(40_000, 10)
     assert chunk.offset == len(text) - output._tail.size
 

@@ -1,4 +1,4 @@
-"""Output that moves from one sandbox to the next: bounded, from the beginning, without gaps."""
+"""Output that moves from one sandbox to the next: bounded, from its start on, without gaps."""
 
 import asyncio
 import base64
@@ -21,7 +21,7 @@ MIB = 2**20
 
 
 class FakeSession:
-    """What a move asks of a session."""
+    """The parts of a session that a move needs."""
 
     def __init__(self, *commands: Command) -> None:
         self.id = "s"
@@ -35,7 +35,7 @@ def command(name: str, stored: int) -> Command:
 
 
 class Agent:
-    """Answers with pages of what was stored, and stores what is restored."""
+    """Answers with pages of its stored output, and stores the restored output."""
 
     def __init__(self, texts: dict[str, bytes], memory: int = 1024 * MIB) -> None:
         self.texts = texts
@@ -67,7 +67,7 @@ class Agent:
 
 
 class Broken(Agent):
-    """Answers with whatever it was made for."""
+    """Answers every request with the given answer."""
 
     def __init__(self, answer: Any) -> None:
         super().__init__({})
@@ -175,7 +175,7 @@ async def test_moves_hold_a_bounded_number_of_bytes_together(
         await second.take(cast(Session, FakeSession(command("a", MIB))), link, SECONDS)
         assert "no room" in caplog.text
         assert first.held + second.held <= 2 * MIB
-    # What they held is given back.
+    # The memory that they held is available again.
     only = command("a", MIB)
     await moved(old, new, only, moves=moves)
     assert read(new.restored["a"]) == bytes(MIB)
@@ -234,5 +234,5 @@ async def test_what_an_agent_makes_us_read_is_paid_by_its_sandbox() -> None:
 async def test_a_new_agent_that_is_full_is_given_no_more() -> None:
     old, new = Agent({"a": bytes(4 * MIB)}), Agent({}, memory=16 * MIB)
     await moved(old, new, command("a", 4 * MIB))
-    # Its first page is more than there is room for.
+    # Its first page already exceeds the new agent's room.
     assert len(new.asked) == 1

@@ -1,4 +1,4 @@
-"""Output that the agent keeps for readers: bounded, however many there are."""
+"""Output that the agent keeps for readers: bounded for any number of commands."""
 
 from typing import Any
 

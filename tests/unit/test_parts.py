@@ -1,4 +1,4 @@
-"""The parts of a sandbox: opened in order, released in reverse and once, whatever fails when."""
+"""Parts of a sandbox: opened in order, released once in reverse, whatever fails and when."""
 
 import asyncio
 import logging
@@ -18,23 +18,23 @@ CONTAINER = cast(Container, None)
 
 
 class BrokenError(Exception):
-    """Nobody thought of it."""
+    """An unexpected error."""
 
 
 FAILURES = (None, EngineUnavailableError("no"), OSError("no"), TimeoutError(), BrokenError())
-# How often a part waits before it fails or is done.
+# The number of times that a part yields before it fails or is done.
 WAITS = st.integers(0, 2)
 
 
 class Way(NamedTuple):
-    """How one of a part's methods goes."""
+    """The behaviour of one of a part's methods."""
 
     waits: int
     failure: BaseException | None
 
 
 class FakePart(Part):
-    """It says what is done with it, and goes as it is told to."""
+    """Records its calls, and behaves as configured."""
 
     def __init__(self, name: str, said: list[str], opening: Way, releasing: Way) -> None:
         self.name = name
@@ -80,7 +80,7 @@ def assembly(said: list[str], ways: list[tuple[Way, Way]], releases: TaskScope) 
 async def test_what_was_begun_is_released_once_and_in_reverse(
     ways: list[tuple[Way, Way]], adopts: bool, cancels: list[int], callers: int
 ) -> None:
-    """`cancels`: after how many steps whoever opens or releases is cancelled, again and again."""
+    """`cancels`: the number of steps after which the opener or releaser is cancelled, each time."""
     said: list[str] = []
     releases = TaskScope("the test")
     parts = assembly(said, ways, releases)
@@ -96,7 +96,7 @@ async def test_what_was_begun_is_released_once_and_in_reverse(
     released = [line for line in said if not line.startswith("open") and "done" not in line]
     assert begun == [str(number) for number in range(len(begun))]
     assert released == [f"{verb} {name}" for name in reversed(begun)]
-    # Nothing is released before what was opened after it is.
+    # A part is released only after all later parts have been released.
     firm = [way.failure is None for _, way in ways]
     done = [line.split()[1] for line in said if line.startswith(verb) and "done" in line]
     assert done == [name for name in reversed(begun) if firm[int(name)]]
@@ -104,7 +104,7 @@ async def test_what_was_begun_is_released_once_and_in_reverse(
 
 
 async def _cancelled(work: Any, cancels: list[int]) -> bool:
-    """Whether it was done; it is cancelled after so many steps each."""
+    """Whether the work finished; it is cancelled after each of these numbers of steps."""
     task = asyncio.ensure_future(work)
     for steps in cancels:
         for _ in range(steps):

@@ -15,7 +15,7 @@ from tests.support.until import until
 
 
 class Late:
-    """A call whose disk hangs until it is free, and makes the directory then."""
+    """A call whose disk hangs until the test frees it, and which then makes the directory."""
 
     def __init__(self, state_dir: Path) -> None:
         self.free, self.began = threading.Event(), threading.Event()
@@ -36,7 +36,7 @@ def late(tmp_path: Path) -> Iterator[Late]:
 
 @pytest.fixture
 def released(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of directories that were released; these have nothing mounted in them."""
+    """The names of released directories; nothing is mounted in these."""
     names: list[str] = []
     monkeypatch.setattr(SandboxDirectory, "release", lambda self: names.append(self.name))
     return names
@@ -50,7 +50,7 @@ async def test_what_comes_too_late_is_released(
     with pytest.raises(EngineUnavailableError, match="did not answer"):
         await places.make(late.directory, late)
     monkeypatch.setattr(placing, "_SECONDS", 30)
-    # Nobody waits again for what was waited for in vain.
+    # After a wait that timed out, later calls do not wait again.
     with pytest.raises(TimeoutError, match="still busy"):
         await places.remove(late.directory, late.directory.remove)
     assert released == []
@@ -70,7 +70,7 @@ async def test_what_nobody_waits_for_is_released(late: Late, released: list[str]
 
 
 async def test_what_was_given_up_is_removed_after_it_was_made(late: Late) -> None:
-    """The removal waits for the call, and does not remove what is not there yet."""
+    """The removal waits for the call, because the directory does not exist yet."""
     places = Places()
     making = asyncio.create_task(places.make(late.directory, late))
     await asyncio.to_thread(late.began.wait, 60)

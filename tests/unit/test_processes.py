@@ -178,12 +178,12 @@ def process(pid: int, seconds: float) -> Process:
 
 
 def times(at: float, total: float, *used: tuple[int, float, float]) -> Times:
-    """`used`: pid, start and CPU seconds of each process."""
+    """`used`: pid, start time and CPU seconds of each process."""
     return Times(at, total, {(pid, started): seconds for pid, started, seconds in used})
 
 
 def percentages(now: Times, base: Times | None) -> list[float]:
-    """Of the whole, and of each process."""
+    """The percentages of the whole sandbox and of each process."""
     processes = [process(pid, seconds) for (pid, _), seconds in now.used.items()]
     found = compared(Measured(processes, Usage(now.total, 0.0, 20, 2)), now, base)
     return [found.usage.cpu_percent, *(process.cpu_percent for process in found.processes)]
@@ -191,7 +191,7 @@ def percentages(now: Times, base: Times | None) -> list[float]:
 
 def test_percentages_are_of_the_time_since_the_earlier_look() -> None:
     base = times(100, 6.0, (1, 90, 1.0), (2, 91, 5.0))
-    # The second is another process with the pid of one that ended, the third is new.
+    # The second process has the pid of one that ended; the third is new.
     now = times(110, 16.0, (1, 90, 2.0), (2, 105, 2.5), (3, 109.99, 0.01))
     assert percentages(now, base) == [100.0, 10.0, 50.0, 10.0]
 

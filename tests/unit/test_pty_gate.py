@@ -1,4 +1,4 @@
-"""What the agent itself refuses to write to a governed terminal, and how it holds output."""
+"""Lines that the agent itself refuses for a governed terminal, and how it holds output."""
 
 import pytest
 from hypothesis import given
@@ -53,7 +53,7 @@ def test_everything_said_is_read_once_and_in_order(said: list[bytes], limits: li
         held.add(data)
         for limit in limits:
             piece = held.take(len(read), limit)
-            assert held.take(len(read), limit) == piece  # a lost answer is asked for again
+            assert held.take(len(read), limit) == piece  # repeatable after a lost answer
             read += piece
     while piece := held.take(len(read), 7):
         read += piece

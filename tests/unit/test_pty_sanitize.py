@@ -1,4 +1,4 @@
-"""What no line may contain, whatever its pattern allows."""
+"""Characters that no line may contain, whatever its pattern allows."""
 
 import pytest
 from hypothesis import given
@@ -33,7 +33,7 @@ def test_control_characters_are_refused() -> None:
         assert reason == f"character 3 is the control character U+{code:04X}", code
 
 
-# Unicode's Default_Ignorable_Code_Point: first and last of each range.
+# Unicode's Default_Ignorable_Code_Point: first and last code point of each range.
 INVISIBLE = (
     (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160), (0x17B4, 0x17B5),
     (0x180B, 0x180F), (0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164),
@@ -47,7 +47,7 @@ def test_invisible_characters_are_refused(first: int, last: int) -> None:
     for code in range(first, last + 1):
         reason = control_characters(f"DROP TABLE a{chr(code)}b")
         assert reason == f"character 13 is the invisible character U+{code:04X}"
-    for code in (first - 1, last + 1):  # their neighbours are others, or refused for another reason
+    for code in (first - 1, last + 1):  # neighbours are in another range, or pass, or are controls
         reason = control_characters(chr(code))
         known = any(start <= code <= end for start, end in INVISIBLE)
         assert known or reason is None or "control character" in reason
@@ -60,7 +60,7 @@ def test_other_text_passes() -> None:
 
 @given(st.text())
 def test_what_passes_can_be_shown(text: str) -> None:
-    """Nothing that a terminal acts on, or that hides from who approves it, gets through."""
+    """Nothing passes that controls a terminal, or that hides from the approver."""
     if control_characters(text) is None:
         text.encode()
         assert not any(char < " " or "\x7f" <= char <= "\x9f" for char in text)

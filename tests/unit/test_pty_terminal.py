@@ -1,4 +1,4 @@
-"""The agent's reports about a terminal whose program prints while it is examined."""
+"""The agent's reports about a terminal whose program prints during the examination."""
 
 import base64
 import os
@@ -37,7 +37,7 @@ REQUEST = Request(
 
 
 class Program:
-    """A guard and what looks at its program: holds the slave, and speaks when looked at."""
+    """A guard and the examined program: holds the slave, and prints when it is examined."""
 
     def __init__(self) -> None:
         self.socket, self._other = socket.socketpair()
@@ -89,7 +89,7 @@ def test_who_speaks_just_before_it_waits_has_not_said_all(
     assert read(terminal)["waits"] is False
     page = read(terminal)
     assert base64.b64decode(page["data"]) == b"the end of its answer"
-    assert page["waits"] is False  # until that was taken
+    assert page["waits"] is False  # until that output was taken
     assert read(terminal, page["next"])["waits"] is True
     program.waits = False
     assert read(terminal, page["next"])["waits"] is False
@@ -98,8 +98,8 @@ def test_who_speaks_just_before_it_waits_has_not_said_all(
 def test_who_waits_when_the_first_line_is_sent_is_the_tool(
     terminal: Terminal, program: Program
 ) -> None:
-    tty.setraw(program.slave)  # no echo, which would come at any time
-    program.reads = File(1, 2)  # what has started the tool, perhaps
+    tty.setraw(program.slave)  # no echo, which could come at any time
+    program.reads = File(1, 2)  # perhaps the process that started the tool
     assert read(terminal)["waits"] is True
     program.reads = File(1, 1)
     assert read(terminal)["waits"] is True

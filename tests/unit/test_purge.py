@@ -1,4 +1,4 @@
-"""Emptying a directory of any shape, by its descriptor."""
+"""Emptying a directory of any shape, through its descriptor."""
 
 import os
 import resource
@@ -21,7 +21,7 @@ def purge(top: Path) -> None:
 
 
 def make_deep(top: Path, depth: int) -> None:
-    """A chain of directories, deeper than a path may be long."""
+    """A chain of directories whose path is longer than the kernel permits."""
     parent = os.open(top, DIRECTORY)
     for _ in range(depth):
         os.mkdir("d" * 8, dir_fd=parent)

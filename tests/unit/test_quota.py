@@ -70,15 +70,15 @@ def test_what_is_no_superblock_is_said(data: bytes) -> None:
         (64, 60, 64, None),
         (64, 60, 128, 128),
         (128, 100, 64, 64),
-        (128, 20, 64, 64),  # too full for it, but it may give something back
-        (128, 2, 64, None),  # it was moved to its least size before
+        (128, 20, 64, 64),  # too full to shrink to 64, but it may release some space
+        (128, 2, 64, None),  # already shrunk to its minimum size
         (128, 2, 256, 256),
     ],
 )
 def test_the_size_that_an_image_gets(size: int, free: int, limit: int, wanted: int | None) -> None:
     found = FileSystem(size * MIB, free * MIB)
     expected = None if wanted is None else wanted * MIB
-    # A size that is no whole number of blocks is rounded down.
+    # The size is rounded down to whole blocks.
     assert ext4.wanted_size(found, limit * MIB + 4095) == expected
 
 

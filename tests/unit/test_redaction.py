@@ -16,13 +16,13 @@ from sandbox_agent import redaction
 from sandbox_agent.redaction import MARK, RedactedStream, Redactor, Window
 
 TOKEN = "s3cr3t/To+ken=é✓"
-# Values as they are made: nothing in them is of the mark.
+# Realistic values: no value shares a character with the mark.
 _SECRETS = st.text(
     st.characters(codec="utf-8", exclude_characters="\0[]redacted"), min_size=8, max_size=40
 )
-# What others put around them.
+# Text around a value.
 _AROUND = st.text(st.sampled_from("ab /%+\\\"'{}\n-_=é✓0123"), max_size=12)
-# An escape that begins before a value and takes in its first characters hides it.
+# A partial escape before a value would absorb the value's first characters.
 _BEFORE = _AROUND.filter(lambda text: not re.search(r"%[0-9a-f]?$", text))
 
 
@@ -90,7 +90,7 @@ def test_a_value_is_found_in_every_encoding(name: str) -> None:
     assert MARK in cut
     assert cut.startswith("before ")
     assert cut.endswith(" after")
-    # Of what is encoded nothing is left but what the value shares characters with.
+    # Only encoded text that shares characters with the value may remain.
     left = cut.removeprefix("before ").removesuffix(" after").replace(MARK, "")
     assert len(left) < 24
     assert not remains(cut, TOKEN)
@@ -121,7 +121,7 @@ def test_values_that_overlap_themselves_and_one_another(secrets: list[str], text
     for secret in secrets:
         for start in range(len(text)):
             size = len(secret)
-            # At the end a beginning is enough: that is where texts are cut.
+            # At the end a prefix counts as an occurrence, because texts are cut there.
             rest = text[start:]
             if text.startswith(secret, start) or (len(rest) >= 8 and secret.startswith(rest)):
                 covered[start : start + size] = [True] * min(size, len(rest))
@@ -143,7 +143,7 @@ def test_what_is_left_of_a_value_that_was_cut() -> None:
         ), size
         assert redactor.text(f"word {beginning}…") == f"word {MARK}…", size
         assert redactor.text(f"{beginning}[90 more bytes]") == f"{MARK}[90 more bytes]", size
-        # Otherwise something else begins in the same way.
+        # Anywhere else, other text may begin in the same way.
         assert redactor.text(f"{beginning}! {beginning} too") == f"{beginning}! {beginning} too", (
             size
         )
@@ -249,7 +249,7 @@ _ESCAPES = [b"%41", b"\\x80", b"\\u0041", b"\\xc3\\xa9", b"\\n", b"\\\\", b"%25"
 
 @pytest.mark.parametrize("escape", _ESCAPES)
 def test_no_call_is_made_for_each_escape(escape: bytes) -> None:
-    """Not even where the value itself is beside them: what is found is looked up once."""
+    """Not even beside the value itself, for which there is only one look-up."""
     secret = "01234567é"
     encoded = [secret.encode(), secret.encode().hex().encode(), base64.b64encode(secret.encode())]
     redactor, calls = Redactor([secret]), 0
@@ -299,7 +299,7 @@ def test_time_grows_with_the_text_alone(name: str) -> None:
     half, whole = (
         min(_seconds(redactor, part) for _ in range(2)) for part in (data[: len(data) // 2], data)
     )
-    # A square would be four times as long; what is quick is not worth a comparison.
+    # A quadratic search would take four times as long; short times are not compared.
     assert whole < 0.3 or whole < half * 3.2, (half, whole)
     assert whole < 10
 

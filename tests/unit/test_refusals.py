@@ -1,4 +1,4 @@
-"""Refusals are recorded or counted; little is kept of them, and none is lost."""
+"""Refusals are recorded or counted; few are kept in memory, and none is lost."""
 
 import asyncio
 import tracemalloc
@@ -21,10 +21,10 @@ from tests.support.until import until
 
 
 class Forgetful(Recorder):
-    """Keeps nothing of what it records."""
+    """Does not keep what it records."""
 
     async def _record_counted(self, session: Session, draft: EventDraft) -> None:
-        """It is on record."""
+        """Counts as recorded."""
 
 
 def a_session() -> Session:
@@ -35,7 +35,7 @@ def a_session() -> Session:
 
 
 class Disk:
-    """What is on record, and what is marked; while it is `full`, nothing new is."""
+    """The recorded and marked refusals; while it is `full`, it accepts nothing new."""
 
     def __init__(self) -> None:
         self.full = False
@@ -74,7 +74,7 @@ async def session() -> Session:
 
 @pytest.fixture
 async def refusals(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Refusals]:
-    """Every like one after the first is counted, and told when somebody wants it to be."""
+    """Every similar refusal after the first is counted, and reported on demand."""
     monkeypatch.setattr(module, "_BURST", 1)
     monkeypatch.setattr(module, "_RATE", 0)
     monkeypatch.setattr(module, "_SECONDS", 3600)
@@ -116,9 +116,9 @@ async def test_what_a_failed_write_has_not_told_is_told_later(
     await refuse(refusals, session, 3)
     disk.full = True
     tried = disk.tried
-    await until(lambda: disk.tried > tried + 2)  # it goes on trying
+    await until(lambda: disk.tried > tried + 2)  # it keeps trying
     assert disk.told == [1]
-    await refuse(refusals, session, 4)  # it goes on counting
+    await refuse(refusals, session, 4)  # it keeps counting
     disk.full = False
     await until(lambda: sum(disk.told) == 7 and not disk.marked)
     assert disk.told[0] == 1
@@ -130,7 +130,7 @@ async def test_closing_tells_what_is_counted_also_while_it_is_being_told(
 ) -> None:
     monkeypatch.setattr(module, "_SECONDS", 0)
     await refuse(refusals, session, 5)
-    await asyncio.sleep(0)  # the telling is under way
+    await asyncio.sleep(0)  # the report has begun
     await refusals.close()
     assert sum(disk.told) == 5
     assert not disk.marked
@@ -166,7 +166,7 @@ async def test_an_end_takes_along_the_number_of_what_can_not_be_told(
     disk.full = True
     untold = await refusals.end(session)
     assert untold.number == 4
-    disk.full = False  # the end can be recorded
+    disk.full = False  # the end can be recorded now
     await refuse(refusals, session, 2)
     untold.settle()
     await refusals.close()

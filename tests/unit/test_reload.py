@@ -37,7 +37,7 @@ from orchestrator.tools.manifest import CedarNames
 from tests.support.manifests import MINIMAL, PSQL
 from tests.support.until import until
 
-# The value that the tests' own takes the place of.
+# The real value, which the tests' own value replaces.
 STEP_MS = reload.STEP_MS
 NAMES = CedarNames("Data::Database", "query", None)
 FACTS = CedarFacts("psql.add", "ready", 0, "low", "low", "agent")
@@ -79,7 +79,7 @@ async def policy(settings: Settings, ledger: Ledger) -> AsyncIterator[Reload]:
 
 
 async def event(ledger: Ledger, database: Database, seq: int) -> dict[str, Any]:
-    """The event of that number in the system's chain, once it is there."""
+    """The event with this `seq` in the system's chain, once it exists."""
     async with asyncio.timeout(60):
         await ledger.wait(SYSTEM_KEY, seq - 1)
     (found,) = await query.events(database, SYSTEM_KEY, after_seq=seq - 1, limit=1)
@@ -88,7 +88,7 @@ async def event(ledger: Ledger, database: Database, seq: int) -> dict[str, Any]:
 
 
 def edit(settings: Settings, name: str, old: str, new: str) -> bytes:
-    """Puts an edited copy of the packaged level in its place, as editors do."""
+    """Replaces the packaged level with an edited copy, in the way of an editor."""
     assert settings.levels_dir is not None
     text = (PACKAGED / f"{name}.toml").read_text()
     assert old in text
@@ -179,12 +179,12 @@ async def test_keys_come_and_go(
 
 @pytest.fixture
 def file_settings(settings: Settings) -> Settings:
-    """With the admin key in its file."""
+    """The settings with the admin key in its file."""
     return settings.model_copy(update={"admin_key": None})
 
 
 def _put(path: Path, text: str) -> None:
-    """At once: a file that is written in place is empty for a moment, which is a change too."""
+    """Atomically: otherwise the file is empty for a moment, which would be a change, too."""
     draft = path.with_suffix(".draft")
     draft.write_text(text)
     draft.chmod(0o600)
@@ -208,7 +208,7 @@ async def test_the_admin_key_is_replaced_in_its_file(
         assert policy.keys.authenticate(first) is None
         assert policy.keys.authenticate(second) == Principal("admin", Role.ADMIN)
         assert path.stat().st_mode & 0o777 == 0o600
-        # By hand as well; what can't be a key changes nothing.
+        # An edit by hand works, too; an invalid key changes nothing.
         _put(path, "short\n")
         await event(ledger, database, 2)
         await policy.look()
@@ -218,7 +218,7 @@ async def test_the_admin_key_is_replaced_in_its_file(
         await event(ledger, database, 3)
         assert policy.keys.authenticate(second) is None
         assert policy.keys.authenticate("the-third-admin-key") is not None
-        # Without a file there is a new key, in a new file.
+        # If the file is removed, a new key is written to a new file.
         path.unlink()
         await event(ledger, database, 4)
         await policy.look()
@@ -290,7 +290,7 @@ async def test_a_broken_scope_file_denies_all_at_once(
     path = tmp_path / "scope.toml"
     path.write_text("[scope]\ntargets = ['10.0.0.0/8']")
     policy = Reload(settings.model_copy(update={"scope_file": path}))
-    policy._recorder = Recorder(ledger, Metrics())  # it looks when it is told to
+    policy._recorder = Recorder(ledger, Metrics())  # it looks only when the test tells it to
     assert policy.tools.scope.refusal("10.0.0.1") is None
     path.write_text("[scope")
     await policy.look()
@@ -343,7 +343,7 @@ def test_a_start_with_broken_rules_allows_nothing_by_them(
 ) -> None:
     rules = write_rules(tmp_path, manifest="= 1", scope="= 1", policies="permit (")
     tools = Reload(settings.model_copy(update=rules)).tools
-    assert list(tools.catalog) == []  # whose file it is can't be told
+    assert list(tools.catalog) == []  # no one can tell whose file it is
     assert "can't be used" in (tools.scope.refusal("10.0.0.1") or "")
     assert tools.policies is not None
     assert "can't be read" in (tools.policies.refusal("psql", NAMES, FACTS) or "")
@@ -378,7 +378,7 @@ def test_a_start_with_broken_rules_uses_what_was_read_last(
     assert "redis-cli" in policy.tools.catalog
     assert policy.tools.policies is not None
     assert policy.tools.policies.refusal("psql", NAMES, FACTS) is None
-    # What may be pointed at is never kept longer than its file holds.
+    # The scope is never kept after its file has become invalid.
     assert policy.tools.scope.refusal("10.0.0.1") is not None
 
 
@@ -400,7 +400,7 @@ async def test_folders_that_are_missing_at_the_start(
 
 
 def write_rules(directory: Path, **texts: str) -> dict[str, Path]:
-    """Writes rules of tools, and returns the settings that name them."""
+    """Writes files of tool rules, and returns the settings that name them."""
     files = {
         "manifest": ("tools_dir", "tools/mine.clad.toml"),
         "scope": ("scope_file", "scope/scope.toml"),
@@ -430,7 +430,7 @@ async def test_nothing_that_changes_all_the_time_is_watched(
         scope,
         tmp_path / "levels",
     }
-    # It is there to be watched from the first start on.
+    # The folder exists and is watched from the first start on.
     assert (state / "keys.toml").stat().st_mode & 0o777 == 0o600
 
 
@@ -457,7 +457,7 @@ async def test_without_a_ledger_keys_go_and_levels_stay(
 ) -> None:
     secret = add_key(settings.keys_path, Principal("ci", Role.OPERATOR))
     policy = Reload(settings)
-    policy._recorder = Recorder(ledger, Metrics())  # it looks when it is told to
+    policy._recorder = Recorder(ledger, Metrics())  # it looks only when the test tells it to
     await ledger.close()
     edit(settings, "low", "cpus = 0.5", "cpus = 0.25")
     remove_key(settings.keys_path, "ci")
@@ -504,7 +504,7 @@ def test_a_named_keys_file_must_exist(settings: Settings, tmp_path: Path) -> Non
 async def test_a_failure_of_the_follower_loses_no_edit(
     settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is started again, and finds what has changed meanwhile."""
+    """The follower is restarted, and finds what has changed meanwhile."""
     policy, counted = Reload(settings), list[TaskName]()
     look, failures = policy.look, iter(range(2))
 
@@ -548,7 +548,7 @@ async def test_a_failure_of_the_watching_thread_loses_no_edit(
 async def test_the_watch_wakes_rarely_and_takes_a_change_in_soon(
     settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As it is outside of these tests: once a second, and at most three seconds for a change."""
+    """With the real intervals: a look per second, and at most three seconds until a change is used."""
     seen: list[dict[str, Any]] = []
 
     def watched(*paths: Any, **options: Any) -> Any:
@@ -565,9 +565,9 @@ async def test_the_watch_wakes_rarely_and_takes_a_change_in_soon(
         await policy.close()
     (options, *_) = seen
     assert options["step"] >= 1000
-    # Seen at the first look, and told of at the second.
+    # The first look sees the change, and the second one reports it.
     assert 2 * options["step"] < 3000
-    # A file that changes all the time is told of as soon.
+    # A file that changes all the time is reported just as soon.
     assert options["debounce"] <= options["step"]
     assert options["rust_timeout"] > options["step"]
     assert not options.get("force_polling")
@@ -595,7 +595,7 @@ async def test_a_file_that_breaks_its_reader_is_a_broken_file(
 async def test_files_that_hang_are_no_silence(
     policy: Reload, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The look fails, which its task is seen by; once the disk answers, the change is taken up."""
+    """The look fails, which its task reports; once the disk answers, the change is applied."""
     answers, readers = threading.Event(), set[str]()
     (source,) = [found for found in policy._sources if found.directory == settings.levels_dir]
     read = source.read
@@ -607,7 +607,7 @@ async def test_files_that_hang_are_no_silence(
 
     source.read = hang
     for task in policy._tasks:
-        await task.close()  # nobody else looks
+        await task.close()  # no other look interferes
     monkeypatch.setattr(reload, "_READ_SECONDS", 0.01)
     edit(settings, "low", "cpus = 0.5", "cpus = 0.25")
     for _ in range(3):
@@ -618,7 +618,7 @@ async def test_files_that_hang_are_no_silence(
     monkeypatch.setattr(reload, "_READ_SECONDS", 30.0)
     await policy.look()
     assert policy.levels["low"].limits.cpus == 0.25
-    # Of the executor that everybody shares no thread was taken.
+    # No thread of the shared executor was used.
     assert not [name for name in readers if name.startswith("asyncio")]
 
 
@@ -626,7 +626,7 @@ STRICT = MINIMAL.replace('"calc"', '"psql"')
 
 
 def unlistable(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
-    """The folder can't be listed, although what is in it can be opened by its name."""
+    """The folder can't be listed, although its files can be opened by name."""
     listdir = os.listdir
 
     def refusing(path: Any = ".") -> Any:
@@ -651,7 +651,7 @@ async def test_a_folder_of_manifests_that_can_not_be_listed(
     ledger: Ledger,
     known: bool,
 ) -> None:
-    """The operator's tools are not replaced by those that are shipped."""
+    """The packaged tools do not replace the operator's tools."""
     ours = settings.model_copy(update=write_rules(tmp_path, manifest=STRICT))
     directory = tmp_path / "tools"
     if known:
@@ -713,7 +713,7 @@ def make_endless(path: Path) -> None:
 def test_what_is_no_file_is_not_waited_for(
     settings: Settings, tmp_path: Path, make: Callable[[Path], None]
 ) -> None:
-    """Nor is it as if it were not there."""
+    """Such a path is not treated as a missing file either."""
     rules = write_rules(tmp_path, manifest="", scope="", policies="")
     for folder in ("tools", "scope", "cedar"):
         (path,) = (tmp_path / folder).iterdir()
@@ -726,9 +726,9 @@ def test_what_is_no_file_is_not_waited_for(
         "scope.toml",
         "mine.cedar",
     }
-    if make is not make_endless:  # of which doctor says that others can write it
+    if make is not make_endless:  # the doctor reports only that others can write it
         told(policy, ours, "mine.clad.toml")
-    # Whose tool it is can't be told.
+    # The reader can't tell which tool it defines.
     assert list(policy.tools.catalog) == []
     assert policy.tools.scope.refusal("10.0.0.1") is not None
     assert policy.tools.policies is not None

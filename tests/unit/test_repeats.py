@@ -1,4 +1,4 @@
-"""Identical events in quick succession: above a rate only their number is reported."""
+"""Identical events in quick succession: above a rate, only their number is reported."""
 
 import tracemalloc
 
@@ -52,7 +52,7 @@ def test_what_is_known_is_bounded() -> None:
 
 
 def test_what_is_counted_is_told_before_it_is_too_much() -> None:
-    """Ever other events, each of them twice: each has a count that is not told yet."""
+    """Always new events, each sent twice, so that each has an unreported count."""
     sent: list[Message] = []
     events = EventBuffer("0" * 16, sent.append)
     most = 0

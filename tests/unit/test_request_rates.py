@@ -15,7 +15,7 @@ OWNER = Principal("ci", Role.OPERATOR, limits=KeyLimits(requests_per_second=10))
 
 @dataclass
 class Clock:
-    """A clock that stands still unless it is told."""
+    """A clock that moves only when a test sets it."""
 
     now: float = 1000.0
 
@@ -39,7 +39,7 @@ def rates(clock: Clock) -> RequestRates:
 
 
 def served(rates: RequestRates, principal: Principal, most: int = 1000) -> int:
-    """How many requests are answered now."""
+    """The number of requests that succeed now."""
     for number in range(most):
         try:
             rates.spend(principal)
@@ -58,7 +58,7 @@ def test_a_handle_has_its_own_rate(rates: RequestRates, clock: Clock) -> None:
 
 
 def test_all_handles_of_a_key_have_as_much_as_the_key(rates: RequestRates, clock: Clock) -> None:
-    """However many sessions there are, no owner gets more than twice a key's share."""
+    """With any number of sessions, no owner gets more than twice a key's share."""
     assert [served(rates, handle(number)) for number in range(4)] == [5, 5, 0, 0]
     with pytest.raises(RateLimitedError, match="of all handles of the session's key is 10"):
         rates.spend(handle(3))

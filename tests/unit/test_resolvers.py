@@ -1,4 +1,4 @@
-"""The name servers that sandboxes get."""
+"""The name servers that sandboxes use."""
 
 import pytest
 

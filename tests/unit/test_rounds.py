@@ -56,7 +56,7 @@ def test_all_come_once_in_their_order_and_no_name_twice_before_another(
         who = whose[item]
         assert left[who].pop(0) == item
         waiting = {each[0] for each, numbers in left.items() if numbers} - {who[0]}
-        # Whoever waited since this name's last turn has had one meanwhile.
+        # All that have waited since this name's last turn have had a turn meanwhile.
         assert not since.get(who[0], set())
         since = {name: others - {who[0]} for name, others in since.items()}
         since[who[0]] = waiting
@@ -99,7 +99,7 @@ async def test_who_leaves_has_no_turn_and_keeps_nobody_from_theirs(
     leaving = asyncio.create_task(begin(queue, "b", order, until))
     staying = asyncio.create_task(begin(queue, "c", order, until))
     await settle()
-    if given_first:  # the turn comes, and in the same moment it leaves
+    if given_first:  # it gets its turn and leaves at the same moment
         until.set()
         await asyncio.sleep(0)
     leaving.cancel()
@@ -150,7 +150,7 @@ async def test_a_page_waits_for_no_more_than_one_of_anothers(
     await settle()
     free.set()
     await asyncio.gather(*tasks)
-    # One of them was at work already.
+    # One of them had already begun.
     assert order.index("one") <= 2
     assert order.index("system") <= 3
     assert len(order) == 102

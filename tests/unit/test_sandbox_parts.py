@@ -124,14 +124,14 @@ async def test_only_levels_with_a_network_have_one(engine: FakeEngine, state_dir
     await part.adopt(again, found(**high.labels))
     assert again.network == high.network
     await part.close(high)
-    assert engine.open_network  # others may use it
+    assert engine.open_network  # other sandboxes may use it
 
 
 async def test_the_directory_has_its_files_and_goes(state_dir: Path) -> None:
     part, plan = DirectoryPart(Places()), plan_of(state_dir)
     await part.open(plan)
     assert "sandbox:x:1234:" in plan.directory.passwd.read_text()
-    assert list(plan.directory.run.iterdir()) == []  # nothing of the session
+    assert list(plan.directory.run.iterdir()) == []  # no file of the session
     targets = {bind.target: bind.read_only for bind in plan.binds}
     assert targets == dict.fromkeys(
         ("/run/paddock", "/etc/passwd", "/etc/group", "/etc/resolv.conf"), True
@@ -201,7 +201,7 @@ async def test_mounts_are_made_with_their_flags_and_unmade(
         (source, points[1], {"noexec": True, "read_only": False}),
     ]
     assert plan.labels == {LABEL_MOUNTS: "data sock"}
-    # Never by the engine: that would take their other flags off.
+    # Not read-only by the engine, which would remove the mounts' other flags.
     assert not any(bind.read_only for bind in plan.binds if bind.source in points)
     told = configuration_of(plan)
     assert told["writable"] == ["/run/sock"]
@@ -225,7 +225,7 @@ async def test_a_mount_of_a_missing_directory_is_refused(state_dir: Path) -> Non
 
 async def test_the_container_has_what_the_parts_offer(engine: FakeEngine, state_dir: Path) -> None:
     part, plan = ContainerPart(engine, None), plan_of(state_dir)
-    await part.close(plan)  # there is none yet
+    await part.close(plan)  # there is no container yet
     plan.labels["paddock.network"] = "n"
     plan.network = "n"
     await part.open(plan)
@@ -293,14 +293,14 @@ async def test_an_agent_that_ends_instead_of_being_configured_says_why(
 
     class Checks:
         async def check_sandbox(self, _level: object, _hello: object) -> None:
-            """It has all that is needed."""
+            """The sandbox meets all requirements."""
 
     monkeypatch.setattr(engine, "logs", logs)
     part, plan = AgentPart(FakeNode(engine), cast(Any, Checks()), 1.0), plan_of(state_dir)
     said(plan).append("refuses")
     with pytest.raises(SandboxUnavailableError, match="disconnected; the agent said: cannot"):
         await part.open(plan)
-    # Nobody else may have told it what it is for.
+    # An agent that is already configured was configured by someone else, and is refused.
     other = plan_of(state_dir)
     cast(Link, other.link).hello.configured = True
     with pytest.raises(SandboxUnavailableError, match="configured by somebody else"):
@@ -340,7 +340,7 @@ async def test_images_of_others_are_refused(engine: FakeEngine) -> None:
 
 
 def test_a_link_without_its_directory_leaves_no_socket(tmp_path: Path) -> None:
-    """Pytest fails tests that leave one unclosed."""
+    """Pytest fails tests that leave a socket unclosed."""
     with pytest.raises(FileNotFoundError):
         Listener(partial(listening, tmp_path / "none"), cast(Any, None)).open()
     gc.collect()

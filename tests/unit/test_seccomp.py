@@ -49,7 +49,7 @@ MACHINES = sorted(ARCHITECTURES)
 def decide(
     machine: str, wanted: Filter, call: str | int, *arguments: int, audit: int | None = None
 ) -> object:
-    """What the kernel would do with a call, as a name or an error number."""
+    """The filter's decision for a call, as a name or an error number."""
     architecture = ARCHITECTURES[machine]
     number = call if isinstance(call, int) else architecture.calls[call]
     padded = [*arguments, *[0] * (6 - len(arguments))]
@@ -160,7 +160,7 @@ def test_no_process_gets_namespaces(machine: str, flag: int) -> None:
 OWN_AND_OTHERS: list[tuple[str, tuple[int, ...], tuple[int, ...]]] = [
     ("prlimit64", (0, 7), (42, 7)),
     ("setpriority", (0, 0, 5), (0, 42, 5)),
-    ("setpriority", (1, 0, 5), (2, 0, 5)),  # its group, all of its user's
+    ("setpriority", (1, 0, 5), (2, 0, 5)),  # its process group, all processes of its user
     ("sched_setaffinity", (0, 8), (42, 8)),
     ("sched_setscheduler", (0, 5), (42, 5)),
     ("sched_setparam", (0,), (42,)),
@@ -197,12 +197,12 @@ def test_everything_else_is_allowed(machine: str) -> None:
 
 
 def test_shared_memory_is_never_executable(machine: str) -> None:
-    """Mapped twice, it could be executable in one place and written in another."""
+    """Memory with two mappings could be executable in one and writable in the other."""
     read_execute, shared, shared_validated, private = 1 | 4, 1, 3, 2
     for flags in (shared, shared_validated, shared | 0x20):
         assert decide(machine, STRICT, "mmap", 0, 4096, read_execute, flags) == errno.EPERM
         assert decide(machine, STRICT, "mmap", 0, 4096, 1 | 2, flags) == ALLOW
-    # As the loader maps a library.
+    # The loader maps libraries in this way.
     assert decide(machine, STRICT, "mmap", 0, 4096, read_execute, private) == ALLOW
     free = STRICT._replace(writable_code=True)
     assert decide(machine, free, "mmap", 0, 4096, read_execute, shared) == ALLOW

@@ -1,4 +1,4 @@
-"""Processes that executed something are checked again soon after."""
+"""Processes that execute a program are checked again soon afterwards."""
 
 import pytest
 
@@ -11,7 +11,7 @@ BEFORE, AFTER, OTHER = (Program(f"/{n}", frozenset([(0, n)])) for n in (1, 2, 3)
 
 
 class Sandbox:
-    """Processes, what they run, and what was told of them."""
+    """Processes, the programs that they run, and the reported executions."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
@@ -53,7 +53,7 @@ def test_what_runs_something_else_is_told(sandbox: Sandbox) -> None:
     assert sandbox.told == [("/path/0", "/3")]
     for _ in range(10):
         sandbox.wait(100)
-    # The one that runs what it ran before is looked at again, but not for ever.
+    # A process that still runs the earlier program is checked repeatedly, but not forever.
     assert len(sandbox.looked) == 8
     assert sandbox.told == [("/path/0", "/3")]
 
@@ -75,7 +75,7 @@ def test_a_later_call_of_a_process_counts(sandbox: Sandbox) -> None:
 
 
 def test_what_it_was_to_execute_before_counts_no_more(sandbox: Sandbox) -> None:
-    """It took its time for the one, and was quick with the next."""
+    """The process was slow with one program, and fast with the next."""
     sandbox.expect(1, BEFORE)
     sandbox.wait(0.005)
     process, images = Process(1, 0), (AFTER.images or frozenset(), OTHER.images or frozenset())

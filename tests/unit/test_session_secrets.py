@@ -1,4 +1,4 @@
-"""A session's secrets on both sides of the wire: bounded, sealed, and back after a restart."""
+"""A session's secrets on both sides: bounded, sealed, and restored after a restart."""
 
 import json
 from typing import Any
@@ -57,13 +57,13 @@ def test_an_agent_gives_back_what_it_was_given() -> None:
     again.check()
     assert again.message() == agent.message() == host.message()
     assert again.cut(f"{TOKEN} {OTHER}") == f"{MARK} {MARK}"
-    # It is taken up once: nothing that is said later changes it.
+    # The host learns secrets once: later messages change nothing.
     again.learn(hello({"variables": {}, "given": []}))
     assert again.message() == host.message()
 
 
 def test_an_agent_cannot_have_other_words_cut_out() -> None:
-    """A taken-over agent would hide what it did as a secret of the session."""
+    """Otherwise a compromised agent could hide its actions as a secret of the session."""
     host = made(TOKEN=TOKEN)
     theirs = SessionSecrets(StoredSecrets.new(["TOKEN"]), {"TOKEN": "rm -rf /important"})
     wire = theirs.message()
@@ -133,7 +133,7 @@ def test_any_hello_is_taken_or_refused(value: Any) -> None:
     SessionSecrets(StoredSecrets.new([])).learn(held)
 
 
-# The host's
+# The host's side
 
 
 def test_what_one_session_is_given_is_bounded() -> None:
@@ -143,7 +143,7 @@ def test_what_one_session_is_given_is_bounded() -> None:
     with pytest.raises(ConflictError) as caught:
         host.give({"ONCE": "one too many"})
     assert caught.value.fields["reason"] == "too_many_secrets"
-    # Known ones can be given again, and nothing of what was refused is kept.
+    # Known values can be given again, and refused values are not kept.
     host.give({"ONCE": "value number 5", "AGAIN": TOKEN})
     assert host.cut("one too many") == "one too many"
     with pytest.raises(ValidationError, match="65536 bytes in all"):
@@ -172,7 +172,7 @@ def test_they_are_shown_by_nothing() -> None:
     assert host.names == ("TOKEN",)
 
 
-# The agent's
+# The agent's side
 
 
 def test_variables_of_a_level_that_lists_them() -> None:
@@ -180,7 +180,7 @@ def test_variables_of_a_level_that_lists_them() -> None:
     agent = agent_with(host)
     assert agent.variables(LISTED) == {"SECRET_TOKEN": TOKEN, "LANG": "C.UTF-8 secretly"}
     assert agent.variables(None).keys() == {"SECRET_TOKEN", "LANG", "LD_PRELOAD"}
-    # What is not given is cut out all the same.
+    # Values that commands do not get are redacted all the same.
     assert agent.cut(["/workspace/own.so"]) == [MARK]
 
 
@@ -192,7 +192,7 @@ def test_no_name_gets_around_the_list(name: str) -> None:
     message = refused_variable([], [name], LISTED, "low")
     assert message is not None
     assert "begin it with SECRET_" in message
-    # It is for secrets only.
+    # The allowance is only for secrets.
     assert refused_variable(["SECRET_X"], [], LISTED, "low") is not None
     assert refused_variable([], ["SECRET_X"], LISTED, "low") is None
 
@@ -219,7 +219,7 @@ def test_errors_and_events_of_an_agent() -> None:
 
 
 def test_what_ends_an_agent_is_told_without_them(capsys: pytest.CaptureFixture[str]) -> None:
-    """`docker logs` shows it, and so does the session's end on record."""
+    """`docker logs` shows the message, and the record of the session's end contains it."""
     agent = agent_with(made(TOKEN=TOKEN))
     try:
         int(TOKEN)

@@ -74,7 +74,7 @@ def test_what_they_are_for() -> None:
 
 
 REFUSED = [
-    # Another statement, or one that the semicolon does not end.
+    # A second statement, or one that the semicolon does not end.
     ("psql.select_query", "SELECT 1; DROP TABLE x"),
     ("psql.select_query", "SELECT 1 -- "),
     ("psql.select_query", "SELECT 1 --"),
@@ -86,7 +86,7 @@ REFUSED = [
     ("psql.select_query", "SELECT 1 \\! id"),
     ("psql.select_query", "SELECT 'x' \\g /tmp/x"),
     ("psql.select_query", "SELECT E'\\''"),
-    # What another command's gates are for, and functions that reach beyond the tables.
+    # Statements that need another command, and functions that reach beyond the tables.
     ("psql.select_query", "SELECT * INTO copied FROM users"),
     ("psql.select_query", "SELECT pg_read_file('/etc/passwd')"),
     ("psql.select_query", "SELECT pg_catalog.pg_ls_dir('/')"),
@@ -113,7 +113,7 @@ REFUSED = [
     ("redis-cli.get", "EVAL x 0"),
     ("redis-cli.set", 'SET a "x" "y"'),
     ("redis-cli.set", "SET a b EX 0"),
-    # Whatever leads to code.
+    # Everything that could run code.
     ("python3.calculate", "__import__('os')"),
     ("python3.import_math", "import os"),
     ("python3.import_math", "import math, os"),
@@ -123,7 +123,7 @@ REFUSED = [
     ("python3.aggregate", "sorted(x, key=exec)"),
     ("python3.show", "__builtins__"),
     ("python3.assign", "x = lambda: 0"),
-    # A line that goes on with the next one.
+    # A line that continues on the next one.
     ("python3.calculate", "(2"),
     ("python3.calculate", "2)"),
     ("python3.assign", "a = (2"),

@@ -78,7 +78,7 @@ def test_uids_are_the_lowest_free_ones(conn: sqlite3.Connection) -> None:
         claim(conn, "w3", "ann", 1000, 3, Quota.IMAGE)
     release(conn, "w1")
     assert claim(conn, "w3", "ann", 1000, 3, Quota.IMAGE).uid == 1001
-    # A range that was configured later is used from its start.
+    # A newly configured range is used from its start.
     assert claim(conn, "w4", "ann", 5000, 3, Quota.IMAGE).uid == 5000
 
 
@@ -194,7 +194,7 @@ def test_what_is_not_ours_stays(tmp_path: Path, kind: str) -> None:
 
 
 def test_workspaces_of_earlier_versions_count_with_their_size() -> None:
-    """As their latest session was held to, which may have asked for less than its level's."""
+    """The size is the limit of the latest session, which may be less than its level's limit."""
     level = json.dumps({"limits": {"workspace_bytes": 1000}})
     sessions = [("a", "{}", "2025"), ("b", "{}", "2025"), ("b", '{"workspace_bytes": 300}', "2026")]
     with closing(sqlite3.connect(":memory:")) as conn:

@@ -19,7 +19,7 @@ TWO = Workspace("two", "tester", 1001, "1" * 16, "", Quota.NONE)
 
 
 class SlowDisk:
-    """A driver whose calls go on until they are let go; it counts those at work in a slot."""
+    """A driver whose calls wait until released; it counts the calls at work in a slot."""
 
     def __init__(self) -> None:
         self.release = threading.Event()
@@ -95,7 +95,7 @@ async def test_a_caller_who_leaves_frees_no_slot(storage: Storage, disk: SlowDis
         await preparing
     removing = asyncio.create_task(storage.remove(ONE))
     other = asyncio.create_task(storage.prepare(TWO, 1))
-    await until(lambda: disk.begun == 2)  # the other slot's
+    await until(lambda: disk.begun == 2)  # the other slot's call
     disk.release.set()
     await removing
     await other

@@ -1,4 +1,4 @@
-"""Long output in unnamed memory: complete up to a limit, and without delaying anything."""
+"""Long output in unnamed memory: complete up to a limit, without delaying anything."""
 
 import errno
 import os
@@ -70,7 +70,7 @@ def test_a_command_stores_the_beginning_up_to_its_limit(room: Room) -> None:
     pieces = _read(output, MIB)
     kept = b"".join(data for _, _, data in pieces)
     assert kept[: output.stored] == text[: output.stored]
-    # The last of it is there, too, as long as the command is one of the latest.
+    # The end of the output is also kept while the command is one of the latest.
     assert text.endswith(kept[output.stored :])
     assert len(kept) > output.stored
     stored.close()
@@ -120,7 +120,7 @@ def test_where_memory_is_short_it_is_told_and_nothing_fails(
     monkeypatch.setattr(os, name, _fail)
     output.add(STDOUT, b"x" * 5000)
     monkeypatch.setattr(os, name, real)
-    # What comes later would not be the beginning.
+    # Later output is not stored, because it would not be the beginning.
     output.add(STDOUT, b"y" * 5000)
     assert (output.stored, output.total) == (0, 10_000)
     assert output.cut > 8000

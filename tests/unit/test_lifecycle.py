@@ -1,4 +1,4 @@
-"""Session status: the table of transitions, and the consequences of a status."""
+"""Session status: the table of transitions, and what follows from each status."""
 
 import itertools
 

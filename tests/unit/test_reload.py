@@ -343,7 +343,7 @@ def test_a_start_with_broken_rules_allows_nothing_by_them(
 ) -> None:
     rules = write_rules(tmp_path, manifest="= 1", scope="= 1", policies="permit (")
     tools = Reload(settings.model_copy(update=rules)).tools
-    assert list(tools.catalog) == []  # no one can tell whose file it is
+    assert list(tools.catalog) == []  # which tool the file defines is unknown
     assert "can't be used" in (tools.scope.refusal("10.0.0.1") or "")
     assert tools.policies is not None
     assert "can't be read" in (tools.policies.refusal("psql", NAMES, FACTS) or "")
@@ -430,7 +430,7 @@ async def test_nothing_that_changes_all_the_time_is_watched(
         scope,
         tmp_path / "levels",
     }
-    # The folder exists and is watched from the first start on.
+    # The first start creates the keys file, so that it can be watched.
     assert (state / "keys.toml").stat().st_mode & 0o777 == 0o600
 
 
@@ -548,7 +548,7 @@ async def test_a_failure_of_the_watching_thread_loses_no_edit(
 async def test_the_watch_wakes_rarely_and_takes_a_change_in_soon(
     settings: Settings, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the real intervals: a look per second, and at most three seconds until a change is used."""
+    """With the real intervals: a look per second, and changes apply within three seconds."""
     seen: list[dict[str, Any]] = []
 
     def watched(*paths: Any, **options: Any) -> Any:
@@ -638,7 +638,7 @@ def unlistable(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
 
 
 def told(policy: Reload, settings: Settings, name: str) -> None:
-    """`/readyz` and doctor name it."""
+    """Asserts that `/readyz` and the doctor name the file."""
     for check in (policy_check(policy.problems), check_policy(settings)):
         assert (str(check.status), name in check.detail) == ("warning", True)
 

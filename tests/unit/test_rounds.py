@@ -158,7 +158,7 @@ async def test_a_page_waits_for_no_more_than_one_of_anothers(
 
 
 async def test_who_leaves_while_it_is_looked_up_counts(tmp_path: Path, order: list[str]) -> None:
-    """A key that asks and leaves again and again is not before others for it."""
+    """A key that asks and leaves repeatedly gets no precedence by that."""
     database = await Database.open(tmp_path / "paddock.db")
     free, began = threading.Event(), threading.Event()
 

@@ -192,7 +192,7 @@ def test_no_name_gets_around_the_list(name: str) -> None:
     message = refused_variable([], [name], LISTED, "low")
     assert message is not None
     assert "begin it with SECRET_" in message
-    # The allowance is only for secrets.
+    # The prefix allows secrets only, not other variables.
     assert refused_variable(["SECRET_X"], [], LISTED, "low") is not None
     assert refused_variable([], ["SECRET_X"], LISTED, "low") is None
 

@@ -14,7 +14,7 @@ import pytest
 from paddock.contract.base import Model
 
 ROOT = Path(__file__).parents[2]
-# What each package may import of ours; the agent's pure modules are shared with the host.
+# The packages of ours that each package may import; host and agent share the pure modules.
 PURE_AGENT = {
     "sandbox_agent.protocol",
     "sandbox_agent.baseline",
@@ -25,18 +25,18 @@ PURE_AGENT = {
     "sandbox_agent.redaction",
     "sandbox_agent.repeats",
 }
-# aiohttp's URLs are yarl's; typing_extensions is for type checkers.
+# aiohttp's URLs come from yarl; typing_extensions serves type checkers.
 CLIENT_NEEDS = {"aiohttp", "pydantic", "yarl", "typing_extensions"}
 ALLOWED = {
     "sandbox_agent": {"sandbox_agent"},
     "paddock": {"paddock"},
     "orchestrator": {"orchestrator", "sandbox_agent", "paddock.contract", "paddock.audit"},
     "api": {"api", "orchestrator", "sandbox_agent", "paddock.contract", "paddock.audit"},
-    # What stands alone within its package.
+    # Packages that import nothing else of their parent package.
     "paddock/contract": {"paddock.contract"},
     "paddock/audit": {"paddock.audit"},
 }
-# The server's part of the command line, which makes images, too.
+# The server's part of the command line, which also builds images.
 ALLOWED_ALSO = {"api/commands": {"paddock.cli", "images"}}
 OURS = {
     *("sandbox_agent", "orchestrator", "api", "images", "paddock"),
@@ -92,7 +92,7 @@ def test_the_agent_needs_the_standard_library_only() -> None:
 
 
 def test_the_domain_knows_no_http() -> None:
-    """But for what it tells others by a POST."""
+    """The only exception sends messages to others by POST."""
     for path in _modules("orchestrator"):
         found = {name for name in _imports(path) if name.partition(".")[0] == "aiohttp"}
         assert found <= ({"aiohttp"} if path.name == "http_post.py" else set()), path
@@ -126,7 +126,7 @@ def test_the_client_needs_aiohttp_and_pydantic_only() -> None:
 
 
 def test_the_client_has_the_models_of_the_contract() -> None:
-    """None of its classes repeats one: a member is written once."""
+    """No class of the client repeats a model of the contract."""
     models = {
         value.__name__: set(value.model_fields)
         for value in _classes("paddock/contract")
@@ -140,7 +140,7 @@ def test_the_client_has_the_models_of_the_contract() -> None:
 
 
 def _classes(package: str) -> Iterator[type]:
-    """Those that its modules define."""
+    """The classes that the package's modules define."""
     for path in _modules(package):
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         module = importlib.import_module(name)
@@ -152,9 +152,9 @@ def _classes(package: str) -> Iterator[type]:
 
 
 def test_sockets_by_descriptor_are_bound_by_hand() -> None:
-    """Servers of asyncio look at their path again: by then its descriptor's number is another's.
+    """asyncio's servers look at their path again, when the descriptor in it may be another file's.
 
-    Since Python 3.13 they do so when they are made and when they end; older ones would not fail.
+    Since Python 3.13 they do so at their start and end; with older versions nothing would fail.
     """
     for package in ("sandbox_agent", "paddock", "orchestrator", "api"):
         for path in _modules(package):
@@ -162,14 +162,14 @@ def test_sockets_by_descriptor_are_bound_by_hand() -> None:
             assert not used & {"create_unix_server", "start_unix_server"}, path
 
 
-# The caller's own disk, in the caller's own process: nobody else waits for it.
+# A call in the caller's own process, on the caller's own disk, delays nobody else.
 OFF_LOOP = {"paddock/client/local.py"}
 
 
 def test_threads_are_bounded() -> None:
-    """The loop's own executor is shared by everybody, and what hangs in it is never given up.
+    """The loop's own executor is shared by all code, and a call that hangs in it hangs forever.
 
-    It is left to look-ups of names by asyncio and aiohttp, which nothing else waits behind.
+    Only asyncio and aiohttp use it, to resolve names, so that no other call waits behind those.
     """
     for package in ("orchestrator", "api", "paddock"):
         for path in _modules(package):
@@ -182,7 +182,7 @@ def test_threads_are_bounded() -> None:
 
 
 def _used(tree: ast.AST) -> set[str]:
-    """The names that a module uses, imports or looks up in something else."""
+    """The names that a module uses, imports or looks up as attributes."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
@@ -214,7 +214,7 @@ def test_uses_are_found_however_they_are_written(source: str) -> None:
 
 
 def test_tasks_have_owners() -> None:
-    """A task that nobody holds may end at any time, and fail without a word."""
+    """A task without a reference may vanish at any time, and its failure goes unnoticed."""
     for package in ("orchestrator", "api"):
         for path in _modules(package):
             if path == ROOT / "orchestrator" / "task_scope.py":
@@ -223,8 +223,8 @@ def test_tasks_have_owners() -> None:
             assert not used & {"create_task", "ensure_future", "TaskGroup"}, path
 
 
-# Where the host is looked at: the node, the checks of an installation, the drivers of workspaces.
-# What the engine's room says of /proc is of sandboxes.
+# The packages that look at the host: node, installation checks, and workspace drivers.
+# The engine's package is allowed because its paths in /proc belong to sandboxes.
 _HOST_ROOMS = ("node", "checks", "workspace", "engine")
 _HOST_CALLS = {"statvfs", "disk_usage", "getloadavg", "sysconf", "pidfd_open", "AF_UNIX"}
 _HOST_PATHS = re.compile(r"/(proc|sys)/")
@@ -257,7 +257,7 @@ def test_a_word_means_one_thing() -> None:
 
 
 def test_modules_are_in_rooms() -> None:
-    """At the top of the domain is what all its rooms need, and what connects them."""
+    """The top of the domain holds only what all its packages need, and what connects them."""
     found = {path.stem for path in (ROOT / "orchestrator").glob("*.py")}
     shared = {"errors", "http_post", "task_scope", "tasks", "threads"}
     assert found == {"__init__", "control_plane", "reload", *shared}

@@ -1,4 +1,4 @@
-"""Who receives messages of sandbox agents, when, and what happens after a failure."""
+"""The subscribers that receive messages of sandbox agents, their order, and failures."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,11 +21,11 @@ RECORDED = cast(Recorded, SimpleNamespace(seq=1))
 
 
 class BrokenError(Exception):
-    """Of a subscriber."""
+    """Raised by a subscriber."""
 
 
 class Log:
-    """What happened, in order."""
+    """The events, in order."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -129,7 +129,7 @@ async def test_messages_are_told_in_the_order_of_subscription(
 async def test_a_failure_is_the_sender_s_and_nobody_after_it_is_told(
     log: Log, subscribers: Subscribers
 ) -> None:
-    """A link that is told drops its agent, which sends the event again."""
+    """After the failure, the link drops its agent, which sends the event again."""
     subscribers.on_event(fail)
     subscribers.on_event(log.note("event"))
     subscribers.on_hello(fail)

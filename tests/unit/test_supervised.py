@@ -23,7 +23,7 @@ from orchestrator.store.database import Database
 from orchestrator.tasks import Rounds, TaskName, Tasks
 from tests.support.until import until
 
-# What each of them does in a round.
+# The method that each task calls in every round.
 ROUNDS = {
     TaskName.ENGINE_EVENTS: (Watcher, "_handle"),
     TaskName.POLICY: (Reload, "look"),
@@ -76,7 +76,7 @@ async def opened(settings: Settings) -> AsyncIterator[Callable[[], Any]]:
 
 
 async def told(plane: ControlPlane, detail: str) -> None:
-    """Waits until readiness says that."""
+    """Waits until readiness shows this detail."""
     await until(lambda: detail in plane.tasks.check().detail)
     plane.ready.fresh_seconds = 0
     check = (await plane.readiness())["tasks"]
@@ -120,7 +120,7 @@ async def test_one_that_hangs_is_named(
 
 
 def expire(plane: ControlPlane) -> None:
-    """From here on every round that is under way has taken too long."""
+    """From now on, every round in progress counts as too long."""
     for task in plane.tasks._started:
         assert task.rounds is not None, task.name
         task.rounds._seconds = -1

@@ -12,7 +12,7 @@ NAME = TaskName.POLICY
 
 
 class Work:
-    """Fails, or returns, as often as it is told to; then it goes on for ever."""
+    """Fails or returns as often as configured, then runs forever."""
 
     def __init__(self, failures: int, error: Exception | None) -> None:
         self._failures = failures
@@ -33,13 +33,13 @@ class Work:
 
 
 class Plane:
-    """Tasks whose clock a test moves, and whose pauses it sees."""
+    """Tasks with a clock that the test moves; the test sees their pauses."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
         self.counted: list[TaskName] = []
         self.pauses: list[float] = []
-        # Let go on by the test; set: none of them waits.
+        # Tasks wait for this event; it is set, so by default they do not wait.
         self.go_on = asyncio.Event()
         self.go_on.set()
         self.paused = asyncio.Event()
@@ -84,7 +84,7 @@ async def test_readiness_tells_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
         await plane.paused.wait()
         check = plane.tasks.check()
         assert check.status is CheckStatus.FAILURE
-        assert check.detail == "stopped by a failure: policy"  # and no word of the error
+        assert check.detail == "stopped by a failure: policy"  # without the error's text
         plane.go_on.set()
         await work.runs.wait()
         assert plane.status() is CheckStatus.WARNING
@@ -92,7 +92,7 @@ async def test_readiness_tells_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
         assert plane.status() is CheckStatus.WARNING
         plane.now += 1
         assert plane.status() is CheckStatus.OK
-        # It was well for long: the next pause is short again.
+        # After a long run without failure, the next pause is short again.
         work.runs.clear()
         work.stop.set()
         await work.runs.wait()

@@ -1,4 +1,4 @@
-"""A terminal's driver with a scripted agent: what it waits for, and what it accepts."""
+"""A terminal's driver with a scripted agent: the conditions for an answer to be accepted."""
 
 import asyncio
 import base64
@@ -24,11 +24,11 @@ ENDED = {"exit_code": 3, "signal": None, "reason": None}
 
 
 class Agent:
-    """Says its pieces one after another; None is silence for as long as is asked for."""
+    """Prints its pieces one after another; None is silence for as long as the driver waits."""
 
     def __init__(self, *pieces: bytes | None, works: int = 0) -> None:
         self.pieces = deque(pieces)
-        # How often it is looked at before it waits for input; it says nothing meanwhile.
+        # The number of looks, all without output, before the program waits for input.
         self.works = works
         self.ended: Message | None = None
         self.said = b""
@@ -110,7 +110,7 @@ async def test_a_prompt_counts_only_while_the_program_waits_for_input() -> None:
     agent = Agent(PROMPT, works=9)
     terminal, _ = new(agent)
     assert await terminal.start() is Wait.PROMPT
-    # It was looked at again, less and less often.
+    # The driver looked again at growing intervals.
     waits = [SETTLE_MS * 2**look for look in range(9)]
     assert agent.waits[1:] == [*(min(wait, SETTLE_MOST_MS) for wait in waits), SETTLE_MOST_MS]
 
@@ -123,7 +123,7 @@ async def test_a_program_that_shows_a_prompt_and_never_waits_is_not_at_it() -> N
     answer = await terminal.answer()
     assert answer.wait is Wait.TIMEOUT
     assert not await terminal.synchronise()
-    # Its true answer is no other line's.
+    # The late true answer does not count as another line's answer.
     agent.pieces.append(b"\r\nthe answer\r\n" + PROMPT)
     agent.works = 0
     assert await terminal.synchronise()
@@ -144,7 +144,7 @@ async def test_an_answer_has_what_came_after_the_line() -> None:
 async def test_what_came_before_the_line_is_in_no_answer() -> None:
     terminal, agent, raw = await started()
     assert await terminal.synchronise()
-    agent.said += b"late\r\n" + PROMPT  # between the look and the line
+    agent.said += b"late\r\n" + PROMPT  # after the look and before the line
     agent.pieces.extend([b"say 1\r\n1\r\n" + PROMPT])
     await terminal.send("do", "say 1")
     assert await terminal.take_late() == [Late("late", len(b"late\r\n" + PROMPT))]
@@ -350,7 +350,7 @@ async def test_long_output_is_searched_once_and_in_pieces_between_which_others_g
     assert raw.count(b"x") == len(text)
     assert sum(searched) < 1.1 * len(text)
     assert max(searched) <= cutting.MOST_AT_ONCE
-    # Each piece is taken up in a turn of its own.
+    # Each piece is processed in a separate turn of the loop.
     assert len(set(fed)) == len(fed) >= len(text) // 4096
     assert agent.spent > 0
 

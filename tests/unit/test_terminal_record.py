@@ -1,4 +1,4 @@
-"""Terminals as they are stored: rows of any age are read, and are written as they were."""
+"""Terminals as they are stored: rows of any age can be read, and are stored again unchanged."""
 
 import json
 

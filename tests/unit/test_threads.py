@@ -67,7 +67,7 @@ async def test_threads_are_no_more_than_they_may_be() -> None:
             await threads.call(release.wait, 0.01)
     assert sum(thread.name == "bounded" for thread in threading.enumerate()) == 3
     release.set()
-    # They come back, and are free for others.
+    # The threads return, and can be used again.
     assert await asyncio.gather(*(threads.call(lambda: 5, 10) for _ in range(50))) == [5] * 50
 
 

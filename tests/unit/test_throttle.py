@@ -9,7 +9,7 @@ from orchestrator.checks.throttle import can_throttle, device_of, held, node_of,
 
 
 def first(directory: Path, read: str = "", write: str = "") -> Path:
-    """Control groups of version 1."""
+    """Creates control groups of version 1."""
     group = directory / "blkio"
     group.mkdir()
     (group / "blkio.throttle.read_bps_device").write_text(read)
@@ -29,7 +29,7 @@ def test_version_2_has_rates_where_its_groups_do(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("cpu memory pids\n")
     assert not can_throttle(tmp_path)
     (tmp_path / "cgroup.controllers").write_text("cpu io memory pids\n")
-    # A kernel may count what it can't limit.
+    # The kernel may count rates without being able to limit them.
     assert not can_throttle(tmp_path)
     (tmp_path / "system.slice").mkdir()
     (tmp_path / "system.slice" / "io.max").write_text("")

@@ -51,7 +51,7 @@ def test_a_broken_file_leaves_its_last_version_and_the_others(tmp_path: Path) ->
     assert "other" in second
     assert list(problems) == [path]
     assert problems[path].startswith(f"{path}: session.ready_pattern: ")
-    assert "calc" not in read_catalog(tmp_path).catalog  # there is no last version
+    assert "calc" not in read_catalog(tmp_path).catalog  # no earlier version
     path.unlink()
     other.unlink()
     assert set(read_catalog(tmp_path, second).catalog) == SHIPPED

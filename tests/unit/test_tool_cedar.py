@@ -98,7 +98,7 @@ def test_a_tool_without_names_is_denied(tmp_path: Path) -> None:
 
 
 def test_an_error_of_evaluation_denies(tmp_path: Path) -> None:
-    """A forbid that can't be evaluated is skipped by Cedar: here it denies."""
+    """Cedar skips a forbid that can't be evaluated; here such a forbid denies."""
     (tmp_path / "a.cedar").write_text(
         PERMIT_ALL + "forbid (principal, action, resource) when { resource.session_state > 1 };\n"
     )

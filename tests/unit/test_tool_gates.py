@@ -1,4 +1,4 @@
-"""The gates of a line: their order, and that the strictest matching command governs."""
+"""The gates of a line: their order, and that the strictest matching command applies."""
 
 import ipaddress
 from dataclasses import replace
@@ -127,7 +127,7 @@ def test_human_approval_is_pending_and_last() -> None:
     verdict = ask("psql_session.drop_table", "DROP TABLE users")
     assert (verdict.decision, verdict.rule) == ("pending", "human-approval")
     assert verdict.command == "drop_table"
-    # What a level forbids, no person can approve.
+    # An approval can't override a level.
     assert ask("psql_session.drop_table", "DROP TABLE users", tier="medium").rule == "risk-tier"
 
 
@@ -190,7 +190,7 @@ def test_nor_around_the_policies_for_it(tmp_path: Path) -> None:
 
 @given(st.from_regex(r"\Aset [A-Z]{1,8} [0-9a-z.]{1,12}\Z"), st.sampled_from(["low", "high"]))
 def test_which_command_is_named_changes_no_verdict(text: str, tier: str) -> None:
-    """Of the commands that a text matches, all lead to the same decision."""
+    """All commands that match a text lead to the same decision."""
     manifest = with_commands(OVERLAPPING)
     verdicts = [ask(f"calc.{name}", text, manifest=manifest, tier=tier) for name in
                 manifest.commands]  # fmt: skip
@@ -270,7 +270,7 @@ human_approval = true
 
 
 def test_the_gates_are_in_order(tmp_path: Path) -> None:
-    """A text that many gates would refuse is refused by the first."""
+    """A text that several gates would refuse is refused by the first of these."""
     manifest = with_commands(
         STRICT,
         tool='[tool.cedar]\nresource = "Net::Tool"\naction = "use"',

@@ -1,4 +1,4 @@
-"""Manifest files: parsing, and that every refusal names file, field and reason."""
+"""Manifest files: parsing, and refusals that name the file, the field and the reason."""
 
 import hashlib
 from pathlib import Path
@@ -12,7 +12,7 @@ NAMED = "test.clad.toml: "
 
 
 def refused(text: str) -> str:
-    """The message with which a manifest is refused, without the file's name."""
+    """The message of the refusal, without the file's name."""
     with pytest.raises(ManifestError) as caught:
         parse(text)
     message = str(caught.value)
@@ -28,7 +28,7 @@ def test_the_documented_example_loads_verbatim() -> None:
     assert (manifest.session_timeout_seconds, manifest.max_interactions) == (1800, 200)
     assert (manifest.output_max_bytes, manifest.output_wait_ms) == (1048576, 2000)
     assert manifest.sanitize_injection
-    assert manifest.line_terminator == ";\n"  # psql reads on until there is one
+    assert manifest.line_terminator == ";\n"  # psql reads on until the semicolon
     assert list(manifest.commands) == ["select_query", "insert", "update", "drop_table"]
     drop = manifest.commands["drop_table"]
     assert (drop.risk_tier, drop.human_approval) == ("high", True)

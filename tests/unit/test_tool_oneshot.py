@@ -257,7 +257,7 @@ flags = { when = "WHEN", template = "-x" }
         ("user == 'a' or key == 'k' and fast == true", {"key": "k"}, False),
         ("user == 'a' or key == 'k' and fast == true", {"key": "k", "fast": "true"}, True),
         ("user == 'x and y'", {"user": "x and y"}, True),
-        # No value at all is neither a number nor something else than one.
+        # A missing value is neither a number nor different from one.
         ("user == 0", {}, False),
         ("user != 0", {}, False),
         ("user != 0", {"user": "nan"}, True),
@@ -291,7 +291,7 @@ def test_files_are_bound_in_sessions_only() -> None:
 
 
 def test_tools_that_look_names_up() -> None:
-    """The simplest of ToolClad's examples: a target, and a kind with a default."""
+    """ToolClad's simplest example: a target, and a kind with a default."""
     lookup = """
 [tool]
 name = "lookup"

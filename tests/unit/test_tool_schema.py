@@ -1,4 +1,4 @@
-"""Schemas of manifests, which are published and accurate, and of results."""
+"""The published schemas, of manifests and of results, are accurate."""
 
 import tomllib
 

@@ -1,4 +1,4 @@
-"""Scope files: what is in scope, and every spelling of what is not."""
+"""Scope files: targets in scope, and every spelling of targets that are not."""
 
 import ipaddress
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_in_scope(scope: Scope, target: str) -> None:
     [
         ("10.0.2.1", "not in scope"),
         ("10.0.1.0/8", "10.0.0.0/8 is excluded by 10.0.1.13/32"),
-        ("10.0.1.0/24", "excluded"),  # the excluded one is in it
+        ("10.0.1.0/24", "excluded"),  # contains an excluded address
         ("10.0.1.13", "excluded"),
         ("::ffff:10.0.1.13", "excluded"),
         ("::ffff:a00:10d", "excluded"),
@@ -68,7 +68,7 @@ def test_in_scope(scope: Scope, target: str) -> None:
         ("192.0.2.0/24", "not in scope"),
         ("0.0.0.0/0", "excluded"),
         ("2001:db9::1", "not in scope"),
-        ("example.org", "not in scope"),  # *. is for what is below it
+        ("example.org", "not in scope"),  # *. matches only subdomains
         ("evil-example.org", "not in scope"),
         ("evilexample.com", "not in scope"),
         ("example.com.evil.net", "not in scope"),
@@ -192,7 +192,7 @@ def test_an_excluded_address_is_in_no_target(
 
 @given(st.text(max_size=300))
 def test_no_text_can_break_it(text: str) -> None:
-    """What is in scope is one of the names, or an address of the networks."""
+    """A target in scope is one of the names, or an address in the networks."""
     scope = Scope(networks=(ipaddress.ip_network("10.0.0.0/8"),), domains=("*.example.com",))
     if scope.refusal(text) is None:
         parsed = parse_target(text)
@@ -202,7 +202,7 @@ def test_no_text_can_break_it(text: str) -> None:
             assert parsed.subnet_of(scope.networks[0])  # type: ignore[arg-type]
 
 
-# ToolClad's vectors for its implementations.
+# ToolClad's test vectors for implementations.
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_values_of_targets(value: str, valid: bool) -> None:
         ("https://api.example.com.evil.com/v1", False),
         ("https://api.example.com@evil.com/v1", False),
         ("https://me@api.example.com:8443/v1", True),
-        # Not everybody reads these in the same way.
+        # Parsers disagree about these.
         ("https://evil.com\\@api.example.com/", False),
         ("https://evil.com\\.api.example.com/", False),
         ("https://a@evil.com@api.example.com/", False),

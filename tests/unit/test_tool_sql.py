@@ -1,4 +1,4 @@
-"""SQL lines are parsed: what they do and call; anything else is refused."""
+"""SQL lines are parsed for their actions and calls; anything else is refused."""
 
 import asyncio
 import logging
@@ -96,7 +96,7 @@ def test_what_others_would_do(dialect: str, text: str, actions: str) -> None:
         ("postgresql", "INSERT INTO t VALUES (dblink_exec('x', 'y'))", "dblink_exec"),
         ("postgresql", "SELECT query_to_xml('DROP TABLE t', true, true, '')", "query_to_xml"),
         ("postgresql", "SELECT nextval('x')", "nextval"),
-        # The parser knows them from other databases; here somebody has made them.
+        # Functions that the parser knows from other databases; here they must be user-defined.
         ("postgresql", "SELECT contains('x', 'y')", "contains"),
         ("postgresql", "SELECT 1 FROM t WHERE Ends_With (a, 'x')", "ends_with"),
         ("mysql", "SELECT initcap(a) FROM t", "initcap"),
@@ -200,7 +200,7 @@ def test_what_is_not_understood_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        # Each level is read in several ways, and those within it in as many again.
+        # Each level can be read in several ways, so the number of readings grows exponentially.
         ("SELECT " + "array[" * 15 + "1" + "]" * 15, "too complex"),
         ("SELECT a" + "[1]" * 2000, "brackets"),
         ("SELECT " + "NOT " * 2000 + "a", "too deeply"),
@@ -330,7 +330,7 @@ async def test_a_line_that_takes_for_ever_keeps_its_own_session_only(
         slow = await reader.read("slow", manifest, "SELECT slowly")
     assert slow is not None
     assert "in time" in str(refusal(slow, command))
-    # No more threads for whoever has one that does not come back.
+    # A caller whose thread has not returned gets no further threads.
     again = await reader.read("slow", manifest, "SELECT 1")
     assert again is not None
     assert again.statement is None

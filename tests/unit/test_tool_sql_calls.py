@@ -21,7 +21,7 @@ _DANGEROUS = {
     "mysql": ("load_file", "sleep", "benchmark", "get_lock", "sys_exec"),
     "sqlite": ("load_extension", "readfile", "writefile", "edit", "eval"),
 }
-# Where an expression may stand in another one.
+# Contexts of an expression within another expression.
 _AROUND = (
     "({})",
     "- {}",
@@ -86,7 +86,7 @@ _AROUND = (
     "if({}, 1, 2)",
     "greatest(1, {})",
 )
-# Where one may stand in a statement.
+# Contexts of an expression within a statement.
 _STATEMENTS = (
     "SELECT {}",
     "SELECT a FROM t WHERE {}",
@@ -193,7 +193,7 @@ _CALLS_BY_NAME = {
 
 @st.composite
 def _statements(draw: st.DrawFn) -> tuple[str, str, str]:
-    """A dialect, a statement, and the function that it calls."""
+    """A dialect, a statement, and the name of the function that the statement calls."""
     dialect = draw(st.sampled_from(sorted(_DANGEROUS)))
     name = draw(st.sampled_from(_DANGEROUS[dialect]))
     spelled = draw(st.sampled_from((name, name.upper(), name.title())))
@@ -204,7 +204,7 @@ def _statements(draw: st.DrawFn) -> tuple[str, str, str]:
 
 
 def _names(dialect: str, text: str) -> set[str]:
-    """The functions of a statement, without their schemas."""
+    """The names of the functions in a statement, without schemas."""
     return {name.rpartition(".")[2] for name in read_statement(text, dialect).functions}
 
 

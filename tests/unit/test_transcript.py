@@ -1,4 +1,4 @@
-"""Transcripts: their form, and that no line can be forged."""
+"""Transcripts: their format, and that no line can be forged."""
 
 import asyncio
 import hashlib
@@ -150,7 +150,7 @@ async def test_without_capture_the_raw_bytes_are_counted_only(tmp_path: Path) ->
 
 
 class Disk:
-    """One that hangs until it answers; `order` is of what was written."""
+    """A disk that hangs until it answers; `order` contains the writes in order."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.answers = threading.Event()
@@ -171,7 +171,7 @@ async def test_a_disk_that_hangs_keeps_who_writes_and_nobody_else(
     kept = Evidence(tmp_path / "evidence" / "key" / "pty-1")
     disk = Disk(monkeypatch)
     saying = asyncio.create_task(said(kept, b"abc"))
-    await asyncio.to_thread(disk.asked.wait)  # the loop goes on
+    await asyncio.to_thread(disk.asked.wait)  # the loop is not blocked
     more = asyncio.create_task(said(kept, b"def"))
     await asyncio.sleep(0)
     assert not saying.done()
@@ -195,7 +195,7 @@ async def test_what_a_disk_does_not_take_in_time_is_lost_and_said_to_be(
             await said(kept, b"abc")
     with pytest.raises(EvidenceError, match="does not answer"):
         await kept.finish()
-    # Nobody gets the file's descriptor before the thread is done with it.
+    # The descriptor is not reused before the thread has finished.
     os.fstat(raw)
     disk.answers.set()
     assert kept._call_of_disk is not None

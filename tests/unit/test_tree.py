@@ -24,7 +24,7 @@ LEFT = WELL._replace(left=True)
 
 
 class Sayings:
-    """A guard that says what it was given, then is gone."""
+    """A guard that sends the given messages, then closes its connection."""
 
     def __init__(self, *messages: bytes) -> None:
         self.socket, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -55,7 +55,7 @@ class Sayings:
 
 @pytest.fixture(autouse=True)
 def swept(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The users whose strays were ended."""
+    """The users whose stray processes were ended."""
     users: list[int] = []
 
     def end(_loop: Loop, uid: int, on_gone: Callable[[], None]) -> None:
@@ -67,7 +67,7 @@ def swept(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def played(*messages: bytes) -> tuple[Tree, Sayings, list[str]]:
-    """The tree of a guard that says that, with what its owner was told."""
+    """Runs the tree of a guard that sends the messages; also returns what its owner received."""
     guard, told = Sayings(*messages), list[str]()
     made = Tree(
         Loop(),
@@ -128,7 +128,7 @@ def test_a_guard_that_fails_costs_its_command(messages: list[bytes], swept: list
     assert made.result()["reason"] == tree.LOST
     if not messages or made.failure is None:
         assert made.result()["signal"] == "SIGKILL"
-    # It is over: what is still ordered is nobody's business.
+    # The command is over, so further orders have no effect.
     made.kill("late")
     assert made.cancel("late") is False or guard.orders
 
@@ -179,7 +179,7 @@ def test_any_messages_in_any_order_end_it_once(messages: list[bytes]) -> None:
 
 
 class Processes:
-    """Processes below the agent, of which some can't be killed."""
+    """Processes below the agent, some of which can't be killed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, rounds: list[set[int]]) -> None:
         self.rounds = rounds
@@ -231,7 +231,7 @@ def test_a_stray_that_can_not_be_ended_ends_the_sandbox(real: pytest.MonkeyPatch
 
 
 def test_one_clean_look_is_not_enough(real: pytest.MonkeyPatch) -> None:
-    """The process that one look has missed is there in the next."""
+    """A process that one look misses is found by the next look."""
     there = Processes(real, [set(), set(), {5}, {5}, set()])
     loop = Loop()
     strays.end(loop, 54321, loop.stop)

@@ -19,7 +19,7 @@ OK = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 @dataclass
 class Request:
-    """What arrived."""
+    """A request that the receiver got."""
 
     line: str
     headers: dict[str, str]
@@ -28,10 +28,10 @@ class Request:
 
 @dataclass
 class Receiver:
-    """A server that answers as it is told, and with OK from then on."""
+    """A server that sends the given answers, then OK to every request."""
 
     url: str = ""
-    answers: list[bytes | None] = field(default_factory=list)  # None: closes without a word
+    answers: list[bytes | None] = field(default_factory=list)  # None: closes without an answer
     requests: "asyncio.Queue[Request]" = field(default_factory=asyncio.Queue)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -133,7 +133,7 @@ async def test_a_receiver_that_never_answers_is_given_up(
 
 
 async def test_too_many_are_dropped(caplog: pytest.LogCaptureFixture) -> None:
-    hook = Webhook("http://127.0.0.1:1", SECRET)  # not started: nothing is taken
+    hook = Webhook("http://127.0.0.1:1", SECRET)  # not started, so nothing is sent
     for number in range(300):
         hook.send({"number": number})
     assert caplog.text.count("a message is dropped") == 300 - webhook._MOST_WAITING

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def assert_lives(box: Box, boot_id: str) -> None:
-    """The same agent as ever, with nothing running, and a command that is as fast as ever."""
+    """The agent was not restarted, runs nothing, and still runs commands."""
     link = box.session.sandbox and box.session.sandbox.link
     assert link
     assert link.hello
@@ -73,7 +73,7 @@ async def test_a_long_operand_that_leads_out_is_a_refusal_on_record(new_box: Box
     await box.close()
 
 
-# Words that have broken something, somewhere, once.
+# Words that once broke some program.
 WORDS = ["", " ", ".", "-", "--", "/", "\n", "\x7f", "é" * 1900, "🐎" * 900, "../" * 500, "a" * 255]
 WORDS += ["a" * 256, "x/" * 2047, "%s%n", "$(id)", "*", "\\", "'", '"', "‮", "NaN", "1e999", "-1"]
 
@@ -98,13 +98,13 @@ async def test_commands_of_any_words(new_box: BoxFactory) -> None:
 
 @attempt("arguments of execve that are not addresses", layer="agent", levels="high")
 async def test_calls_with_any_addresses(high: Box) -> None:
-    """Each call fails by itself; the process that made it goes on, and so does the agent."""
+    """Each call fails by itself; the calling process and the agent continue."""
     boot = boot_of(high)
     done = await high.python(EXECS)
     failed = done.value
     assert failed.pop("kernel") == 14  # EFAULT
     assert set(failed) == {"strings", "tables", "ends"}
-    # EFAULT, ENOENT, ENAMETOOLONG, E2BIG, ENOEXEC, EACCES, ENOTDIR: never that it was executed
+    # EFAULT, ENOENT, ENAMETOOLONG, E2BIG, ENOEXEC, EACCES or ENOTDIR: no call succeeded
     assert set().union(*failed.values()) <= {14, 2, 36, 7, 8, 13, 20}
     await assert_lives(high, boot)
 
@@ -148,7 +148,7 @@ os._exit(0)
 
 
 async def test_calls_whose_words_change_meanwhile(high: Box) -> None:
-    """Every address is looked at while another thread unmaps it and maps it anew."""
+    """Another thread unmaps and remaps every address while it is read."""
     boot = boot_of(high)
     done = await high.python(CHANGING, timeout=60)
     assert json.loads(done.stdout) == {"made": 300}
@@ -193,7 +193,7 @@ async def test_a_signal_that_is_none_is_refused(high: Box, number: object) -> No
 
 
 async def test_commands_that_are_ended_at_once_end(sandbox_image: str) -> None:
-    """While they are on their way to be the session's user, they are in reach, too."""
+    """They can be killed even while they switch to the session's user."""
     source = Path(guard_at_start.__file__).read_text()
     client = docker.APIClient(version="auto")
     container = client.create_container(

@@ -36,7 +36,7 @@ bind = true
 pattern = "^echo [a-z]+$"
 [output]
 """
-# Reads what it was given when it is told to, long after it was started.
+# Waits for a signal long after its start, then reads the file that it was given.
 _SLOW = """
 echo "$1" > started
 read -r go < changed
@@ -82,7 +82,7 @@ async def test_what_changes_the_file_later_changes_nothing(plane: ControlPlane) 
     assert (await box.python(_ATTACK, copy)).value == ["PermissionError"] * 7
     await box.bash("echo go > changed")
     assert results(await reading).output == "it is good"
-    # With the next line the copy is gone.
+    # The next line removes the copy.
     assert await _says(box, terminal, "reader.say", "echo done") == "done"
     assert (await box.bash(f"test -e {copy.rpartition('/')[0]}")).exit_code == 1
     await box.close()
@@ -111,7 +111,7 @@ _READ = ("reader.read", "dash slow.sh web.yaml")
 
 
 async def _reading(box: Box) -> tuple[str, str, asyncio.Task[Exchange]]:
-    """A terminal, the path that its program was given, and the line under way."""
+    """A terminal, the path that its program received, and the running line."""
     await box.write("slow.sh", _SLOW.encode())
     await box.write("web.yaml", b"good\n")
     await box.bash("mkfifo started changed")

@@ -20,7 +20,7 @@ from tests.support.tool import Tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-# Children that left their session and parent, are deaf to TERM, and burn what they get.
+# Children that have left their session and parent, ignore TERM, and use all the CPU they get.
 BURNERS = """
 import os, signal, sys
 for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
@@ -35,12 +35,12 @@ print("up", flush=True)
 while True:
     pass
 """
-# Deaf, and it does nothing.
+# Ignores TERM and uses no CPU.
 SLEEPER = ["bash", "-c", "trap '' TERM; echo up; while true; do sleep 1000; done"]
 
 
 async def refused(box: Box, argv: list[str], **more: Any) -> dict[str, Any]:
-    """What the refusal of a command says, when nothing of the session is left any more."""
+    """The fields of the refusal of a command; nothing of the session is left."""
     with pytest.raises(BudgetExceededError) as refusal:
         await box.run(argv=argv, **more)
     assert box.processes() == []
@@ -60,7 +60,7 @@ async def test_a_tree_of_cpu_burners_is_stopped(new_box: BoxFactory) -> None:
     assert fields["consumed"] >= 1
     (end,) = await box.events("command.exit")
     assert end["result"]["reason"] == "budget_exceeded"
-    # What children used counts, whoever waited for them.
+    # CPU time of children counts, whichever process waited for them.
     assert end["result"]["session_cpu_us"] >= 1_000_000
 
 
@@ -86,7 +86,7 @@ async def test_an_output_flood_is_stopped(new_box: BoxFactory) -> None:
     await box.printed(idle, "up")
     fields = await refused(box, ["yes"])
     assert (fields["kind"], fields["limit"]) == ("output_bytes", 3_000_000)
-    # It is counted, whether it is kept or not, and ends within a few reads.
+    # Discarded output counts too, and the command ends within a few reads.
     assert 3_000_000 < fields["consumed"] < 4_000_000
     exits = await box.events("command.exit")
     assert {event["args"]["command_id"] for event in exits} >= {idle.id}
@@ -284,7 +284,7 @@ async def test_the_sandbox_stops_by_itself_while_nobody_is_there(server: Server)
         async for line in response.content:
             if line.strip() == b"event: session.terminated":
                 break
-    # It has ended when whoever asks to close it is answered.
+    # A request to close it is answered only after the session has ended.
     await server.ok("DELETE", path)
     await assert_over(server, path, "output_bytes")
 

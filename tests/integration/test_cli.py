@@ -22,7 +22,7 @@ SECONDS = 60
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(sandbox_image: str) -> AsyncIterator[Server]:
-    """It ends with nothing left of what the commands made."""
+    """A server; at its end, nothing that the commands made is left."""
     with tempfile.TemporaryDirectory(prefix="paddock-") as directory:
         state = Path(directory) / "state"
         async with serving(state, PADDOCK_IMAGE=sandbox_image) as running:
@@ -35,7 +35,7 @@ async def server(sandbox_image: str) -> AsyncIterator[Server]:
 async def paddock(
     server: Server, *arguments: str, piped: bool = False
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """One command, which finds the server and the key where the server's state is."""
+    """A command that finds the server and the key through the server's state directory."""
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("PADDOCK_")},
         "PADDOCK_STATE_DIR": str(server.state_dir),
@@ -120,7 +120,7 @@ async def test_a_session_with_files_and_audit(server: Server, tmp_path: Path) ->
 
 
 async def sent(server: Server, data: bytes, *arguments: str) -> tuple[int | None, bytes, str]:
-    """Exit status and outputs of a command that the data was piped into."""
+    """Exit status and outputs of a command; the data are piped into it."""
     async with paddock(server, *arguments, piped=True) as process:
         out, err = await process.communicate(data)
     return process.returncode, out, err.decode()
@@ -130,13 +130,13 @@ async def sent(server: Server, data: bytes, *arguments: str) -> tuple[int | None
 async def test_what_is_piped_in_is_sent(server: Server) -> None:
     run = ("run", "--level", "high")
     assert await sent(server, b"one\n", *run, "--", "cat") == (0, b"one\n", "")
-    # Bytes, more than one request carries, to a command that takes its time.
+    # More bytes than fit into one request, for a command that starts to read late.
     data = bytes(range(256)) * 12_000
     digest = hashlib.sha256(data).hexdigest().encode()
     script = "sleep 0.3; sha256sum"
     status, out, _ = await sent(server, data, *run, "--", "sh", "-c", script)
     assert (status, out.split()[0]) == (0, digest)
-    # A command that reads some of it, or none, ends as it would.
+    # A command that reads only a part of its input, or none, ends normally.
     assert await sent(server, data, *run, "--", "head", "-c", "1") == (0, b"\x00", "")
     assert await sent(server, data, *run, "--", "true") == (0, b"", "")
     assert await sent(server, b"x", *run, "-n", "--", "cat") == (0, b"", "")

@@ -113,7 +113,7 @@ async def test_words_and_variables_up_to_the_kernels_limits(paddock: Paddock) ->
     argv = ["python3", "-c", count, *["é" * 65_000] * 15, "x" * (128 * 1024 - 1)]
     done = await session.exec(argv=argv, env={"A": "y" * 10_000})
     assert done.stdout.split() == [str(len("-c") + 65_000 * 15 + 128 * 1024 - 1), "10000"]
-    # What only the kernel counts, of a size that is not refused before: an end that says why.
+    # Only the kernel can count this size, so the command starts, and its end states the reason.
     room = 2 * 1024 * 1024 - sum(len(word.encode()) + 9 for word in argv) - 9
     done = await session.exec(argv=[*argv, "x" * room])
     assert (done.exit_code, done.stdout) == (126, "")

@@ -56,13 +56,13 @@ template = "seq {count}"
 
 
 async def run(box: Box, text: str, **arguments: str) -> dict[str, Any]:
-    """What the tool's command came to, with the evidence of it."""
+    """The result of the tool's command, with its id and evidence."""
     command = await start(box, text, ExecRequest(), **arguments)
     return {"id": command.id, **exit_members(await box.plane.executions.wait(box.session, command))}
 
 
 async def start(box: Box, text: str, asked: ExecRequest, **arguments: str) -> Command:
-    """The tool's command, which runs."""
+    """The tool's running command."""
     plane, session = box.plane, box.session
     tool = parse_tool(text.encode(), "tool.clad.toml")
     assert isinstance(tool, Oneshot)
@@ -79,7 +79,7 @@ async def start(box: Box, text: str, asked: ExecRequest, **arguments: str) -> Co
 
 
 async def written(box: Box, script: str) -> dict[str, Any]:
-    """What comes of a command that is given the path of its file as `$1`."""
+    """The result of a script that receives the path of its output file as `$1`."""
     await box.write("script", script.encode())
     return await run(box, WRITES, script="script")
 
@@ -89,7 +89,7 @@ def directory(box: Box) -> Path:
 
 
 def kept(box: Box, result: dict[str, Any]) -> bytes:
-    """The file of evidence, which is as it was told."""
+    """The content of the evidence file, which must match the reported evidence."""
     path: Path = directory(box) / str(result["id"]) / "output"
     assert path.stat().st_mode & 0o777 == 0o600
     data: bytes = path.read_bytes()
@@ -115,7 +115,7 @@ async def test_the_file_is_kept_and_goes(high: Box) -> None:
     assert [name for name in await high.paths() if "paddock" in name] == []
     named = directory(high) / f"{result['id']}-written"
     assert (named / "output").read_bytes() == expected
-    # Each run has another one.
+    # Each run has its own file.
     again = await written(high, 'echo "$1" > "$1"')
     assert kept(high, again) == f"/workspace/.paddock-{again['id']}/output.xml\n".encode()
     assert again["id"] != result["id"]
@@ -203,7 +203,7 @@ async def test_it_is_paid_from_the_budget_of_the_record(new_box: BoxFactory) -> 
 
 @pytest.mark.parametrize("asked", [ExecRequest(background=True), ExecRequest(collect=True)])
 async def test_what_was_printed_waits_for_its_evidence(high: Box, asked: ExecRequest) -> None:
-    """Commands that end between its end and its evidence have none of its output forgotten."""
+    """Its output is not forgotten when other commands end before its evidence is stored."""
     async with high.session.capturing:
         command = await start(high, PRINTS, asked, count="3")
         await asyncio.wait([command.done])

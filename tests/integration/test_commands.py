@@ -19,7 +19,7 @@ from tests.support.box import TESTER, Box
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-# What a command comes to
+# Results
 
 
 @pytest.mark.parametrize("code", [0, 1, 7, 255])
@@ -124,10 +124,10 @@ async def test_input_that_is_not_read_waits(high: Box) -> None:
     )
     command = await high.start(argv=["python3", "-c", script], stdin_open=True)
     await high.printed(command, "ready")
-    # More than is held for a command, and than its pipe takes.
+    # More than the agent holds for a command, and more than its pipe holds.
     await high.feed(command, bytes(2**20))
     last = asyncio.create_task(high.feed(command, bytes(2**20), close=True))
-    # Others are served meanwhile.
+    # Other commands are served meanwhile.
     assert (await high.run(argv=["true"])).exit_code == 0
     assert not last.done()
     await high.signal(command, signal.SIGUSR1)
@@ -148,11 +148,11 @@ async def test_input_to_a_command_that_closed_it_does_no_harm(high: Box) -> None
 async def test_a_command_has_its_streams_and_no_other_descriptor(high: Box) -> None:
     script = "import json, os; print(json.dumps(os.listdir('/proc/self/fd')))"
     for _ in range(3):
-        # The last one is the listing's own.
+        # 3 belongs to the listing itself.
         assert (await high.python(script, stdin="x")).value == ["0", "1", "2", "3"]
 
 
-# Where and as whom
+# Directory, user and environment
 
 
 async def test_a_command_starts_in_the_workspace(low: Box) -> None:
@@ -189,7 +189,7 @@ async def test_a_link_out_is_no_directory_to_start_in(high: Box, target: str) ->
 async def test_a_command_has_a_name_and_a_home(medium: Box, high: Box) -> None:
     assert (await medium.run("whoami")).stdout == "sandbox\n"
     source = "import getpass, os, pwd; print(getpass.getuser(), pwd.getpwuid(os.getuid()).pw_name)"
-    # getuser() would be content with the variable.
+    # Without the variables, getuser() has to look up the name.
     done = await high.bash(f"env -u LOGNAME -u USER python3 -c '{source}'; echo $HOME; umask")
     assert done.stdout.splitlines() == ["sandbox sandbox", "/workspace", "0022"]
 
@@ -227,7 +227,7 @@ async def test_limits_of_a_process(high: Box) -> None:
         "(r.RLIMIT_CORE, r.RLIMIT_NPROC, r.RLIMIT_NOFILE)]))"
     )
     core, processes, files = (await high.python(source)).value
-    # 1 is too little for a file, and keeps the kernel from feeding a program of the host, too.
+    # A limit of 1 allows no core file, and also keeps the kernel from starting the host's handler.
     assert core == [1, 1]
     assert files == [4096, 4096]
     assert processes[0] == processes[1] < high.session.limits.pids
@@ -281,7 +281,7 @@ async def test_a_client_that_goes_away_ends_its_command(high: Box) -> None:
     done = await high.cancel(command)
     assert (done.exit["reason"], done.exit["signal"]) == ("client_gone", "SIGTERM")
     assert not done.exit["timed_out"]
-    # Once more does nothing.
+    # A second call does nothing.
     assert (await high.cancel(command)).exit == done.exit
 
 
@@ -293,7 +293,7 @@ async def test_interrupt_ends_every_command(high: Box) -> None:
     assert (await high.run(argv=["true"])).exit_code == 0
 
 
-# How many, and which
+# Number and identity of commands
 
 
 async def test_sixteen_commands_run_at_once_and_no_more(high: Box) -> None:

@@ -36,7 +36,7 @@ FILE = f"{ROOT}/compose.yaml"
 PAYLOAD = b"#!/bin/sh\necho ran\n"
 LEVELS = ("low", "medium", "high")
 SECONDS = 60
-# What compose.yaml sets itself, and what would lie outside the state directory.
+# Settings that compose.yaml sets itself, and paths that would lie outside the state directory.
 NOT_PASSED_ON = {"state_dir", "listen", "docker_host", "workspaces_dir", "archive_dir"}
 
 
@@ -58,12 +58,12 @@ class Deployment:
             return False
 
     def call(self, method: str, path: str, **more: Any) -> Any:
-        """The JSON of a request, which must succeed."""
+        """The JSON answer of a request that must succeed."""
         with self._request(method, path, **more) as answer:
             return answer.json() if answer.content else None
 
     def follow(self, process: str) -> str:
-        """The events of a command to its end, as text."""
+        """All events of a command until its end, as text."""
         accept = {"Accept": "text/event-stream"}
         with self._request("GET", process, headers=accept, stream=True) as answer:
             said = ""
@@ -112,7 +112,7 @@ def engine() -> Iterator[docker.APIClient]:
 
 @contextmanager
 def prepared(shared: bool) -> Iterator[tuple[str, Path, int]]:
-    """A compose project's name, state directory and port, as its environment has them."""
+    """The environment of a compose project: its name, state directory and port."""
     project = f"paddock-test-{secrets.token_hex(4)}"
     with (
         tempfile.TemporaryDirectory(prefix="paddock-") as directory,
@@ -149,7 +149,7 @@ def shared_state(command: str) -> None:
 
 @pytest.fixture(scope="module")
 def deployment(engine: docker.APIClient) -> Iterator[Deployment]:
-    """It is taken down with nothing left."""
+    """A deployment; taking it down must leave nothing."""
     with prepared(shared=True) as (project, state_dir, port), ExitStack() as stack:
         stack.callback(free, engine, state_dir)
         setup, cleanup = ["up -d"], ["logs --no-color", "down -v"]
@@ -210,9 +210,9 @@ def test_sessions_of_every_level_work(
     deployment.call("PUT", path, data=PAYLOAD)
     assert deployment.run(session, ["ls"])["stdout"] == "payload\n"
     assert deployment.run(session, ["cat", "payload"])["stdout"] == PAYLOAD.decode()
-    # Mounted in the control plane's container, in force in the sandbox.
+    # The mount made in the control plane's container takes effect in the sandbox.
     assert payload_runs(deployment, session) is (level == "high")
-    # A file system of its own, made there and seen here.
+    # The session's own file system is made in the container and visible on the host.
     disk = deployment.call("GET", f"/{session}")["disk"]
     assert 0 < disk["used_bytes"] < disk["limit_bytes"]
     workspace = deployment.state_dir / "session-workspaces" / session
@@ -287,12 +287,12 @@ def test_sessions_survive_the_control_plane(
         assert deployment.run(session, ["ls"])["stdout"] == "payload\n"
         assert payload_runs(deployment, session) is (level == "high")
         assert deployment.call("GET", f"/{session}/audit/verify")["ok"]
-    # What the first container has mounted is resized by the second.
+    # The second container resizes file systems that the first one has mounted.
     for level in ("medium", "low"):
         body = {"settings": {"permission_level": level}}
         deployment.call("PUT", f"/{sessions['low']}/settings", json=body)
         assert deployment.run(sessions["low"], ["ls"])["stdout"] == "payload\n"
-    # It still mounts, and what it mounts still reaches the host.
+    # It can still mount, and its mounts still reach the host.
     later = deployment.call("POST", "", json={"permission_level": "low"})["id"]
     deployment.call("PUT", f"/{later}/files?path=payload", data=PAYLOAD)
     assert not payload_runs(deployment, later)

@@ -45,7 +45,7 @@ def test_it_is_mounted_with_flags_and_shows_the_data_only(images: DiskImages, sl
     assert flags & os.ST_NOATIME
     usage = images.usage(slot, UID)
     assert usage is not None
-    # What the file system takes itself stays under a sixth even of a small one.
+    # Even a small file system uses less than a sixth of its size for itself.
     assert 54 * MIB < usage.limit_bytes < 64 * MIB
     assert usage.used_bytes < MIB
     image = slot / "workspace.img"
@@ -86,7 +86,7 @@ def test_removed_files_give_the_host_its_blocks_back(images: DiskImages, slot: P
     image = slot / "workspace.img"
     assert image.stat().st_blocks * 512 > 40 * MIB
     (data / "file").unlink()
-    # With the removal on disk it is queued, and unmounting waits for what is queued.
+    # Once the removal is on disk, the discard is queued, and unmounting waits for the queue.
     os.sync()
     mounts.unmount(str(slot / "fs"))
     assert image.stat().st_blocks * 512 < 6 * MIB
@@ -118,7 +118,7 @@ def test_what_does_not_fit_is_full_until_something_is_removed(
     assert usage.limit_bytes - usage.used_bytes < 6 * MIB
     before = image.stat().st_ino
     images.open(slot, UID, 48 * MIB)
-    assert image.stat().st_ino == before  # there is nothing to gain
+    assert image.stat().st_ino == before  # a smaller copy would gain nothing
     for number in range(5):
         (data / f"{number}").unlink()
     images.open(slot, UID, 48 * MIB)
@@ -133,7 +133,7 @@ def test_a_workspace_in_use_on_the_host_keeps_its_size(images: DiskImages, slot:
         with pytest.raises(ConflictError, match="on the host uses"):
             images.open(slot, UID, 32 * MIB)
         assert (data / "file").read_text() == "kept"
-        # Unmounted under its reader, it lives on; the same file system is shown again.
+        # The reader keeps the unmounted file system alive; mounting shows the same one again.
         mounts.unmount(str(slot / "fs"))
         assert loop.in_use(slot / "workspace.img")
         images.mount(slot)
@@ -164,7 +164,7 @@ def test_a_resize_that_fails_changes_nothing(
 def test_a_device_that_another_process_takes_first(
     slot: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel names a free device; until it is bound, it is anybody's."""
+    """Any process can take the free device that the kernel names until it is bound."""
     for name in ("ours", "theirs"):
         (tmp_path / name).write_bytes(bytes(MIB))
     real: Callable[..., Any] = fcntl.ioctl
@@ -230,7 +230,7 @@ def test_a_host_without_room_is_said(images: DiskImages, tmp_path: Path) -> None
 
 
 def test_this_host_is_tried_without_a_trace(tmp_path: Path) -> None:
-    # As a try that was killed leaves it.
+    # The state that a killed probe leaves.
     DiskImages().open(tmp_path / "probe", 0, 16 * MIB)
     assert disk_image.refusal(tmp_path) is None
     assert list(tmp_path.iterdir()) == []

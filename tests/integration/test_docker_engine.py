@@ -120,7 +120,7 @@ async def test_a_container_s_life(engine: DockerEngine, spec: SandboxSpec) -> No
     assert container.limits == {"cpus": 0.5, "memory_bytes": 64 * MIB, "pids": 32}
     async with asyncio.timeout(TIMEOUT):
         while "started" not in await engine.logs(container_id):
-            pass  # its first process may be slow to say something
+            pass  # its first process may be slow to print
     assert [entry.id for entry in await engine.list()] == [container_id]
 
     await engine.pause(container_id)
@@ -252,7 +252,7 @@ async def test_an_abandoned_create_leaves_nothing(
 
 
 class Proxy:
-    """Passes connections on to the engine, until it is told to cut them."""
+    """Forwards connections to the engine until `cut` is called."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -298,7 +298,7 @@ async def test_events_come_back_after_an_interruption(
         await engine.pause(container_id)
         await next_event(events, "pause")
         await proxy.cut()
-        await engine.resume(container_id)  # while nobody listens
+        await engine.resume(container_id)  # while no connection is open
         await proxy.open()
         await next_event(events, "resync")
         assert (await next_event(events, "unpause")).container_id == container_id
@@ -316,7 +316,7 @@ async def test_an_engine_that_never_answers(tmp_path: Path) -> None:
     engine = DockerEngine("0a1b2c3d", host=f"unix://{path}", timeout=0.2, threads=1)
     events = engine.events()
     reading = asyncio.ensure_future(anext(events))
-    # More calls than threads: those that wait for one are refused in time as well.
+    # More calls than threads: calls that wait for a thread are refused in time as well.
     answers = await asyncio.gather(*(engine.remove("c") for _ in range(3)), return_exceptions=True)
     assert [type(answer) for answer in answers] == [EngineUnavailableError] * 3
     reading.cancel()
@@ -327,7 +327,7 @@ async def test_an_engine_that_never_answers(tmp_path: Path) -> None:
     await server.wait_closed()
 
 
-# The SDK leaves a socket that could not connect to the garbage collector.
+# If a socket can't connect, the SDK leaves it to the garbage collector.
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 async def test_no_engine_at_all(tmp_path: Path) -> None:
     engine = DockerEngine("0a1b2c3d", host=f"unix://{tmp_path}/none.sock", timeout=5)

@@ -1,4 +1,4 @@
-"""Every command and program in the documents, run like a reader would, on a real server."""
+"""Runs every command and program in the documents as a reader would, on a real server."""
 
 import asyncio
 import os
@@ -16,16 +16,16 @@ from tests.support.leaks import NOTHING, left_behind
 from tests.support.server import ROOT, Server, serving
 
 SECONDS = 300
-# A stream that goes on by itself has to do so for this long.
+# An endless stream must still run after this time.
 _STREAM_SECONDS = 2
 _RUNNABLE = {"sh", "python"}
 _URL = "http://127.0.0.1:8700"
 _CLI = ROOT / "docs" / "cli.md"
-# What the documents' curl must not hide: a refusal.
+# The documents' curl must not hide a refusal.
 _CURL = '#!/bin/sh\nexec {curl} --fail-with-body "$@"\n'
 _PADDOCK = '#!/bin/sh\nPYTHONPATH={root} exec {python} -m paddock "$@"\n'
 _PYTHON = '#!/bin/sh\nPYTHONPATH={root} exec {python} "$@"\n'
-# Each example of the reference finds the same session, and those about files these files.
+# Each example of the reference starts with the same session, and file examples with these files.
 _FRESH = """
 curl -s -o /dev/null -X POST "$PADDOCK_URL/api/sessions/web-1/resume" -H "$auth" || true
 curl -s -o /dev/null -X PUT "$PADDOCK_URL/api/sessions/web-1" -H "$auth" \\
@@ -46,7 +46,7 @@ _PAUSED = 'curl -s -o /dev/null -X POST "$PADDOCK_URL/api/sessions/web-1/pause" 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(sandbox_image: str) -> AsyncIterator[Server]:
-    """Whatever the documents leave is closed at the end, and then nothing is left."""
+    """A server; all sessions of the documents are closed at the end, and nothing may be left."""
     with tempfile.TemporaryDirectory(prefix="paddock-") as directory:
         state = Path(directory) / "state"
         async with serving(state, PADDOCK_IMAGE=sandbox_image) as running:
@@ -80,7 +80,7 @@ async def test_what_it_says_works(
     path: Path, server: Server, sandbox_image: str, tmp_path: Path
 ) -> None:
     await _close_all(server)
-    # Documents make keys of the same names.
+    # Several documents make keys with the same names.
     (server.state_dir / "keys.toml").unlink(missing_ok=True)
     (tmp_path / "data").symlink_to(server.state_dir)
     (tmp_path / "src").mkdir()
@@ -111,7 +111,7 @@ async def test_what_it_says_works(
 
 
 def _step(path: Path, block: Block, directory: Path, url: str) -> str:
-    """A part of the document's script, with the session it needs and what it has to come to."""
+    """A part of the document's script, with the session it needs and the expected result."""
     where = f"echo '--- {path.name}, line {block.line}' >&2\n"
     if block.language == "python":
         program = directory / f"block{block.line}.py"
@@ -120,7 +120,7 @@ def _step(path: Path, block: Block, directory: Path, url: str) -> str:
     kind, _, value = block.note.partition(": ")
     text = block.text
     if kind == "runs on":
-        # A shell of its own, which gets the variables of the blocks before.
+        # A separate shell with the variables of the previous blocks.
         text = f"ended=0\ntimeout {_STREAM_SECONDS} bash -c {shlex.quote(text)} || ended=$?"
         text += '\n[ "$ended" = 124 ]'
     elif kind == "exit":

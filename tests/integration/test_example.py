@@ -18,7 +18,7 @@ _SECONDS = 300
 
 
 class Run(NamedTuple):
-    """How the example ended."""
+    """Exit status and outputs of the example."""
 
     status: int
     stdout: str
@@ -32,7 +32,7 @@ def image() -> None:
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    """A control plane that has nothing left of any session at the end."""
+    """A control plane; at its end, nothing of any session may be left."""
     async with serving(tmp_path / "state") as server:
         yield server
         assert left_behind(server.state_dir) == NOTHING
@@ -40,7 +40,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 
 async def run_example(url: str, *arguments: str, **environment: str) -> Run:
-    """Runs it as `make run` does, against the server of that address."""
+    """Runs the example like `make run`, against the server at that address."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PADDOCK_")}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -67,9 +67,9 @@ async def test_the_package_is_governed_tested_and_on_record(server: Server) -> N
     run = await run_example(server.url, PADDOCK_STATE_DIR=str(server.state_dir))
     assert run.status == 0, run
     assert run.stderr == ""
-    # The tests of the default package ran, all of them.
+    # All tests of the default package ran.
     assert re.search(r"= 6\d\d passed, .* in [\d.]+s =", run.stdout)
-    # What the level forbids is refused by its rule, and on record as such.
+    # Each forbidden command is refused, and recorded with its rule.
     for command, rule in (
         ("curl https://example.com", "command-allowlist"),
         ("python3 -c pass", "command-allowlist"),
@@ -82,7 +82,7 @@ async def test_the_package_is_governed_tested_and_on_record(server: Server) -> N
     assert len(re.findall(r"events: chain verified", run.stdout)) == 2
     assert re.search(r"low +none +0.5 +256 MiB +64\b", run.stdout)
     assert re.search(r"high +paddock-open-\w+ +2 +4 GiB +512\b", run.stdout)
-    assert "\033" not in run.stdout  # no colour where there is no terminal
+    assert "\033" not in run.stdout  # no colour without a terminal
     # Both sessions are closed and purged.
     sessions = (await server.ok("GET", "/api/sessions"))["items"]
     assert [session["status"] for session in sessions] == ["completed", "completed"]
@@ -91,7 +91,7 @@ async def test_the_package_is_governed_tested_and_on_record(server: Server) -> N
 
 
 async def test_failing_tests_of_a_package_fail_the_example(server: Server) -> None:
-    # Its tests need pytest, so that they can't even begin.
+    # The tests need pytest, so they can't even start.
     run = await run_example(server.url, "--needs", "iniconfig==2.0.0", PADDOCK_KEY=server.key)
     assert run.status == 1
     assert "error: the package's tests failed: exit code 1" in run.stderr

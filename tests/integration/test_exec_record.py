@@ -79,7 +79,7 @@ async def test_a_program_by_descriptor_is_recorded_by_its_path(high: Box) -> Non
     assert event["args"]["real_path"] == "/usr/bin/true"
 
 
-# Each by another spelling; 9 is open on `true`, and `mine` a link to the shell.
+# Spellings of paths; descriptor 9 is `true`, and `mine` is a link to the shell.
 SPELLINGS = {
     "/dev/fd/9": "/usr/bin/true",
     "//proc/self/fd/9": "/usr/bin/true",
@@ -134,8 +134,8 @@ os.execve(f"/proc/self/fd/{fd}", ["true"], {})
     await box.close()
 
 
-# A path in memory that another process changes all the time: what is looked at may not be what
-# is executed. Both are shells, which execute one program more.
+# Another process changes the path in memory continuously, so the kernel may execute another file
+# than the supervisor examined. Both files are shells that execute one more program.
 CHANGING = r"""
 import ctypes, mmap, os, shutil, signal
 for name in ("aa", "bb"):
@@ -171,7 +171,7 @@ async def test_what_runs_instead_of_what_is_on_record_is_told(new_box: BoxFactor
     for event in events:
         argv, by = event["args"]["argv"], event["args"]["by"]
         if not argv:
-            # On a busy machine a second look was quicker than the next program.
+            # On a busy machine, the second look came before the next program.
             assert event["error"] == f"it runs {by}, not the program on record"
             continue
         if argv[0] == "sh":
@@ -188,12 +188,12 @@ async def test_what_runs_instead_of_what_is_on_record_is_told(new_box: BoxFactor
     await box.close()
 
 
-# The same, but the shells execute nothing more: they wait for the end of their input.
+# The same, but the shells execute nothing more and wait for the end of their input.
 STAYING = CHANGING.replace("exec /bin/true %d", "read line; : %d").replace(
     "    os.waitpid(child, 0)", "    children.append(child)"
 )
 STAYING = STAYING.replace("for number in range(150)", "children = []\nfor number in range(30)")
-# A path that was read while it changed is that of no file: once more.
+# A path that was read while it changed may name no file, so it is tried again.
 STAYING = STAYING.replace("        libc.execve(", "        while True: libc.execve(")
 STAYING += """
 for number, child in enumerate(children):
@@ -251,9 +251,9 @@ async def test_a_background_command_that_is_killed_takes_its_waiting_calls_along
     assert (await high.bash("echo alive")).stdout == "alive\n"
 
 
-# Between what is executed and what is durable
+# Executions that are not durable yet
 
-# Each program leaves a file behind: what has run can be counted, whatever is on record.
+# Each program creates a file, so its runs can be counted without the record.
 MANY = "for i in $(seq 100); do /usr/bin/touch made-$i; done; echo all"
 
 
@@ -264,7 +264,7 @@ def made(box: Box) -> int:
 async def stalled(
     box: Box, monkeypatch: pytest.MonkeyPatch, *, lost: bool = False
 ) -> asyncio.Event:
-    """Nothing of that sandbox becomes durable until the event is set, or ever if it is `lost`."""
+    """Nothing of the sandbox is recorded before the returned event is set, or ever if `lost`."""
     assert box.session.sandbox is not None
     link, go_on = box.session.sandbox.link, asyncio.Event()
     record = link._on_event
@@ -280,7 +280,7 @@ async def stalled(
 
 
 async def buffered(box: Box, number: int) -> None:
-    """Waits until so many events of the agent are not durable."""
+    """Waits until that number of the agent's events is not durable yet."""
     async with asyncio.timeout(PATIENCE):
         while (await box.ask("stats"))["buffered_events"] != number:
             pass
@@ -295,7 +295,7 @@ async def test_next_to_nothing_is_executed_before_it_is_durable(
     await buffered(box, 2 * MOST_UNACKNOWLEDGED_EXECS)
     for _ in range(20):
         assert (await box.ask("stats"))["buffered_events"] == 2 * MOST_UNACKNOWLEDGED_EXECS
-    # One of each was `mkdir`, another `seq`.
+    # Of each command, one execution was `mkdir` and one was `seq`.
     for name in "ab":
         directory = box.workspace / name
         assert len(list(directory.iterdir())) <= MOST_UNACKNOWLEDGED_EXECS - 2
@@ -314,7 +314,7 @@ async def test_after_a_crash_the_record_says_what_it_may_miss(
     go_on = await stalled(box, monkeypatch, lost=True)
     command = await box.start(argv=["bash", "-c", MANY], background=True)
     await buffered(box, MOST_UNACKNOWLEDGED_EXECS)
-    # One of them was `seq`.
+    # One execution was `seq`.
     assert made(box) < MOST_UNACKNOWLEDGED_EXECS
     agent = box.agent()
     agent.kill()
@@ -331,7 +331,7 @@ async def test_after_a_crash_the_record_says_what_it_may_miss(
 async def shells(
     sandbox_image: str, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ControlPlane]:
-    """Low lets a shell through its string rules, and medium too, which records nothing."""
+    """The string rules of low and medium allow a shell; medium records no executions."""
     directory = tmp_path_factory.mktemp("levels")
     for name in ("low", "medium"):
         text = (PACKAGED / f"{name}.toml").read_text().replace('"pwd",', '"pwd", "bash",', 1)
@@ -351,7 +351,7 @@ async def test_what_the_kernel_refuses_is_a_refusal_on_record(shells: ControlPla
     decisions = {event["args"]["real_path"]: event["decision"] for event in events}
     assert decisions["/usr/bin/true"] == "deny"
     assert decisions["/usr/bin/pwd"] is None
-    assert decisions["/usr/bin/chmod"] == "deny"  # and so `mine` was never executable
+    assert decisions["/usr/bin/chmod"] == "deny"  # so `mine` never became executable
     (refused,) = [event for event in events if event["args"]["real_path"] == "/usr/bin/true"]
     assert refused["rule"] == "exec-allowlist"
     assert "/bin/true" in str(refused["error"])
@@ -373,7 +373,7 @@ async def test_the_same_program_again_and_again_is_counted(high: Box) -> None:
         if event["args"]["path"] == "/bin/true"
     ]
     assert sum(event["args"].get("repeats", 1) for event in events) == 1501
-    # On a busy machine they may be too slow to be counted: 50 in a second are told one by one.
+    # Below 50 per second, executions are recorded one by one, which happens on a busy machine.
     seconds = done.exit["duration_ms"] / 1000
     print(f"{len(events)} events for 1501 programs in {seconds:.0f} s")
     assert len(events) <= 200 + 60 * (seconds + 1)

@@ -27,7 +27,7 @@ MIB = 2**20
 
 
 def names(box: Box, directory: str = ".") -> list[str]:
-    """What a directory of the workspace holds, hidden names included, as the host sees it."""
+    """All names in a directory of the workspace, as the host sees it."""
     return sorted(os.listdir(box.workspace / directory))
 
 
@@ -82,7 +82,7 @@ async def test_links(high: Box) -> None:
     assert await high.read("link") == b"one"
     (entry,) = [e for e in (await high.listing()).entries if e.path == "link"]
     assert (entry.type, entry.target) == ("symlink", "./lib")
-    # One that is there is replaced, not followed; a directory stays.
+    # An existing link is replaced, not followed; a directory stays.
     await high.plane.files.symlink(TESTER, high.session, "link", "other")
     assert (high.workspace / "lib").read_bytes() == b"one"
     assert (high.workspace / "link").readlink() == Path("other")
@@ -153,7 +153,7 @@ async def test_an_upload_that_breaks_off_changes_nothing(high: Box, mode: str) -
 
     with pytest.raises(ConnectionResetError):
         await high.plane.files.write(TESTER, high.session, "kept", mode, broken())
-    # The worker that took it back answers nobody: the next one comes after it.
+    # The worker that undid the write sends no answer, but the next request runs after it.
     await high.mkdir("after")
     assert await high.read("kept") == b"old content"
     assert names(high) == sorted({*before, "after"})
@@ -364,7 +364,7 @@ async def test_what_is_no_path_is_refused(low: Box, path: str) -> None:
         await low.read(path)
 
 
-# What is not a file
+# Entries that are not files
 
 
 async def test_only_regular_files_are_opened(high: Box) -> None:
@@ -418,7 +418,7 @@ async def test_eight_operations_run_at_once_and_no_more(low: Box) -> None:
 
 
 async def test_a_transfer_that_is_stuck_holds_up_nobody(high: Box) -> None:
-    """A worker that is stopped answers nothing; the agent serves all others."""
+    """A stopped worker answers nothing, and the agent serves all other requests."""
     await high.write("stuck", bytes(4 * MIB))
     download = await high.plane.files.read(TESTER, high.session, "stuck")
     (worker,) = high.processes()
@@ -454,7 +454,7 @@ async def test_a_worker_that_is_killed_fails_its_request_only(high: Box) -> None
     assert await high.read("kept") == b"before"
 
 
-# On record
+# Records
 
 
 async def test_every_operation_is_on_record_before_its_answer(new_box: BoxFactory) -> None:

@@ -1,4 +1,4 @@
-"""A packaged tool with its own manifest, in real sandboxes, used like a client does."""
+"""A packaged tool with its own manifest, in real sandboxes, used as a client uses it."""
 
 import pytest
 
@@ -23,7 +23,7 @@ class Python:
         return cls(box, opened.id)
 
     async def send(self, command: str, text: str) -> str:
-        """What it answers to a line that must succeed."""
+        """The answer to a line that must succeed."""
         answer = await self.box.plane.tools.interact(
             TESTER, self.box.session, self.id, f"python3.{command}", text, 0
         )

@@ -26,7 +26,7 @@ def client() -> Iterator[docker.APIClient]:
 
 
 def _shell(client: docker.APIClient, image: Result, script: str) -> str:
-    """What the script prints in a container of the image; it must succeed."""
+    """Runs a script in a container of the image, which must succeed. Returns its output."""
     container = client.create_container(
         image.id,
         entrypoint=["/bin/sh", "-euc"],
@@ -80,7 +80,7 @@ find . -name '*.pyc' | sort | sed 's/__pycache__.//; s/\\.cpython-.*$//'
 
 
 def test_compiled_modules_are_used_unchecked(client: docker.APIClient, image: Result) -> None:
-    # The flags word after the magic number: hash-based, and not checked against the source.
+    # The flags after the magic number must say: hash-based, and not checked against the source.
     script = "cd /opt/paddock/sandbox_agent/__pycache__; od -An -tu4 -j4 -N4 protocol.*.pyc"
     assert _shell(client, image, script).split() == ["1"]
 

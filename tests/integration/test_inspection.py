@@ -1,4 +1,4 @@
-"""A real sandbox is inspected from the host, whether its agent answers or not."""
+"""Inspects a real sandbox from the host, whether or not its agent answers."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def inspect(box: Box) -> InspectedSession:
-    """What the API would answer."""
+    """The answer of the API."""
     async with asyncio.timeout(PATIENCE):
         return inspected(box.session, await box.plane.sessions.inspect(box.session))
 
@@ -27,7 +27,7 @@ async def inspect(box: Box) -> InspectedSession:
 async def inspect_until(
     box: Box, condition: Callable[[InspectedSession], bool]
 ) -> InspectedSession:
-    """Inspects again and again: what begins is in no certain state for a moment."""
+    """Repeats the inspection until the condition holds: processes take a moment to start."""
     async with asyncio.timeout(PATIENCE):
         while not condition(shown := await inspect(box)):
             pass
@@ -54,7 +54,7 @@ async def test_processes_and_use_while_commands_run(high: Box) -> None:
     shown = await inspect_until(high, settled)
     assert shown.processes is not None
     assert shown.usage is not None
-    # The agent, and for each command its guard and itself.
+    # The agent, and for each command its guard and its own process.
     assert shown.processes[0].pid == 1
     assert shown.usage.pids == len(shown.processes) == 5
     assert 0 < shown.usage.memory_bytes < shown.limits.memory_bytes
@@ -91,7 +91,7 @@ async def test_a_paused_sandbox_is_seen(new_box: BoxFactory) -> None:
     shown = await inspect(box)
     assert shown.sandbox is not None
     assert shown.sandbox.state == "running"
-    # Somebody else's pause, which is none of the session's.
+    # The engine's pause, made by someone else, does not pause the session.
     await box.plane.engine.pause(box.container_id)
     shown = await inspect(box)
     await box.plane.engine.resume(box.container_id)

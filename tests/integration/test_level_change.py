@@ -27,7 +27,7 @@ async def change(box: Box, level: str | None, **ignored: object) -> None:
 
 
 def fail_next_create(box: Box, patch: pytest.MonkeyPatch) -> None:
-    """The engine refuses the next sandbox, and works again afterwards."""
+    """Makes the engine refuse the next sandbox only."""
 
     async def create(_spec: SandboxSpec) -> str:
         patch.undo()
@@ -37,7 +37,7 @@ def fail_next_create(box: Box, patch: pytest.MonkeyPatch) -> None:
 
 
 def hold_next_create(box: Box, patch: pytest.MonkeyPatch) -> tuple[asyncio.Event, asyncio.Event]:
-    """The engine's next sandbox: set when it is asked for, and to be set for it to go on."""
+    """Holds the next sandbox's creation. Returns two events: it has arrived, and it may go on."""
     arrived, go_on = asyncio.Event(), asyncio.Event()
     real = box.plane.engine.create
 
@@ -52,7 +52,7 @@ def hold_next_create(box: Box, patch: pytest.MonkeyPatch) -> tuple[asyncio.Event
 
 
 def sandboxes(box: Box) -> int:
-    """How many sandboxes the control plane has on the host, half-made ones included."""
+    """The number of the control plane's sandboxes on the host, including half-made ones."""
     left = left_behind(box.plane.settings.state_dir)
     counts = {len(found) for found in left.values()}
     assert len(counts) == 1, left
@@ -92,7 +92,7 @@ async def test_up_and_down_again(new_box: BoxFactory) -> None:
     assert await box.plane.engine.inspect(first) is None
     changes = [(e["args"], e["permission_level"]) for e in await box.events("session.settings")]
     assert [args["to"] for args, _ in changes] == ["high", "low"]
-    # The agents' numbers begin anew, each with its own boot id.
+    # Each agent numbers its events from the start, with its own boot id.
     boots = {e["agent"]["boot_id"] for e in await box.events("command.exit") if e["agent"]}
     assert len(boots) == 1
     await box.close()
@@ -148,7 +148,7 @@ async def test_a_sandbox_that_does_not_start_leaves_the_session_closed_to_work(
     for work in (lambda: box.run("ls"), lambda: box.read("kept")):
         with pytest.raises(SandboxUnavailableError, match="set the permission level again"):
             await work()
-    # The lower of the two is what it may be at most.
+    # The session has the lower of the two levels.
     expected = after if after == "low" else before
     assert box.session.level.name == expected
 
@@ -192,7 +192,7 @@ async def test_new_work_waits_outside_while_the_level_changes(
     for work in (box.run("ls"), box.read("x"), box.plane.sessions.interrupt(TESTER, box.session)):
         with pytest.raises(PaddockError, match="is being changed"):
             await work
-    # Whoever wants to change or end it waits for its turn.
+    # Requests to change or end the session wait for their turn.
     closing = asyncio.create_task(box.close())
     go_on.set()
     await asyncio.gather(changing, closing)
@@ -245,7 +245,7 @@ async def test_commands_that_are_being_started_run_once_or_not_at_all(
     events = await box.events()
     started = [e["args"]["command_id"] for e in events if e["operation"] == "command.start"]
     ended = [e["args"]["command_id"] for e in events if e["operation"] == "command.exit"]
-    # On a busy machine its agent may have no time to hand over.
+    # On a busy machine, the old agent may have no time to hand over its events.
     gaps = [e["args"]["commands"] for e in events if e["operation"] == "audit.gap"]
     assert sorted(started) == sorted([*ended, *(lost for gap in gaps for lost in gap)])
     await box.close()

@@ -1,4 +1,4 @@
-"""A level of the operator in real sandboxes, and sandboxes that can't enforce theirs."""
+"""An operator's level in real sandboxes, and sandboxes that can't enforce their level."""
 
 import io
 import re
@@ -40,7 +40,7 @@ ENTRYPOINT ["/usr/bin/python3", "-I", "-S", "/opt/lesser.py"]
 
 @pytest.fixture(scope="module")
 def lesser_image(sandbox_image: str) -> Iterator[str]:
-    """The sandbox image with an agent that finds less than the host has."""
+    """The sandbox image with an agent that finds fewer kernel features than the host has."""
     name = f"paddock/sandbox:test-{secrets.token_hex(4)}"
     files = {
         "Dockerfile": DOCKERFILE.format(image=sandbox_image).encode(),
@@ -137,7 +137,7 @@ async def test_moving_to_it_and_away(plane: ControlPlane) -> None:
     assert done.reason == "level_changed"
     assert box.processes() == []
     events = [event["operation"] for event in await box.events()]
-    # Medium is lower than build: it was on record before anything ended.
+    # Medium is lower than build, so the change is recorded before commands are ended.
     assert events[-2:] == ["session.settings", "command.exit"]
     with pytest.raises(PermissionDeniedError):
         await box.python("print()")
@@ -183,7 +183,7 @@ async def test_a_sandbox_that_can_not_enforce_its_level_is_refused(
         await plane.sessions.create(TESTER, request)
     assert left_behind(plane.settings.state_dir) == before
     assert plane.sessions.registry.get("refused") is None
-    # The id is free again, and nobody else's.
+    # The id is free again.
     box = await Box.create(plane, "low", id="refused")
     assert (await box.run("ls")).exit_code == 0
     await box.close()

@@ -114,7 +114,7 @@ async def test_a_creation_goes_on_when_its_caller_goes_away(new_box: BoxFactory)
 
 @pytest.fixture
 def foreign_image(client: docker.APIClient) -> Iterator[str]:
-    """An image that is none of ours."""
+    """An image that Paddock has not built."""
     archive = io.BytesIO()
     tarfile.open(fileobj=archive, mode="w").close()
     name = "paddock-test/foreign:latest"
@@ -186,13 +186,13 @@ async def test_a_creation_that_fails_leaves_nothing(
         assert left_behind(state) == NOTHING
         assert plane.sessions.list(TESTER) == []
         assert len(plane.sessions.registry) == 0
-        # No workspace of a session that nobody ever had.
+        # A session that was never created has no workspace.
         slots = state / "slots"
         assert not slots.exists() or list(slots.iterdir()) == []
         assert not any(plane.settings.workspaces_dir.glob("*"))
         with pytest.raises(NotFoundError):
             await plane.sessions.purge(TESTER, "failed")
-        # Its id is free, for others as well.
+        # The id is free, also for other keys.
         session, _ = await plane.sessions.create(STRANGER, NewSession(id="failed"))
         await plane.sessions.close(TESTER, session, purge=True)
 
@@ -360,7 +360,7 @@ async def test_an_ended_session_takes_no_work_but_is_still_known(new_box: BoxFac
             await change(TESTER, box.session)
     assert box.plane.sessions.find(TESTER, box.session.id) is box.session
     assert box.plane.executions.command(box.session, done.command.id).result is done.command.result
-    # Closing is the one thing that can be said again, with or without a purge.
+    # Only closing can be repeated, with or without a purge.
     await box.plane.sessions.close(TESTER, box.session, purge=False)
     assert len(await box.events("session.terminated")) == 1
 

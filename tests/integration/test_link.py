@@ -28,7 +28,7 @@ def link_of(box: Box) -> AgentLink:
 
 
 def break_connection(box: Box) -> None:
-    """What a failing socket does: the agent's connection ends without a word."""
+    """Ends the agent's connection without a message, as a failing socket would."""
     connection = link_of(box)._current
     assert connection is not None
     connection.drop("for a test")
@@ -69,7 +69,7 @@ async def test_commands_go_on_while_the_connection_is_lost(new_box: BoxFactory) 
     await box.feed(command, b"before ")
     await box.printed(command, "before ")
     break_connection(box)
-    # Requests wait for the agent to be back.
+    # Requests wait for the agent to reconnect.
     await box.feed(command, b"after", close=True)
     assert (await box.finish(command)).stdout == "before after"
     assert await box.write("file", b"x") == 1
@@ -102,7 +102,7 @@ async def test_an_upload_that_loses_its_connection_changes_nothing(new_box: BoxF
     with pytest.raises(PaddockError):
         await box.plane.files.write(TESTER, box.session, "kept", "overwrite", broken())
     assert await box.read("kept") == b"old"
-    # All workers of the lost connection are gone.
+    # No worker of the lost connection is left.
     held = [await box.plane.files.read(TESTER, box.session, "kept") for _ in range(8)]
     for download in held:
         await download.close()
@@ -118,9 +118,9 @@ async def test_a_connection_that_breaks_all_the_time(new_box: BoxFactory) -> Non
         try:
             commands.append(await box.start(argv=["echo", str(number)], background=True))
         except SandboxUnavailableError:
-            return  # it may have been started all the same: the record tells
+            return  # it may have started anyway, which the record shows
         except BusyError:
-            return  # too many of those
+            return  # too many such commands
 
     for turn in range(12):
         tasks = [asyncio.create_task(work(turn * 8 + number)) for number in range(8)]
@@ -136,11 +136,11 @@ async def test_a_connection_that_breaks_all_the_time(new_box: BoxFactory) -> Non
     await box.close()
 
 
-# Events that nobody acknowledges
+# Events that are never acknowledged
 
 
 async def run_builtin(box: Box) -> None:
-    """A command that is one event and no process."""
+    """Runs a command that has one event and no process."""
     await box.ask(
         "exec",
         command_id=secrets.token_hex(8),
@@ -181,7 +181,7 @@ async def test_unacknowledged_events_stop_new_work_and_lose_nothing(
     for operation, params in operations:
         with pytest.raises(AuditUnavailableError):
             await box.ask(operation, **params)
-    # What runs can still be used, and its end fits in.
+    # Running commands can still be used, and there is room for their end.
     await box.feed(running, b"in and out", close=True)
     async with asyncio.timeout(PATIENCE):
         while (await box.ask("stats"))["buffered_events"] == 1024:
@@ -221,7 +221,7 @@ async def test_an_event_that_cannot_be_recorded_is_sent_again(
 async def test_closing_gives_up_on_events_that_cannot_be_recorded(
     new_box: BoxFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The session ends all the same; that something is missing is on record."""
+    """The session ends anyway, and the record states that something is missing."""
     box = await new_box("high")
     command = await box.start(argv=["sleep", "1000"], background=True)
 

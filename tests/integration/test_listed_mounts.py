@@ -35,7 +35,7 @@ with open(sys.argv[1], "w") as file:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def host(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Path]:
-    """A server that greets, a directory to write to, and a level that has the first of them."""
+    """A greeting server, a writable directory, and a level that mounts the server's directory."""
     root = tmp_path_factory.mktemp("host")
     for name in ("greeter", "data", "levels"):
         (root / name).mkdir()
@@ -57,7 +57,7 @@ async def host(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Path]:
 
 
 def listed(host: Path) -> dict[str, Any]:
-    """Settings with the list."""
+    """Settings with the operator's list."""
     return {
         "levels_dir": host / "levels",
         "mounts": {
@@ -156,7 +156,7 @@ async def test_they_survive_a_restart_and_the_list_is_read_anew(
             box = Box(plane, session)
             assert await mounts_of(box) == ["greeter"]
             assert (await box.python(GREETED)).stdout == "hello\n"
-            # What is taken off the list is not given again.
+            # A directory that was removed from the list is not mounted again.
             with pytest.raises(Exception, match="greeter is not on the operator's list"):
                 await plane.sessions.change_settings(TESTER, session, "medium", {})
             await clear(plane)

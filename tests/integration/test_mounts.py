@@ -24,7 +24,7 @@ def data(tmp_path: Path) -> Iterator[Path]:
 
 
 def made(state_dir: Path, data: Path, **shared: Shared) -> SandboxDirectory:
-    """A sandbox's directory with everything mounted in it; nothing is left when that fails."""
+    """A sandbox's directory with all its mounts, which are also removed when the test fails."""
     directory = SandboxDirectory.fresh(state_dir)
     try:
         directory.make(uid=UID, home="/nonexistent")
@@ -54,7 +54,7 @@ def test_noexec_holds(tmp_path: Path, data: Path) -> None:
     mounts.bind(str(data), str(target), noexec=True)
     with pytest.raises(PermissionError):
         subprocess.run([target / "script"], check=True)
-    # The data themselves are mounted as before.
+    # The mount of the data themselves is unchanged.
     assert subprocess.run([script], capture_output=True, check=True).stdout == b"ran\n"
     mounts.unmount(str(target))
     mounts.unmount(str(target))
@@ -98,7 +98,7 @@ def test_without_privilege_the_reason_is_said(tmp_path: Path, data: Path) -> Non
 
 
 def drop_sys_admin() -> None:
-    """Takes CAP_SYS_ADMIN (21) from this process: capset by raw structures."""
+    """Removes CAP_SYS_ADMIN (21) from this process, by capset with raw structures."""
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     sets = (ctypes.c_uint32 * 6)()
     libc = ctypes.CDLL(None, use_errno=True)
@@ -150,7 +150,7 @@ def test_what_is_shared_is_found_and_released(tmp_path: Path, data: Path) -> Non
     with pytest.raises(OSError, match="Read-only file system"):
         (directory.mounts / "a" / "new").touch()
     (directory.mounts / "b" / "new").touch()
-    # As a start finds it that follows a kill.
+    # The state that a start after a kill finds.
     (found,) = left_over(tmp_path)
     found.release()
     assert left_over(tmp_path) == []

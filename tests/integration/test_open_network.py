@@ -21,10 +21,10 @@ from orchestrator.errors import EngineUnavailableError
 from tests.support.attempts import attempt
 
 METADATA = "169.254.169.254"
-# A link-local address that is not the host's: it is forwarded, as a cloud's is.
+# A link-local address of another machine: packets to it are forwarded, as in a cloud.
 BEYOND = "169.254.77.1"
 
-# Prints what came back of a connection: `open` only when a server greeted.
+# Prints the result of each connection: `open` only if a server greeted.
 PROBE = """
 import socket, sys
 for target in sys.argv[1:]:
@@ -35,7 +35,7 @@ for target in sys.argv[1:]:
     except OSError:
         print(target, "closed")
 """
-# Says when it listens in the file that it is given.
+# Writes to the given file when it listens.
 GREETER = """
 import socket, sys
 server = socket.create_server(("0.0.0.0", 8080))
@@ -69,7 +69,7 @@ async def engine(image: str) -> AsyncIterator[DockerEngine]:
 
 
 class Ready:
-    """A pipe by which a server says that it listens."""
+    """A pipe through which a server reports that it listens."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "ready"
@@ -128,7 +128,7 @@ def address_of_host(address: str) -> Iterator[None]:
 
 @contextmanager
 def machine_beyond(address: str, ready: Ready) -> Iterator[None]:
-    """A greeter on port 8080 in a network namespace of its own, one hop from the host."""
+    """A greeter on port 8080 in its own network namespace, one hop from the host."""
     name = f"pdkt{secrets.token_hex(3)}"
     with ExitStack() as stack:
         ip("netns", "add", name)
@@ -168,7 +168,7 @@ def container(
 def probe(
     client: docker.APIClient, image: str, network: str, targets: dict[str, str]
 ) -> dict[str, str]:
-    """What a container on that network sees of each target `host:port`, by name."""
+    """The result of a connection from that network to each named target `host:port`."""
     with container(client, image, network, "python3", "-c", PROBE, *targets.values()) as found:
         client.wait(found["Id"], timeout=60)
         lines = client.logs(found["Id"]).decode().splitlines()
@@ -182,7 +182,7 @@ def gateway(client: docker.APIClient, network: str) -> str:
 
 
 def host_address(*bridges: str) -> str:
-    """An address of the host that is none of these gateways."""
+    """An address of the host other than these gateways."""
     listing = ["ip", "-json", "-4", "address", "show", "scope", "global"]
     links = json.loads(subprocess.run(listing, capture_output=True, check=True, timeout=10).stdout)
     addresses = [entry["local"] for link in links for entry in link.get("addr_info", []) if entry]
@@ -191,7 +191,7 @@ def host_address(*bridges: str) -> str:
 
 
 def rules(bridge: str) -> list[str]:
-    """The host's rules that name the bridge, by whichever back end."""
+    """The host's rules that name the bridge, from all back ends."""
     found: list[str] = []
     for command in ("iptables-save", "iptables-legacy-save", "ip6tables-save"):
         with suppress(FileNotFoundError):
@@ -201,7 +201,7 @@ def rules(bridge: str) -> list[str]:
 
 
 def flush(bridge: str) -> None:
-    """Removes the rule of INPUT, as a firewall's reload would."""
+    """Removes the bridge's INPUT rule, as a reload of the firewall would."""
     rule = ["-D", "INPUT", "-i", bridge, "-j", "DROP"]
     subprocess.run(["iptables", *rule], check=True, timeout=10)
 
@@ -267,7 +267,7 @@ async def test_it_is_made_once_and_removed_whole(
     bridge = f"pdk{engine.instance}"
     installed = rules(bridge)
     assert any("DOCKER-USER" in rule and "169.254.0.0/16" in rule for rule in installed)
-    # Another process of the same instance finds everything in place.
+    # Another process of the same instance finds the network in place.
     again = DockerEngine(engine.instance, timeout=60)
     assert (await again.ensure_open_network(image)).name == network
     assert rules(bridge) == installed

@@ -12,12 +12,12 @@ from tests.support.box import TESTER, Box
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MIB = 2**20
-# Numbered lines of eight bytes, so that every offset tells its line.
+# Numbered lines of eight bytes, so that an offset determines its line.
 LINES = "seq -f %07.0f"
 
 
 async def page(box: Box, command: object, after: int, wait: float = 0.0) -> tuple[bytes, int, bool]:
-    """Output from an offset on, the next offset, and whether the command has ended."""
+    """Output from an offset, the next offset, and whether the command has ended."""
     found = await box.plane.executions.output(box.session, command, after, wait)  # type: ignore[arg-type]
     return b"".join(data for _, _, data in found.chunks), found.next, found.ended
 
@@ -34,7 +34,7 @@ async def test_reading_waits_for_output(high: Box) -> None:
     command = await high.start(argv=["cat"], background=True, stdin_open=True)
     assert await page(high, command, 0) == (b"", 0, False)
     waiting = [asyncio.create_task(page(high, command, 0, 30.0)) for _ in range(3)]
-    await high.ask("stats")  # their requests have arrived by now
+    await high.ask("stats")  # by now the requests have arrived
     assert not any(task.done() for task in waiting)
     await high.feed(command, b"here")
     assert await asyncio.gather(*waiting) == [(b"here", 4, False)] * 3
@@ -57,7 +57,7 @@ async def test_a_foreground_command_keeps_its_first_and_its_last_bytes(medium: B
     done = await medium.run("cat lines")
     assert done.exit["truncated"]
     assert done.exit["output_bytes"] == len(text)
-    # Each chunk is charged a little on top of its bytes.
+    # Each chunk is charged a little more than its bytes.
     assert limit * 0.9 < len(done.stdout) <= limit
     assert done.exit["cut_bytes"] == len(text) - len(done.stdout)
     half = limit * 9 // 20
@@ -142,7 +142,7 @@ async def test_output_that_is_being_read_is_not_evicted(high: Box) -> None:
 
 
 async def whole(box: Box, command: Command, after: int = 0) -> dict[str, bytes]:
-    """All that is readable of each stream, in pages, with no gap between them."""
+    """All readable output of each stream, read in pages without gaps."""
     found = {"stdout": b"", "stderr": b""}
     while True:
         page = await box.plane.executions.output(box.session, command, after, 0.0, whole=True)
@@ -169,7 +169,7 @@ async def test_long_output_stays_readable_whole(high: Box) -> None:
     size = sum(len(data) for data in expected.values())
     assert done.exit["stored_bytes"] == done.exit["output_bytes"] == size
     assert await whole(high, done.command) == expected
-    # More commands than are remembered, or have their output kept.
+    # More commands than the limits on remembered commands and on kept output.
     for _ in range(70):
         await high.run(argv=["true"])
     command = high.plane.executions.command(high.session, done.command.id)
@@ -191,7 +191,7 @@ async def test_the_beginning_is_stored_up_to_a_limit_that_is_told(new_box: BoxFa
         stored.append(done.exit["stored_bytes"])
         page = await box.plane.executions.output(box.session, done.command, 0, 0.0, whole=True)
         assert text.startswith(b"".join(data for _, _, data in page.chunks))
-    # All of the session's commands share four times as much.
+    # All commands of a session share four times this limit.
     assert all(limit - 100 < size <= limit for size in stored[:4])
     assert stored[4] == 0
     assert (await box.run("ls")).exit["stored_bytes"] == 0
@@ -235,7 +235,7 @@ async def test_what_is_stored_goes_along_with_its_session(new_box: BoxFactory) -
     for level in ("medium", "high", "low", "high"):
         await box.plane.sessions.change_settings(TESTER, box.session, level, {})
         assert done.command.result is not None
-        # At low as much as one of its own commands may store.
+        # At low, as much is kept as one command at low may store.
         room = box.session.limits.memory_bytes // 64
         stored = done.command.result.stored_bytes
         assert stored == 8_000_000 if level != "low" else room - 1000 < stored <= room

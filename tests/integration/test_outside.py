@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 WORD_BYTES = 128 * 1024 - 1
 
 
-# The directory of a command
+# Working directories
 
 
 @pytest.mark.parametrize("cwd", ["/usr/bin", "/tmp", "/", "../usr/lib/.."])
@@ -61,7 +61,7 @@ async def test_words_may_be_as_long_as_the_kernel_takes_them(high: Box) -> None:
     assert done.stdout == f"19 {WORD_BYTES + 1_700_000}\n"
     done = await high.python(script, *["z"] * 30_000)
     assert done.stdout == "30001 30000\n"
-    # Beyond, the kernel says so; nothing else comes of it.
+    # The kernel refuses longer words, which has no other effect.
     done = await high.python(script, "x" * (WORD_BYTES + 1))
     assert (done.exit_code, done.stdout) == (126, "")
     assert "Argument list too long" in done.stderr
@@ -92,7 +92,7 @@ async def test_files_of_tmp(high: Box) -> None:
 
 
 async def test_the_root_is_listed_two_levels_deep(high: Box) -> None:
-    """Of views of the kernel, the sockets' and devices' directories only the names."""
+    """Of /proc, /sys, /dev and /run, only the names are listed."""
     await high.write("mine", b"x")
     listing = await high.listing("/", depth=2)
     paths = [item.path for item in listing.entries]
@@ -113,7 +113,7 @@ async def test_the_root_is_listed_two_levels_deep(high: Box) -> None:
     assert all(path.startswith("/") and path.count("/") <= 2 for path in paths)
     kinds = {item.path: item.type for item in listing.entries}
     assert (kinds["/proc"], kinds["/bin"]) == ("directory", "symlink")
-    # Nor are they entered further down.
+    # A deeper listing does not enter them either.
     deep = [item.path for item in (await high.listing("/", depth=64)).entries]
     assert "/usr/share/doc" in deep or len(deep) == 10_000
     assert not [path for path in deep if path.startswith(("/proc/", "/sys/", "/dev/", "/run/"))]
@@ -121,13 +121,13 @@ async def test_the_root_is_listed_two_levels_deep(high: Box) -> None:
 
 async def test_files_of_the_image_are_read(high: Box) -> None:
     release = (await high.bash("cat /etc/os-release")).stdout
-    # It is a link.
+    # This path is a link.
     assert (await high.read("/etc/os-release")).decode() == release
     assert "/usr/bin/python3" in await high.paths("/usr/bin")
     assert (await high.stat("/usr")).type == "directory"
     await high.bash("ln -sfn /etc/os-release /tmp/release; ln -sfn /etc/os-release inside")
     assert (await high.read("/tmp/release")).decode() == release
-    # A path of the workspace stays in it.
+    # A path in the workspace can't lead out of it.
     with pytest.raises(PermissionDeniedError):
         await high.read("inside")
 
@@ -160,7 +160,7 @@ async def test_nothing_else_is_written(high: Box, path: str) -> None:
 
 
 async def test_the_agent_holds_other_levels_to_it_as_well(medium: Box) -> None:
-    """Whatever the control plane lets through."""
+    """The agent refuses such requests even if the control plane lets them through."""
     for method, params in (
         ("file.open", {"op": "read", "path": "/etc/hostname"}),
         ("file.open", {"op": "write", "path": "/tmp/x", "parents": True}),
@@ -189,7 +189,7 @@ async def test_parents_are_made_on_request_with_the_file(low: Box) -> None:
     assert await low.read("new/deep/file") == b"x"
     await low.write("new/other/log", b"y", mode="append", parents=True)
     assert await low.read("new/other/log") == b"y"
-    # Without the file, without them.
+    # If the file is not made, its parents are not made either.
     opened_file = await low.ask("file.open", op="write", path="never/made/file", parents=True)
     await low.ask("file.close", stream=opened_file["stream"], commit=False)
     assert not (low.workspace / "never").exists()
@@ -214,7 +214,7 @@ async def test_a_protected_file_is_not_replaced(high: Box) -> None:
     assert refused.value.fields["rule"] == "file-permissions"
     assert await high.read("kept") == b"old"
     assert not (high.workspace / "kept").is_symlink()
-    # Its mode says nothing of its place: it may go elsewhere, and be replaced once it is open.
+    # The file's mode does not prevent a move. Once it is writable, the file may be replaced.
     await high.move("kept", "moved")
     assert (high.workspace / "moved").stat().st_mode & 0o777 == 0o444
     await high.bash("chmod 644 moved")
@@ -222,7 +222,7 @@ async def test_a_protected_file_is_not_replaced(high: Box) -> None:
     assert await high.read("moved") == b"new"
 
 
-# A level of the operator's
+# An operator's level
 
 
 async def test_an_operator_can_switch_the_word_rules_off(
@@ -238,7 +238,7 @@ async def test_an_operator_can_switch_the_word_rules_off(
         done = await box.run(argv=["cp", "/etc/hostname", "/tmp/copy"])
         assert (done.exit_code, await box.read("/tmp/copy")) == (0, b"sandbox\n")
         assert (await box.run(argv=["touch", "made"], cwd="/tmp")).exit_code == 0
-        # The kernel's boundary stays.
+        # The kernel's boundary remains.
         for argv in (["touch", "/etc/x"], ["cp", "/etc/hostname", "/usr/x"], ["rm", "/usr/bin/ls"]):
             done = await box.run(argv=argv)
             assert done.exit_code != 0, argv

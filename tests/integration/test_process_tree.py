@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 WAITING = ["python3", "-c", "import time; print('up', flush=True); time.sleep(1000)"]
 
-# Detached in every way that a process has: new session, double fork, no streams, deaf.
+# Detached in every possible way: new session, double fork, no streams, signals ignored.
 DAEMON = """
 import os, signal, sys, time
 def detach():
@@ -77,7 +77,7 @@ async def test_a_timeout_ends_a_tree_that_ignores_it(high: Box) -> None:
     )
     done = await high.bash(script, timeout=3)
     assert (done.exit["signal"], done.exit["timed_out"]) == ("SIGKILL", True)
-    # Not at once: there was time to clean up.
+    # The kill did not come at once: the command had time to clean up.
     assert done.exit["duration_ms"] >= 5000
     assert high.processes() == []
 
@@ -107,7 +107,7 @@ async def test_what_a_leftover_still_writes_is_drained_for_a_moment_only(high: B
 
 
 async def test_leftovers_that_end_by_themselves_are_waited_for(high: Box) -> None:
-    """They end between the first process's end and the order to kill them."""
+    """They end after the first process and before they would be killed."""
     for number in range(20):
         done = await high.bash(f"(sleep 0.0{number:02d}; echo late) & exit 5", timeout=15)
         assert done.exit_code == 5
@@ -116,7 +116,7 @@ async def test_leftovers_that_end_by_themselves_are_waited_for(high: Box) -> Non
 
 
 async def test_a_sandbox_without_room_for_a_process_says_so(high: Box) -> None:
-    """Its own limit, as it is when a command has taken every process there may be."""
+    """The lowered limit has the same effect as a command that uses every allowed process."""
     await high.run(argv=["true"])  # a guard is ready
     (path,) = Path("/sys/fs/cgroup").glob(f"**/*{high.container_id}*/pids.max")
     limit = path.read_text()
@@ -141,7 +141,7 @@ async def test_leftovers_that_fork_all_the_time_are_ended(high: Box) -> None:
 
 
 async def test_zombies_do_not_pile_up(high: Box) -> None:
-    """Orphans of a running command are reaped although their parent never waits."""
+    """Orphans of a running command are reaped, although their parent never waits for them."""
     script = """
 import os, sys
 for _ in range(50):
@@ -155,7 +155,7 @@ sys.stdin.read()
 """
     command = await high.start(argv=["python3", "-c", script], stdin_open=True)
     await high.printed(command, "forked")
-    # A second look at the agent: everything that ended before was reaped by then.
+    # By the end of another command, all processes that ended before have been reaped.
     await high.run(argv=["true"])
     assert len(high.processes()) == 1
     await high.feed(command, b"", close=True)
@@ -173,11 +173,11 @@ async def test_a_command_that_is_killed_from_outside_is_reported(high: Box) -> N
 
 @attempt("the guard itself killed", layer="agent", levels="high")
 async def test_a_guard_that_dies_costs_its_command_only(new_box: BoxFactory) -> None:
-    """All that it owned is killed, also what forks all the time and what left its group."""
+    """All its processes are killed, even those that fork constantly or left their group."""
     box = await new_box("high")
     bystander = await box.start(argv=["cat"], background=True, stdin_open=True)
     script = "f() { setsid bash -c 'while :; do (sleep 0.01; true) & sleep 0.005; done'; }; "
-    # The first process is killed as well, so what it says tells that everything runs.
+    # The first process is also killed, so it can report that all the others run.
     script += "f & f & (setsid sleep 1000 &) ; exec python3 -uc 'print(1); input()'"
     command = await box.start(argv=["bash", "-c", script], background=True, stdin_open=True)
     await box.printed(command, "1")
@@ -191,7 +191,7 @@ async def test_a_guard_that_dies_costs_its_command_only(new_box: BoxFactory) -> 
     assert done.exit["reason"] == "guard_failed"
     assert [process.name() for process in box.processes()] == ["cat"]
     assert "guard" in (await box.event("command.exit"))["error"]
-    # Others have not noticed, and more can be run, each with a guard of its own.
+    # Other commands are unaffected, and new ones can run, each with its own guard.
     for _ in range(3):
         assert (await box.run(argv=["echo", "fine"])).stdout == "fine\n"
     await box.feed(bystander, b"still here", close=True)
@@ -217,7 +217,7 @@ async def test_a_terminals_guard_that_dies_ends_the_terminal_only(high: Box) -> 
 
 @attempt("what a killed guard leaves is in the kernel's hands", layer="agent", levels="high")
 async def test_a_sandbox_ends_where_a_dead_guards_processes_cannot_be(new_box: BoxFactory) -> None:
-    """A process that is not the session's user's stands for one that can't be killed."""
+    """A process of another user stands in for one that can't be killed."""
     box = await new_box("high")
     command = await box.start(argv=WAITING, background=True)
     await box.printed(command, "up")

@@ -26,7 +26,7 @@ def purge(slot: Path) -> None:
 
 
 def own(top: Path, uid: int = UID) -> None:
-    """Gives a tree to the workspace's uid."""
+    """Changes the owner of a tree to the workspace's uid."""
     for directory, names, files in os.walk(top):
         for name in names + files:
             os.chown(os.path.join(directory, name), uid, uid, follow_symlinks=False)
@@ -68,7 +68,7 @@ def test_a_deep_tree_goes(slot: Path, data: Path) -> None:
 
 
 def test_files_of_others_are_beyond_it(slot: Path, data: Path) -> None:
-    """The helper has the workspace's rights: what root left locked there stays."""
+    """The helper has only the workspace's rights, so files that root locked there remain."""
     (data / "foreign").mkdir(mode=0o700)
     (data / "foreign" / "file").write_text("kept")
     with pytest.raises(PurgeError, match="not permitted"):
@@ -86,7 +86,7 @@ def test_it_is_bounded_in_time(slot: Path, data: Path) -> None:
 
 
 def test_an_empty_slot_needs_no_helper(slot: Path, data: Path) -> None:
-    """A crash may leave a data directory that was not given to its uid yet."""
+    """A crash may leave a data directory that does not belong to its uid yet."""
     os.chown(data, 0, 0)
     purge(slot)
     assert not data.exists()

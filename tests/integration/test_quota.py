@@ -1,4 +1,4 @@
-"""A workspace stops at its limit, whatever is tried in it, and uses no more of the host."""
+"""No attempt makes a workspace exceed its limit, or use more of the host's disk."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MIB = 1024 * 1024
 LIMIT = 64 * MIB
-# Each prints how many bytes of data it could keep before the first error, and that error.
+# Each prints the number of bytes that it could store before the first error, and that error.
 ATTEMPTS = {
     "one file": """
 size = 0
@@ -113,7 +113,7 @@ def slot_of(box: Box) -> Path:
 
 
 def on_host(slot: Path) -> int:
-    """Bytes that the slot takes from the host's disk."""
+    """Bytes that the slot uses on the host's disk."""
     return sum(path.lstat().st_blocks * 512 for path in slot.iterdir() if path.is_file())
 
 
@@ -124,9 +124,9 @@ async def test_the_limit_is_hard(small: Box, attempt: str) -> None:
     size, error = result.stdout.split()
     assert error == "ENOSPC"
     assert 0 < int(size) < LIMIT
-    assert on_host(slot_of(small)) <= LIMIT + MIB  # with the host's own map of the file
+    assert on_host(slot_of(small)) <= LIMIT + MIB  # including the host's map of the file
     assert (slot_of(small) / "workspace.img").stat().st_size == LIMIT
-    # It is full, not broken: what is removed can be written again.
+    # The workspace is full, not broken: freed space can be written again.
     assert (await small.bash("find . -mindepth 1 -delete && echo again > file")).exit_code == 0
     assert await small.read("file") == b"again\n"
 
@@ -271,7 +271,7 @@ async def test_a_control_plane_that_can_not_hold_limits_does_not_start(
         with pytest.raises(ConfigError, match="PADDOCK_WORKSPACE_QUOTA: image: mkfs"):
             async with running(settings.model_copy(update={"workspace_quota": "image"})):
                 pass
-        async with running(settings) as plane:  # it may do without, and says so
+        async with running(settings) as plane:  # it may run without quotas, and warns about it
             assert (await plane.readiness())["workspace quota"].status == "warning"
 
 
@@ -297,7 +297,7 @@ async def test_after_a_restart_of_the_host_kept_workspaces_are_mounted(sandbox_i
                 await box.write("file", box.session.id.encode())
                 await plane.sessions.close(TESTER, box.session, purge=False)
         unmount_all(settings.state_dir)
-        # One whose image is lost does not keep the others from being mounted.
+        # A lost image does not prevent the others from being mounted.
         (slot_of(boxes[0]) / "workspace.img").unlink()
         async with running(settings) as plane:
             await until(lambda: all((box.workspace / "file").exists() for box in boxes[1:]))
@@ -315,7 +315,7 @@ async def test_a_mount_of_no_workspace_is_taken_away(sandbox_image: str) -> None
             assert plane.recovered.workspaces_unmounted == 1
         slot = slot_of(box)
         assert mounts_under(str(slot)) == []
-        assert (slot / "workspace.img").exists()  # whose ever it is, it may be all that is left
+        assert (slot / "workspace.img").exists()  # it may be the only copy of someone's data
         shutil.rmtree(slot)
         box.workspace.unlink()
 
@@ -332,7 +332,7 @@ async def test_a_purge_that_fails_is_tried_again_at_the_next_start(
             monkeypatch.setattr("orchestrator.workspace.disk_image.DiskImages.remove", fail)
             with pytest.raises(StorageError, match="broken"):
                 await plane.sessions.close(TESTER, box.session, purge=True)
-        # The probe at the start uses it, too.
+        # The probe at the start also calls the failing `remove`.
         monkeypatch.setattr("orchestrator.workspace.disk_image.refusal", lambda _directory: None)
         async with running(settings) as plane:
             assert plane.recovered.workspaces_purged == 0

@@ -1,7 +1,7 @@
 """Disk and network speed of sandboxes with rate limits, measured inside.
 
-A transfer at a rate takes its time at least, whatever else the machine does; so nothing here
-says how long something may take.
+A rate sets the least time that a transfer takes, however busy the machine is. So the tests only
+check that transfers are slow enough, and set no upper limits.
 """
 
 import secrets
@@ -38,10 +38,10 @@ disk_write = {DISK_RATE}
 network_receive = {NETWORK_RATE}
 network_send = {NETWORK_RATE}
 """
-# What may pass at once before a rate holds.
+# The share of the expected time that must pass: a rate allows a burst at the start.
 SLACK = 0.7
 
-# Prints seconds for writing or reading `size` bytes of a file, in the way that is named.
+# Prints the seconds for writing or reading `size` bytes of a file in the named way.
 MOVE = """
 import ctypes, json, mmap, os, sys, time
 how, size = sys.argv[1], int(sys.argv[2])
@@ -84,7 +84,7 @@ began = time.monotonic()
 globals()[how]()
 print(json.dumps(time.monotonic() - began))
 """
-# Sends to the address, then receives as much; prints the seconds of both.
+# Sends data to the address, then receives as much; prints the seconds of both.
 TALK = """
 import json, socket, sys, time
 size = int(sys.argv[2])
@@ -101,7 +101,7 @@ with socket.create_connection((sys.argv[1], 53)) as peer:
 
 
 def serve(server: socket.socket, size: int) -> None:
-    """Takes `size` bytes of each who connects, says so, and sends as many."""
+    """Receives `size` bytes on each connection, confirms them, and sends as many."""
     with suppress(OSError):
         while True:
             peer, _ = server.accept()
@@ -114,7 +114,7 @@ def serve(server: socket.socket, size: int) -> None:
 
 @contextmanager
 def machine(size: int) -> Iterator[str]:
-    """An address of the host where port 53 is open to sandboxes that may ask it for names."""
+    """An address of the host whose port 53 is open to sandboxes that use it as a name server."""
     address = f"198.19.{secrets.randbelow(250)}.{1 + secrets.randbelow(250)}"
     change = ["ip", "address", "add", f"{address}/32", "dev", "lo"]
     subprocess.run(change, check=True, timeout=10)
@@ -162,7 +162,7 @@ async def plane(sandbox_image: str, levels_dir: Path, peer: str) -> AsyncIterato
 async def slow(plane: ControlPlane) -> Box:
     box = await Box.create(plane, "slow")
     await box.write("source", *[secrets.token_bytes(MIB)] * 12)
-    # Written back, so that it can be forgotten.
+    # Once written back, the file can be dropped from the page cache.
     assert (await box.run(argv=["sync", "source"])).exit_code == 0
     return box
 
@@ -184,7 +184,7 @@ async def test_reads_take_their_time(slow: Box, how: str) -> None:
 
 
 async def test_ways_of_writing_share_one_rate(slow: Box) -> None:
-    """What the kernel writes back for the session, and what it writes itself."""
+    """The kernel's write-back and the session's own writes share the rate."""
     script = (
         'start=$(date +%s%N); python3 -c "$0" direct "$1" >/dev/null & '
         'python3 -c "$0" flushed "$1" >/dev/null & wait; echo $(($(date +%s%N) - start))'
@@ -214,7 +214,7 @@ async def test_without_rates_nothing_is_set(plane: ControlPlane, slow: Box, peer
     assert held(device_of(slow.workspace))
     assert not held(device_of(box.workspace))
     groups = Path(f"/proc/{box.agent().pid}/cgroup").read_text()
-    # Of version 1; each process of a sandbox without rates is in its container's own group.
+    # With cgroups v1, all processes of a sandbox without rates are in the container's own group.
     (own, *_) = [line for line in groups.splitlines() if root_group() is None or "blkio" in line]
     assert root_group() is None or box.container_id in own
     assert len((await box.python(TALK, peer, str(SENT))).value) == 2
@@ -237,7 +237,7 @@ async def test_a_level_change_sets_them_and_takes_them(plane: ControlPlane) -> N
 
 
 async def test_what_is_not_written_yet_holds_up_no_end(plane: ControlPlane) -> None:
-    """At its rate it would take longer than the engine has for removing a container."""
+    """At the session's rate, the writes would take longer than a container's removal may take."""
     script = (
         "import os; fd = os.open('x', os.O_WRONLY | os.O_CREAT)\n"
         "for _ in range(200): os.write(fd, os.urandom(1 << 20))\n"

@@ -1,4 +1,4 @@
-"""The README's first call, as a newcomer would type it."""
+"""Runs the README's first call as a newcomer would type it."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from tests.support.server import ROOT, serving
 
 
 def first_call() -> str:
-    """The commands under "A first call"."""
+    """The commands in the section "A first call"."""
     text = (ROOT / "README.md").read_text()
     found = re.search(r"## A first call\n+```\n(.*?)```", text, re.DOTALL)
     assert found

@@ -1,4 +1,4 @@
-"""The control plane dies at every stage without warning; the next one takes everything over."""
+"""The control plane is killed at every stage; the next one takes everything over."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ def image() -> None:
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    """A server whose sessions are all closed at the end, with nothing left of them."""
+    """A server; at the end all sessions are closed, and nothing of them may be left."""
     async with serving(tmp_path / "state") as server:
         yield server
         for session in (await server.ok("GET", "/api/sessions"))["items"]:
@@ -58,7 +58,7 @@ async def create(server: Server, level: str = "high", **more: Any) -> str:
 
 
 async def finished(server: Server, session: str, command: str) -> dict[str, Any]:
-    """The command, once it has ended: follows it as a stream until its exit."""
+    """The ended command; follows its stream until it exits."""
     path = f"/api/sessions/{session}/processes/{command}"
     async with server.client.get(path, headers={"Accept": "text/event-stream"}) as stream:
         async for line in stream.content:
@@ -76,7 +76,7 @@ async def events(server: Server, session: str) -> list[dict[str, Any]]:
 
 
 async def next_engine_event(server: Server, action: str) -> None:
-    """Returns when the engine reports that about one of this server's containers."""
+    """Waits until the engine reports this action for one of the server's containers."""
     filters = {"label": f"paddock.instance={instance(server.state_dir)}", "event": action}
     client = docker.APIClient(version="auto")
     stream = client.events(filters=filters, decode=True)
@@ -139,7 +139,7 @@ async def test_a_command_that_ended_meanwhile_is_not_lost(server: Server) -> Non
     )
     assert pid.isdigit()
     await server.kill()
-    # It ends while no control plane is there.
+    # The container ends while no control plane runs.
     container = left_behind(server.state_dir)["containers"][0].strip("/")
     client = docker.APIClient(version="auto")
     try:
@@ -186,7 +186,7 @@ async def test_a_foreground_command_survives_and_its_result_can_be_fetched(
             if line.startswith(b"data:") and b"started; read" in line:
                 command_id = json.loads(line[5:])["args"]["command_id"]
                 break
-    # On record is not yet running: it has printed something when it is.
+    # A recorded start does not mean that the command runs; its first output does.
     path = f"/api/sessions/{session}/processes/{command_id}"
     async with server.client.get(path, headers={"Accept": "text/event-stream"}) as stream:
         async for line in stream.content:
@@ -205,7 +205,7 @@ async def test_a_foreground_command_survives_and_its_result_can_be_fetched(
 
 
 async def test_a_recorded_start_that_never_ran_is_closed(server: Server) -> None:
-    """The start is durable before the command is dispatched: each start still gets an exit."""
+    """The start is durable before the command is dispatched; yet each start gets an exit."""
     session = await create(server, "low")
     for _ in range(5):
         calls = [
@@ -240,7 +240,7 @@ async def test_killed_while_a_session_is_created(server: Server, action: str) ->
     assert len(left_behind(server.state_dir)["directories"]) == len(ids)
     assert len(workspaces_left(server.state_dir)["slots"]) == len(ids)
     assert_kept_are_whole(server.state_dir)
-    # The id of what nobody was told of is free.
+    # If its creation was never answered, the session's id is free.
     if "half-made" not in ids:
         await create(server, "low", id="half-made")
     for name in ("survivor", "half-made"):
@@ -308,7 +308,7 @@ async def test_killed_at_random_moments_of_creating_and_closing(server: Server) 
 
 
 async def gone_on(server: Server) -> list[str]:
-    """The ids of all that live. What was frozen for a stop that is not on record is paused."""
+    """The ids of all live sessions; resumes those that an unrecorded stop left paused."""
     items = (await server.ok("GET", "/api/sessions"))["items"]
     for item in items:
         if item["status"] == "paused":
@@ -370,7 +370,7 @@ async def test_idle_deadlines_are_kept(server: Server) -> None:
     await restart(server)
     assert (await server.ok("GET", f"/api/sessions/{session}"))["deadlines"]["idle_at"] == before
 
-    # Long enough for the kill to come first, also on a slow machine.
+    # Long enough for the kill to come first, even on a slow machine.
     short = await create(server, "low", idle_timeout=5)
     await server.kill()
     await server.start()

@@ -24,8 +24,8 @@ from tests.support.plane import opened
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-# Prints what came back of each question [server, port, "udp" | "tcp", type, name]: how many
-# answers, or null for nothing at all.
+# Prints for each question [server, port, "udp" | "tcp", type, name] the number of answers, or
+# null if there was no reply.
 ASK = """
 import json, socket, struct, sys
 def question(kind, name):
@@ -64,7 +64,7 @@ def ip(*arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def resolver() -> Iterator[str]:
-    """An address of the host on which the operator's name server answers."""
+    """An address of the host where the operator's name server answers."""
     address = f"198.18.{secrets.randbelow(250)}.{1 + secrets.randbelow(250)}"
     ip("address", "add", f"{address}/32", "dev", "lo")
     try:
@@ -92,12 +92,12 @@ def client() -> Iterator[docker.APIClient]:
 
 
 def inside(box: Box, path: str) -> str:
-    """A file as the sandbox has it."""
+    """The content of a file in the sandbox."""
     return Path(f"/proc/{box.agent().pid}/root{path}").read_text()
 
 
 def ports(box: Box) -> list[tuple[str, int]]:
-    """Where the engine's name server listens in the sandbox, by protocol; 53 is translated."""
+    """Protocols and ports of the engine's name server in the sandbox; port 53 is redirected."""
     own = f"{int.from_bytes(ipaddress.IPv4Address(ENGINES_OWN).packed, 'little'):08X}"
     found = [("udp", 53), ("tcp", 53)]
     for protocol in ("udp", "tcp"):
@@ -110,7 +110,7 @@ def ports(box: Box) -> list[tuple[str, int]]:
 
 
 def neighbour_questions(facts: dict[str, Any], network: str) -> list[tuple[str, str]]:
-    """Questions that give a container away, by its inspection."""
+    """Questions that would reveal a container, from its inspection."""
     settings = facts["NetworkSettings"]["Networks"][network]
     name = facts["Name"].lstrip("/")
     names = {name, facts["Id"][:12], facts["Config"]["Hostname"], *(settings["Aliases"] or ())}
@@ -122,7 +122,7 @@ def neighbour_questions(facts: dict[str, Any], network: str) -> list[tuple[str, 
 def seen_without_measures(
     client: docker.APIClient, image: str, network: str, questions: list[Any]
 ) -> list[int | None]:
-    """What a container that is merely on that network is answered."""
+    """The answers that a container without Paddock's measures gets on that network."""
     made = client.create_container(
         image,
         entrypoint=["python3", "-c", ASK, json.dumps(questions)],
@@ -167,7 +167,7 @@ async def test_nobody_names_a_neighbour(
     answers = (await box.python(ASK, json.dumps(questions))).value
     assert answers == [None] * len(questions)
 
-    # Nor does anything else: what else a sandbox has of names is its own.
+    # Its other sources of names do not reveal the neighbour either.
     for path in ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf"):
         text = (await box.run(argv=["cat", path])).stdout
         assert facts["Id"][:12] not in text
@@ -182,7 +182,7 @@ async def test_the_operators_name_server_answers(box: Box, resolver: str) -> Non
     assert (await box.python(LOOK_UP, "paddock.example")).stdout.strip() == EVERYBODY
     questions = [(resolver, 53, protocol, "A", "a.example") for protocol in ("udp", "tcp")]
     assert (await box.python(ASK, json.dumps(questions))).value == [1, 1]
-    # Nothing of that machine but its port 53 is open.
+    # Only port 53 of that machine is open.
     with closing(socket.create_server((resolver, 0))) as server:
         other = (resolver, server.getsockname()[1])
         script = "import socket, sys; socket.create_connection(sys.argv[1:], timeout=2)"
@@ -215,7 +215,7 @@ async def test_the_hosts_name_servers_are_the_default(sandbox_image: str) -> Non
         box = await Box.create(plane, "high")
         named = usable(inside(box, "/etc/resolv.conf"))
         hosts = usable(Path("/etc/resolv.conf").read_text())
-        # A host that asks itself names its own name servers elsewhere.
+        # If the host is its own name server, the real servers are configured elsewhere.
         assert named == hosts or not hosts
         assert ENGINES_OWN not in named
         await box.close()

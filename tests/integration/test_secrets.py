@@ -1,6 +1,6 @@
-"""A session with secrets does everything; then the values are searched for everywhere.
+"""A session with secrets uses every feature; then the tests search for the values everywhere.
 
-In real sandboxes, with a control plane in a process of its own, which is killed on the way.
+Real sandboxes, with a control plane in a separate process that is killed in between.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ human_approval = true
 
 
 def forms(value: str) -> Iterator[bytes]:
-    """The value as it could stand somewhere, in every encoding that is promised."""
+    """The value in every encoding that Paddock promises to find."""
     data = value.encode()
     yield data
     for text in (quote(value, safe=""), quote(value), quote_plus(value)):
@@ -83,9 +83,9 @@ def forms(value: str) -> Iterator[bytes]:
 
 
 def found(data: bytes) -> list[str]:
-    """The names of the values that are in it."""
+    """The names of the values that the data contain."""
     values = {**SECRETS, "ONCE": ONCE}
-    # Of the long one, any line is too much.
+    # Even a single line of the long value must not appear.
     values["a line of SECRET_KEY"] = "Zm9vYmFyYmF6cXV4\nZm9vYmFyYmF6cXV4"
     return [name for name, value in values.items() for form in forms(value) if form in data]
 
@@ -106,7 +106,7 @@ async def server(
 
 
 class Session:
-    """One session, and everything that is done in it."""
+    """One session and the calls that it makes."""
 
     def __init__(self, server: Server, name: str) -> None:
         self.server = server
@@ -134,9 +134,9 @@ class Session:
 
 
 async def work(session: Session) -> None:
-    """Commands that get the values, and have them in every word that is recorded."""
+    """Runs commands that have the values in every kind of recorded word."""
     token, odd = SECRETS["SECRET_TOKEN"], SECRETS["SECRET_ODD"]
-    # What a command prints is its caller's.
+    # The caller may see what a command prints.
     for name, value in SECRETS.items():
         assert await session.bash(f'printf %s "${name}"') == value
     # Expanded by a shell, and encoded by programs: the words of `command.exec`.
@@ -145,7 +145,7 @@ async def work(session: Session) -> None:
     await session.bash('/bin/true "$(printf %s "$SECRET_KEY" | base64)"')
     await session.bash('/bin/true "$(printf %s "$SECRET_ODD" | od -An -v -tx1 | tr -d " \\n")"')
     await session.bash("/bin/true " + json.dumps(quote(odd, safe="")))
-    # Longer than what is reported of a word: no beginning of the value is left at its end.
+    # The value crosses the end of a reported excerpt, which must not contain its beginning.
     await session.bash('/bin/true "$(printf %01010d 0)$SECRET_TOKEN"')
     await session.run([f"/nowhere/{token}"])
     await session.run(["ls", f"/nowhere/{odd}"], cwd=".")
@@ -160,7 +160,7 @@ async def work(session: Session) -> None:
 
 
 async def files(session: Session) -> None:
-    """Files that are named after a secret."""
+    """Uses files whose names contain a secret."""
     token = SECRETS["SECRET_TOKEN"]
     call, path = session.server.call, f"{session.path}/files"
     for method, where, body in (
@@ -182,7 +182,7 @@ async def files(session: Session) -> None:
 
 
 async def terminal(session: Session) -> None:
-    """A tool that says a secret, and a line with one that a person approves."""
+    """Lets a tool print a secret, and a person approve a line that contains one."""
     token, path = SECRETS["SECRET_TOKEN"], f"{session.path}/ptys"
     opened = await session.server.ok("POST", path, {"tool": "repl"})
     where = f"{path}/{opened['id']}"
@@ -211,7 +211,7 @@ def engine() -> Iterator[docker.APIClient]:
 
 
 def of_the_engine(state_dir: Path) -> bytes:
-    """What it shows of the instance's containers: `docker inspect`, `docker logs`, `docker top`."""
+    """`docker inspect`, `docker logs` and `docker top` of the instance's containers."""
     with engine() as client:
         label = f"{LABEL_INSTANCE}={instance(state_dir)}"
         shown = b""
@@ -224,10 +224,10 @@ def of_the_engine(state_dir: Path) -> bytes:
 
 
 def of_the_state(state_dir: Path) -> bytes:
-    """Every file of the state directory; a workspace has what its commands wrote into it."""
+    """Every file of the state directory, except workspaces, which may contain the values."""
     data, names = b"", set()
     for directory, below, files in os.walk(state_dir):
-        # Workspaces, empty images for more of them, and where sandboxes are given theirs.
+        # Workspaces, images prepared for new ones, and their mounts in sandboxes.
         below[:] = [name for name in below if name not in ("slots", "prepared", "workspace")]
         for name in files:
             file = Path(directory) / name
@@ -239,7 +239,7 @@ def of_the_state(state_dir: Path) -> bytes:
 
 
 def of_a_backup(state_dir: Path, directory: Path) -> bytes:
-    """A copy as the documents make it, but for the workspaces."""
+    """A backup made as documented, but without the workspaces."""
     archive = directory / "backup.tar"
     left_out = [f"--exclude={state_dir.name}/{name}" for name in ("sandboxes", "prepared", "slots")]
     command = ["tar", "-C", str(state_dir.parent), *left_out, "-cf", str(archive), state_dir.name]
@@ -257,14 +257,14 @@ async def test_values_are_nowhere_but_where_they_must_be(server: Server, tmp_pat
     for step in (work, files, terminal):
         await step(session)
         assert found(of_the_engine(state_dir)) == []
-    # To where variables are listed, and back: the new sandboxes are given them.
+    # To a level that allows only listed variables, and back: the new sandboxes get the values.
     await session.level("low")
     for argv in (["cat", f"/{SECRETS['SECRET_TOKEN']}"], [SECRETS["SECRET_ODD"]]):
         problem = await session.run(argv, status=403)
         assert found(json.dumps(problem, ensure_ascii=False).encode()) == []
     await session.level("high")
     await work(session)
-    # Killed without warning: they come back from the sandbox, and from nowhere else.
+    # After a kill, the values can come back only from the sandbox.
     await server.kill()
     assert found(of_the_state(state_dir)) == []
     await server.start()
@@ -278,7 +278,7 @@ async def test_values_are_nowhere_but_where_they_must_be(server: Server, tmp_pat
     texts = json.dumps([shown, recorded], ensure_ascii=False)
     assert found(texts.encode()) == []
     assert texts.count(MARK) > 50
-    # The words around them are there.
+    # The text around the values is kept.
     assert f'"x{MARK}"' in texts
     assert f"/nowhere/{MARK}" in texts
     for data in (of_the_engine(state_dir), of_the_state(state_dir)):
@@ -299,7 +299,7 @@ async def until_gone(state_dir: Path, value: bytes) -> None:
 
 
 async def test_nothing_of_ours_leaves_a_core_dump(server: Server) -> None:
-    """Where a core pattern names a program of the host, a limit of 0 would not keep it away."""
+    """If the core pattern names a program of the host, a limit of 0 would not prevent its start."""
     limits = Path(f"/proc/{server.pid}/limits").read_text()
     (core,) = [line for line in limits.splitlines() if line.startswith("Max core file size")]
     assert core.split()[4:6] == ["1", "1"]
@@ -313,7 +313,7 @@ async def test_nothing_of_ours_leaves_a_core_dump(server: Server) -> None:
 
 
 async def test_the_agent_says_none_of_them(new_box: BoxFactory) -> None:
-    """Neither in what it reports nor in what it refuses; the host cuts them out as well."""
+    """The agent's reports and refusals contain no value, before the host removes values again."""
     box = await new_box("high", secrets=SECRETS)
     assert box.session.sandbox is not None
     link, said = box.session.sandbox.link, []
@@ -345,19 +345,19 @@ async def test_the_agent_says_none_of_them(new_box: BoxFactory) -> None:
 
 
 async def test_who_is_given_them(new_box: BoxFactory) -> None:
-    """Every command of the session; where variables are listed, under names that mean nothing."""
+    """Every command gets them; a level that lists variables passes only names without an effect."""
     token, library = SECRETS["SECRET_TOKEN"], "/workspace/own.so"
     box = await new_box("high", secrets={"SECRET_TOKEN": token, "LD_AUDIT": library})
     names = "import os, json; print(json.dumps(sorted(os.environ)))"
     assert {"SECRET_TOKEN", "LD_AUDIT"} <= set((await box.python(names)).value)
-    # A variable of the command goes before one of the session.
+    # A command's variable overrides the session's.
     seen = await box.bash('printf %s "$SECRET_TOKEN"', env={"SECRET_TOKEN": "its own"})
     assert seen.stdout == "its own"
     await box.plane.sessions.change_settings(TESTER, box.session, "medium", {})
     printed = (await box.run("env")).stdout
     assert f"SECRET_TOKEN={token}\n" in printed
     assert "LD_AUDIT" not in printed
-    # A terminal's program has the environment that its manifest gives it.
+    # A terminal's program gets only the environment of its manifest.
     await box.plane.sessions.change_settings(TESTER, box.session, "high", {})
     opened = await box.plane.tools.open(TESTER, box.session, "python3")
     (tool,) = [p for p in box.processes() if p.cmdline()[1:] == ["-I", "-S", "-q"]]

@@ -1,4 +1,4 @@
-"""`python -m paddock serve` as a program: its messages, and its end."""
+"""Runs `python -m paddock serve` as a program: its messages and its end."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ async def served(state_dir: Path, **variables: str) -> AsyncIterator[asyncio.sub
 
 
 async def said(process: asyncio.subprocess.Process, beginning: str) -> str:
-    """The rest of the line of its log that begins so; every line is JSON."""
+    """The rest of the first log line with this beginning; every line must be JSON."""
     assert process.stdout is not None
     while line := await process.stdout.readline():
         event: str = json.loads(line)["event"]
@@ -54,7 +54,7 @@ def read_key(path: str) -> str:
 
 
 async def refusal(state_dir: Path, **variables: str) -> tuple[int | None, list[str]]:
-    """The exit status of a control plane that does not start, and what it complains about."""
+    """Exit status and error lines of a control plane that does not start."""
     async with served(state_dir, **variables) as process:
         _, complaint = await process.communicate()
     return process.returncode, complaint.decode().splitlines()
@@ -68,7 +68,7 @@ async def test_serves_until_told_to_stop(tmp_path: Path, number: signal.Signals)
         async with ClientSession(headers={"Authorization": f"Bearer {key}"}) as client:
             async with client.get(f"{url}/api/sessions") as response:
                 assert (await response.json())["items"] == []
-            # A stream that is followed does not hold it up.
+            # An open stream does not delay the stop.
             async with client.get(f"{url}/api/events") as response:
                 assert response.status == 200
                 process.send_signal(number)
@@ -76,7 +76,7 @@ async def test_serves_until_told_to_stop(tmp_path: Path, number: signal.Signals)
 
 
 async def test_as_json_standard_output_is_json_only(tmp_path: Path) -> None:
-    # Also where the log's level is above what is said.
+    # The messages are printed even if the log level would suppress them.
     async with served(tmp_path, PADDOCK_LOG_FORMAT="json", PADDOCK_LOG_LEVEL="error") as process:
         url = await said(process, "listening on ")
         async with ClientSession() as client, client.get(f"{url}/healthz") as response:

@@ -1,4 +1,4 @@
-"""The background control plane of `make run` and `make stop`, next to others."""
+"""The background control plane of `make run` and `make stop`, with others on the same host."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ SECONDS = 120
 
 
 async def service(state_dir: Path, *command: str, listen: str = "127.0.0.1:0") -> tuple[int, str]:
-    """Exit status and output of one command, with settings of the environment."""
+    """Exit status and output of a command that is configured by environment variables."""
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("PADDOCK_")},
         "PADDOCK_STATE_DIR": str(state_dir),
@@ -42,7 +42,7 @@ def is_ready(url: str) -> bool:
 
 
 async def test_a_port_and_a_state_directory_of_its_own(tmp_path: Path) -> None:
-    """One setting each, and whoever is told the state directory finds the rest there."""
+    """Each is one setting; other programs need only the state directory and find the rest there."""
     state = tmp_path / "state"
     try:
         status, said = await service(state, "scripts.service", "start")
@@ -50,17 +50,17 @@ async def test_a_port_and_a_state_directory_of_its_own(tmp_path: Path) -> None:
         url = (state / "url").read_text().strip()
         assert not url.endswith(":0")
         assert await asyncio.to_thread(is_ready, url)
-        # Where it is, it says itself: whatever port this command would have chosen.
+        # The running control plane's own address is reported, not the port set for this command.
         status, said = await service(state, "scripts.service", "where", listen="127.0.0.1:8700")
         assert (status, f"listening on {url}\n" in said) == (0, True), said
         assert "admin.key" in said
         status, said = await service(state, "paddock", "sessions", "list", "--json")
         assert (status, json.loads(said)) == (0, []), said
-        # Another one, with a port that is taken.
+        # A second control plane, with a port that is in use.
         taken = url.removeprefix("http://")
         status, said = await service(tmp_path / "other", "scripts.service", "start", listen=taken)
         assert (status, f"another program listens on {taken}" in said) == (1, True), said
-        # Once more: the older one is stopped, and the port is a new one.
+        # A new start stops the previous control plane and chooses a new port.
         status, said = await service(state, "scripts.service", "start")
         assert status == 0, said
         assert await asyncio.to_thread(is_ready, (state / "url").read_text().strip())

@@ -22,7 +22,7 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-# Says that it is there, and ends neither by itself nor by TERM.
+# Reports its start, and ends neither by itself nor on TERM.
 STUBBORN = [
     "python3",
     "-c",
@@ -67,7 +67,7 @@ async def stubborn(box: Box) -> psutil.Process:
 def gone(process: psutil.Process) -> bool:
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:  # between the two
+    except psutil.NoSuchProcess:  # it ended between the two calls
         return True
 
 
@@ -147,7 +147,7 @@ async def test_an_agent_that_is_stopped(new_box: BoxFactory) -> None:
 async def test_a_control_group_in_a_place_of_its_own_is_found(
     new_box: BoxFactory, sandbox_image: str
 ) -> None:
-    """As a daemon's or a container's `cgroup-parent` has it."""
+    """As with `cgroup-parent`, set for the daemon or for a container."""
     client = docker.APIClient(version="auto")
     config = client.create_host_config(cgroup_parent="/paddock-test/agents", network_mode="none")
     argv = ["python3", "-c", "import os\nos.fork()\nos.fork()\nwhile True: pass"]

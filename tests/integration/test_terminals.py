@@ -1,4 +1,4 @@
-"""Terminals in real sandboxes: what a tool does, and the results."""
+"""Terminals in real sandboxes: behaviour of tools, and the results of lines."""
 
 import asyncio
 import hashlib
@@ -79,7 +79,7 @@ async def test_a_tool_is_confined_but_for_what_it_needs(new_box: BoxFactory, lev
     assert (await tool.output("execute /usr/bin/mkdir")).endswith("\nyes")
     assert await tool.output("execute /usr/bin/git") == denied
     await tool.close()
-    # Without what it needs the same program does not start.
+    # Without its required permissions, the same program does not start.
     with pytest.raises(ConflictError):
         await Tool.open(box)
 
@@ -123,7 +123,7 @@ async def test_a_program_that_is_not_there_fails(high: Box) -> None:
         ("inside", "tool=> \ntool=> \ntool=> \nreal"),
         ("busy 0.05", "tool=> was not the prompt"),
         ("hex c3 a90a 746f6f6c3d3e 20", "é"),
-        # Bracketed paste, a title, colours, cut in the middle.
+        # Bracketed paste, a title and colours, each cut in the middle.
         (
             "hex 1b 5b3f323030 346c 1b5d303b74 6974 6c65071b5b33 316d7265641b5b306d0d0a"
             " 1b5b3f3230303468746f6f6c3d3e20",
@@ -153,7 +153,7 @@ async def test_a_line_that_the_kernel_would_cut_is_refused(high: Box) -> None:
     with pytest.raises(PermissionDeniedError, match="lines may have 4094") as refusal:
         await tool.do(long)
     assert refusal.value.fields["rule"] == "too-long"
-    # Nobody uses up an approval with it, and it is on record as refused.
+    # The refused line uses up no approval, and is recorded as refused.
     person = Person()
     pending = Verdict("pending", "human-approval", "a person must approve", "do", ("do",))
     with pytest.raises(PermissionDeniedError):
@@ -173,7 +173,7 @@ async def test_without_echo_nothing_is_taken_away(high: Box) -> None:
     tool = await Tool.open(high)
     await tool.do("echo off")
     assert await tool.output("say one") == "one"
-    # Nothing tells this from data that looks like two prompts.
+    # This can't be distinguished from data that looks like two prompts.
     assert (await tool.do("nothing")).status == "success"
     await tool.close()
 
@@ -281,7 +281,7 @@ async def test_much_output_is_cut_and_the_terminal_goes_on(high: Box) -> None:
     assert envelope.status == "success"
     assert envelope.truncated
     assert len(results(envelope).output.encode()) == 64 * 1024
-    lines = 4_000_000 // 65 + 1  # each got a carriage return
+    lines = 4_000_000 // 65 + 1  # each line got a carriage return
     assert envelope.output_bytes >= 4_000_000 + lines
     assert await tool.output("say next") == "next"
     await tool.close()
@@ -381,7 +381,7 @@ async def test_denied_and_pending_lines_reach_no_tool(high: Box) -> None:
     assert results(approved).output == "pending"
     assert person.steps == ["use", "True"]
     raw = high.plane.settings.state_dir / "evidence" / high.session.key / tool.id / "raw"
-    assert raw.read_bytes().count(b"pending") == 2  # echo and answer of the approved one
+    assert raw.read_bytes().count(b"pending") == 2  # echo and answer of the approved line
     assert b"denied" not in raw.read_bytes()
     events = [
         e for e in await high.events("pty.interaction") if e["args"]["terminal_id"] == tool.id
@@ -558,7 +558,7 @@ async def test_a_readline_tool(high: Box) -> None:
     )
     assert await tool.output("1 + 1") == "2"
     assert await tool.output("x = 1") == ""
-    # Longer than the terminal is wide: readline shows the end only.
+    # The line is longer than the terminal is wide, so readline shows only its end.
     text = "a" * 500
     assert await tool.output(f"print('{text}')") == text
     assert results(await tool.do("if x:")).session_state == "more"
@@ -625,7 +625,7 @@ async def test_terminals_count_as_what_runs(new_box: BoxFactory) -> None:
 def fill(
     control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Callable[[], None]:
-    """From then on nothing more may be recorded: of the key, or of anybody."""
+    """Once called, nothing more may be recorded: for the key, or for any key."""
     room = control_plane.sessions._recorder._room
     assert room is not None
     if request.param == "quota":
@@ -667,7 +667,7 @@ async def test_what_a_tool_executes_ends_it_where_nothing_more_may_be_recorded(
     new_box: BoxFactory, fill: Callable[[], None]
 ) -> None:
     box = await new_box("high")
-    # It is at its prompt; somebody else of its tree executes programs.
+    # The tool is at its prompt, and another process of its tree executes programs.
     tool = await Tool.open(box, "--executes")
     assert await tool.output("say hello") == "hello"
     fill()

@@ -1,4 +1,4 @@
-"""Many terminals at once, and those of a killed control plane."""
+"""Many terminals at once, and the terminals of a killed control plane."""
 
 import asyncio
 import hashlib
@@ -72,7 +72,7 @@ async def test_terminals_of_a_killed_control_plane_have_ended(
         assert (view.status, view.reason) == ("terminated", "control_plane_restarted")
         with pytest.raises(ConflictError, match="control_plane_restarted"):
             await tool.do("say more")
-        # The program that still ran is ended, too.
+        # The program that still ran is also ended.
         assert (await box.event("pty.exit"))["result"]["reason"] == "control_plane_restarted"
         assert box.processes() == []
         text = await tool.transcript()
@@ -85,7 +85,7 @@ async def test_terminals_of_a_killed_control_plane_have_ended(
         assert [event["args"]["reason"] for event in await box.events("pty.close")] == [
             "control_plane_restarted"
         ]
-        # The sandbox goes on.
+        # The sandbox still works.
         again = await Tool.open(box)
         assert await again.output("say again") == "again"
         await plane.sessions.close(TESTER, box.session, purge=True)

@@ -1,4 +1,4 @@
-"""The two published wheels work outside the clone and need nothing of it."""
+"""The two published wheels work outside the clone and need nothing from it."""
 
 import json
 import os
@@ -24,13 +24,13 @@ PACKAGES = ("paddock", "api", "orchestrator", "sandbox_agent", "images")
 
 
 class Installed(NamedTuple):
-    """A virtual environment, and a project beside it with packages of the same names as ours."""
+    """A virtual environment, and a project whose packages have the same names as Paddock's."""
 
     python: Path
     project: Path
 
     def run(self, *command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-        """What a command in the project came to."""
+        """The result of a command that runs in the project."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("PADDOCK_", "PYTHON"))}
         return subprocess.run(
             command,
@@ -43,12 +43,12 @@ class Installed(NamedTuple):
         )
 
     def paddock(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """The installed program."""
+        """The result of the installed `paddock`."""
         return self.run(self.python.with_name("paddock"), *arguments, **environment)
 
 
 def install(directory: Path, *wheels: Path) -> Installed:
-    """Installs the wheels and what they declare into an environment that has nothing else."""
+    """Installs the wheels and their dependencies into an empty environment."""
     project = directory / "project"
     (project / "api").mkdir(parents=True)
     (project / "api" / "__init__.py").write_text("NAME = 'theirs'\n")
@@ -63,7 +63,7 @@ def install(directory: Path, *wheels: Path) -> Installed:
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
-    """What is installed is large: none of it is kept."""
+    """A temporary directory, because the installations are large."""
     with tempfile.TemporaryDirectory(prefix="paddock-") as directory:
         yield Path(directory)
 
@@ -125,7 +125,7 @@ print(*(each.version for each in distributions() if each.name.startswith("paddoc
     "command", ["serve", "doctor --json", "keys create ci", "images build", "tools check -x a.toml"]
 )
 def test_commands_of_the_server_say_what_they_need(client: Installed, command: str) -> None:
-    """Not even where a package of the server's name can be imported."""
+    """They do so even if a package with the server's name can be imported."""
     words = command.split()
     for done in (
         client.paddock(*words),
@@ -144,7 +144,7 @@ def test_the_client_says_that_it_must_be_told_where_and_with_what(client: Instal
 
 
 def test_a_server_that_can_not_be_loaded_is_one_line(server: Installed) -> None:
-    """`-m` looks into the working directory first, which has another `api`."""
+    """`-m` searches the working directory first, which has another package `api`."""
     done = server.run(server.python, "-m", "paddock", "doctor")
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
     assert "can't be loaded: No module named 'api.commands'" in done.stderr
@@ -153,7 +153,7 @@ def test_a_server_that_can_not_be_loaded_is_one_line(server: Installed) -> None:
 async def test_the_server_works_where_its_wheel_is_installed(
     server: Installed, client: Installed, tmp_path: Path
 ) -> None:
-    """The image is built of what is installed; both clients make a session and check its record."""
+    """The image is built from the installation; both clients create a session and verify it."""
     assert len(set(server.run(server.python, "-c", _VERSIONS).stdout.split())) == 1
     image = f"paddock/sandbox:test-{secrets.token_hex(4)}"
     state, exported = tmp_path / "state", tmp_path / "web-1.jsonl"

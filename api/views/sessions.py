@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from api.views.commands import command_members
+from api.views.members import members
 from orchestrator.engine.base import ContainerState
 from orchestrator.node.processes import Measured
 from orchestrator.sessions import session as domain
@@ -44,30 +45,24 @@ def budget(shown: domain.Session) -> Budget:
 def session_members(
     shown: domain.Session, *, live: bool, frozen: bool | None = None
 ) -> dict[str, Any]:
-    """The members of `Session`, the only place that lists them.
+    """The members of `Session`; those that are not listed have the domain's name and value.
 
     `frozen` is whether the host shows its processes as frozen.
     """
-    return {
-        "id": shown.id,
-        "incarnation": shown.incarnation,
-        "owner": shown.owner,
-        "status": shown.status,
-        "activity": activity(shown.status, shown.at_work),
+    return members(
+        Session,
+        shown,
         **_settings(shown),
-        "sandbox": _sandbox(shown, live, frozen),
-        "labels": shown.labels,
-        "role": shown.role,
-        "tools": None if shown.tools is None else list(shown.tools),
-        "secrets": list(shown.secrets.names),
-        "limits": {name: getattr(shown.limits, name) for name in LevelLimits.model_fields},
-        "created_at": shown.created_at,
-        "last_activity_at": shown.last_activity_at,
-        "budget": _budget(shown),
-        "deadlines": _deadlines(shown),
-        "termination": None if shown.termination is None else asdict(shown.termination),
-        "commands": [command_members(command) for command in shown.running],
-    }
+        activity=activity(shown.status, shown.at_work),
+        sandbox=_sandbox(shown, live, frozen),
+        tools=None if shown.tools is None else list(shown.tools),
+        secrets=list(shown.secrets.names),
+        limits=members(LevelLimits, shown.limits),
+        budget=_budget(shown),
+        deadlines=_deadlines(shown),
+        termination=None if shown.termination is None else asdict(shown.termination),
+        commands=[command_members(command) for command in shown.running],
+    )
 
 
 def inspected(shown: domain.Session, inspection: Inspection) -> InspectedSession:
@@ -156,5 +151,5 @@ def _processes(shown: domain.Session, measured: Measured) -> list[dict[str, Any]
 
 def _denial(event: Event) -> dict[str, Any]:
     """A denial; `args` has what was refused, and the audit log has the whole event at `seq`."""
-    members = ("seq", "time", "actor", "operation", "rule", "args", "error")
-    return {name: event[name] for name in members}
+    names = ("seq", "time", "actor", "operation", "rule", "args", "error")
+    return {name: event[name] for name in names}

@@ -168,7 +168,7 @@ async def test_audit_unavailable(api: Api, path: str) -> None:
 
 
 async def test_what_looks_through_records_holds_up_no_session(api: Api, path: str) -> None:
-    """Sessions are made, used and closed while the reader of lists and streams hangs."""
+    """Sessions can be made, used and closed while the reader of lists and statistics hangs."""
     release = threading.Event()
     browsing = asyncio.create_task(api.plane.database.browse(lambda _: release.wait()))
     try:

@@ -43,7 +43,7 @@ def settings(settings: Settings, bounds: str) -> Settings:
 
 @pytest.fixture
 def engine(agents: Agents) -> FakeEngine:
-    """With two images."""
+    """An engine with two images."""
     image = Image("sha256:1", {LABEL_PROTOCOL: str(PROTOCOL_VERSION)})
     images = {IMAGE: image, "other/image:1": image}
     return FakeEngine(images=images, on_start=agents.start, on_stop=agents.stop)

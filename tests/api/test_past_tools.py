@@ -102,7 +102,7 @@ async def test_terminals_and_approvals_of_an_earlier_use(api: Api) -> None:
 async def restarted(
     settings: Settings, engine: FakeEngine, agents: Agents
 ) -> AsyncIterator[tuple[Api, list[tuple[str, str]]]]:
-    """The API after a restart, and what was made before it."""
+    """The API after a restart, with what was created before the restart."""
     plane = await ControlPlane.open(settings, engine)
     async with served(plane, engine, agents) as api:
         made = await twice(api)

@@ -1,4 +1,4 @@
-"""Whatever happens to sessions, a restart changes nothing that a caller was told."""
+"""Whatever happens to sessions, a restart changes nothing that callers were told before."""
 
 import asyncio
 import shutil

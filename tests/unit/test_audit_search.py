@@ -14,14 +14,14 @@ from orchestrator.audit.search import Search, search
 from orchestrator.store.database import Database
 from tests.unit.ledger_support import draft
 
-# Sessions of one id, and one of another between them.
+# Several sessions of one id, with one session of another id between them.
 KEYS = ("k1", "other", *(f"k{number}" for number in range(2, 20)))
 EACH = 100
 
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    """A ledger in which the second chain of the id has one refusal and one wait."""
+    """A ledger in which the id's second chain has one refusal and one pending approval."""
     database = await Database.open(tmp_path / "paddock.db")
     ledger = Ledger(database)
 

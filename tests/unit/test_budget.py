@@ -103,7 +103,7 @@ def test_a_clock_that_was_set_back_gives_no_time() -> None:
 
 
 def test_commands_do_not_find_iterations_exhausted() -> None:
-    """The last turn may still run commands; the next turn is what is refused."""
+    """The last turn may still run commands; only the next turn is refused."""
     budget = Budget(START, {Kind.ITERATIONS: 1})
     budget.consume(Kind.ITERATIONS, 1)
     assert budget.exhausted(START, OF_COMMANDS) is None

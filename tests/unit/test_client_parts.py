@@ -37,7 +37,7 @@ EVENTS = st.lists(
 
 
 def encode(name: str, data: Any, event_id: int | None) -> bytes:
-    """As the server does."""
+    """Encodes an event as the server does."""
     return encode_event(Event(name, pydantic_core.to_json(data).decode(), event_id))
 
 

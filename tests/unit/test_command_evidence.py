@@ -81,10 +81,10 @@ class Workspace:
         self.reading -= 1
 
     async def mkdir(self, *_: object) -> None:
-        """Done."""
+        """Succeeds."""
 
     async def delete(self, _principal: object, _session: object, path: str) -> None:
-        """Done."""
+        """Succeeds."""
         self.deleted.append(path)
 
 
@@ -466,7 +466,7 @@ class Opening:
         return {"stream": 7, "size": 1}
 
     async def settled(self) -> None:
-        """Everything is on record."""
+        """Returns at once, as if everything were recorded."""
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -500,7 +500,7 @@ async def test_an_agent_that_follows_links_is_not_read(told: dict[str, bool]) ->
         return {"stream": 1, "size": 9, "permissions": 0o600, **told}
 
     async def settled() -> None:
-        """Everything is on record."""
+        """Returns at once, as if everything were recorded."""
 
     link = SimpleNamespace(request=request, settled=settled)
     session = SimpleNamespace(check_open=lambda: SimpleNamespace(link=link))

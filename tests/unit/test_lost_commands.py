@@ -58,7 +58,7 @@ async def _nothing_runs(*_: object) -> dict[str, Any]:
 
 
 async def _settled() -> None:
-    """Lets everything be recorded."""
+    """Returns at once, as if everything were recorded."""
 
 
 def executions(record: Record) -> Executions:

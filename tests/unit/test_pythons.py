@@ -20,7 +20,7 @@ def test_others_are_named_with_the_way_to_run_on_them(
     assert "no other" in pythons.header()
     for program in (
         tmp_path / "bin" / f"python3.{OTHER}",
-        tmp_path / "bin" / "python3.10",  # not allowed
+        tmp_path / "bin" / "python3.10",  # an unsupported version
         tmp_path / "bin" / f"python3.{OWN}",
         tmp_path / "pyenv" / "versions" / f"3.{OTHER + 1}.4" / "bin" / "python3",
     ):

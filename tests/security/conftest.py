@@ -18,7 +18,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def arsenal(sandbox_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arsenal]:
-    """The attack programs in an image of their own, with a fresh secret."""
+    """The attack programs in a separate image, with a new secret."""
     made = build_arsenal(sandbox_image, tmp_path_factory.mktemp("programs"))
     yield made
     remove_image(made.image)
@@ -28,7 +28,7 @@ def arsenal(sandbox_image: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
 async def attacks(
     arsenal: Arsenal, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Attacks]:
-    """A control plane whose levels permit the attack programs by their names."""
+    """A control plane whose levels allow the attack programs by name."""
     directory = tmp_path_factory.mktemp("levels")
     write_armed_levels(directory)
     async with opened(image=arsenal.image, levels_dir=directory) as plane:
@@ -37,7 +37,7 @@ async def attacks(
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def plain(arsenal: Arsenal) -> AsyncIterator[dict[str, Box]]:
-    """A session at each packaged level, with links in it that lead out."""
+    """A session at each packaged level, with links that lead out of its workspace."""
     async with opened(image=arsenal.image) as plane:
         found = {level: await Box.create(plane, level) for level in ("low", "medium", "high")}
         for box in found.values():

@@ -32,18 +32,18 @@ below_high = pytest.mark.parametrize("box", ["low", "medium"], indirect=True)
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def loose(sandbox_image: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Box]:
-    """A session at low whose string rules allow interpreters: only the kernel is in the way."""
+    """A session at low whose string rules allow interpreters, so only the kernel stops them."""
     directory = tmp_path_factory.mktemp("levels")
     text = (PACKAGED / "low.toml").read_text()
     text = text.replace('"pwd",', '"pwd", "bash", "python3", "true",', 1)
-    # What the interpreter itself is made of.
+    # The interpreter's own files.
     text = text.replace("paths = true", f"paths = true\nread = {PYTHON_NEEDS}")
     (directory / "low.toml").write_text(text)
     async with opened(image=sandbox_image, levels_dir=directory) as plane:
         yield await Box.create(plane, "low")
 
 
-# Seen from the host, where no command can lie
+# Facts read from the host, where no command can forge them
 
 
 @at_every_level
@@ -101,7 +101,7 @@ async def test_limits_are_as_the_engine_reports_them(box: Box) -> None:
     }
 
 
-# Tried from inside
+# Attempts inside the sandbox
 
 
 async def test_no_command_spares_itself_when_memory_runs_out(high: Box) -> None:
@@ -137,7 +137,7 @@ below = lambda path: any(path.startswith(above[:-1]) for above in written if abo
 print(json.dumps(sorted(path.removesuffix("/.") for path in written
                         if path.endswith("/.") or not below(path))))
 """
-# What of /dev anybody may write; nothing is kept there.
+# Devices that every user may write; they keep no data.
 NAMES = ("full", "null", "random", "tty", "urandom", "zero", "ptmx", "pts/ptmx", "stdin")
 DEVICES = {f"/dev/{name}" for name in NAMES}
 
@@ -217,7 +217,7 @@ print(json.dumps(ran))
 @pytest.mark.parametrize("place", ["/workspace", "/tmp"])
 async def test_nothing_of_ones_own_is_executed(loose: Box, high: Box, place: str) -> None:
     assert (await loose.python(NOEXEC, place)).value == []
-    # The attempts are good ones: at high, where it is allowed, they all work.
+    # All attempts work at high, which allows them.
     assert (await high.python(NOEXEC, place)).value == [
         "binary",
         "script",

@@ -7,8 +7,8 @@ from tests.support.attempts import attempt, attempts
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-# For reasons of their own: two mounts lie between a hard link's ends, not every base has perl,
-# and the engine's own filter may not know keys.
+# Attempts that may fail for other reasons: a hard link can't cross mounts, not every base image
+# has perl, and the engine's filter may not know keys.
 MAY_FAIL = {"hard link", "perl", "made executable with a key"}
 
 
@@ -158,7 +158,7 @@ async def test_own_code_overwritten(attacks: Attacks, level: str, name: str) -> 
 async def test_the_attempts_work_where_they_may(
     attacks: Attacks, arguments: tuple[str, ...], stopped: set[str]
 ) -> None:
-    """At high any program may run: nothing but what is denied there too is in the way."""
+    """At high any program may run, so only attempts that all levels deny fail."""
     report = await attacks.report("high", *arguments)
     assert report.refused.keys() - MAY_FAIL == stopped
 

@@ -1,7 +1,7 @@
 """Ways out of a workspace through the files API, and through commands that take paths.
 
-What must never happen is asserted by its effect: no byte of a file outside is read, and no
-file outside appears, changes or goes away.
+The tests check effects: no byte of a file outside is read, and no file outside appears, changes
+or disappears.
 """
 
 import os
@@ -17,7 +17,7 @@ from tests.support.box import Box
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CANARY = b"canary-outside-the-workspace"
-# Each leads to /etc/hostname or its directory, seen from the workspace's root.
+# Each leads from the workspace's root to /etc/hostname or its directory.
 LINKS = {
     "absolute": "/etc/hostname",
     "relative": "../etc/hostname",
@@ -30,7 +30,7 @@ LINKS = {
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Iterator[Path]:
-    """Files of the host beside the workspace that anybody may read and write."""
+    """Files of the host, outside the workspace, that every user may read and write."""
     tmp_path.chmod(0o777)
     secret = tmp_path / "secret"
     secret.write_bytes(CANARY)
@@ -41,7 +41,7 @@ def outside(tmp_path: Path) -> Iterator[Path]:
 
 
 async def prepare(box: Box) -> None:
-    """Something inside, and links that lead out."""
+    """Creates a file inside, and links that lead out."""
     await box.mkdir("sub")
     await box.write("file", b"inside")
     for name, target in LINKS.items():
@@ -162,7 +162,7 @@ async def test_loops_end(low: Box) -> None:
 
 @attempt("a link to a file of the host", layer="mounts", levels="high")
 async def test_a_workspace_holds_no_way_to_the_host(high: Box, outside: Path) -> None:
-    """Names that exist on the host, beside the workspace, mean nothing inside."""
+    """Paths that exist on the host, outside the workspace, do not exist in the sandbox."""
     up = "../" * 12
     for target in (str(outside / "secret"), f"{up}{outside}/secret"):
         (high.workspace / "to-host").unlink(missing_ok=True)
@@ -174,7 +174,7 @@ async def test_a_workspace_holds_no_way_to_the_host(high: Box, outside: Path) ->
             await high.write("to-host", b"x", mode="append")
 
 
-# Races: a command flips what a path leads to, as fast as it can, while it is used
+# Races: a command exchanges the target of a path as fast as it can while the path is used
 
 FLIP = """
 import ctypes, os, sys
@@ -202,7 +202,7 @@ exchange = 2
 while not os.path.exists("race-is-over"):
     libc.renameat2( -100, a, -100, b, exchange)
 """
-# On a busy machine an operation takes a tenth of a second, and the flipping is rarely met.
+# On a busy machine, an operation takes 0.1 s and rarely coincides with an exchange.
 MOST_TRIES = 2_000
 PATHS = {
     "directory": "race/inside/hostname",
@@ -220,8 +220,8 @@ async def test_a_race_leads_nowhere(high: Box, kind: str) -> None:
     flipper = await high.start(argv=["python3", "-c", FLIP, kind], background=True, timeout=600)
     await high.printed(flipper, "flipping")
     path, seen, refused, number = PATHS[kind], set(), 0, 0
-    # The API resolves `..` by its text; the agent is asked itself, as it would be tricked.
-    # On a busy machine the flipping takes turns with the operations, and they rarely meet.
+    # The API resolves `..` as text, so the test asks the agent directly, which could be tricked.
+    # On a busy machine, exchanges and operations alternate and rarely coincide.
     while number < 500 or (not refused and number < MOST_TRIES):
         number += 1
         try:
@@ -239,7 +239,7 @@ async def test_a_race_leads_nowhere(high: Box, kind: str) -> None:
             refused += 1
     await high.write("race-is-over", b"")
     assert (await high.finish(flipper)).exit_code == 0
-    # Base64 of what was inside, or nothing; a hostname is neither.
+    # Base64 of the content inside, or nothing; a hostname would be neither.
     assert seen <= {"aW5zaWRl", ""}
     if not refused:
         print(f"{number} operations never met the flipping: this run says nothing of the race")
@@ -252,7 +252,7 @@ async def test_a_race_leads_nowhere(high: Box, kind: str) -> None:
 
 @attempt("500 commands in a directory that flips to one outside", layer="guard", levels="high")
 async def test_commands_lose_the_race_as_well(high: Box) -> None:
-    """At high a command may read the outside anyway: what counts is where it starts."""
+    """At high a command may read the outside anyway; only its starting directory counts."""
     await high.bash("rm -rf race race-is-over elsewhere")
     flipper = await high.start(argv=["python3", "-c", FLIP, "directory"], background=True)
     await high.printed(flipper, "flipping")
@@ -262,5 +262,5 @@ async def test_commands_lose_the_race_as_well(high: Box) -> None:
         places.add(done.stdout)
     await high.write("race-is-over", b"")
     await high.finish(flipper)
-    # What was entered may have been renamed since, but never lies outside.
+    # The directory may have been renamed since the command entered it, but it is never outside.
     assert all(place == "" or place.startswith("/workspace/race/") for place in places)

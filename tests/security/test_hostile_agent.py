@@ -45,7 +45,7 @@ PATIENCE = 60.0
 
 
 class Clock:
-    """A clock that a test moves."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -64,7 +64,7 @@ class Impostor:
         self._received: list[Message] = []
 
     async def raw(self, data: bytes) -> None:
-        """Sends bytes as they are; nobody may be there to take them."""
+        """Sends raw bytes, even if the link has already closed the connection."""
         try:
             self._writer.write(data)
             await self._writer.drain()
@@ -75,7 +75,7 @@ class Impostor:
         await self.raw(b"".join(encode(message) for message in messages))
 
     async def receive(self) -> Message:
-        """The next message. Raises: EOFError when the link has hung up."""
+        """The next message. Raises: EOFError if the link has closed the connection."""
         async with asyncio.timeout(PATIENCE):
             while not self._received:
                 try:
@@ -104,7 +104,7 @@ class Impostor:
 
 
 class Host:
-    """A link with everything that it believed."""
+    """A link, and everything that it accepted."""
 
     def __init__(self, run_dir: Path) -> None:
         self.run_dir = run_dir
@@ -121,7 +121,7 @@ class Host:
             self.share,
         )
         self.failures = 0
-        # Events are on record only when it is set.
+        # Events are recorded only while this is set.
         self.disk = asyncio.Event()
         self.disk.set()
         self._impostors: list[Impostor] = []
@@ -146,7 +146,7 @@ class Host:
         return impostor
 
     async def greeted(self, boot_id: str = BOOT_ID) -> Impostor:
-        """An agent that was accepted."""
+        """A connection that the link has accepted as its agent."""
         impostor = await self.dial()
         await impostor.send(hello(boot_id=boot_id))
         answer = await impostor.receive()
@@ -159,7 +159,7 @@ class Host:
         await self.link.close()
 
     async def still_works(self) -> None:
-        """A well-behaved agent finds the link as ever."""
+        """Checks that the link still serves a well-behaved agent."""
         agent = await self.greeted("f" * 16)
         before = len(self.events)
         asking = asyncio.create_task(self.link.request("stats", {}))
@@ -172,7 +172,7 @@ class Host:
 
 @pytest.fixture
 async def host(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Host]:
-    """At its end nothing may have gone wrong in a way that nobody thought of."""
+    """A link; at the end, no unexpected failure may have been logged."""
     with tempfile.TemporaryDirectory(prefix="pdk-") as directory:
         host = Host(Path(directory))
         await host.link.listen()
@@ -218,7 +218,7 @@ def frame(body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + body
 
 
-# Before it was accepted
+# Before an agent is accepted
 
 GARBAGE = {
     "noise": b"\xff\x00\x17GET / HTTP/1.1\r\n\r\n",
@@ -307,7 +307,7 @@ async def test_a_hello_without_members_is_refused(host: Host, params: Any) -> No
 
 
 async def test_an_agent_that_knows_no_session_is_not_taken_for_one_that_does(host: Host) -> None:
-    """As when something else in the sandbox has taken its place, or it was started anew."""
+    """Another program in the sandbox has taken the agent's place, or the agent was restarted."""
     host.link.expect_configured()
     impostor = await host.dial()
     await impostor.send(hello(configured=False))
@@ -329,14 +329,14 @@ async def test_nothing_is_heard_before_hello(host: Host) -> None:
     for second in (event(), hello()):
         impostor = await host.dial()
         await impostor.send(hello(), second)
-        # Whether the first was answered in time or not: the second is not believed.
+        # The second message is not accepted, whether or not the first was already answered.
         assert await impostor.hung_up_on()
     assert host.events == []
     assert not host.link.connected
     await host.still_works()
 
 
-# After it was accepted
+# After an agent is accepted
 
 BAD_EVENTS: dict[str, dict[str, Any]] = {
     "an operation of the control plane": {"operation": "session.create"},
@@ -416,7 +416,7 @@ async def test_repetitions_on_the_next_connection_are_recorded_once(host: Host) 
 
 
 async def test_who_waits_for_the_record_and_gives_up_ends_no_recording(host: Host) -> None:
-    """A client that hangs up cancels its request, and nobody else's."""
+    """A client that disconnects cancels only its own request."""
     host.disk.clear()
     agent = await host.greeted()
     asking = asyncio.create_task(host.link.request("stats", {}))
@@ -483,7 +483,7 @@ async def test_an_answer_that_comes_too_late_is_no_violation(host: Host) -> None
     asked = await impostor.receive()
     await impostor.send(result(late["id"], {"late": 1}), result(asked["id"], {"right": 1}))
     assert await asking == {"right": 1}
-    # Once: what is given up is not asked for a second time.
+    # An abandoned request may be answered once; a second answer is a violation.
     await impostor.send(result(late["id"], {"late": 1}))
     assert await impostor.hung_up_on()
     assert len(host.violations) == 1
@@ -553,7 +553,7 @@ async def test_a_long_text_of_commas_is_read(host: Host) -> None:
 async def test_a_frame_is_as_large_as_what_it_may_be(
     host: Host, asked: str | None, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is larger is not even waited for, and no byte of it is looked at."""
+    """A frame that is too large is refused at once, and none of it is parsed."""
     read: list[int] = []
     parse = parse_frame
 
@@ -603,13 +603,13 @@ async def test_a_hello_may_be_as_large_as_its_secrets(host: Host) -> None:
 
 
 async def test_what_events_and_hellos_cost_is_owed_by_whoever_dials_next(host: Host) -> None:
-    """The time of recording is measured, and the connection is not what pays for it."""
+    """The time of recording is measured, and charged to the link, not to the connection."""
     clock = Clock()
     host.share._clock = clock
     took_time, record = asyncio.Event(), host.link._on_event
 
     async def costly(known: AgentEvent) -> None:
-        host.link.spend(5.0)  # as measured: see the tests of Metered
+        host.link.spend(5.0)  # stands in for the measurement, which the tests of Metered cover
         await record(known)
         took_time.set()
 
@@ -642,7 +642,7 @@ async def test_what_events_and_hellos_cost_is_owed_by_whoever_dials_next(host: H
             await waiting.wait()
         assert taken == []
         assert timers[0] > 9
-    # The timer has nearly ten seconds to go: it is as if they had passed.
+    # The timer would run for nearly ten seconds; the test skips them.
     clock.now += 60
     for connection in list(host.link._open):
         if connection._turn is not None:
@@ -655,7 +655,7 @@ async def test_what_events_and_hellos_cost_is_owed_by_whoever_dials_next(host: H
 async def test_a_flood_waits_for_its_share_of_the_time(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two sandboxes, the one that asks little does not wait for the other."""
+    """A sandbox that needs little time does not wait for one that needs much."""
     waits: dict[object, list[float]] = {}
     charged: dict[object, float] = {}
     spend = host.share.spend
@@ -690,9 +690,9 @@ async def test_a_flood_waits_for_its_share_of_the_time(
         await neighbour.close()
     assert max(waits[host.link]) > 0
     assert max(waits[neighbour.link]) == 0
-    # The flood was charged for what the ledger's thread has to do, and for more that was measured.
+    # The flood was charged for the ledger thread's work, and for the measured time in addition.
     assert charged[host.link] > 3000 * connections._EVENT_SECONDS
-    # It was not read meanwhile: so long it was made to wait for what it had used.
+    # The flood was not read while it waited for the time that it had used.
     assert sum(waited) > 0
 
 
@@ -759,7 +759,7 @@ async def test_whoever_comes_later_is_the_agent(host: Host) -> None:
 
 
 async def test_only_what_is_durable_is_acknowledged(host: Host) -> None:
-    """The second event is on record before the first: neither is acknowledged yet."""
+    """The second event is recorded before the first, so neither is acknowledged yet."""
     first, record = asyncio.Event(), host.link._on_event
 
     async def late_first(known: AgentEvent) -> None:
@@ -772,7 +772,7 @@ async def test_only_what_is_durable_is_acknowledged(host: Host) -> None:
     await impostor.send(event(seq=1), event(seq=2))
     asking = asyncio.create_task(host.link.request("stats", {}))
     asked = await impostor.receive()
-    # An acknowledgement would have come with this request.
+    # An acknowledgement would have come before this request.
     assert asked["method"] == "stats"
     await impostor.send(result(asked["id"], {}))
     await asking
@@ -824,7 +824,7 @@ async def test_an_event_that_cannot_be_recorded_drops_the_connection(host: Host)
 async def test_a_flood_that_cannot_be_recorded_is_not_read(
     host: Host, count: int, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of many events, or large ones, few are held, and fewer wait in the ledger."""
+    """Few of many or large events are held in memory, and fewer wait in the ledger."""
     monkeypatch.setattr(host.share, "spend", lambda _member, _seconds: 0.0)
     go_on, paused, record = asyncio.Event(), asyncio.Event(), host.link._on_event
     waiting = 0
@@ -864,7 +864,7 @@ async def test_a_flood_that_cannot_be_recorded_is_not_read(
 
 @attempt("… it opens many connections", layer="control plane")
 async def test_many_connections_at_once(host: Host) -> None:
-    """Dialling and saying nothing, again and again: the one that speaks is served."""
+    """Many connections send nothing; the one that sends a hello is served."""
     agent = await host.greeted()
     silent = [await host.dial() for _ in range(20)]
     assert await silent[0].hung_up_on()
@@ -877,7 +877,7 @@ async def test_many_connections_at_once(host: Host) -> None:
 
 
 class Broken:
-    """Fails in a way that nobody has thought of, once."""
+    """Raises an unexpected exception once."""
 
     def __init__(self, work: Any) -> None:
         self._work = work
@@ -894,7 +894,7 @@ class Broken:
 async def test_an_unexpected_failure_drops_the_connection(
     host: Host, place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The agent dials again and repeats what is not on record: nothing waits for ever."""
+    """The agent reconnects and repeats unrecorded events, so nothing waits for ever."""
     monkeypatch.setattr(host.link, place, Broken(getattr(host.link, place)))
     impostor = await host.dial()
     await impostor.send(hello())
@@ -929,7 +929,7 @@ async def test_closing_ends_what_waits(host: Host) -> None:
 
 
 async def test_texts_that_no_ledger_can_hold(host: Host) -> None:
-    """They pass the link, which checks forms; the ledger's own tests say what becomes of them."""
+    """The link checks only their form, so they pass; the ledger's tests cover their fate."""
     impostor = await host.greeted()
     body = json.dumps(event(error="\ud800", args={"x": "\udfff"}))
     await impostor.raw(frame(body.encode()))

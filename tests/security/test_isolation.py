@@ -1,4 +1,4 @@
-"""One command against other commands, its guard, the agent, and other sessions."""
+"""A command attacks other commands, its guard, the agent, and other sessions."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from tests.support.box import TESTER, Box, inner_pid
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-# It holds a secret in its environment and memory, and serves a socket without a path.
+# Has a secret in its environment and memory, and serves an abstract socket.
 VICTIM = """
 import os, socket, sys
 secret = os.environ["SECRET"]
@@ -25,7 +25,7 @@ print("alive", secret == os.environ["SECRET"], flush=True)
 """
 SECRET = "canary-6d1f0c"
 
-# Everything that a process may try on another; what worked is printed.
+# Tries everything that a process may do to another, and prints what worked.
 ATTACK = """
 import ctypes, json, os, re, socket, struct, sys
 pid = int(sys.argv[1])
@@ -98,7 +98,7 @@ except OSError:
 
 
 async def attack(box: Box, pid: int) -> dict[str, Any]:
-    """What worked on the process of that number, as commands see it."""
+    """The attacks that worked on a process; `pid` is its number inside the sandbox."""
     worked: dict[str, Any] = (await box.python(ATTACK, str(pid))).value
     return worked
 
@@ -117,7 +117,7 @@ async def assert_unharmed(box: Box, command: Command) -> None:
 
 
 async def inner_parent(box: Box, pid: int) -> int:
-    """The guard of a command, as commands see it."""
+    """The pid of a command's guard inside the sandbox."""
     done = await box.bash(f"cut -d' ' -f4 /proc/{pid}/stat")
     return int(done.stdout)
 
@@ -134,7 +134,7 @@ async def test_a_command_is_out_of_reach_of_another(high: Box) -> None:
 
 
 async def test_the_attack_works_on_relatives(high: Box) -> None:
-    """So that the other tests can fail: inside one command nothing of it is refused."""
+    """Proves that the other tests can fail: within one command, all attacks work."""
     script = f"""
 import json, os, signal, subprocess, sys
 attack = {ATTACK!r}.replace("os.kill(-1, 9)", "pass")
@@ -174,7 +174,7 @@ async def test_the_agent_is_out_of_reach(high: Box) -> None:
     "the files API's workers, which have the session's uid", layer="Landlock scopes", levels="high"
 )
 async def test_file_workers_are_out_of_reach(high: Box) -> None:
-    """A worker has the session's uid: only the domain of commands keeps them apart."""
+    """A worker has the session's uid, so only the commands' Landlock domain protects it."""
     await high.write("read-me", b"x" * 100_000)
     download = await high.plane.files.read(TESTER, high.session, "read-me")
     (worker,) = high.processes()
@@ -218,7 +218,7 @@ print(json.dumps(worked))
     levels="high",
 )
 async def test_a_new_process_is_never_in_reach(high: Box) -> None:
-    """Commands are attacked from their very first moment, all the time."""
+    """Commands are attacked continuously from their first moment."""
     hunter = await high.start(
         argv=[
             "python3",

@@ -10,9 +10,9 @@ from sandbox_agent.options import _FIND_FILE, _FIND_PLAIN, _FIND_VALUE, SAFE
 from tests.support.traced_box import TracedBox
 
 _ENGINE_SECONDS = 60
-# The agent answers these itself.
+# The agent runs these itself.
 _BUILTIN = {"which", "neofetch"}
-# Programs whose options getopt reads; find and curl read theirs in their own way.
+# Programs that parse their options with getopt; find and curl have their own parsers.
 _GETOPT = sorted(SAFE.keys() - _BUILTIN - {"find", "curl"})
 # No program has an option of this letter.
 _NO_LETTER = "~"
@@ -28,7 +28,7 @@ def traced(sandbox_image: str) -> Iterator[TracedBox]:
 
 
 def said(traced: TracedBox, *argv: str) -> str:
-    """What the program prints; it runs unchecked, in a workspace that is thrown away."""
+    """The program's output; it runs unchecked, in a temporary workspace."""
     return traced.run(list(argv), [], checked=False).output
 
 
@@ -49,7 +49,7 @@ def test_short_options_take_what_the_table_says(traced: TracedBox, name: str) ->
         if letter == ":":
             continue
         colons = len(short[at + 1 :]) - len(short[at + 1 :].lstrip(":"))
-        # A letter that takes a value has the next one for it.
+        # If a letter takes a value, the next letter is its value.
         refused = f"invalid option -- '{_NO_LETTER}'" in said(
             traced, name, f"-{letter}{_NO_LETTER}"
         )
@@ -65,7 +65,7 @@ def test_a_program_has_no_option_of_the_letter_that_none_has(traced: TracedBox, 
 def test_find_takes_what_the_table_says(traced: TracedBox) -> None:
     complaint = "unknown predicate `-nope'"
     for word in _FIND_PLAIN.split():
-        # These end find where they stand.
+        # find exits at these words.
         if word.startswith("-") and word not in {"-help", "--help", "-version", "--version"}:
             assert complaint in said(traced, "find", word, "-nope"), word
     for word in [*_FIND_VALUE.split(), *_FIND_FILE.split()]:

@@ -1,4 +1,4 @@
-"""Reaching other processes: the agent, the guard, other commands of the session."""
+"""Attacks on other processes: the agent, the guard, other commands of the session."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ LEVELS = ("low", "medium", "high")
 
 
 class Victim(NamedTuple):
-    """A command's process and its guard's, as commands number them."""
+    """The pids of a command and its guard inside the sandbox."""
 
     pid: int
     guard: int
@@ -102,7 +102,7 @@ async def test_another_process(
 ) -> None:
     targets = {
         "the agent": 1,
-        "its own guard": 0,  # the program asks for its parent
+        "its own guard": 0,  # 0 makes the program use its parent
         "another guard": victims[level].guard,
         "another command": victims[level].pid,
     }
@@ -110,8 +110,8 @@ async def test_another_process(
         (await attacks.report(level, "reach", str(pid))).stopped(name, f"on {target}")
 
 
-# At high the kernel lets a command of the same user count the descriptors of another, and tell
-# which of them goes first when memory runs out.
+# At high the kernel lets a command count the descriptors of another command of the same user, and
+# choose which of them is killed first when memory runs out.
 @attempts(
     {"score": "its OOM score", "descriptors": "its descriptors, counted"},
     layer="Landlock",
@@ -127,7 +127,7 @@ async def test_what_the_user_may_see(
 
 @attempt("every process at once, by kill(-1)", layer="Landlock scopes")
 async def test_kill_all(attacks: Attacks, victims: dict[str, Victim], level: str) -> None:
-    """The attempts' last: whoever runs is still there."""
+    """`kill(-1)` is the last attempt of `reach`; all other processes survive it."""
     await attacks.report(level, "reach", str(victims[level].pid))
     box = await attacks.box(level)
     assert box.process(["cat"]).is_running()
@@ -181,7 +181,7 @@ async def test_what_is_executed_in_hiding(attacks: Attacks, level: str) -> None:
     done = await box.run(argv=["attack-hogs", "hidden"])
     assert done.exit_code == 0
     recorded = await executions(box, done)
-    # The first one's program is not known; the link is followed as its caller sees it.
+    # The first program can't be determined; the second path is a link, resolved for its caller.
     found = [event["args"]["real_path"] for event in recorded]
     assert found == ["unknown", "/usr/bin/touch"]
     assert (box.workspace / "marker").exists()
@@ -199,13 +199,13 @@ async def test_race_of_the_record(attacks: Attacks, level: str) -> None:
 
 
 async def executions(box: Box, done: Outcome) -> list[dict[str, Any]]:
-    """What is on record of a command's executions."""
+    """The recorded executions of a command."""
     events = await box.events("command.exec")
     return [event for event in events if event["args"]["command_id"] == done.command.id]
 
 
 def executing(process: psutil.Process) -> bool:
-    """Whether it waits in execve."""
+    """Whether the process waits in execve."""
     number = ARCHITECTURES[os.uname().machine].calls["execve"]
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         text = Path(f"/proc/{process.pid}/syscall").read_text()

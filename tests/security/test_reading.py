@@ -81,7 +81,7 @@ async def test_through_the_agent(attacks: Attacks, level: str, name: str) -> Non
 
 
 async def test_the_attempts_work_where_they_may(attacks: Attacks) -> None:
-    """At high all of the image may be read: only the filter and the mounts are in the way."""
+    """High may read the whole image, so only the filter and the mounts stop attempts."""
     report = await attacks.report("high", "reads")
     assert report.refused.keys() == {
         "first process's root",
@@ -100,7 +100,7 @@ async def test_the_attempts_work_where_they_may(attacks: Attacks) -> None:
 
 @pytest.fixture(scope="module")
 def host_secret(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A file on the host that anybody there may read; its content is its own name."""
+    """A file on the host that every user there may read; its content is its own name."""
     directory = tmp_path_factory.mktemp("host")
     path = directory / f"canary-of-the-host-{secrets.token_hex(8)}"
     path.write_text(path.name)
@@ -168,16 +168,16 @@ async def test_traces_of_another_session(
 
 
 async def assert_nothing_read(attacks: Attacks, level: str, said: str, secret: str) -> None:
-    """No attempt worked, and no byte of the secret came into the session."""
+    """Asserts that no attempt worked, and that no byte of the secret reached the session."""
     box = await attacks.box(level)
     assert said.count("\n") >= len(OUTSIDE)
     assert "+" not in {line[:1] for line in said.splitlines()}
     assert secret not in said
-    # The attempt's own link has the name in its target only.
+    # Only the target of the attempt's own link contains the name.
     assert held_in(box.workspace, secret) == []
 
 
-# Races: what a path leads to changes all the time
+# Races: the target of a path changes continuously
 
 
 @attempts(
@@ -221,7 +221,7 @@ async def test_moved_directory(attacks: Attacks, level: str) -> None:
     levels="low medium",
 )
 async def test_race_of_a_checked_path(attacks: Attacks, level: str, name: str) -> None:
-    """Commands of one's own race the check of their operands, which the guard makes."""
+    """A session's own commands race against the guard's check of their operands."""
     box = await attacks.box(level)
     (box.workspace / "stop").unlink(missing_ok=True)
     flipper = await box.start(argv=["attack-races", "hold", name], background=True, timeout=120)

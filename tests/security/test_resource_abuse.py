@@ -16,7 +16,7 @@ MIB = 2**20
 
 
 async def assert_well(box: Box) -> None:
-    """Commands and files work as ever, and nothing of what was runs any more."""
+    """Asserts that commands and files still work, and that no earlier command still runs."""
     assert box.processes() == []
     done = await box.run(argv=["echo", "well"])
     assert (done.exit_code, done.stdout) == (0, "well\n")
@@ -30,7 +30,7 @@ async def test_a_fork_bomb_is_contained(new_box: BoxFactory) -> None:
     script = "f() { f | f & }; f; echo bombing; while :; do :; done"
     bomb = await box.start(argv=["bash", "-c", script], background=True)
     await box.printed(bomb, "bombing")
-    # The agent is not part of it, nor is any other session.
+    # The agent and other sessions are not affected.
     assert (await box.ask("stats"))["running"] == [bomb.id]
     assert await box.write("during", b"the bomb") == 8
     assert (await other.run(argv=["echo", "fine"])).stdout == "fine\n"
@@ -92,7 +92,7 @@ except BlockingIOError:
     sys.exit(int(sys.argv[2]))
 """
     assert (await box.bash("exit 3")).exit["reason"] is None
-    # Also where the processes are gone by its end, as the kernel knows how many there were.
+    # The limit is reported even if the processes have already ended: the kernel counts them.
     for how, code, reason in (("clean", 3, "pids"), ("leave", 3, "pids"), ("leave", 0, None)):
         done = await box.python(source, how, str(code))
         assert (done.exit_code, done.exit["reason"]) == (code, reason), how
@@ -115,7 +115,7 @@ async def test_a_full_disk_is_told_of_commands_that_fail(
 
 @attempt("16 commands that all fork until they can't", layer="process limit", levels="high")
 async def test_many_commands_together_leave_room_for_the_agent(high: Box) -> None:
-    """Sixteen commands that all fork until they can't: starting and ending still work."""
+    """While sixteen commands fork as often as they can, commands can still start and end."""
     source = """
 import os, sys, time
 print("up", flush=True)
@@ -148,11 +148,11 @@ async def test_a_memory_hog_ends_and_its_session_goes_on(new_box: BoxFactory) ->
     done = await box.python("print('start', flush=True); x = bytearray(1 << 30); print('got it')")
     assert (done.exit["signal"], done.stdout) == ("SIGKILL", "start\n")
     assert done.exit["reason"] == "oom"
-    # So does a shell whose child it was; what kills itself does not.
+    # A shell whose child ran out of memory also gets `oom`; a command that kills itself does not.
     done = await box.bash("python3 -c 'bytearray(1 << 30)'; exit $?")
     assert (done.exit_code, done.exit["signal"], done.exit["reason"]) == (137, None, "oom")
     assert (await box.bash("kill -9 $$")).exit["reason"] is None
-    # What fails because its child was killed, however it says so; what copes does not.
+    # A command that fails because its child was killed gets it too; one that succeeds does not.
     for code, reason in ((3, "oom"), (0, None)):
         done = await box.bash(f"python3 -c 'bytearray(1 << 30)' || exit {code}")
         assert (done.exit_code, done.exit["reason"]) == (code, reason)
@@ -229,7 +229,7 @@ async def test_a_full_tmp_is_the_commands_own_trouble(high: Box) -> None:
 
 
 async def test_processors_are_shared_fairly_enough(new_box: BoxFactory) -> None:
-    """Sixteen loops at low, which has half a core, do not keep others from working."""
+    """Sixteen loops at low, which has half a core, do not stop other work."""
     box, other = await asyncio.gather(new_box("high", limits={"cpus": 0.2}), new_box("low"))
     loops = [
         await box.start(argv=["bash", "-c", "while :; do :; done"], background=True)
@@ -256,7 +256,7 @@ async def test_huge_arguments_and_environments(high: Box) -> None:
 
 @attempt("outputs that nobody reads", layer="agent", levels="high")
 async def test_outputs_that_nobody_reads_do_not_fill_the_sandbox(high: Box) -> None:
-    """Clients that go away at once, after each command has printed all that is kept."""
+    """Clients leave at once; each command prints as much as is kept."""
     agent = high.agent()
     before = agent.memory_info().rss
     most = high.session.level.output_bytes
@@ -266,14 +266,14 @@ async def test_outputs_that_nobody_reads_do_not_fill_the_sandbox(high: Box) -> N
         )
         for command in commands:
             await command.done
-    # As much as may run at once, what is kept of all, and room for buffers that grew.
+    # The outputs of all commands that may run at once, kept outputs, and room for grown buffers.
     assert agent.memory_info().rss - before < 32 * most
     await assert_well(high)
 
 
 @attempt("a command whose name and words fill the ledger", layer="control plane", levels="high")
 async def test_a_command_cannot_drown_the_ledger(high: Box) -> None:
-    """Whatever a command prints or is called, its record stays small."""
+    """The record stays small, whatever the command's name and words."""
     name = "n" * 250
     done = await high.run(argv=["./" + name, "x" * 60_000])
     assert done.exit_code == 127

@@ -15,7 +15,7 @@ MIB = 2**20
 
 
 async def hog(attacks: Attacks, level: str, *arguments: str) -> str:
-    """What the program printed; it has ended, and nothing of it is left."""
+    """The output of the program, after it has ended and left nothing."""
     box = await attacks.box(level)
     done = await box.run(argv=["attack-hogs", *arguments])
     await attacks.assert_unharmed(box, done)
@@ -94,7 +94,7 @@ async def test_executions(attacks: Attacks, level: str) -> None:
     box = await attacks.box(level)
     assert int(await hog(attacks, level, "execs", "500")) == 500
     recorded = [e for e in await box.events("command.exec") if e["args"]["argv"] == ["pwd"]]
-    # Repeats in quick succession are counted.
+    # Repeats in quick succession are recorded as one event with their number.
     assert sum(e["args"].get("repeats", 1) for e in recorded) == 500
 
 
@@ -135,7 +135,7 @@ except OSError as error:
 @attempt("shared segments that outlive their command", layer="IPC namespace", levels="high")
 async def test_shared_segments(attacks: Attacks) -> None:
     box = await attacks.box("high")
-    for _ in range(2):  # nothing is left to the second that was the first's
+    for _ in range(2):  # the second finds nothing of the first
         done = await box.run(argv=["python3", "-c", SEGMENTS])
         assert done.stdout.split() == ["8", str(errno.ENOSPC)]
     left = await box.run(argv=["cat", "/proc/sysvipc/shm"])

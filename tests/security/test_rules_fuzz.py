@@ -1,9 +1,9 @@
-"""The string rules against the kernel: what they allow runs nothing and stays inside.
+"""Commands that the string rules allow execute no other program and stay in the workspace.
 
-Generated commands that the rules accept are run where nothing else would stop them, and the
-kernel's own resolution of every path that they ran, opened or changed is the judge. What a
-command learns of a file without opening it (stat, access, readlink) is not looked at: links
-show where they lead at every level.
+The tests run generated commands that the rules accept, where nothing else would stop them, and
+judge them by the kernel's own resolution of every path that they ran, opened or changed. Facts
+that a command can learn without opening a file (stat, access, readlink) do not count: every
+level shows where links lead.
 """
 
 import os
@@ -23,14 +23,14 @@ from tests.support.traced.playground import CANARY
 from tests.support.traced.tracer import OUTPUT
 from tests.support.traced_box import Run, TracedBox
 
-# Set PADDOCK_FUZZ_EXAMPLES for a long run, which is another one each time.
+# PADDOCK_FUZZ_EXAMPLES sets the length of a long run, which is different each time.
 _LONG = os.environ.get("PADDOCK_FUZZ_EXAMPLES")
 _EXAMPLES = int(_LONG or 1200)
 _ENGINE_SECONDS = 60
-# The agent answers these itself.
+# The agent runs these itself.
 _NOT_RUN = {"which", "neofetch"}
 
-# What the programs read of the image to do their work.
+# Files of the image that the programs need to read.
 _BASELINE = re.compile(
     r"/etc/(ld\.so\.cache|nsswitch\.conf|passwd|group|localtime|xattr\.conf)"
     r"|/etc/(host\.conf|hosts|resolv\.conf|gai\.conf|ssl/openssl\.cnf|ssl/certs/.*)"
@@ -51,14 +51,14 @@ def traced(sandbox_image: str) -> Iterator[TracedBox]:
 
 
 def _within(path: str) -> bool:
-    """Whether it is of the workspace; `touch -` changes the time of its own output."""
+    """Whether the path is in the workspace, or the output, whose time `touch -` changes."""
     return path in {"/workspace", OUTPUT} or path.startswith("/workspace/")
 
 
 def _violations(run: Run, argv: Sequence[str]) -> list[str]:
-    """What the command did that no rule allows."""
+    """The actions of the command that no rule allows."""
     found = []
-    # find opens the root, and no more, to learn whether files can be closed on exec.
+    # find opens only the root, to learn whether the kernel supports O_CLOEXEC.
     harmless = {("read", "/")} if "-samefile" in argv else set()
     for number, (kind, path) in enumerate(run.touched):
         if (kind, path) in harmless:
@@ -80,7 +80,7 @@ def test_what_the_rules_allow_stays_inside(traced: TracedBox, name: str, share: 
     level = load_levels()[name]
     assert level.commands is not None
     names = set(level.commands) - _NOT_RUN
-    if name == "medium":  # what low has is read by the same tables
+    if name == "medium":  # the test of low covers the commands that low has
         names -= set(load_levels()["low"].commands or ())
     examples = int(_EXAMPLES * share)
     ran = dict.fromkeys(sorted(names), 0)
@@ -105,11 +105,11 @@ def test_what_the_rules_allow_stays_inside(traced: TracedBox, name: str, share: 
             ran[argv[0]] += 1
         found = _violations(run, argv)
         if found:
-            traced.renew()  # what it did must not weigh on the next example
+            traced.renew()  # its changes must not affect the next example
         assert not found, (argv, cwd, found)
 
     holds()
-    # A rule that refuses everything would be as silent as one that holds.
+    # Rules that refuse everything would also produce no violation.
     assert all(ran.values()), ran
     assert sum(ran.values()) > examples // 4, ran
 
@@ -117,19 +117,19 @@ def test_what_the_rules_allow_stays_inside(traced: TracedBox, name: str, share: 
 @pytest.mark.parametrize(
     "line",
     [
-        # A link that lies in the destination under the name of a source, or is the destination.
+        # A link in the destination with the name of a source, or a link as the destination.
         "cp a.txt over",
         "cp -r sub pile",
         "mv a.txt from/x",
-        # A directory that the command makes, so that `..` or a link then leads somewhere.
+        # A directory that the command creates, which makes `..` or a link lead somewhere.
         "mkdir -p new/../out-dir/made",
         "mkdir new late/made",
-        # A link that the command brings into the way of a later source.
+        # A link that the command moves into the path of a later source.
         "mv from/brought brought/a.txt .",
-        # Where `..` leads after a link, when the text only seems to be in the workspace.
+        # `..` after a link, in a path that only as text is in the workspace.
         "cat /canary/../workspace/out-dir/../a.txt",
         "cat /./workspace/out-dir/../a.txt",
-        # A time zone is the name of a file.
+        # The name of a time zone is the name of a file.
         'touch -d TZ="/canary/secret"0 a.txt',
         'find . -newermt TZ="/canary/secret"0',
         'date -d TZ="/canary/secret"0',

@@ -1,4 +1,4 @@
-"""Paths and options of listed commands that leave the workspace, refused by the string rules."""
+"""The string rules refuse paths and options of listed commands that leave the workspace."""
 
 import pytest
 

@@ -19,7 +19,7 @@ CLIENT = Principal("client", Role.OPERATOR)
 
 
 def tree(directory: Path) -> list[str]:
-    """Everything below the directory that session ids could have put there."""
+    """All paths below a directory where a session id could have created something."""
     return sorted(
         os.path.join(root, name) for root, _, names in os.walk(directory) for name in names
     )
@@ -77,7 +77,7 @@ async def test_ids_of_others(attacks: Attacks, level: str) -> None:
     with pytest.raises(ConflictError):
         await attacks.plane.sessions.create(CLIENT, _new(first.session.id, level))
     await attacks.plane.sessions.close(TESTER, first.session, purge=False)
-    with pytest.raises(ConflictError):  # kept files stay their owner's
+    with pytest.raises(ConflictError):  # kept files still belong to their owner
         await attacks.plane.sessions.create(CLIENT, _new(first.session.id, level))
     await attacks.plane.sessions.purge(TESTER, first.session.id)
 
@@ -124,7 +124,7 @@ async def test_write(attacks: Attacks, tmp_path: Path, level: str, name: str) ->
         (box.workspace / link).symlink_to(target)
     tmp_path.chmod(0o777)
     for mode in ("overwrite", "append"):
-        # By its words `out/..` is the workspace; high may write to its sandbox's own /tmp.
+        # As text, `out/..` is the workspace; high may write to its sandbox's own /tmp.
         if name == "out/../evil" or (level == "high" and name == "//tmp/evil"):
             await box.write(name, b"x", mode=mode)
             continue
@@ -147,7 +147,7 @@ async def test_lowered(attacks: Attacks) -> None:
     box = await Box.create(attacks.plane, "high")
     for name, content in attacks.arsenal.payloads.items():
         await box.write(name, content)
-    await box.bash("chmod 755 payload && ./payload && rm marker")  # it may, at high
+    await box.bash("chmod 755 payload && ./payload && rm marker")  # high allows it
     daemons = await box.start(argv=["attack-hogs", "daemons"], background=True)
     waiting = await box.start(argv=["attack-hogs", "waiting"], background=True)
     await box.printed(waiting, "waiting")

@@ -195,7 +195,7 @@ async def test_socket_with_a_path(attacks: Attacks, level: str, name: str) -> No
 
 
 async def test_the_attempts_work_where_nothing_is_filtered(arsenal: Arsenal) -> None:
-    """In a plain container without the engine's filter; what else works depends on the host."""
+    """In a plain container without the engine's filter. Other attempts depend on the host."""
     found = [asyncio.to_thread(_unconfined, arsenal, name) for name in ("calls", "sockets")]
     worked = frozenset().union(*await asyncio.gather(*found))
     assert worked >= {

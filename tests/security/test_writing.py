@@ -82,5 +82,5 @@ async def test_place_beside_the_workspace(attacks: Attacks, level: str, name: st
     (await attacks.report(level, "writes")).stopped(name)
     points = mount_options((await attacks.box(level)).agent())
     assert "/dev/shm" not in points
-    # Engines leave the queues' mount there, where nothing can be put into it.
+    # Engines leave the mount of message queues, but read-only.
     assert "ro" in points.get("/dev/mqueue", {"ro"})

@@ -27,7 +27,7 @@ def image() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def servers(image: str) -> Iterator[dict[str, Path]]:
-    """The directories of the servers' sockets."""
+    """The directories that contain the servers' sockets."""
     with postgresql(image) as postgresql_dir, redis(image) as redis_dir:
         yield {"postgresql": postgresql_dir, "redis": redis_dir}
 
@@ -36,7 +36,7 @@ def servers(image: str) -> Iterator[dict[str, Path]]:
 async def plane(
     image: str, servers: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ControlPlane]:
-    """With loose manifests beside the shipped ones, and the level debug: high, and ptrace."""
+    """A control plane with loose manifests too, and a level `debug`: high with ptrace."""
     tools, levels_dir = tmp_path_factory.mktemp("tools"), tmp_path_factory.mktemp("levels")
     (tools / "psql.clad.toml").write_text(manifest("psql"))
     shutil.copy(PSQL, tools)

@@ -67,7 +67,7 @@ COMMANDS = ("load", "info", "backtrace", "list", "print", "break", "step", "run"
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The program with its symbols, and nothing that the sandbox would need for it."""
+    """The program with its symbols, linked statically, so that it needs nothing in the sandbox."""
     target = tmp_path_factory.mktemp("program") / "counter"
     subprocess.run(["gcc", "-g", "-O0", "-static", "-o", target, SOURCE], check=True, timeout=60)
     return target.read_bytes()
@@ -144,7 +144,7 @@ async def test_only_what_it_started_can_be_traced(box: Box) -> None:
     for file in ("mem", "environ"):
         said = await gdb.said("any", f"shell head -c1 /proc/{inner_pid(waiting)}/{file}")
         assert "Permission denied" in said
-    # Addresses stay random: what turns that off is denied, and gdb goes on without it.
+    # Turning off address randomisation is denied, and gdb works without it.
     assert "not permitted" in await gdb.said("any", "shell setarch -R true")
     await gdb.said("any", "set disable-randomization on")
     await gdb.said("any", "file counter")
@@ -160,7 +160,7 @@ async def test_a_level_without_ptrace_refuses_it(plane: ControlPlane, level: str
     box = await Box.create(plane, level)
     with pytest.raises(PermissionDeniedError, match=r"gdb needs a level .* confinement\.ptrace"):
         await RealTool.open(box, "gdb")
-    # The filter does not rely on that.
+    # The system call filter does not depend on the refusal.
     if level == "high":
         traced = await box.python("import ctypes; print(ctypes.CDLL(None).ptrace(0, 0, 0, 0))")
         assert traced.stdout == "-1\n"

@@ -36,7 +36,7 @@ PYTHON_ESCAPES = (
     "@x",
     "a: int",
     "[x for x in y]",
-    # Lines that go on with the next one: together they could be what none of them is.
+    # Lines that continue on the next line: together they could do what no single line may.
     "(2",
     "a = (2",
     "(2 + (3)",
@@ -100,7 +100,7 @@ async def test_python_computes(python3: RealTool) -> None:
     assert await python3.said("call_math", "math.sqrt(total)") == "4.0"
     assert "ZeroDivisionError" in await python3.said("calculate", "1 / 0")
     assert "SyntaxError" in await python3.said("calculate", "2 +")
-    # Words of the language do not leave it in the middle of a statement.
+    # Keywords do not leave the interpreter in the middle of a statement.
     for word in ("if", "def", "lambda", "class", "try", "async", "match"):
         assert "Error" in await python3.said("show", word)
     assert await python3.state() == "ready"
@@ -145,7 +145,7 @@ async def test_node_computes(node: RealTool) -> None:
 @pytest.mark.parametrize("text", NODE_ESCAPES)
 async def test_no_way_out_reaches_node(node: RealTool, text: str) -> None:
     for command in NODE_COMMANDS:
-        if (command, text) != ("show", "process"):  # a name like others
+        if (command, text) != ("show", "process"):  # an ordinary name
             await node.refuses(command, text)
 
 

@@ -1,7 +1,7 @@
 """Lines of every length are sent once and answered with exactly their output.
 
-By default the lengths are those around which terminals and programs wrap, scroll or cut, and a
-stride between them; with PADDOCK_EVERY_LENGTH=1 they are all of 1 to 4,094.
+By default, the tests use the lengths around which terminals and programs wrap, scroll or cut, and
+a stride between them. With PADDOCK_EVERY_LENGTH=1, they use all lengths from 1 to 4,094.
 """
 
 import os
@@ -20,19 +20,19 @@ from tests.support.real_tool import RealTool
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LONGEST = 4094
-# One to four bytes; the last ones have bytes that are controls by themselves.
+# Characters of one to four bytes; some of the bytes would be control characters alone.
 CHARACTERS = ("a", "é", "世", "🐘")
-# Bytes at which terminals of usual widths end, and buffers.
+# Usual widths of terminals and sizes of buffers, in bytes.
 _EDGES = (80, 132, 200, 400, 1024, 4096)
 _STRIDE = 257
-# What a terminal has on record has a limit, and long lines are there more than once.
+# The record of a terminal has a limit, and contains long lines more than once.
 _MOST_LINES = 200
 
 
 class Program(NamedTuple):
-    """A tool, and a line about a character that is repeated: what it reads, and its answer.
+    """A tool, and for a repeated character the line that it reads and its answer.
 
-    `cooked`: the kernel edits its lines, and would cut longer ones.
+    `cooked`: the kernel edits the tool's lines, and would cut longer ones.
     """
 
     tool: str
@@ -76,7 +76,7 @@ PROGRAMS = (
 
 
 def lengths(program: Program, character: str) -> Iterator[int]:
-    """How often the character is in a line, so that lines have the lengths to be tested."""
+    """Numbers of repetitions that give lines the lengths to be tested."""
     if os.environ.get("PADDOCK_EVERY_LENGTH"):
         yield from range(1, LONGEST + 1)
         return

@@ -15,7 +15,7 @@ from tests.support.tool import results
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SERVER = "/usr/lib/postgresql/15/bin"
-# By what they are after: a shell, files, another server, another statement.
+# Grouped by purpose: a shell, files, another server, another statement.
 ESCAPES = (
     "\\! id",
     "\\!",
@@ -53,7 +53,7 @@ ESCAPES = (
     "GRANT ALL ON t TO PUBLIC",
     "SET ROLE postgres",
 )
-# Written as the command, and doing more: by the command that they are sent as.
+# Statements that match their command's form but do more, each with that command.
 MORE = (
     ("select_query", "SELECT * INTO copied FROM stock"),
     ("select_query", "SELECT pg_read_file('/etc/passwd')"),
@@ -64,7 +64,7 @@ MORE = (
     ("insert", "INSERT INTO stock VALUES (1, 'x') ON CONFLICT (id) DO UPDATE SET name = 'x'"),
     ("insert", "INSERT INTO stock SELECT 9, pg_read_file('/etc/passwd')"),
 )
-# What a program of its own would have left behind.
+# Lines that would leave a file behind if psql executed a program.
 SHELLS = (
     "\\! /usr/bin/mkfifo escaped",
     "\\o |/usr/bin/mkfifo escaped",
@@ -91,7 +91,7 @@ async def psql(box: Box) -> AsyncIterator[RealTool]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def table(plane: ControlPlane) -> str:
-    """A table, made with a manifest that lets any statement through."""
+    """A table, created with a manifest that allows any statement."""
     box = await Box.create(plane, "medium", mounts=("postgresql",))
     tool = await RealTool.open(box, "loose-psql")
     await tool.said("any", "CREATE TABLE stock (id integer PRIMARY KEY, name text);")
@@ -125,7 +125,7 @@ async def test_long_and_wide_output(psql: RealTool) -> None:
     assert said.splitlines()[2:-1] == [f"{n:16}" for n in range(1, 20001)]
     assert said.splitlines()[-1] == "(20000 rows)"
     assert "x" * 5000 in await psql.said("select_query", "SELECT repeat(chr(120), 5000)")
-    # What looks like a prompt is output like any other.
+    # Output that looks like a prompt is ordinary output.
     assert "appdb=> " in await psql.said("select_query", "SELECT 'appdb=> '")
 
 
@@ -173,7 +173,7 @@ async def test_what_does_more_than_its_command_reaches_nothing(
 
 
 async def test_what_looks_like_a_column_can_be_a_call(plane: ControlPlane) -> None:
-    """Why it is refused: PostgreSQL calls the function."""
+    """The reason for the refusal: PostgreSQL calls the function."""
     box = await Box.create(plane, "medium", mounts=("postgresql",))
     psql = await RealTool.open(box, "loose-psql")
     for text in ("SELECT x.upper FROM lower('Abc') AS x;", "SELECT ('Abc'::text).upper;"):
@@ -196,7 +196,7 @@ async def test_the_level_holds_what_a_loose_manifest_lets_through(plane: Control
     assert "Permission denied" in await psql.said("any", "\\i /etc/shadow")
     assert "Permission denied" in await psql.said("any", "\\i /usr/bin/mkfifo")
     assert "Read-only" in await psql.said("any", "\\copy (SELECT 1) TO /run/postgresql/x")
-    # The server's own doors are the role's rights.
+    # The role's rights limit what the server itself may do.
     said = await psql.said("any", "COPY (SELECT 1) TO PROGRAM 'touch escaped';")
     assert "must be superuser" in said
     assert [process.name() for process in box.processes()] == ["psql"]
@@ -204,7 +204,7 @@ async def test_the_level_holds_what_a_loose_manifest_lets_through(plane: Control
 
 
 async def test_the_documented_manifest_works_as_it_is(plane: ControlPlane) -> None:
-    """Its server listens on localhost, which is the session itself."""
+    """The manifest's server listens on localhost, which is the session's own network."""
     box = await Box.create(plane, "high")
     initdb = "-D db -A trust -N -U owner --locale=C -E UTF8"
     made = await box.bash(f"{SERVER}/initdb {initdb}")

@@ -10,7 +10,7 @@ from tests.support.tool import results
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-# By rule: scripts, the server's settings, other servers, everything's end.
+# Each with its rule: scripts, the server's settings, other servers, deletion of everything.
 ESCAPES = {
     "EVAL 'return 1' 0": "pattern",
     "EVALSHA x 0": "pattern",

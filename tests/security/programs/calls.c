@@ -16,7 +16,7 @@
 #include <sys/uio.h>
 #include <termios.h>
 
-/* A child that waits to be attacked by its own parent. */
+/* A child that waits until its parent attacks it. */
 static char taken = 1;
 static pid_t victim(void) {
     pid_t child = fork();
@@ -44,7 +44,7 @@ static long foreign(long number, long a, long b, long c) {
     __asm__ volatile("int $0x80" : "=a"(result) : "a"(number), "b"(a), "c"(b), "d"(c) : "memory");
     return result;
 }
-static char low_path[] = CANARY; /* where an address of 32 bits reaches */
+static char low_path[] = CANARY; /* within reach of a 32-bit address */
 static long by_interrupt(void) {
     long fd = foreign(5 /* open */, (long)low_path, 0, 0);
     if (fd < 0) {
@@ -236,7 +236,7 @@ static long quota(void) { return syscall(SYS_quotactl, 0x800002 << 8, "/dev/sda"
 static long ports(void) { return syscall(SYS_iopl, 3); }
 #endif
 
-/* Terminals: characters put into the input of whoever started this */
+/* Terminals: putting characters into the input of the process that started this program */
 
 static long typed(const char *path) {
     int fd = path ? open(path, O_RDWR) : 0;

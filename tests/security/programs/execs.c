@@ -1,5 +1,5 @@
-/* Executes what no list names. `execs forbidden`: programs of the image. `execs own DIRECTORY`:
- * files that the session has put there itself. */
+/* Executes programs that no list names. `execs forbidden`: programs of the image. `execs own
+ * DIRECTORY`: files that the session itself has put there. */
 #include "attempt.h"
 
 #include <sys/mman.h>
@@ -68,7 +68,7 @@ static long at_directory(void) {
     return syscall(SYS_execveat, fd, "forbidden", words, none, 0);
 }
 static long change_directory(void) {
-    /* Executed from there it would mark there; an open descriptor brings it back. */
+    /* There the program would make its marker; the open descriptor leads back. */
     int back = open(".", O_PATH | O_DIRECTORY);
     if (chdir("/usr/local/bin") < 0 || back < 0)
         return -1;
@@ -119,7 +119,7 @@ static long by_tar(void) {
     return execve("/bin/tar", argv, none);
 }
 
-/* Files of its own */
+/* The session's own files */
 
 static char own[4][256]; /* a static program, a dynamic one, a library, a script */
 
@@ -235,7 +235,7 @@ static void owned(const char *directory) {
             int fd = (int)copy(source, own[kind], O_CREAT | O_TRUNC);
             if (fd < 0)
                 exit(4);
-            close(fd); /* open for writing, nothing is executed */
+            close(fd); /* a file that is open for writing can't be executed */
         }
         if (chmod(own[kind], 0755) < 0)
             exit(4);

@@ -1,10 +1,10 @@
-/* Takes all that it can get: `hogs KIND`. */
+/* Uses as much of a resource as it can get: `hogs KIND`. */
 #include "attempt.h"
 
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
-/* Processes that leave their parents, their session and their group, and hear no signal. */
+/* Processes that leave their parent, session and group, and ignore signals. */
 static int daemons(void) {
     for (int number = 0; number < 5; number++)
         if (fork() == 0) {
@@ -50,7 +50,7 @@ static int descriptors(void) {
     int count = 0;
     while (open("/dev/null", O_RDONLY) >= 0)
         count++;
-    /* More of them wait in a socket, which counts them to nobody. */
+    /* A socket can hold more descriptors, which count for no process. */
     int pair[2], sent = 0;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0)
         sent++;
@@ -107,7 +107,7 @@ static int execs(const char *count) {
     return 0;
 }
 
-/* Executes something when a file `go` appears. */
+/* Executes a program when a file `go` appears. */
 static int waiting(void) {
     char *words[] = {"touch", MARKER, NULL}, *none[] = {NULL};
     puts("waiting");
@@ -117,7 +117,7 @@ static int waiting(void) {
     return execve("/usr/bin/touch", words, none);
 }
 
-/* Executes something in ways that hide it from whoever looks at its memory or its path. */
+/* Executes programs in ways that hide its memory or the path from an observer. */
 static int hidden(void) {
     char *words[] = {"touch", MARKER, NULL}, *none[] = {NULL};
     pid_t child = fork();

@@ -1,4 +1,4 @@
-/* Runs machine code that it has written itself. What worked has returned the answer. */
+/* Runs machine code that it has written itself. An attempt has worked if it returns the answer. */
 #include "attempt.h"
 
 #include <stdint.h>
@@ -87,7 +87,7 @@ static long without_protection(void) {
         return -1;
     return mapped();
 }
-/* Executable before it is written: a second mapping of the same memory is made writable. */
+/* The memory is executable before it is written through a second, writable mapping. */
 static long doubled(int fd, int flags) {
     void *executable = map(PROT_READ | PROT_EXEC, flags, fd);
     if (executable == MAP_FAILED)
@@ -151,7 +151,7 @@ static long segment_twice(void) {
     shmctl(id, IPC_RMID, NULL);
     return written_through(writable, executable);
 }
-/* The kernel lets a process's own memory file write where the process itself may not. */
+/* Through its own memory file, a process may write where it otherwise may not. */
 __attribute__((noinline, aligned(SIZE))) static int replaced(void) {
     __asm__ volatile("nop; nop; nop; nop; nop; nop; nop; nop");
     return 0;

@@ -1,7 +1,7 @@
-/* What an attack wants to run: it makes a marker in its working directory, and ends.
+/* The program that attacks try to run: it makes a marker in its working directory, and ends.
  *
- * Without a C library, so that one source is a static program, a dynamic one for the loader of
- * any distribution, and a shared library whose constructor does it. */
+  * It uses no C library, so one source makes a static program, a dynamic one for the loader of any
+  * distribution, and a shared library whose constructor makes the marker. */
 #if defined(__x86_64__)
 static long call(long number, long a, long b, long c, long d) {
     long result;

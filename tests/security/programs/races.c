@@ -1,9 +1,10 @@
-/* Wins, or loses, races against whoever looks at a path before it is used.
+/* Races against checks of a path that are made before the path is used.
  *
- * `races flip directory|link|rename|memory ROUNDS` reads through a path that changes all the time,
- * and says how often it read something, and how often something that it may not read.
- * `races exec PATH ROUNDS` executes a path that changes in memory, to PATH and back. `races move ROUNDS` reads relative to
- * a directory that is moved away. `races hold KIND` only flips, until a file `stop` appears. */
+  * `races flip directory|link|rename|memory ROUNDS` reads through a path that changes continuously,
+  * and prints how often it read a file, and how often one that it may not read.
+  * `races exec PATH ROUNDS` executes a path that changes in memory, to PATH and back.
+  * `races move ROUNDS` reads relative to a directory that is moved away.
+  * `races hold KIND` only changes the path, until a file `stop` appears. */
 #include "attempt.h"
 
 #include <pthread.h>
@@ -50,7 +51,7 @@ static void inside(const char *name) {
     close(fd);
 }
 
-/* What lies behind `race/name` and `race/other`, one of which leads out. */
+/* Makes `race/name` and `race/other`, one of which leads out. */
 static const char *prepare(const char *kind) {
     mkdir("race", 0755);
     mkdir("race/directory", 0755);
@@ -76,14 +77,14 @@ static const char *prepare(const char *kind) {
 
 static void count(int rounds) {
     int read_inside = 0, leaked = 0, refused = 0, turn = 0;
-    /* On a busy machine it takes longer until both sides have had their turn. */
+    /* On a busy machine, it takes longer until both results have occurred. */
     for (; turn < rounds || ((!read_inside || !refused) && turn < 1000 * rounds); turn++) {
         if (turn % 16 == 0)
             sched_yield();
         char buffer[64] = {0};
         char chosen[sizeof path];
         const char *use = path;
-        if (turn % 2) { /* half of them with a path that is not touched once it is handed over */
+        if (turn % 2) { /* every second round uses a copy of the path, which does not change */
             memcpy(chosen, path, sizeof chosen);
             use = chosen;
         }
@@ -114,7 +115,7 @@ static void flip(const char *kind, int rounds) {
     pthread_join(flipper, NULL);
 }
 
-/* Two levels up lies the workspace's `race`, or the root, from where the directory was moved to. */
+/* `../..` is the workspace's `race`, or the root once the directory has been moved. */
 static void move(int rounds) {
     mkdir("race", 0755);
     mkdir("race/deep", 0755);
@@ -126,7 +127,7 @@ static void move(int rounds) {
         exit(4);
     strcpy(path, "../../usr/share/canary");
     int top = open("/workspace", O_PATH | O_DIRECTORY);
-    pid_t mover = fork(); /* its own directory stays where it is */
+    pid_t mover = fork(); /* its own working directory is not moved */
     if (mover == 0) {
         if (fchdir(top) < 0)
             _exit(1);
@@ -145,7 +146,7 @@ static void execute(const char *other, int rounds) {
     if (quiet < 0 || shared == MAP_FAILED)
         exit(4);
     strcpy(shared, choices[0]);
-    /* Whoever looks at the path while the call waits sees another one than the kernel later. */
+    /* A check that reads the path while the call waits may see a different path than the kernel. */
     pid_t flipper = fork();
     if (flipper == 0)
         for (unsigned turn = 0;; turn++, usleep(10))
@@ -174,7 +175,7 @@ static void hold(const char *kind) {
     prepare(kind);
     puts("flipping");
     fflush(stdout);
-    for (; access("stop", F_OK) < 0; usleep(20)) /* leaves some time to what it races */
+    for (; access("stop", F_OK) < 0; usleep(20)) /* leaves some time for the other side */
         exchange("race/name", "race/other");
 }
 

@@ -1,4 +1,4 @@
-/* Everything that a process may try on another: `reach PID`. */
+/* Tries everything that a process may do to another: `reach PID`. */
 #include "attempt.h"
 
 #include <dirent.h>
@@ -80,7 +80,7 @@ static long killed_by_its_input(void) {
         fcntl(pair[0], F_SETSIG, SIGKILL) < 0 || fcntl(pair[0], F_SETFL, O_ASYNC) < 0 ||
         write(pair[1], "x", 1) != 1)
         return -1;
-    errno = EPERM; /* whether it was sent only shows in the target */
+    errno = EPERM; /* only the target shows whether the signal was sent */
     return -1;
 }
 static long limited(void) {
@@ -135,6 +135,6 @@ int main(int argc, char **argv) {
     TRY(user_slowed), TRY(user_input_slowed);
     TRY(probed), TRY(terminated), TRY(stopped), TRY(killed), TRY(group_killed);
     TRY(thread_killed), TRY(queued), TRY(killed_by_descriptor), TRY(killed_by_its_input);
-    kill(-1, SIGKILL); /* last: nothing in its way, it would end this as well */
+    kill(-1, SIGKILL); /* last: if nothing stops it, it kills this process too */
     return 0;
 }

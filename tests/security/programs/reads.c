@@ -1,5 +1,5 @@
-/* Reads the canary of the image, which every user may read, in every way there is; with an
- * argument, the file of that name on the host, or what of it can be seen. */
+/* Reads the image's canary, which every user may read, in every possible way; with an argument, the
+ * file of that name on the host, or anything visible of it. */
 #include "attempt.h"
 
 #include <dirent.h>
@@ -95,7 +95,7 @@ static long listing(void) {
     return -1;
 }
 static long inherited(void) {
-    /* Whatever was left open by who started this: nothing but the standard streams. */
+    /* Only the standard streams may be inherited. */
     for (int fd = 3; fd < 1024; fd++) {
         struct stat status;
         if (fstat(fd, &status) == 0)
@@ -105,7 +105,7 @@ static long inherited(void) {
     return -1;
 }
 
-/* Programs that a level allows, called without the rules about their words */
+/* Programs that a level allows, with words that its rules would refuse */
 
 static long program(char *const argv[]) {
     static char *const environment[] = {NULL};

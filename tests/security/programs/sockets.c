@@ -1,4 +1,4 @@
-/* Sockets of every kind, and what leaves the sandbox through them. */
+/* Makes sockets of every kind, and tries to leave the sandbox through them. */
 #include <sys/ioctl.h>
 #include <net/if.h>
 #include "attempt.h"
@@ -11,7 +11,7 @@
 #ifndef IPPROTO_MPTCP
 #define IPPROTO_MPTCP 262
 #endif
-/* A kernel knows fewer; a family that it does not know is refused like any other. */
+/* More than any kernel knows; it refuses unknown families like forbidden ones. */
 #define FAMILIES 64
 
 static int family, kind, protocol;

@@ -1,11 +1,11 @@
-/* Changes what lies outside the workspace and /tmp. Targets that anybody may write, as far as the
- * permissions of the image's files go: it is the mounts and the kernel's rules that refuse. */
+/* Tries to change files outside the workspace and /tmp. The permissions of the image's files allow
+ * every user to write the targets, so only the mounts and the kernel's rules refuse. */
 #include "attempt.h"
 
 #include <sys/xattr.h>
 #include <utime.h>
 
-/* World-writable, as is the file in it. */
+/* Directory and file are world-writable. */
 #define OPEN_DIRECTORY "/usr/share/open"
 #define OPEN_FILE OPEN_DIRECTORY "/file"
 
@@ -55,7 +55,7 @@ static long device_file(void) { return open("/dev/new", O_WRONLY | O_CREAT, 0666
 static long shared_memory(void) { return open("/dev/shm/new", O_RDWR | O_CREAT, 0666); }
 static long queue_file(void) { return open("/dev/mqueue/new", O_RDWR | O_CREAT, 0666); }
 
-/* Of the kernel */
+/* The kernel's files */
 
 static long core_pattern(void) { return put(open("/proc/sys/kernel/core_pattern", O_WRONLY)); }
 static long sysctl(void) { return put(open("/proc/sys/vm/overcommit_memory", O_WRONLY)); }

@@ -864,7 +864,7 @@ async def test_a_flood_that_cannot_be_recorded_is_not_read(
 
 @attempt("… it opens many connections", layer="control plane")
 async def test_many_connections_at_once(host: Host) -> None:
-    """Many connections send nothing; the one that sends a hello is served."""
+    """Many other connections send nothing; the accepted agent is still served."""
     agent = await host.greeted()
     silent = [await host.dial() for _ in range(20)]
     assert await silent[0].hung_up_on()

@@ -127,7 +127,7 @@ async def test_what_the_user_may_see(
 
 @attempt("every process at once, by kill(-1)", layer="Landlock scopes")
 async def test_kill_all(attacks: Attacks, victims: dict[str, Victim], level: str) -> None:
-    """`kill(-1)` is the last attempt of `reach`; all other processes survive it."""
+    """`kill(-1)` is the last attempt of `reach`; the agent and other commands survive it."""
     await attacks.report(level, "reach", str(victims[level].pid))
     box = await attacks.box(level)
     assert box.process(["cat"]).is_running()

@@ -129,7 +129,7 @@ def test_what_the_rules_allow_stays_inside(traced: TracedBox, name: str, share: 
         # `..` after a link, in a path that only as text is in the workspace.
         "cat /canary/../workspace/out-dir/../a.txt",
         "cat /./workspace/out-dir/../a.txt",
-        # The name of a time zone is the name of a file.
+        # The name of a time zone can be a path.
         'touch -d TZ="/canary/secret"0 a.txt',
         'find . -newermt TZ="/canary/secret"0',
         'date -d TZ="/canary/secret"0',

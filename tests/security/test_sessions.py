@@ -19,7 +19,7 @@ CLIENT = Principal("client", Role.OPERATOR)
 
 
 def tree(directory: Path) -> list[str]:
-    """All paths below a directory where a session id could have created something."""
+    """All files below the directory, where a session id could have created some."""
     return sorted(
         os.path.join(root, name) for root, _, names in os.walk(directory) for name in names
     )

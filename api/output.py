@@ -44,6 +44,7 @@ async def pages(
         if page.lost or _is_last(page, command):
             return
         after, failures = page.next, 0
+    yield OutputPage([], after, command.ended, lost=True)
 
 
 def _is_last(page: OutputPage, command: Command) -> bool:

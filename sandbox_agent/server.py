@@ -79,9 +79,6 @@ class Agent:
         try:
             configuration = parse(params)
             service = Service(self._loop, configuration, self._abi, self._events, self.secrets)
-            reply({})
-            # The control plane goes on meanwhile, so this adds no delay. No request is taken
-            # before it is done.
             service.guards.confine()
         except (AgentError, BudgetError) as error:
             self._refuse(f"cannot be configured: {error}")
@@ -91,6 +88,8 @@ class Agent:
             self._refuse(f"cannot be configured: {type(error).__name__}")
         else:
             self._serve(service)
+            # Only now: a sandbox that can't confine commands must not count as started.
+            reply({})
             # Everything that exists now stays forever. Without collections, its memory stays
             # shared with forks.
             gc.freeze()

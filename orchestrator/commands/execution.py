@@ -234,15 +234,16 @@ class Executions:
         """Ends a command whose exit is recorded."""
         command = session.commands.get(event.command_id or "")
         if command is not None:
-            rule = event.rule if event.decision == "deny" else None
+            told = recorded.event
+            rule = told["rule"] if told["decision"] == "deny" else None
             if event.duration_ms is not None and not command.ended:
                 self._metrics.command_ended(session.level.name, event.duration_ms / 1000)
             if command.collects and not command.ended:
                 command.output = event.output
             command.finish(
                 exit_of(
-                    *(event.result, recorded.event["error"], rule),
-                    *(event.duration_ms, recorded.seq, recorded.hash),
+                    *(told["result"], told["error"], rule),
+                    *(told["duration_ms"], recorded.seq, recorded.hash),
                 )
             )
 

@@ -20,13 +20,14 @@ _DISK_SECONDS = 60.0
 # The number looked up per read, so that others can read in between.
 _MOST_AT_ONCE = 1000
 
-# A chain without events is archived, and its evidence belongs to the archive.
+# A damaged event counts, because its evidence may show what it said. A chain without events is
+# archived, and its evidence belongs to the archive.
 _ON_RECORD = """
     SELECT 1 FROM terminals WHERE id = :id AND session_key = :key
     UNION ALL
     SELECT 1 FROM events WHERE session_key = :key AND command_id = :id
-        AND operation = 'command.evidence' AND json_valid(body)
-        AND json_extract(body, '$.result.output_hash') IS NOT NULL
+        AND operation = 'command.evidence' AND CASE WHEN json_valid(body)
+        THEN json_extract(body, '$.result.output_hash') IS NOT NULL ELSE TRUE END
     UNION ALL
     SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM events WHERE session_key = :key)
     LIMIT 1
@@ -78,6 +79,7 @@ def _remove_all(directories: Iterable[Path]) -> int:
     for directory in directories:
         try:
             _remove(directory)
+            log.warning("%s was removed, because it is not recorded", directory)
             removed += 1
         except OSError as error:
             log.error("%s is not recorded and can't be removed: %s", directory, error)

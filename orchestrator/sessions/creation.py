@@ -153,10 +153,10 @@ class Creation:
         )
 
     async def _resources(self) -> Resources:
-        """What the host has left. Raises: CapacityExhaustedError where it does not answer."""
+        """The host's free resources. Raises: CapacityExhaustedError if its disk does not answer."""
         try:
             return await self._node.resources()
-        except TimeoutError:
+        except OSError:  # includes TimeoutError
             raise admission.silent() from None
 
     def _admit(self, left: Resources) -> None:

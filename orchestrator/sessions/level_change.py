@@ -67,20 +67,23 @@ class LevelChange:
 
     @asynccontextmanager
     async def held(self, session: Session, level: Level | None) -> AsyncGenerator[None]:
-        """Freezes what runs before anything waits, if the change lowers the session's level.
+        """Holds the session's lock; what runs is frozen before, if the change lowers its level.
 
-        What runs continues afterwards if nothing was changed.
+        If nothing was changed, what runs continues before the lock is released: a pause that waits
+        for the lock would otherwise be thawed.
         """
         old = session.sandbox
         if level is None or old is None or not self._stands_still(session, level):
-            yield
+            async with session.lock:
+                yield
             return
         await self._stopper.freeze(old)
-        try:
-            yield
-        finally:
-            if session.sandbox is old and session.status is Status.ACTIVE:
-                await self._stopper.let_go(old)
+        async with session.lock:
+            try:
+                yield
+            finally:
+                if session.sandbox is old and session.status is Status.ACTIVE:
+                    await self._stopper.let_go(old)
 
     def _stands_still(self, session: Session, level: Level) -> bool:
         return session.status is Status.ACTIVE and self.lowers(session, level)

@@ -346,7 +346,7 @@ class Sessions:
         lowers: bool,
     ) -> None:
         with turn:
-            async with self._level_change.held(session, level), session.lock:
+            async with self._level_change.held(session, level):
                 session.check_live()
                 if level is not None and self._level_change.needed(session, level):
                     if lowers and not self._level_change.lowers(session, level):

@@ -85,7 +85,8 @@ class Exit(Model):
     error: str | None = Field(description="Why it could not run.")
     rule: str | None = Field(description="The rule that refused it inside the sandbox.")
     evidence: CommandEvidence | None = Field(
-        description="For a oneshot tool whose manifest keeps evidence, once it is kept."
+        description="For a oneshot tool whose manifest keeps evidence, once it is kept; "
+        "null after a restart of the control plane."
     )
     audit: AuditPosition
 

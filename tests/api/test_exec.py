@@ -352,6 +352,8 @@ async def test_garbage_output_does_not_hang(api: Api, path: str) -> None:
     api.agent.overrides["output"] = lambda _params: {"chunks": "garbage"}
     result = await api.json("POST", path + "/exec", json={"command": "make"})
     assert (result["exit_code"], result["stdout"]) == (0, "")
+    # All that was printed is missing.
+    assert (result["output_bytes"], result["truncated"]) == (4, True)
 
 
 async def test_unknown_processes(api: Api, path: str) -> None:

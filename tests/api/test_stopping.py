@@ -27,6 +27,7 @@ from orchestrator.errors import (
 )
 from orchestrator.node.killing import FirstProcess
 from orchestrator.policy.requirements import UnmetError
+from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.requests import ExecRequest, NewSession
 from orchestrator.sessions.session import MAX_RUNNING
@@ -591,3 +592,37 @@ async def test_what_could_not_be_recorded_is_found_by_the_next_start(
         assert engine.containers == {}
     finally:
         await plane.close()
+
+
+async def test_a_refused_lowering_thaws_no_session_that_is_paused_meanwhile(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.session(id="box", permission_level="high")
+    session = api.plane.sessions.registry.get("box")
+    assert session is not None
+    checked, paused = asyncio.Event(), asyncio.Event()
+    thaw, hold = api.engine.resume, api.plane.sessions._pausing._stopper.hold
+
+    async def refuse(_level: Any) -> None:
+        checked.set()
+        await paused.wait()
+        raise UnmetError("level low can not be enforced")
+
+    async def slowly(container_id: str) -> None:
+        for _ in range(50):
+            await asyncio.sleep(0)
+        await thaw(container_id)
+
+    async def held(sandbox: Sandbox) -> None:
+        await hold(sandbox)
+        paused.set()
+
+    monkeypatch.setattr(api.plane.engine, "resume", slowly)
+    monkeypatch.setattr(api.plane.sessions._pausing._stopper, "hold", held)
+    monkeypatch.setattr(api.plane.sessions._level_change._sandboxes, "check_level", refuse)
+    lowering = asyncio.create_task(api.call("PUT", PATH + "/settings", json=LOWER))
+    await checked.wait()
+    shown = await api.json("POST", PATH + "/pause")
+    assert (await lowering).status == 503
+    assert shown["status"] == "paused"
+    assert [each.state for each in api.engine.containers.values()] == [ContainerState.PAUSED]

@@ -181,8 +181,7 @@ async def test_a_guard_that_dies_costs_its_command_only(new_box: BoxFactory) -> 
     script += "f & f & (setsid sleep 1000 &) ; exec python3 -uc 'print(1); input()'"
     command = await box.start(argv=["bash", "-c", script], background=True, stdin_open=True)
     await box.printed(command, "1")
-    (first,) = [each for each in box.processes() if each.cmdline()[-1:] == ["print(1); input()"]]
-    guard = first.parent()
+    guard = box.process(["python3", "-uc", "print(1); input()"]).parent()
     assert guard is not None
     assert guard.parent() == box.agent()
     guard.kill()

@@ -172,7 +172,7 @@ def test_what_can_not_be_enforced_ends_the_agent(
         raise error
 
     monkeypatch.setattr(Guards, "confine", fail)
-    told.ask("configure", MESSAGE)
+    assert told.ask("configure", MESSAGE) is None
     assert (told.stopped, told.agent._exit_code) == (1, REFUSED)
     assert capsys.readouterr().err == f"{said}\n"
     assert told.hello()["configured"] is False

@@ -413,6 +413,16 @@ async def test_a_start_removes_evidence_that_is_on_no_record(
     assert await remove_left(database, evidence) == 0
 
 
+async def test_a_start_keeps_the_evidence_of_a_damaged_event(
+    bench: Bench, database: Database
+) -> None:
+    await bench.kept(bench.end("c"))
+    damage = "UPDATE events SET body = '{' WHERE operation = 'command.evidence'"
+    assert await database.write(lambda connection: connection.execute(damage).rowcount) == 1
+    assert await remove_left(database, bench.directory) == 0
+    assert (bench.directory / "k" / "c").is_dir()
+
+
 async def test_a_start_without_evidence_removes_none(tmp_path: Path, database: Database) -> None:
     assert await remove_left(database, tmp_path / "evidence") == 0
 

@@ -1,5 +1,6 @@
 """Whether there is room to record more: in the quotas of keys, and on the disk."""
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from orchestrator.access.limits import AUDIT_BYTES, RETRY_SECONDS, KeyLimits
 from orchestrator.errors import CapacityExhaustedError, RateLimitedError
 from orchestrator.node.resources import free_bytes
 from orchestrator.store.database import Database
+
+log = logging.getLogger(__name__)
 
 QUOTA_REASON, DISK_REASON = "audit_quota", "disk_full"
 # Below this fraction of the minimum, running work is ended as well, because it is recorded, too.
@@ -96,8 +99,16 @@ class RecordRoom:
     def _free_bytes(self) -> int:
         now = self._clock()
         if self._looked is None or now - self._looked[0] >= _LOOK_SECONDS:
-            self._looked = now, self._free()
+            self._looked = now, self._look()
         return self._looked[1]
+
+    def _look(self) -> int:
+        """The last known value if the disk can't be examined; an event is on record already."""
+        try:
+            return self._free()
+        except OSError as error:
+            log.error("the free disk space is not known: %s", error)
+            return 0 if self._looked is None else self._looked[1]
 
 
 def _short(what: str) -> CapacityExhaustedError:

@@ -67,6 +67,9 @@ class AgentPart(Part):
             await self._hello(plan)
             await self._configure(plan)
             await looking
+            # The end of a container that has no session yet is not noticed.
+            if not plan.link.connected:
+                raise SandboxUnavailableError("the sandbox agent disconnected")
         except SandboxUnavailableError as error:
             said = (await self._engine.logs(plan.container_id or "")).strip()[-1000:]
             if said:

@@ -46,6 +46,7 @@ class Link:
         self.hello: Any = SimpleNamespace(landlock_abi=7, seccomp=True, configured=False)
         self.configuration: dict[str, Any] = {}
         self.refusal: str | None = None
+        self.connected = True
         self.said: list[str] = []
 
     async def listen(self) -> None:
@@ -300,6 +301,11 @@ async def test_an_agent_that_ends_instead_of_being_configured_says_why(
     said(plan).append("refuses")
     with pytest.raises(SandboxUnavailableError, match="disconnected; the agent said: cannot"):
         await part.open(plan)
+    # It may also end right afterwards.
+    ended = plan_of(state_dir)
+    cast(Any, ended.link).connected = False
+    with pytest.raises(SandboxUnavailableError, match="disconnected; the agent said: cannot"):
+        await part.open(ended)
     # An agent that is already configured was configured by someone else, and is refused.
     other = plan_of(state_dir)
     cast(Link, other.link).hello.configured = True

@@ -20,6 +20,7 @@ from sandbox_agent.exec_record import ExecRecorder
 from sandbox_agent.guard import Guard
 from sandbox_agent.guard_process import Plan, Setup
 from sandbox_agent.loop import Loop
+from sandbox_agent.output import Output
 from sandbox_agent.process import Command, Request
 from sandbox_agent.protocol import Configuration, Confinement
 
@@ -66,7 +67,8 @@ def run_next():
         assert command.result()["exit_code"] == 0, (name, command.result())
         run_next()
 
-    Command(loop, kind, Request("c", plan, None, False, None, False), 4096, lambda c: None, ended)
+    request = Request("c", plan, None, False, None, False)
+    Command(loop, kind, request, Output(4096, False), lambda c: None, ended)
 
 loop.after(0, run_next)
 loop.run()

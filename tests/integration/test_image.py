@@ -10,6 +10,7 @@ from images import base
 from images.builder import Result, build
 from orchestrator.engine.base import LABEL_INPUTS, LABEL_PROTOCOL
 from sandbox_agent.protocol import PROTOCOL_VERSION
+from tests.bench.confinement import confinement_costs
 
 ENGINE_SECONDS = 60
 
@@ -112,3 +113,12 @@ find /tmp /var/lib/apt/lists /var/cache/apt /var/log -type f
 grep -rilE 'proxy|verify' /etc/apt/apt.conf.d || true
 """
     assert _shell(client, image, script) == ""
+
+
+def test_the_confinement_of_its_agent_is_measured(client: docker.APIClient, image: Result) -> None:
+    """The benchmark starts the agent's own parts, which must fit together as it expects."""
+    results = confinement_costs(client, image.id, rounds=6)
+    assert [result.what for result in results] == [
+        "confinement adds to `true`",
+        "a record adds to an exec",
+    ]

@@ -3,6 +3,9 @@
 .PHONY: help run compose check apart test versions lock lint bench stop down clean openapi docs wheels venv dev engine image compose-tool compiler
 
 python := .venv/bin/python
+# Python keeps what it has compiled, whatever the environment says: compiling the tests takes each
+# worker 10 s.
+unexport PYTHONDONTWRITEBYTECODE
 # Tests without an engine share nothing and use every core; they wait a lot, so one more of them
 # runs than there are cores. The others run one at a time: they share the engine, and some measure.
 workers := $(shell expr $$(nproc) + 1)

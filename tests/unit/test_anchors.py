@@ -1,7 +1,6 @@
 """Chain heads that are anchored outside the ledger: signed, chained, delivered once."""
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +29,6 @@ from tests.unit.ledger_support import fill
 KEY = Ed25519PrivateKey.from_private_bytes(b"k" * 32)
 OTHER = Ed25519PrivateKey.from_private_bytes(b"o" * 32)
 ZEROS = "0" * 64
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = await Database.open(tmp_path / "paddock.db")
-    yield database
-    await database.close()
-
-
-@pytest.fixture
-async def ledger(database: Database) -> AsyncIterator[Ledger]:
-    ledger = Ledger(database)
-    yield ledger
-    await ledger.close()
 
 
 @pytest.fixture

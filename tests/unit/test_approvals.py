@@ -2,9 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,20 +51,6 @@ def make_session(key: str = "k1", owner: str = "ci") -> Session:
         "secrets": SessionSecrets(StoredSecrets(), {}),
     }
     return Session(**members)
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = await Database.open(tmp_path / "paddock.db")
-    yield database
-    await database.close()
-
-
-@pytest.fixture
-async def ledger(database: Database) -> AsyncIterator[Ledger]:
-    ledger = Ledger(database)
-    yield ledger
-    await ledger.close()
 
 
 @pytest.fixture

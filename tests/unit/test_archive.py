@@ -44,20 +44,6 @@ LONG_AGO = "2020-01-01T00:00:00.000000Z"
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = await Database.open(tmp_path / "paddock.db")
-    yield database
-    await database.close()
-
-
-@pytest.fixture
-async def ledger(database: Database) -> AsyncIterator[Ledger]:
-    ledger = Ledger(database)
-    yield ledger
-    await ledger.close()
-
-
-@pytest.fixture
 def freed() -> list[tuple[str, int]]:
     return []
 

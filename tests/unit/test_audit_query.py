@@ -2,7 +2,6 @@ import asyncio
 import json
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,6 @@ from orchestrator.errors import ConflictError
 from orchestrator.store.database import Database
 from paddock.audit.chain import verify_chain
 from tests.unit.ledger_support import draft, fill
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = await Database.open(tmp_path / "paddock.db")
-    yield database
-    await database.close()
-
-
-@pytest.fixture
-def ledger(database: Database) -> Ledger:
-    return Ledger(database)
 
 
 async def test_pages_and_filters(database: Database, ledger: Ledger) -> None:

@@ -134,20 +134,6 @@ class Bench:
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = await Database.open(tmp_path / "paddock.db")
-    yield database
-    await database.close()
-
-
-@pytest.fixture
-async def ledger(database: Database) -> AsyncIterator[Ledger]:
-    ledger = Ledger(database)
-    yield ledger
-    await ledger.close()
-
-
-@pytest.fixture
 async def bench(tmp_path: Path, ledger: Ledger) -> AsyncIterator[Bench]:
     bench = Bench(tmp_path / "evidence", ledger, Workspace(4))
     yield bench

@@ -3,7 +3,6 @@ import os
 import shutil
 import sqlite3
 import threading
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
@@ -11,13 +10,6 @@ import pytest
 
 from orchestrator.sessions.session_rows import next_incarnation
 from orchestrator.store.database import _MIGRATIONS, Database, StoreError
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = await Database.open(tmp_path / "paddock.db")
-    yield database
-    await database.close()
 
 
 def workspace(connection: sqlite3.Connection, name: str, uid: int) -> None:

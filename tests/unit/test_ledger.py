@@ -1,7 +1,6 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,20 +16,6 @@ from orchestrator.store.database import Database
 from orchestrator.store.room import Room
 from paddock.audit.chain import GENESIS_HASH
 from tests.unit.ledger_support import draft, fill
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = await Database.open(tmp_path / "paddock.db")
-    yield database
-    await database.close()
-
-
-@pytest.fixture
-async def ledger(database: Database) -> AsyncIterator[Ledger]:
-    ledger = Ledger(database)
-    yield ledger
-    await ledger.close()
 
 
 def mark(connection: sqlite3.Connection, name: str = "w") -> None:

@@ -63,13 +63,6 @@ async def database(settings: Settings) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-async def ledger(database: Database) -> AsyncIterator[Ledger]:
-    ledger = Ledger(database)
-    yield ledger
-    await ledger.close()
-
-
-@pytest.fixture
 async def policy(settings: Settings, ledger: Ledger) -> AsyncIterator[Reload]:
     policy = Reload(settings)
     policy.watch(Recorder(ledger, Metrics()), Tasks())

@@ -1,6 +1,7 @@
 """The content of an inspection, and what ends with a credential."""
 
 import asyncio
+import errno
 import re
 import threading
 from collections.abc import Awaitable, Callable
@@ -335,3 +336,14 @@ async def test_a_host_that_does_not_tell_what_it_has_left_takes_no_session(
     ready = await api.json("GET", "/readyz", key=None, status=503)
     assert ready["checks"]["disk"]["status"] == "failure"
     released.set()
+
+
+async def test_a_failing_disk_refuses_new_sessions(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Path) -> Resources:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("orchestrator.node.local.resources", fail)
+    await api.problem(503, "capacity_exhausted", "POST", "/api/sessions", json={})
+    assert api.engine.containers == {}

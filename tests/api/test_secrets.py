@@ -475,6 +475,26 @@ async def test_names_that_an_agent_made_up_are_cut(api: Api, session: dict[str, 
     assert (event["args"], event["result"], event["error"]) == (cut, cut, MARK)
 
 
+async def test_an_end_that_an_agent_made_up_is_told_as_recorded(
+    api: Api, session: dict[str, Any]
+) -> None:
+    """The caller gets the recorded end, from which secrets were removed, not the reported one."""
+    api.agents.plays["sleep"] = Play(holds=True)
+    path = f"/api/sessions/{session['id']}"
+    body = {"argv": ["sleep", "9"], "background": True}
+    started = await api.json("POST", path + "/exec", json=body, status=202)
+    command = started["command_id"]
+    ended = {"exit_code": 1, "reason": TOKEN}
+    api.agent.emit("command.exit", command_id=command, result=ended, error=f"no {TOKEN}")
+    (live,) = api.plane.sessions.registry.live
+    await live.commands[command].done
+    told = live.commands[command].result
+    assert told is not None
+    assert (told.exit_code, told.reason, told.error) == (1, MARK, f"no {MARK}")
+    answer = await api.json("GET", f"{path}/processes/{command}")
+    assert TOKEN not in str(answer)
+
+
 async def test_what_is_lost_is_said(settings: Settings, engine: FakeEngine, agents: Agents) -> None:
     await started(settings, engine)
     agents.latest.secrets = {"variables": {}, "given": []}

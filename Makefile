@@ -58,8 +58,8 @@ lint: dev ## style, format and types
 	@$(python) -m ruff format --check
 	@$(python) -m mypy
 
-bench: dev image ## run the benchmarks and print the ratios
-	@$(python) -m tests.bench
+bench: dev image ## measure, beside peers too, and print the ratios; ARGS=--help lists options
+	@$(python) -m tests.bench $(ARGS)
 
 stop: ## stop the control plane; sandboxes keep running
 	@if [ -e .venv ]; then $(python) -m scripts.service stop; fi
@@ -69,7 +69,7 @@ down: ## stop what `make compose` started; sandboxes keep running
 
 clean: ## stop and remove everything: sandboxes, workspaces, images, .venv
 	@if [ -e .venv ] || [ -e data ]; then scripts/venv.sh && $(python) -m scripts.clean; fi
-	@rm -rf .venv .venv-3.* *.egg-info dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .venv-3.* .venv-bench *.egg-info dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 venv:
 	@scripts/venv.sh run

@@ -18,9 +18,12 @@ from paddock.cli.exits import MEANINGS
 from paddock.cli.program import build
 from paddock.contract.remedies import REMEDIES
 from scripts.attempts import Attempt, attempts_of, modules
+from tests.bench import comparison, picture
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+MEASURED = DOCS / "performance.json"
+PICTURE = DOCS / "images" / "performance.svg"
 MANIFEST_SCHEMA = DOCS / "tool-manifest.schema.json"
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _LEVEL = ROOT / "orchestrator" / "policy" / "levels" / "low.toml"
@@ -104,6 +107,13 @@ def attempts() -> str:
     return "\n\n".join(parts)
 
 
+def peers() -> str:
+    """The stored figures of Paddock and its peers, and the machine that they are from."""
+    measured = comparison.load(MEASURED)
+    columns, *rows = map(tuple, comparison.table(measured))
+    return f"{_table(columns, rows)}\n\nMeasured on: {measured.machine}."
+
+
 def _attempt(attempt: Attempt, link: str) -> tuple[str, ...]:
     levels = ", ".join(attempt.levels)
     return attempt.text, levels, attempt.layer, f"[{attempt.test}](../{link})"
@@ -117,6 +127,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "exits": exits,
     "commands": commands,
     "attempts": attempts,
+    "peers": peers,
 }
 
 
@@ -203,12 +214,23 @@ def manifest_schema_text() -> str:
 def main() -> int:
     """Writes the documents that have changed."""
     MANIFEST_SCHEMA.write_text(manifest_schema_text(), encoding="utf-8")
+    _write_parts()
+    return 0
+
+
+def keep(measured: comparison.Comparison) -> None:
+    """Replaces the stored figures, their table and their picture."""
+    measured.save(MEASURED)
+    PICTURE.write_text(picture.draw(measured), encoding="utf-8")
+    _write_parts()
+
+
+def _write_parts() -> None:
     for path in sorted(DOCS.rglob("*.md")):
         text = path.read_text(encoding="utf-8")
         if render(text) != text:
             path.write_text(render(text), encoding="utf-8")
             print(f"wrote {path.relative_to(ROOT)}")
-    return 0
 
 
 if __name__ == "__main__":

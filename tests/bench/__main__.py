@@ -1,36 +1,58 @@
-"""Measures this machine and prints one table of ratios: `python -m tests.bench`.
+"""Measures this machine and prints two tables of ratios: `python -m tests.bench`.
 
-Paddock and its floor are measured alternately in one run: the ratio can be compared between
-machines of different speed, the times can't. A missed target does not fail the run.
+Paddock, its floors and its peers are measured alternately in one run: the ratio can be compared
+between machines of different speed, the times can't. A missed target does not fail the run.
 """
 
 import argparse
 import asyncio
 import os
 import sys
+from collections.abc import Sequence
 
 import psutil
 from docker.errors import DockerException
 
+from images.errors import BuildError
 from images.progress import failure, step
+from scripts.docs import keep
+from tests.bench import measures
 from tests.bench.floors import Floors
-from tests.bench.measures import FULL, MEASURES, QUICK, SESSIONS, Effort
-from tests.bench.plane import BenchError, measured_plane
-from tests.bench.report import Result, print_table
+from tests.bench.measures import MEASURES, SESSIONS
+from tests.bench.peers import measuring
+from tests.bench.peers.contender import ContenderError
+from tests.bench.plane import BenchError, Plane, measured_plane
+from tests.bench.report import Result, print_comparison, print_table
+
+_PARTS = ("floors", "peers")
+_FAILURES = (BenchError, BuildError, ContenderError, AssertionError, DockerException, OSError)
 
 
-async def bench(effort: Effort) -> list[Result]:
-    """All rows of the table."""
-    results: list[Result] = []
+async def bench(arguments: argparse.Namespace) -> None:
+    """Measures and prints the chosen parts."""
     async with measured_plane() as plane:
         floors = Floors(await plane.image(), SESSIONS)
         try:
-            step(_machine(floors))
-            for measure in MEASURES:
-                step(f"{measure.__name__.replace('_', ' ')} …")
-                results += await measure(plane, floors, effort)
+            machine = _machine(floors)
+            step(machine)
+            if "floors" in arguments.parts:
+                print_table(await _beside_floors(plane, floors, arguments.quick))
+            if "peers" in arguments.parts:
+                rounds = measuring.QUICK if arguments.quick else measuring.FULL
+                comparison = await measuring.compare(plane, floors, machine, rounds)
+                print_comparison(comparison)
+                if arguments.keep:
+                    keep(comparison)
         finally:
             floors.close()
+
+
+async def _beside_floors(plane: Plane, floors: Floors, quick: bool) -> list[Result]:
+    effort = measures.QUICK if quick else measures.FULL
+    results: list[Result] = []
+    for measure in MEASURES:
+        step(f"{measure.__name__.replace('_', ' ')} …")
+        results += await measure(plane, floors, effort)
     return results
 
 
@@ -45,19 +67,29 @@ def _machine(floors: Floors) -> str:
     )
 
 
-def main() -> int:
-    """Runs the benchmark and returns the exit status."""
+def _arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench", description="Measures, and prints the ratios."
     )
+    parser.add_argument("parts", nargs="*", default=_PARTS, help="floors or peers; both by default")
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a rough picture")
-    arguments = parser.parse_args()
+    parser.add_argument(
+        "--keep", action="store_true", help="put the peers' table and its picture into docs/"
+    )
+    arguments = parser.parse_args(words)
+    for part in arguments.parts:
+        if part not in _PARTS:
+            parser.error(f"{part} is not one of {', '.join(_PARTS)}")
+    return arguments
+
+
+def main() -> int:
+    """Runs the benchmark and returns the exit status."""
     try:
-        results = asyncio.run(bench(QUICK if arguments.quick else FULL))
-    except (BenchError, AssertionError, DockerException, OSError) as error:
+        asyncio.run(bench(_arguments()))
+    except _FAILURES as error:
         failure(str(error))
         return 1
-    print_table(results)
     return 0
 
 

@@ -27,6 +27,16 @@ class Plane:
         """The pid of the control plane's process."""
         return self._server.pid
 
+    @property
+    def url(self) -> str:
+        """Its URL."""
+        return self._server.url
+
+    @property
+    def key(self) -> str:
+        """The admin key."""
+        return self._server.key
+
     async def image(self) -> str:
         """The image of new sandboxes."""
         session = await self.create("low")

@@ -1,10 +1,11 @@
-"""The results as one table."""
+"""The results as tables."""
 
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tests.bench.comparison import Comparison, table
 from tests.bench.rounds import percentile
 
 _GREEN, _RED, _DIM = "32", "31", "2"
@@ -95,6 +96,18 @@ def print_table(results: Sequence[Result]) -> None:
         line = "  ".join(texts[:-1])
         verdict = _paint(row[-1], _GREEN if row[-1] == "ok" else _RED)
         print(_paint(line, _DIM) if number == 0 else f"{line}  {verdict}".rstrip())
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """The contenders beside each other; `2x` says that Paddock is twice as good."""
+    rows = table(comparison)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    print()
+    for number, row in enumerate(rows):
+        line = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
+        print(_paint(line.rstrip(), _DIM) if number == 0 else line.rstrip())
+    for name, reason in comparison.absent.items():
+        print(_paint(f"{name}: {reason}", _RED))
 
 
 def _paint(text: str, colour: str) -> str:

@@ -5,7 +5,8 @@ Nothing else in the control plane creates tasks. `tasks` has those that run fore
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
 from contextvars import Context
 from typing import Any, TypeVar
 
@@ -105,6 +106,19 @@ class TaskScope:
             log.log(level, "%s failed: %s", self._kind, error.detail)
         else:
             log.error("%s failed", self._kind, exc_info=error)
+
+
+@asynccontextmanager
+async def together() -> AsyncIterator[Callable[[Coroutine[Any, Any, None]], Any]]:
+    """Yields a function that starts tasks, which have all ended after the block.
+
+    The first failure, also the block's own, cancels the block and the other tasks, and is raised.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group.create_task
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
 
 
 def _see(done: Iterable[asyncio.Task[Any]]) -> None:

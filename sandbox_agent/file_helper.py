@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +22,7 @@ _Answer = Callable[[dict[str, Any], bytes], None]
 
 
 class FileHelper:
-    """The agent's side of one file worker, which handles one request at a time.
+    """The agent's side of one file worker, which answers requests in their order.
 
     Raises: OSError from the constructor if no process can be created.
     """
@@ -50,16 +51,17 @@ class FileHelper:
         self._socket: socket.socket | None = ours
         self._received = bytearray()
         self._unsent = bytearray()
-        self._answer: _Answer | None = None
+        # Of the requests that are not answered yet.
+        self._answers: deque[_Answer] = deque()
         self._timer: Timer | None = None
         self._on_end = on_end
         loop.on_exit(self._pid, self._ended)
         loop.watch(ours.fileno(), READ, self._on_ready)
 
     @property
-    def busy(self) -> bool:
-        """Whether a request is under way."""
-        return self._answer is not None
+    def requests(self) -> int:
+        """How many requests are under way."""
+        return len(self._answers)
 
     def ask(self, request: Any, answer: _Answer) -> None:
         """Sends a JSON request; `answer` receives (the answer's members, b"") or ({}, bytes)."""
@@ -70,8 +72,9 @@ class FileHelper:
         self._send(b"D", data, answer)
 
     def _send(self, kind: bytes, payload: bytes, answer: _Answer) -> None:
-        self._answer = answer
-        self._timer = self._loop.after(ANSWER_SECONDS, self._kill)
+        self._answers.append(answer)
+        if self._timer is None:
+            self._timer = self._loop.after(ANSWER_SECONDS, self._kill)
         self._unsent += HEADER.pack(kind, len(payload)) + payload
         self._flush()
 
@@ -104,18 +107,22 @@ class FileHelper:
             self._ended()
             return
         self._received += data
-        if len(self._received) >= HEADER.size:
+        while self._socket is not None and len(self._received) >= HEADER.size:
             kind, length = HEADER.unpack_from(self._received)
+            end = HEADER.size + length
             if length > MAX_FRAME_BYTES:
                 self._kill()
-            elif len(self._received) >= HEADER.size + length:
-                payload = bytes(self._received[HEADER.size : HEADER.size + length])
-                self._received.clear()
-                self._take(kind, payload)
+                return
+            if len(self._received) < end:
+                return
+            with memoryview(self._received) as received:
+                payload = bytes(received[HEADER.size : end])
+            del self._received[:end]
+            self._take(kind, payload)
 
     def _take(self, kind: bytes, payload: bytes) -> None:
         """Handles an answer, which may be anything: commands run as the same user."""
-        if self._answer is None:
+        if not self._answers:
             self._kill()  # nothing was asked
             return
         if kind == b"D":
@@ -129,20 +136,20 @@ class FileHelper:
             self._deliver(said, b"")
 
     def _deliver(self, said: dict[str, Any], data: bytes) -> None:
-        answer, self._answer = self._answer, None
+        answer = self._answers.popleft()
         if self._timer is not None:
             self._timer.cancel()
-        if answer is not None:
-            answer(said, data)
+        self._timer = self._loop.after(ANSWER_SECONDS, self._kill) if self._answers else None
+        answer(said, data)
 
     def _ended(self) -> None:
-        """Fails the current request, because the process is gone or closing."""
+        """Fails the unanswered requests, because the process is gone or closing."""
         if self._socket is None:
             return
         self._loop.unwatch(self._socket.fileno())
         self._socket.close()
         self._socket = None
-        if self._answer is not None:
+        while self._answers:
             message = "the file operation did not finish"
             self._deliver({"error": {"code": "conflict", "message": message}}, b"")
         self._on_end(self)

@@ -64,6 +64,14 @@ def data(params: Message, name: str) -> bytes:
         raise _wrong(name, "base64") from None
 
 
+def raw(params: Message, name: str) -> bytes:
+    """Bytes as they are."""
+    value = params.get(name)
+    if not isinstance(value, bytes):
+        raise _wrong(name, "bytes")
+    return value
+
+
 def contents(params: Message, name: str) -> dict[str, bytes]:
     """An object whose members are bytes; empty if it is missing."""
     encoded = mapping({name: params.get(name, {})}, name)

@@ -2,7 +2,8 @@
 
 JSON-RPC 2.0 in frames: a 4-byte big-endian length, then that many bytes of UTF-8 JSON. The control
 plane listens on a UNIX socket in the sandbox's run directory, and the agent dials it. Bytes are
-encoded as base64.
+encoded as base64, except in `file.pull` and `file.push`: their `data` follows the JSON of a frame
+that begins with a NUL and the 4-byte length of the JSON.
 
 Host → agent, requests
     configure {level, uid, …: the members of Configuration} → {}
@@ -44,8 +45,9 @@ Host → agent, requests
               commit creates missing directories. `links` false: a path through a symbolic link is
               not read; the answer repeats the value. Paths are relative to the workspace; absolute
               paths lie outside it and are only for levels that allow any command
-    file.pull {stream, limit} → {data, eof}
+    file.pull {stream, limit} → {data}     no data at the end
     file.push {stream, data} → {}
+              up to MOST_AHEAD requests of a stream may be under way; they are handled in order
     file.close {stream, commit} → {bytes}
     file.list {path, depth, limit} → {entries: [Entry as object], truncated}
     file.stat {path} → Entry as object
@@ -80,10 +82,12 @@ import math
 import struct
 from typing import Any, NamedTuple
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 # No frame needs to be larger: bulk data is sent in chunks of CHUNK_BYTES.
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
+# Requests of one file stream that may be under way at once.
+MOST_AHEAD = 4
 # Copies of the files that a terminal's line names: this prefix, 16 hex digits, / and a name.
 KEPT_PREFIX = "/tmp/.kept-"  # noqa: S108 - the agent owns the directories
 # Of output, in one answer: messages with very many values are not read.
@@ -139,6 +143,9 @@ MOST_UNACKNOWLEDGED_EXECS = 8
 MOST_UNACKNOWLEDGED_REPEATS = 128
 
 _LENGTH = struct.Struct(">I")
+# The beginning of a frame with bytes: a NUL and the length of its JSON.
+_WITH_BYTES = struct.Struct(">cI")
+_NUL = b"\0"
 
 Message = dict[str, Any]
 
@@ -210,10 +217,27 @@ class Entry(NamedTuple):
 
 
 def encode(message: Message) -> bytes:
-    """Encodes one frame. Raises: FrameError if the message is over MAX_FRAME_BYTES."""
+    """Encodes one frame; the member `data` of its params or result may be bytes.
+
+    Raises: FrameError if the message is over MAX_FRAME_BYTES.
+    """
+    carrier = "params" if "params" in message else "result"
+    members = message.get(carrier)
+    data = members.get("data") if isinstance(members, dict) else None
+    if not isinstance(data, bytes):
+        return _framed(_json(message))
+    rest = {name: value for name, value in message[carrier].items() if name != "data"}
+    text = _json({**message, carrier: rest})
+    return _framed(_WITH_BYTES.pack(_NUL, len(text)) + text + data)
+
+
+def _json(message: Message) -> bytes:
     text = json.dumps(message, separators=(",", ":"), ensure_ascii=False)
     # A lone surrogate can't be UTF-8; its backslash escape is also its JSON escape.
-    body = text.encode("utf-8", "backslashreplace")
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _framed(body: bytes) -> bytes:
     if len(body) > MAX_FRAME_BYTES:
         raise FrameError(f"frame of {len(body)} bytes is over {MAX_FRAME_BYTES}")
     return _LENGTH.pack(len(body)) + body
@@ -250,19 +274,39 @@ class FrameDecoder:
         end = _LENGTH.size + length
         if len(self._buffer) < end:
             return None
-        body = bytes(self._buffer[_LENGTH.size : end])
+        with memoryview(self._buffer) as received:
+            body = bytes(received[_LENGTH.size : end])
         del self._buffer[:end]
         return body
 
 
+def split(body: bytes) -> tuple[bytes, bytes | None]:
+    """The JSON of one frame, and its bytes if it carries any. Raises: FrameError."""
+    if not body.startswith(_NUL):
+        return body, None
+    if len(body) < _WITH_BYTES.size:
+        raise FrameError("frame is cut")
+    _, length = _WITH_BYTES.unpack_from(body)
+    end = _WITH_BYTES.size + length
+    if end > len(body):
+        raise FrameError("frame is cut")
+    return body[_WITH_BYTES.size : end], body[end:]
+
+
 def parse(body: bytes) -> Message:
     """Parses the message of one frame: JSON with finite numbers only. Raises: FrameError."""
+    text, data = split(body)
     try:
-        message = json.loads(body, parse_float=_finite, parse_constant=_finite)
+        message = json.loads(text, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
         raise FrameError(f"frame is not JSON: {error}") from None
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         raise FrameError("frame is not a JSON-RPC 2.0 object")
+    if data is not None:
+        carrier = message.get("params", message.get("result"))
+        if not isinstance(carrier, dict):
+            raise FrameError("frame has bytes that belong to nothing")
+        carrier["data"] = data
     return message
 
 

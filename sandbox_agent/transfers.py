@@ -1,6 +1,5 @@
 """Runs the control plane's file operations, each in its own worker process."""
 
-import base64
 from typing import Any
 
 from sandbox_agent import params as given
@@ -9,7 +8,13 @@ from sandbox_agent.errors import AgentError
 from sandbox_agent.file_helper import FileHelper
 from sandbox_agent.loop import Loop, Timer
 from sandbox_agent.outputs import Reply
-from sandbox_agent.protocol import CHUNK_BYTES, WORKSPACE_DIR, Configuration, Message
+from sandbox_agent.protocol import (
+    CHUNK_BYTES,
+    MOST_AHEAD,
+    WORKSPACE_DIR,
+    Configuration,
+    Message,
+)
 
 _MOST_HELPERS = 8
 _MOST_ENTRIES = 10_000
@@ -140,9 +145,13 @@ class Transfers:
         stream = self._streams.get(number)
         if stream is None:
             raise AgentError("not_found", f"file stream {number} is closed")
-        if stream.helper.busy:
-            raise AgentError("busy", f"file stream {number} has a request under way")
         self._touch(number)
+        return stream
+
+    def _ready(self, params: Message) -> _Stream:
+        stream = self._stream(params)
+        if stream.helper.requests >= MOST_AHEAD:
+            raise AgentError("busy", f"a file stream has {MOST_AHEAD} requests under way")
         return stream
 
     def _touch(self, number: int) -> None:
@@ -158,19 +167,19 @@ class Transfers:
 
     def pull(self, params: Message, reply: Reply) -> None:
         """Reads the next bytes of an open file. Raises: AgentError."""
-        stream = self._stream(params)
+        stream = self._ready(params)
         limit = min(given.number(params, "limit", 1), CHUNK_BYTES)
 
         def answered(answer: Message, data: bytes) -> None:
             error = _error_of(answer)
-            reply(error or {"data": base64.b64encode(data).decode(), "eof": not data})
+            reply(error or {"data": data})
 
         stream.helper.ask({"method": "pull", "limit": limit}, answered)
 
     def push(self, params: Message, reply: Reply) -> None:
         """Writes more bytes to an open file. Raises: AgentError."""
-        data = given.data(params, "data")
-        self._stream(params).helper.push(data, lambda answer, _: reply(_error_of(answer) or {}))
+        data = given.raw(params, "data")
+        self._ready(params).helper.push(data, lambda answer, _: reply(_error_of(answer) or {}))
 
     def close(self, params: Message, reply: Reply) -> None:
         """Closes a stream; `commit` puts what was written into effect. Raises: AgentError."""

@@ -1,6 +1,5 @@
 """Files of a workspace, read and written through the sandbox's agent."""
 
-import base64
 from collections.abc import AsyncIterator
 
 from orchestrator.access.keys import Principal
@@ -11,11 +10,11 @@ from orchestrator.errors import (
     PaddockError,
     PermissionDeniedError,
     SandboxUnavailableError,
-    TooLargeError,
     ValidationError,
 )
 from orchestrator.link.agent_link import AgentLink
 from orchestrator.sessions.file_entries import FileEntry, Listing, parse_entry, whole_number
+from orchestrator.sessions.file_stream import FileStream
 from orchestrator.sessions.session import Session
 from orchestrator.task_scope import TaskScope
 from orchestrator.workspace.paths import (
@@ -25,7 +24,7 @@ from orchestrator.workspace.paths import (
     leads_inside,
     outside_path,
 )
-from sandbox_agent.protocol import CHUNK_BYTES, Message
+from sandbox_agent.protocol import Message
 
 _MOST_PATH_BYTES = 4096
 _MOST_ENTRIES = 10_000
@@ -39,24 +38,18 @@ class FileDownload:
     close it.
     """
 
-    def __init__(self, link: AgentLink, stream: int, size: int, permissions: int) -> None:
-        self._link = link
+    def __init__(self, stream: FileStream, size: int, permissions: int) -> None:
         self._stream = stream
         self.size = size
         self.permissions = permissions
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    def chunks(self) -> AsyncIterator[bytes]:
         """The file's bytes, in chunks of at most 256 KiB. Raises: SandboxUnavailableError."""
-        params = {"stream": self._stream, "limit": CHUNK_BYTES}
-        while True:
-            data = _bytes(await self._link.request("file.pull", params))
-            if not data:
-                return
-            yield data
+        return self._stream.chunks()
 
     async def close(self) -> None:
         """Releases the stream."""
-        await _close(self._link, self._stream)
+        await self._stream.close()
 
 
 class Files:
@@ -84,7 +77,7 @@ class Files:
         link, path = await self._prepare(principal, session, "file.read", path)
         opened = await self._open(link, "read", path, **({} if links else {"links": False}))
         if not links and opened.get("links") is not False:
-            await _close(link, whole_number(opened, "stream"))
+            await _stream(link, opened).close()
             raise ConflictError(
                 "the sandbox was made before files could be read without following links: set the "
                 "session's permission level again"
@@ -92,9 +85,7 @@ class Files:
         # Agents of older sandboxes do not report it.
         known = opened.get("permissions") is not None
         permissions = whole_number(opened, "permissions") & 0o777 if known else 0o644
-        return FileDownload(
-            link, whole_number(opened, "stream"), whole_number(opened, "size"), permissions
-        )
+        return FileDownload(_stream(link, opened), whole_number(opened, "size"), permissions)
 
     async def write(
         self,
@@ -117,27 +108,16 @@ class Files:
         operation = "append" if mode == "append" else "write"
         link, path = await self._prepare(principal, session, "file.write", path)
         opened = await self._open(link, operation, path, permissions=permissions, parents=parents)
-        stream = whole_number(opened, "stream")
+        stream = _stream(link, opened)
         try:
-            await self._push_all(link, stream, chunks, session.limits.workspace_bytes)
-            done = await self._ask(link, "file.close", {"stream": stream, "commit": True})
+            await stream.push(chunks, session.limits.workspace_bytes)
+            commit = {"stream": whole_number(opened, "stream"), "commit": True}
+            done = await self._ask(link, "file.close", commit)
         except BaseException:
-            await _close(link, stream)
+            await stream.close()
             raise
         await link.settled()
         return whole_number(done, "bytes")
-
-    async def _push_all(
-        self, link: AgentLink, stream: int, chunks: AsyncIterator[bytes], most: int
-    ) -> None:
-        total = 0
-        async for chunk in chunks:
-            total += len(chunk)
-            if total > most:
-                raise TooLargeError(f"a workspace of this session may hold {most} bytes")
-            for start in range(0, len(chunk), CHUNK_BYTES):
-                data = base64.b64encode(chunk[start : start + CHUNK_BYTES]).decode()
-                await link.request("file.push", {"stream": stream, "data": data})
 
     async def list(self, principal: Principal, session: Session, path: str, depth: int) -> Listing:
         """What a directory holds, `depth` levels down."""
@@ -231,7 +211,7 @@ class Files:
         """Opens a stream; closes it again if the caller is cancelled meanwhile."""
 
         async def close(opened: Message) -> None:
-            await _close(link, whole_number(opened, "stream"))
+            await _stream(link, opened).close()
 
         def abandoned(opened: Message) -> None:
             self._tasks.spawn(close(opened))
@@ -266,16 +246,5 @@ def check_path(path: str, name: str = "path") -> None:
         raise ValidationError(f"{name} is longer than {_MOST_PATH_BYTES} bytes", field=name)
 
 
-async def _close(link: AgentLink, stream: int) -> None:
-    """Drops a stream without effect. Without its agent, it is already gone."""
-    try:
-        await link.request("file.close", {"stream": stream, "commit": False})
-    except PaddockError:
-        return
-
-
-def _bytes(answer: Message) -> bytes:
-    try:
-        return base64.b64decode(answer["data"], validate=True)
-    except (KeyError, TypeError, ValueError):
-        raise SandboxUnavailableError("the sandbox agent sent a malformed answer") from None
+def _stream(link: AgentLink, opened: Message) -> FileStream:
+    return FileStream(link, whole_number(opened, "stream"))

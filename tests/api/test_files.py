@@ -1,7 +1,6 @@
 """Files over HTTP: bytes in both directions, and aborted transfers."""
 
 import asyncio
-import base64
 import io
 from collections.abc import AsyncIterator
 from typing import Any
@@ -153,7 +152,7 @@ async def test_upload_that_stops(api: Api, path: str, monkeypatch: pytest.Monkey
 async def test_file_that_shrinks_is_not_taken_for_whole(api: Api, path: str) -> None:
     api.agents.files["a"] = b"x" * 100
     api.agent.overrides["file.open"] = lambda _params: {"stream": 9, "size": 100}
-    api.agent.overrides["file.pull"] = lambda _params: {"data": "", "eof": True}
+    api.agent.overrides["file.pull"] = lambda _params: {"data": b""}
     response = await api.call("GET", path + "/files?path=a")
     with pytest.raises(ClientPayloadError):
         await response.read()
@@ -161,7 +160,7 @@ async def test_file_that_shrinks_is_not_taken_for_whole(api: Api, path: str) -> 
 
 async def test_file_that_grows_ends_where_it_was(api: Api, path: str) -> None:
     api.agent.overrides["file.open"] = lambda _params: {"stream": 9, "size": 3}
-    api.agent.overrides["file.pull"] = lambda _params: {"data": "YWJjZGVm", "eof": False}
+    api.agent.overrides["file.pull"] = lambda _params: {"data": b"abcdef"}
     response = await api.call("GET", path + "/files?path=a")
     assert await response.read() == b"abc"
 
@@ -179,9 +178,9 @@ async def test_client_that_does_not_read(
     api: Api, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("api.http.stream.WRITE_SECONDS", 0.05)
-    piece = base64.b64encode(bytes(256 * 1024)).decode()
+    piece = bytes(256 * 1024)
     api.agent.overrides["file.open"] = lambda _params: {"stream": 9, "size": 10**12}
-    api.agent.overrides["file.pull"] = lambda _params: {"data": piece, "eof": False}
+    api.agent.overrides["file.pull"] = lambda _params: {"data": piece}
     _, writer = await asyncio.open_connection(api.server.host, api.server.port, limit=1024)
     head = (
         f"GET {path}/files?path=a HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {ADMIN_KEY}"

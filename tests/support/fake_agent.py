@@ -331,11 +331,11 @@ class FakeAgent:
         content = self._streams[params["stream"]][2]
         data = bytes(content[: params["limit"]])
         del content[: params["limit"]]
-        return {"data": base64.b64encode(data).decode(), "eof": not data}
+        return {"data": data}
 
     async def _on_file_push(self, params: Message) -> Message:
         content = self._streams[params["stream"]][2]
-        content += base64.b64decode(params["data"])
+        content += params["data"]
         return {}
 
     async def _on_file_close(self, params: Message) -> Message:

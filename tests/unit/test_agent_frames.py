@@ -17,12 +17,14 @@ from sandbox_agent.output import Output
 from sandbox_agent.outputs import told
 from sandbox_agent.protocol import (
     AGENT_OPERATIONS,
+    CHUNK_BYTES,
     MAX_FRAME_BYTES,
     MOST_TOLD_BYTES,
     MOST_TOLD_CHUNKS,
     FrameError,
     encode,
     notification,
+    result,
 )
 
 _SCALARS = (
@@ -73,6 +75,20 @@ def _count(value: Any) -> int:
     if isinstance(value, dict):
         return 1 + sum(map(_count, value.values()))
     return 1 + sum(map(_count, value)) if isinstance(value, list) else 1
+
+
+def test_bytes_are_accepted_where_they_were_requested_only() -> None:
+    body = encode(result(1, {"data": b"x" * CHUNK_BYTES}))[4:]
+    for asked in ([], ["output"], ["file.list"], ["pty.read", "output"]):
+        with pytest.raises(FrameError):
+            parse_frame(body, bounds(True, asked))
+    with pytest.raises(FrameError):
+        parse_frame(body, bounds(False, ["file.pull"]))
+    assert parse_frame(body, bounds(True, ["file.pull"]))["result"]["data"] == b"x" * CHUNK_BYTES
+    # One with more values than an event is refused, bytes or not.
+    many = encode(result(1, {"data": b"", "x": [0] * 5000}))[4:]
+    with pytest.raises(FrameError, match="values"):
+        parse_frame(many, bounds(True, ["file.pull"]))
 
 
 @pytest.mark.parametrize("text", ['",[{\\', "\\\\", '\\"', ",", "é,\n"])

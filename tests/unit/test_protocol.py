@@ -51,6 +51,25 @@ def test_any_cut_of_the_stream_gives_the_same_messages(
     assert received == messages
 
 
+@given(st.binary(max_size=500), PARAMS, st.booleans())
+def test_bytes_travel_as_they_are(data: bytes, members: Message, answers: bool) -> None:
+    members = {**members, "data": data}
+    message = result(3, members) if answers else request(3, "file.push", members)
+    frame = encode(message)
+    assert FrameDecoder().feed(frame) == [message]
+    assert data in frame
+    assert members["data"] == data, "the message itself is not changed"
+    for end in range(1, len(frame)):
+        assert FrameDecoder().feed(frame[:end]) == []
+
+
+@given(st.binary(max_size=200))
+def test_garbage_that_claims_to_carry_bytes(data: bytes) -> None:
+    body = b"\0" + data
+    with pytest.raises(FrameError):
+        FrameDecoder().feed(struct.pack(">I", len(body)) + body)
+
+
 @given(st.binary(max_size=200))
 def test_garbage_is_a_frame_error_or_nothing(data: bytes) -> None:
     try:
@@ -70,6 +89,10 @@ def test_garbage_is_a_frame_error_or_nothing(data: bytes) -> None:
         b'{"jsonrpc": "1.0"}',
         b"\xff\xfe",
         b"[" * 100_000,
+        b"\0\0\0",
+        b"\0\0\0\0\x20{}",
+        b'\0\0\0\0\x11{"jsonrpc":"2.0"}x',
+        b'\0\0\0\0\x1d{"jsonrpc":"2.0","result":[]}x',
         *(
             b'{"jsonrpc": "2.0", "params": {"time": [%b]}}' % number
             for number in (b"NaN", b"Infinity", b"-Infinity", b"1e999", b"-1e999")
@@ -77,6 +100,7 @@ def test_garbage_is_a_frame_error_or_nothing(data: bytes) -> None:
     ],
     ids=[
         *("empty", "cut", "array", "null", "version", "bytes", "deep"),
+        *("no-length", "long-length", "nothing-to-carry", "no-object-to-carry"),
         *("nan", "infinity", "-infinity", "1e999", "-1e999"),
     ],
 )

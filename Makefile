@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose check apart test versions lock lint bench stop down clean openapi docs wheels venv dev engine image compose-tool compiler
+.PHONY: help run compose check apart test versions lock lint bench soak stop down clean openapi docs wheels venv dev engine image compose-tool compiler
 
 python := .venv/bin/python
 # Python keeps what it has compiled, whatever the environment says: compiling the tests takes each
@@ -60,6 +60,9 @@ lint: dev ## style, format and types
 
 bench: dev image ## measure, beside peers too, and print the ratios; ARGS=--help lists options
 	@$(python) -m tests.bench $(ARGS)
+
+soak: dev image ## use sessions at random for an hour, and check that nothing grows; ARGS="--minutes 5"
+	@$(python) -m tests.soak $(ARGS)
 
 stop: ## stop the control plane; sandboxes keep running
 	@if [ -e .venv ]; then $(python) -m scripts.service stop; fi

@@ -16,7 +16,7 @@ from docker.errors import DockerException
 from images.errors import BuildError
 from images.progress import failure, step
 from scripts.docs import keep
-from tests.bench import measures
+from tests.bench import measures, sessions
 from tests.bench.floors import Floors
 from tests.bench.measures import MEASURES, SESSIONS
 from tests.bench.peers import measuring
@@ -25,12 +25,14 @@ from tests.bench.plane import BenchError, Plane, measured_plane
 from tests.bench.report import Result, print_comparison, print_table
 
 _PARTS = ("floors", "peers")
+_MORE = "sessions"
 _FAILURES = (BenchError, BuildError, ContenderError, AssertionError, DockerException, OSError)
 
 
 async def bench(arguments: argparse.Namespace) -> None:
     """Measures and prints the chosen parts."""
-    async with measured_plane() as plane:
+    most = str(2 * max(arguments.counts))
+    async with measured_plane(PADDOCK_MAX_ACTIVE=most) as plane:
         floors = Floors(await plane.image(), SESSIONS)
         try:
             machine = _machine(floors)
@@ -43,6 +45,9 @@ async def bench(arguments: argparse.Namespace) -> None:
                 print_comparison(comparison)
                 if arguments.keep:
                     keep(comparison)
+            if _MORE in arguments.parts:
+                grown = await sessions.growth(plane, floors, arguments.counts)
+                print("", *sessions.lines(grown), sep="\n")
         finally:
             floors.close()
 
@@ -71,15 +76,23 @@ def _arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench", description="Measures, and prints the ratios."
     )
-    parser.add_argument("parts", nargs="*", default=_PARTS, help="floors or peers; both by default")
+    parser.add_argument(
+        "parts",
+        nargs="*",
+        default=_PARTS,
+        help="floors, peers (both by default), or sessions: how cost grows with their number",
+    )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a rough picture")
     parser.add_argument(
         "--keep", action="store_true", help="put the peers' table and its picture into docs/"
     )
+    parser.add_argument(
+        "--counts", nargs="+", type=int, default=sessions.COUNTS, help="the numbers of sessions"
+    )
     arguments = parser.parse_args(words)
     for part in arguments.parts:
-        if part not in _PARTS:
-            parser.error(f"{part} is not one of {', '.join(_PARTS)}")
+        if part not in (*_PARTS, _MORE):
+            parser.error(f"{part} is not one of {', '.join((*_PARTS, _MORE))}")
     return arguments
 
 

@@ -37,6 +37,15 @@ class Plane:
         """The admin key."""
         return self._server.key
 
+    @property
+    def state_dir(self) -> Path:
+        """Its state directory."""
+        return self._server.state_dir
+
+    async def list_sessions(self) -> None:
+        """Lists all sessions."""
+        await self._server.ok("GET", "/api/sessions?limit=1000")
+
     async def image(self) -> str:
         """The image of new sandboxes."""
         session = await self.create("low")
@@ -134,11 +143,11 @@ class Plane:
 
 
 @asynccontextmanager
-async def measured_plane() -> AsyncIterator[Plane]:
+async def measured_plane(**environment: str) -> AsyncIterator[Plane]:
     """A control plane with a separate state directory; nothing of it is left at the end."""
     with tempfile.TemporaryDirectory(prefix="paddock-bench-") as directory:
         state_dir = Path(directory) / "state"
-        async with serving(state_dir) as server:
+        async with serving(state_dir, **environment) as server:
             plane = Plane(server)
             try:
                 yield plane

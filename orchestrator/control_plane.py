@@ -47,6 +47,7 @@ from orchestrator.reload import Reload
 from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sandboxes.subscribers import Subscribers
+from orchestrator.sandboxes.warm_pool import WarmPool
 from orchestrator.sessions.agent_events import AgentEvents
 from orchestrator.sessions.budgets import Budgets
 from orchestrator.sessions.files import Files
@@ -81,6 +82,7 @@ class ControlPlane:
     streams: Streams
     node: Node
     engine: Engine
+    pool: WarmPool
     sessions: Sessions
     executions: Executions
     files: Files
@@ -176,8 +178,9 @@ class ControlPlane:
         self._resources.push_async_callback(self.tools.close)
         subscribers = self._subscribers(agent_events, recorder)
         workspaces = Workspaces(settings, self.database, node.storage)
-        sandboxes = Sandboxes(settings, node, self.ledger, workspaces, subscribers)
+        sandboxes = Sandboxes(settings, node, self.ledger, workspaces, subscribers, self.metrics)
         self._resources.push_async_callback(sandboxes.close)
+        self.pool = sandboxes.pool
         self.sessions = Sessions(
             settings,
             self.levels,
@@ -194,7 +197,7 @@ class ControlPlane:
         )
         self.streams = Streams(settings.session_max_streams, settings.key_max_streams)
         self.followers = Followers(self.ledger, self.database, self.sessions.registry.owner)
-        self.metrics.add(Gauges(self.sessions, self.levels, self.ledger, node))
+        self.metrics.add(Gauges(self.sessions, self.levels, self.ledger, node, self.pool))
         self._resources.push_async_callback(self.sessions.shut_down)
         recovery = Recovery(
             settings,
@@ -226,9 +229,17 @@ class ControlPlane:
         self.archiving.start(settings.audit_retention, self.tasks)
         self._resources.push_async_callback(self.archiving.close)
         self._anchor()
-        watcher = Watcher(self.engine, recorder, self.sessions, self.tasks)
+        watcher = Watcher(self.engine, recorder, self.sessions, self.pool, self.tasks)
         watcher.start()
         self._resources.push_async_callback(watcher.close)
+        self._resources.push_async_callback(self.pool.close)
+        self.pool.run(
+            self.tasks,
+            self.levels,
+            self.sessions.registry.__len__,
+            self.sessions.check_room,
+            self.sessions.shares.turns.quiet,
+        )
         self.reload.watch(recorder, self.tasks)
         self._resources.push_async_callback(self.reload.close)
         # Before the sandboxes: a read that fails because of the shutdown is not reported to them.

@@ -32,6 +32,7 @@ class TaskName(StrEnum):
     WEBHOOK = "webhook"
     ARCHIVING = "archiving"
     ANCHORING = "anchoring"
+    WARM_POOL = "warm-pool"
 
 
 class TaskState(StrEnum):

@@ -21,7 +21,7 @@ from sandbox_agent.confine.profile import Profile, Tool
 from sandbox_agent.exec_record import ExecRecorder, Source
 from sandbox_agent.guard_process import Pipes, Plan, Setup, run
 from sandbox_agent.loop import Loop
-from sandbox_agent.protocol import Configuration
+from sandbox_agent.protocol import WORKSPACE_DIR, Configuration
 
 # Idle guards that are kept; each takes about 1 MiB.
 _KEPT = 2
@@ -141,8 +141,9 @@ class Guards:
     def confine(self) -> None:
         """Builds the confinement that every guard enters. There are no guards before this call.
 
-        Raises: ConfinementError if commands can't be confined.
+        Raises: ConfinementError if commands can't be confined, or the workspace is not there.
         """
+        _check_workspace(self._configuration.uid)
         self._profile = profile.build(self._configuration, self._abi)
 
     def prepare(self) -> None:
@@ -189,3 +190,13 @@ class Guards:
             self._idle.remove(guard)
             guard.close()
         guard.ended()
+
+
+def _check_workspace(uid: int) -> None:
+    """Raises: ConfinementError unless the session's workspace is mounted: only it has its uid."""
+    try:
+        mounted = os.stat(WORKSPACE_DIR).st_uid == uid
+    except OSError:
+        mounted = False
+    if not mounted:
+        raise profile.ConfinementError("the session's workspace is not mounted")

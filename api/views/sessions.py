@@ -122,6 +122,7 @@ def _sandbox(shown: domain.Session, live: bool, frozen: bool | None) -> dict[str
         "image": shown.image,
         "network": sandbox.network or "none",
         "mounts": list(sandbox.mounts),
+        "start": sandbox.start,
         "connected": sandbox.link.connected,
         "state": (ContainerState.PAUSED if frozen else ContainerState.RUNNING) if live else None,
         "limits": sandbox.limits if live else None,

@@ -34,6 +34,8 @@ class FairQueue:
     ) -> None:
         """`kind` names the work in errors."""
         self._turns: Turns[asyncio.Future[None]] = Turns(most, most_per_key, most_waiting, kind)
+        self._quiet = asyncio.Event()
+        self._quiet.set()
 
     @property
     def waiting(self) -> int:
@@ -45,6 +47,10 @@ class FairQueue:
         """The number of callers with a turn."""
         return self._turns.working
 
+    async def quiet(self) -> None:
+        """Waits until nobody has a turn or waits for one."""
+        await self._quiet.wait()
+
     async def take(self, key: str) -> Turn:
         """Waits for the key's turn, which the caller must then enter.
 
@@ -53,12 +59,14 @@ class FairQueue:
         """
         given: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._turns.ask(key, given)
+        self._quiet.clear()
         self._advance()
         try:
             await given
         except asyncio.CancelledError:
             if given.cancelled():
                 self._turns.withdraw(key, given)
+                self._settle()
             else:
                 self.finish(key)
             raise
@@ -76,3 +84,8 @@ class FairQueue:
                 self._turns.finish(key)
             else:
                 given.set_result(None)
+        self._settle()
+
+    def _settle(self) -> None:
+        if not self.working and not self.waiting:
+            self._quiet.set()

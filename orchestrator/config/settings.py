@@ -199,6 +199,23 @@ class Settings(BaseSettings):
         le=64,
         description="Sandboxes that are started at the same time; others wait for their turn.",
     )
+    warm_sandboxes: int = Field(
+        default=0,
+        ge=0,
+        le=1000,
+        description="The highest number of sandboxes that wait, started, for sessions. Recent "
+        "demand decides which ones wait, and there are none without it. 0: none.",
+    )
+    warm_least: dict[str, int] = Field(
+        default={},
+        description="How many of them wait at a level even without demand, with the default image, "
+        "as `{level: number}`.",
+    )
+    warm_age: int = Field(
+        default=3600,
+        ge=1,
+        description="How long a sandbox waits for a session before it is replaced.",
+    )
     key_max_creating: int = Field(default=4, ge=1, le=64, description="The same for one key.")
     session_max_streams: int = Field(
         default=64,
@@ -477,6 +494,15 @@ class Settings(BaseSettings):
     def _check_admin_key(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None:
             check_secret(value.get_secret_value())
+        return value
+
+    @field_validator("warm_least")
+    @classmethod
+    def _check_warm(cls, value: dict[str, int], info: ValidationInfo) -> dict[str, int]:
+        if any(number < 0 for number in value.values()):
+            raise ValueError("must not have negative numbers")
+        if sum(value.values()) > info.data.get("warm_sandboxes", 0):
+            raise ValueError("may not be more than warm_sandboxes together")
         return value
 
     @field_validator("uid_count")

@@ -33,6 +33,8 @@ class Bind:
     source: str
     target: str
     read_only: bool
+    # Whether what the host mounts on it later appears in the sandbox; it must be a shared mount.
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ def _mount(bind: Bind) -> dict[str, Any]:
         "Source": bind.source,
         "Target": bind.target,
         "ReadOnly": bind.read_only,
-        "BindOptions": {"Propagation": "rprivate"},
+        "BindOptions": {"Propagation": "rslave" if bind.follows else "rprivate"},
     }
 
 

@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 
 from orchestrator.audit.ledger import Ledger
 from orchestrator.node.base import Load, Node
+from orchestrator.sandboxes.warm_pool import WarmPool
 from orchestrator.sessions.service import Sessions
 from paddock.contract.words import Status
 
@@ -16,13 +17,19 @@ class Gauges(Collector):
     """Runs in the control plane's own thread and reads the sessions' state directly."""
 
     def __init__(
-        self, sessions: Sessions, levels: Iterable[str], ledger: Ledger, node: Node
+        self,
+        sessions: Sessions,
+        levels: Iterable[str],
+        ledger: Ledger,
+        node: Node,
+        pool: WarmPool,
     ) -> None:
         """`levels` are the names of the levels in force."""
         self._sessions = sessions
         self._levels = levels
         self._ledger = ledger
         self._node = node
+        self._pool = pool
 
     def collect(self) -> Iterator[Metric]:
         """The current metrics."""
@@ -59,6 +66,15 @@ class Gauges(Collector):
                 for session in known
             ),
         )
+        waiting = Counter(shape.level_name for shape in self._pool.shapes)
+        warm = GaugeMetricFamily(
+            "paddock_warm_sandboxes",
+            "Sandboxes that wait for a session, by level.",
+            labels=["level"],
+        )
+        for level in dict.fromkeys([*self._levels, *waiting]):
+            warm.add_metric([level], waiting[level])
+        yield warm
         turns = self._sessions.shares.turns
         yield GaugeMetricFamily(
             "paddock_creations_waiting",

@@ -14,9 +14,10 @@ Cut = Callable[[str], str]
 _CUTS: contextvars.ContextVar[list[Cut]] = contextvars.ContextVar("cuts")
 
 
-def session_context(session_id: str, cut: Cut) -> contextvars.Context:
+def session_context(session_id: object, cut: Cut) -> contextvars.Context:
     """A new context for callbacks and tasks: its log lines name the session and no request.
 
+    `session_id` is the id, or an object that log lines show as the id of the present session.
     `cut` removes the session's secrets from a text.
     """
     context = contextvars.Context()

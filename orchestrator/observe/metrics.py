@@ -29,6 +29,8 @@ ENGINE_OPERATIONS = (
 _REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5, 30)
 _START_BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5, 15)
 _COMMAND_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 20, 120, 600, 3600)
+_AGE_BUCKETS = (1, 5, 15, 60, 300, 900, 3600, 14400)
+WARM_OUTCOMES = ("hit", "miss")
 _ENGINE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 30)
 
 
@@ -81,6 +83,21 @@ class Metrics:
             "paddock_session_create_failures",
             "Sessions that could not be created, by error code.",
             ["code"],
+            registry=registry,
+        )
+        self._warm_claims = Counter(
+            "paddock_warm_claims",
+            "Sandboxes that sessions needed, by whether one was waiting (hit) or not (miss).",
+            ["level", "outcome"],
+            registry=registry,
+        )
+        for level in LEVEL_NAMES:
+            for outcome in WARM_OUTCOMES:
+                self._warm_claims.labels(level, outcome)
+        self._warm_age = Histogram(
+            "paddock_warm_age_seconds",
+            "How long a sandbox had waited when a session got it.",
+            buckets=_AGE_BUCKETS,
             registry=registry,
         )
         start = Histogram(
@@ -196,6 +213,12 @@ class Metrics:
             code = error.code if isinstance(error, PaddockError) else PaddockError.code
             self._create_failures.labels(code).inc()
             raise
+
+    def warm_claimed(self, level: str, age: float | None) -> None:
+        """Records that a session needed a sandbox; `age` is None if none was waiting."""
+        self._warm_claims.labels(level, WARM_OUTCOMES[age is None]).inc()
+        if age is not None:
+            self._warm_age.observe(age)
 
     def command_started(self, level: str, seconds: float) -> None:
         """Records the start of a command and the seconds that it took."""

@@ -5,7 +5,7 @@ Three are packaged; an operator can add more.
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -95,6 +95,11 @@ class Levels(Mapping[str, Level]):
 
     def __init__(self, levels: Mapping[str, Level]) -> None:
         self._levels = dict(levels)
+        self._subscribers: list[Callable[[], None]] = []
+
+    def on_change(self, subscriber: Callable[[], None]) -> None:
+        """Subscribes to replacements."""
+        self._subscribers.append(subscriber)
 
     def named(self, name: str) -> Level:
         """The level with that name. Raises: ValidationError, also if its file was just removed."""
@@ -115,6 +120,8 @@ class Levels(Mapping[str, Level]):
     def replace(self, levels: Mapping[str, Level]) -> None:
         """Puts these levels in force."""
         self._levels = dict(levels)
+        for subscriber in self._subscribers:
+            subscriber()
 
 
 def load_levels(directory: Path | None = None) -> dict[str, Level]:

@@ -1,9 +1,11 @@
-"""Parts of a sandbox that belong to its agent: its control socket and its hello."""
+"""Parts of a sandbox that belong to its agent: its control socket, hello and configuration."""
 
 import asyncio
 import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
-from orchestrator.engine.base import Container, ContainerState
+from orchestrator.engine.base import Container, ContainerState, Engine
 from orchestrator.errors import PaddockError, SandboxUnavailableError
 from orchestrator.node.base import Node
 from orchestrator.observe.log_context import session_context
@@ -29,8 +31,7 @@ class LinkPart(Part):
     async def open(self, plan: Plan) -> None:
         """Raises: OSError."""
         # The context of all log lines about the agent's actions.
-        session = plan.session
-        context = session_context(session.id, session.secrets.cut)
+        context = session_context(plan.tenancy, plan.tenancy.cut)
         await self._tasks.begin(plan.link.listen(), context=context)
 
     async def adopt(self, plan: Plan, container: Container) -> None:
@@ -47,10 +48,10 @@ class LinkPart(Part):
         await plan.link.close()
 
 
-class AgentPart(Part):
-    """The agent: waits for its hello, checks the level's requirements, and configures it."""
+class HelloPart(Part):
+    """The agent's first words: it has what the level requires, and it belongs to nobody."""
 
-    name = "agent"
+    name = "hello"
 
     def __init__(self, node: Node, suitability: Suitability, hello_timeout: float) -> None:
         self._node = node
@@ -64,17 +65,9 @@ class AgentPart(Part):
         # Meanwhile, its first process is looked up.
         looking = self._tasks.begin(self._look(plan))
         try:
-            await self._hello(plan)
-            await self._configure(plan)
-            await looking
-            # The end of a container that has no session yet is not noticed.
-            if not plan.link.connected:
-                raise SandboxUnavailableError("the sandbox agent disconnected")
-        except SandboxUnavailableError as error:
-            said = (await self._engine.logs(plan.container_id or "")).strip()[-1000:]
-            if said:
-                raise SandboxUnavailableError(f"{error.detail}; the agent said: {said}") from None
-            raise
+            async with explained(self._engine, plan):
+                await self._hello(plan)
+                await looking
         finally:
             looking.cancel()
 
@@ -98,14 +91,6 @@ class AgentPart(Part):
         await self._suitability.check_sandbox(plan.level, hello)
         if hello is not None and hello.configured:
             raise SandboxUnavailableError("the sandbox agent was configured by somebody else")
-
-    async def _configure(self, plan: Plan) -> None:
-        """From here on, the agent can run the session's commands."""
-        await plan.link.request("configure", configuration_of(plan))
-        plan.link.expect_configured()
-        secrets = plan.session.secrets.message()
-        if secrets is not None:
-            await plan.link.request("secrets", secrets)
 
     async def _look(self, plan: Plan) -> None:
         """Looks up the container's first process and limits while the engine answers."""
@@ -131,3 +116,40 @@ class AgentPart(Part):
                 "not answer, the usual places are searched",
                 *(plan.name, "the control group" if plan.first else "nothing", container.pid),
             )
+
+
+class AgentPart(Part):
+    """The agent with its session: it is configured, once, and can then run commands."""
+
+    name = "agent"
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: SandboxUnavailableError."""
+        async with explained(self._engine, plan):
+            await self._configure(plan)
+            # The end of a container that has no session yet is not noticed.
+            if not plan.link.connected:
+                raise SandboxUnavailableError("the sandbox agent disconnected")
+
+    async def _configure(self, plan: Plan) -> None:
+        """From here on, the agent can run the session's commands."""
+        await plan.link.request("configure", configuration_of(plan))
+        plan.link.expect_configured()
+        secrets = plan.session.secrets.message()
+        if secrets is not None:
+            await plan.link.request("secrets", secrets)
+
+
+@asynccontextmanager
+async def explained(engine: Engine, plan: Plan) -> AsyncGenerator[None]:
+    """Adds what the agent printed to the error of an agent that failed."""
+    try:
+        yield
+    except SandboxUnavailableError as error:
+        said = (await engine.logs(plan.container_id or "")).strip()[-1000:]
+        if said:
+            raise SandboxUnavailableError(f"{error.detail}; the agent said: {said}") from None
+        raise

@@ -11,7 +11,11 @@ from orchestrator.engine.base import (
 from orchestrator.errors import SandboxUnavailableError
 from orchestrator.sandboxes.holding import Holding
 from orchestrator.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX, Part, Plan
+from paddock.contract.words import Start
 from sandbox_agent.protocol import PROTOCOL_VERSION
+
+# Tells an adopted sandbox's start; absent from the containers of earlier versions.
+LABEL_START = "paddock.start"
 
 
 class ContainerPart(Part):
@@ -30,6 +34,7 @@ class ContainerPart(Part):
     async def adopt(self, plan: Plan, container: Container) -> None:
         """Uses the container that was found."""
         plan.container_id = container.id
+        plan.start = Start(container.labels.get(LABEL_START, Start.COLD))
 
     async def close(self, plan: Plan) -> None:
         """Raises EngineUnavailableError."""
@@ -39,9 +44,11 @@ class ContainerPart(Part):
     def _spec(self, plan: Plan) -> SandboxSpec:
         return SandboxSpec(
             name=f"paddock-{plan.name}",
-            image=plan.session.image,
+            image=plan.image,
             labels={
-                LABEL_SESSION: plan.session.key,
+                # A container's labels can't be changed once its session is known.
+                **({} if plan.tenancy.vacant else {LABEL_SESSION: plan.session.key}),
+                LABEL_START: plan.start,
                 LABEL_SANDBOX: plan.name,
                 LABEL_LEVEL: plan.level.name,
                 LABEL_PROTOCOL: str(PROTOCOL_VERSION),

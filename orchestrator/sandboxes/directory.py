@@ -73,14 +73,27 @@ class SandboxDirectory:
         """A directory that does not exist yet."""
         return cls(state_dir / "sandboxes" / secrets.token_hex(8))
 
-    def make(self, *, uid: int, home: str, resolvers: tuple[str, ...] = ()) -> None:
-        """Creates it with its files. Raises: OSError."""
+    def make(self, *, resolvers: tuple[str, ...] = ()) -> None:
+        """Creates it with its files, which name no session yet. Raises: OSError."""
         self.path.parent.mkdir(mode=0o700, exist_ok=True)
         for directory in (self.path, self.run, self.workspace, self.mounts):
             directory.mkdir(mode=0o700)
-        _write(self.passwd, passwd_text(uid, home))
-        _write(self.group, group_text(uid))
+        _write(self.passwd, passwd_text())
+        _write(self.group, group_text())
         _write(self.resolv_conf, resolv_conf(resolvers))
+
+    def name_session(self, uid: int, home: str) -> None:
+        """Adds the session's account and group; the files stay the same ones. Raises: OSError."""
+        _write(self.passwd, passwd_text() + session_account(uid, home))
+        _write(self.group, group_text() + session_group(uid))
+
+    def prepare_workspace(self) -> None:
+        """Makes the mount point shared, for a workspace that is mounted later. Raises: MountError.
+
+        What is mounted on it afterwards appears in a container that was started before.
+        """
+        point = str(self.workspace)
+        mounts.bind(point, point, noexec=True, shared=True)
 
     def mount_workspace(self, data: Path, *, noexec: bool) -> None:
         """Mounts a workspace's files in it. Raises: MountError."""
@@ -138,18 +151,27 @@ def left_over(state_dir: Path) -> list[SandboxDirectory]:
         return []
 
 
-def passwd_text(uid: int, home: str) -> str:
-    """Accounts of root, nobody and the session."""
+def passwd_text() -> str:
+    """Accounts of root and nobody."""
     return (
         "root:x:0:0:root:/root:/usr/sbin/nologin\n"
         "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
-        f"sandbox:x:{uid}:{uid}::{home}:/usr/sbin/nologin\n"
     )
 
 
-def group_text(gid: int) -> str:
-    """Groups of root, nobody and the session."""
-    return f"root:x:0:\nnogroup:x:65534:\nsandbox:x:{gid}:\n"
+def group_text() -> str:
+    """Groups of root and nobody."""
+    return "root:x:0:\nnogroup:x:65534:\n"
+
+
+def session_account(uid: int, home: str) -> str:
+    """The session's line in /etc/passwd."""
+    return f"sandbox:x:{uid}:{uid}::{home}:/usr/sbin/nologin\n"
+
+
+def session_group(gid: int) -> str:
+    """The session's line in /etc/group."""
+    return f"sandbox:x:{gid}:\n"
 
 
 def _write(path: Path, text: str) -> None:

@@ -46,11 +46,8 @@ class DirectoryPart(Part):
 
     async def open(self, plan: Plan) -> None:
         """Raises: EngineUnavailableError, OSError."""
-        directory, uid, home = plan.directory, plan.session.workspace.uid, plan.level.home
-        resolvers = plan.resolvers
-        await self._places.make(
-            directory, lambda: directory.make(uid=uid, home=home, resolvers=resolvers)
-        )
+        directory = plan.directory
+        await self._places.make(directory, lambda: _make(plan))
         plan.binds += [
             Bind(str(directory.run), RUN_DIR, read_only=True),
             Bind(str(directory.passwd), "/etc/passwd", read_only=True),
@@ -98,6 +95,33 @@ class WorkspacePart(Part):
         await self._places.remove(plan.directory, plan.directory.unmount_workspace)
 
 
+class PointPart(WorkspacePart):
+    """The mount point of a workspace that is not known yet; nothing can be written there."""
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: EngineUnavailableError, MountError."""
+        directory = plan.directory
+        await self._places.make(directory, directory.prepare_workspace)
+        point = Bind(str(directory.workspace), WORKSPACE_DIR, read_only=False, follows=True)
+        plan.binds.append(point)
+
+
+class AttachPart(Part):
+    """The session's workspace and names, in a sandbox that was started without them.
+
+    They are removed with its mount point and its directory, after the container.
+    """
+
+    name = "session's workspace"
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: EngineUnavailableError, MountError, OSError."""
+        await self._places.make(plan.directory, lambda: _attach(plan))
+
+
 class MountsPart(Part):
     """The mounts of the operator's list that the session and its level use."""
 
@@ -140,3 +164,20 @@ class MountsPart(Part):
         """Raises: MountError, OSError, TimeoutError."""
         if plan.mount_names:
             await self._places.remove(plan.directory, plan.directory.unshare)
+
+
+def _make(plan: Plan) -> None:
+    """Runs in a thread."""
+    plan.directory.make(resolvers=plan.resolvers)
+    if not plan.tenancy.vacant:
+        _name(plan)
+
+
+def _attach(plan: Plan) -> None:
+    """Runs in a thread."""
+    _name(plan)
+    plan.directory.mount_workspace(plan.data, noexec=plan.level.noexec)
+
+
+def _name(plan: Plan) -> None:
+    plan.directory.name_session(plan.session.workspace.uid, plan.level.home)

@@ -14,8 +14,10 @@ from orchestrator.link.agent_link import AgentLink
 from orchestrator.node.killing import FirstProcess
 from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.sandboxes.directory import SandboxDirectory
+from orchestrator.sandboxes.tenancy import Tenancy
 from orchestrator.sessions.session import Session
 from orchestrator.task_scope import TaskScope
+from paddock.contract.words import Start
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +30,8 @@ _NOT_RELEASED = "sandbox %s is not removed completely: %s"
 class Plan:
     """What a sandbox is for, and what its parts offer to later parts."""
 
-    session: Session
+    tenancy: Tenancy
+    image: str
     level: Level
     limits: SessionLimits
     # From the operator's list, by name. For an adopted sandbox, only `mount_names` is known.
@@ -43,9 +46,15 @@ class Plan:
     resolvers: tuple[str, ...] = ()  # IPv4 addresses
     data: Path = Path()  # the workspace's files
     disk: str | None = None  # the workspace's device, `major:minor`, if it has rates
+    start: Start = Start.COLD
     container_id: str | None = None
     first: FirstProcess | None = None  # None: unknown
     container_limits: dict[str, float] | None = None  # None: unknown
+
+    @property
+    def session(self) -> Session:
+        """Its session. Raises: SandboxUnavailableError while it has none."""
+        return self.tenancy.session
 
     @property
     def name(self) -> str:
@@ -98,8 +107,15 @@ class Assembly:
 
         Raises: the error of the part.
         """
+        await self.extend(self._parts)
+
+    async def extend(self, parts: Sequence[Part]) -> None:
+        """Opens further parts, which are released before the earlier ones; fails like `open`.
+
+        Raises: the error of the part.
+        """
         try:
-            for part in self._parts:
+            for part in parts:
                 self._begun.append(part)
                 await part.open(self.plan)
         except BaseException:

@@ -9,6 +9,7 @@ from orchestrator.node.killing import FirstProcess
 from orchestrator.node.processes import Earlier, Measured
 from orchestrator.sandboxes.directory import SandboxDirectory
 from orchestrator.sandboxes.parts import Assembly
+from paddock.contract.words import Start
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +35,7 @@ class Sandbox:
     first: FirstProcess | None
     # Reported by the engine: cpus, memory_bytes, pids; None: it did not answer.
     limits: dict[str, float] | None
+    start: Start = Start.COLD
     looks: Looks = field(default_factory=Looks)
     # Set once it is to stay frozen: whether it can be thawed.
     freezing: asyncio.Task[bool] | None = None
@@ -58,4 +60,5 @@ def assembled(parts: Assembly) -> Sandbox:
         plan.mount_names,
         plan.first,
         plan.container_limits,
+        plan.start,
     )

@@ -1,36 +1,30 @@
 """Starts, adopts and releases the sandboxes of sessions."""
 
 import logging
-from functools import partial
 
 from orchestrator.audit.ledger import Ledger
 from orchestrator.config.operator_mounts import OperatorMount, chosen
 from orchestrator.config.settings import Settings
 from orchestrator.engine.base import Container
-from orchestrator.errors import EngineUnavailableError, PaddockError, ValidationError
-from orchestrator.link.agent_link import AgentLink
-from orchestrator.link.fair_share import FairShare
-from orchestrator.node.base import Node
-from orchestrator.policy.levels import Level, SessionLimits
-from orchestrator.sandboxes.agent_parts import AgentPart, LinkPart
-from orchestrator.sandboxes.container_parts import ContainerPart, RatesPart
-from orchestrator.sandboxes.directory import SandboxDirectory
-from orchestrator.sandboxes.holding import Holding
-from orchestrator.sandboxes.host_parts import (
-    DirectoryPart,
-    MountsPart,
-    NetworkPart,
-    QuotaPart,
-    WorkspacePart,
+from orchestrator.errors import (
+    EngineUnavailableError,
+    PaddockError,
+    SandboxUnavailableError,
+    ValidationError,
 )
-from orchestrator.sandboxes.parts import LABEL_SANDBOX, Assembly, Part, Plan
-from orchestrator.sandboxes.placing import Places
+from orchestrator.node.base import Node
+from orchestrator.observe.metrics import Metrics
+from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.sandboxes.sandbox import Sandbox, assembled
+from orchestrator.sandboxes.shapes import Shape, can_wait
+from orchestrator.sandboxes.starting import Starter
 from orchestrator.sandboxes.subscribers import Subscribers
 from orchestrator.sandboxes.suitability import Suitability
+from orchestrator.sandboxes.warm_pool import WarmPool
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.task_scope import TaskScope
+from orchestrator.workspace.mounts import MountError
 
 log = logging.getLogger(__name__)
 
@@ -47,29 +41,17 @@ class Sandboxes:
         ledger: Ledger,
         workspaces: Workspaces,
         subscribers: Subscribers,
+        metrics: Metrics,
     ) -> None:
-        engine = node.engine
         self._settings = settings
-        self._node = node
-        self._ledger = ledger
         self._subscribers = subscribers
-        self._share = FairShare()
         self._releases = TaskScope("the release of a sandbox")
-        self._suitability = Suitability(engine, node)
-        holding, places = Holding(engine, settings.image), Places()
-        self._agent = AgentPart(node, self._suitability, settings.hello_timeout)
-        # Each part may use what earlier parts offer. They are released in reverse: the agent's
-        # link, the rates, the container, and then the mounts made for it.
-        self._parts: tuple[Part, ...] = (
-            NetworkPart(engine, settings.image),
-            DirectoryPart(places),
-            QuotaPart(workspaces, holding),
-            WorkspacePart(places),
-            MountsPart(settings, places),
-            LinkPart(),
-            ContainerPart(engine, settings.runtime),
-            RatesPart(holding),
-            self._agent,
+        self._suitability = Suitability(node.engine, node)
+        self._starter = Starter(
+            *(settings, node, ledger, workspaces, subscribers, self._suitability, self._releases)
+        )
+        self.pool = WarmPool(
+            settings, self._starter.start_ahead, self._suitability.image_id, metrics
         )
 
     async def check_level(self, level: Level) -> None:
@@ -86,11 +68,28 @@ class Sandboxes:
         await self.check_level(level)
         mounts = self._mounts(session, level)
         await self._suitability.check_image(session.image)
-        directory = SandboxDirectory.fresh(self._settings.state_dir)
-        link = self._link(session, directory)
-        plan = Plan(session, level, limits, mounts, directory, link)
-        parts = Assembly(self._parts, plan, self._releases)
-        await parts.open()
+        warm = None if mounts else await self._taken_over(session, level, limits)
+        if warm is not None:
+            return warm
+        await self.pool.make_room()
+        return assembled(await self._starter.start(session, level, limits, mounts))
+
+    async def _taken_over(
+        self, session: Session, level: Level, limits: SessionLimits
+    ) -> Sandbox | None:
+        """A sandbox that waited, now the session's; None if there is none, or it failed."""
+        if not self.pool.runs or not can_wait(level):
+            return None
+        image_id = await self._suitability.image_id(session.image)
+        parts = self.pool.take(Shape.of(session.image, image_id, level, limits))
+        if parts is None:
+            return None
+        try:
+            await self._starter.take_over(parts, session, limits)
+        except (SandboxUnavailableError, MountError) as error:
+            self.pool.failed()
+            log.warning("sandbox %s can't be taken over: %s", parts.plan.name, error.detail)
+            return None
         return assembled(parts)
 
     async def adopt(self, session: Session, container: Container) -> Sandbox:
@@ -98,13 +97,7 @@ class Sandboxes:
 
         Raises: SandboxUnavailableError, OSError.
         """
-        place = self._settings.state_dir / "sandboxes" / container.labels[LABEL_SANDBOX]
-        directory = SandboxDirectory(place)
-        link = self._link(session, directory)
-        plan = Plan(session, session.level, session.limits, {}, directory, link)
-        parts = Assembly(self._parts, plan, self._releases)
-        await parts.adopt(container)
-        return assembled(parts)
+        return assembled(await self._starter.adopt(session, container))
 
     async def quiesce(self, sandbox: Sandbox, reason: str, *, at_once: bool = False) -> bool:
         """Ends running commands and takes over their events, unless the agent can't respond.
@@ -151,13 +144,3 @@ class Sandboxes:
             return chosen(self._settings.mounts, (*level.mounts, *session.mounts))
         except ValidationError as error:  # the list changed after the session requested it
             raise EngineUnavailableError(error.detail) from None
-
-    def _link(self, session: Session, directory: SandboxDirectory) -> AgentLink:
-        return AgentLink(
-            partial(self._node.listen, directory.run),
-            lambda boot_id: self._ledger.agent_head(session.key, boot_id),
-            lambda event: self._subscribers.event(session, event),
-            lambda hello: self._subscribers.hello(session, hello),
-            lambda reason: self._subscribers.violation(session, reason),
-            self._share,
-        )

@@ -28,11 +28,33 @@ class Suitability:
         check(level.name, level.requires, facts, "on this host", level.rates)
 
     async def check_image(self, image: str) -> None:
-        """Checks the engine and the image before anything is created.
+        """Checks the engine and the image, once, before anything is created.
 
         Raises: EngineUnavailableError if this engine can't confine sandboxes or lacks the image;
         ValidationError if the image is not a sandbox image.
         """
+        await self._check_engine()
+        if image not in self._checked_images:
+            await self.image_id(image)
+            self._checked_images.add(image)
+
+    async def image_id(self, image: str) -> str:
+        """The id of the image that has that name now. Raises: as `check_image`."""
+        await self._check_engine()
+        found = await self._engine.image(image)
+        if found is None:
+            raise missing_image(image)
+        protocol = found.labels.get(LABEL_PROTOCOL)
+        if protocol != str(PROTOCOL_VERSION):
+            raise ValidationError(
+                f"image {image} has sandbox protocol {protocol}, but this control plane needs "
+                f"{PROTOCOL_VERSION}: rebuild it with `python -m images build`",
+                field="image",
+            )
+        return found.id
+
+    async def _check_engine(self) -> None:
+        """Raises: EngineUnavailableError if this engine can't confine sandboxes."""
         if not self._engine_checked:
             info = await self._engine.info()
             if info.rootless or info.userns_remap:
@@ -40,18 +62,6 @@ class Suitability:
                     "rootless engines and userns-remap are not supported: use a rootful engine"
                 )
             self._engine_checked = True
-        if image not in self._checked_images:
-            found = await self._engine.image(image)
-            if found is None:
-                raise missing_image(image)
-            protocol = found.labels.get(LABEL_PROTOCOL)
-            if protocol != str(PROTOCOL_VERSION):
-                raise ValidationError(
-                    f"image {image} has sandbox protocol {protocol}, but this control plane needs "
-                    f"{PROTOCOL_VERSION}: rebuild it with `python -m images build`",
-                    field="image",
-                )
-            self._checked_images.add(image)
 
     async def check_sandbox(self, level: Level, hello: Hello | None) -> None:
         """Raises UnmetError if the sandbox lacks a feature: a runtime may offer less."""

@@ -84,10 +84,13 @@ class Creation:
         check_not_stored(stored, await self._recorder.told(session, stored))
         await self._sandboxes.check_level(session.level)
         left = await self._resources()
+        short = left.free_memory_bytes < self._settings.min_free_memory_bytes
+        if short and await self._sandboxes.pool.clear():
+            left = await self._resources()
         # Nothing else comes in between from here to the reservation.
         self._shares.check_new(principal, session.limits)
         self._recorder.check_room(session)
-        self._admit(left)
+        self._admit(len(self._registry), left)
         self._registry.reserve(session)
         try:
             if request.id is not None:
@@ -159,10 +162,14 @@ class Creation:
         except OSError:  # includes TimeoutError
             raise admission.silent() from None
 
-    def _admit(self, left: Resources) -> None:
+    async def check_room(self, sandboxes: int) -> None:
+        """Raises CapacityExhaustedError if the host has no room besides that many sandboxes."""
+        self._admit(sandboxes, await self._resources())
+
+    def _admit(self, sandboxes: int, left: Resources) -> None:
         settings = self._settings
         admission.admit(
-            len(self._registry),
+            sandboxes,
             settings.max_active,
             left,
             settings.min_free_memory_bytes,

@@ -214,6 +214,10 @@ class Sessions:
         self.deadlines.watch(session)
         return session, handle
 
+    async def check_room(self, sandboxes: int) -> None:
+        """Raises CapacityExhaustedError if the host has no room besides that many sandboxes."""
+        await self._creation.check_room(sandboxes)
+
     def existing(self, principal: Principal, session_id: str) -> Session | None:
         """The caller's live session with that id."""
         session = self.registry.get(session_id)

@@ -5,6 +5,7 @@ from contextlib import aclosing
 from orchestrator.audit.events import EventDraft, Made
 from orchestrator.audit.recorder import Recorder
 from orchestrator.engine.base import Container, ContainerState, Engine, EngineEvent
+from orchestrator.sandboxes.warm_pool import WarmPool
 from orchestrator.sessions.service import Sessions
 from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 
@@ -13,14 +14,20 @@ _ROUND_SECONDS = 120.0
 
 
 class Watcher:
-    """Maps engine events to their consequences for sessions."""
+    """Maps engine events to their consequences for sessions, and for sandboxes that wait."""
 
     def __init__(
-        self, engine: Engine, recorder: Recorder, sessions: Sessions, tasks: Tasks
+        self,
+        engine: Engine,
+        recorder: Recorder,
+        sessions: Sessions,
+        pool: WarmPool,
+        tasks: Tasks,
     ) -> None:
         self._engine = engine
         self._recorder = recorder
         self._sessions = sessions
+        self._pool = pool
         self._tasks = tasks
         self._rounds = Rounds(_ROUND_SECONDS)
         self._task: Supervised | None = None
@@ -45,6 +52,7 @@ class Watcher:
         if event.action == "resync":
             await self._look_at_all()
         elif event.action == "die":
+            self._pool.ended(event.container_id)
             container = await self._engine.inspect(event.container_id)
             await self._sessions.crashed(container or _gone(event.container_id, event.exit_code))
         elif event.action == "oom":
@@ -65,7 +73,12 @@ class Watcher:
         """Ends the sessions whose containers ended while nobody listened."""
         # A sandbox that starts while the list is made is in neither of the two.
         known = [session.sandbox for session in self._sessions.registry.live]
+        waiting = self._pool.container_ids
         containers = {container.id: container for container in await self._engine.list()}
+        for container_id in waiting:
+            container = containers.get(container_id)
+            if container is None or container.state is ContainerState.EXITED:
+                self._pool.ended(container_id)
         failed: Exception | None = None
         for sandbox in known:
             if sandbox is None:

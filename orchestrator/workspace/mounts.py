@@ -25,6 +25,7 @@ MOUNT_ATTR_RDONLY = 0x01
 MOUNT_ATTR_NOSUID = 0x02
 MOUNT_ATTR_NODEV = 0x04
 MOUNT_ATTR_NOEXEC = 0x08
+MS_SHARED = 1 << 20
 MS_NOSUID = 0x02
 MS_NODEV = 0x04
 MS_NOATIME = 0x400
@@ -49,10 +50,13 @@ class _MountAttr(ctypes.Structure):
     ]
 
 
-def bind(source: str, target: str, *, noexec: bool, read_only: bool = False) -> None:
+def bind(
+    source: str, target: str, *, noexec: bool, read_only: bool = False, shared: bool = False
+) -> None:
     """Bind-mounts the directory `source` at `target`: nosuid, nodev, and the requested flags.
 
-    Neither may be a symbolic link. Mounts below `source` are not included. Raises: MountError.
+    Neither may be a symbolic link. Mounts below `source` are not included. With `shared`, what is
+    mounted on `target` later also appears where `target` itself is mounted. Raises: MountError.
     """
     attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
     attributes |= (MOUNT_ATTR_NOEXEC if noexec else 0) | (MOUNT_ATTR_RDONLY if read_only else 0)
@@ -62,7 +66,7 @@ def bind(source: str, target: str, *, noexec: bool, read_only: bool = False) -> 
         try:
             target_fd = os.open(target, flags)
             try:
-                _bind(source_fd, target_fd, attributes)
+                _bind(source_fd, target_fd, attributes, MS_SHARED if shared else 0)
             finally:
                 os.close(target_fd)
         finally:
@@ -122,12 +126,12 @@ def lines_of(mountinfo: bytes) -> list[bytes]:
     return mountinfo.removesuffix(b"\n").split(b"\n") if mountinfo else []
 
 
-def _bind(source_fd: int, target_fd: int, wanted: int) -> None:
+def _bind(source_fd: int, target_fd: int, wanted: int, propagation: int) -> None:
     tree = _syscall(
         SYS_OPEN_TREE, source_fd, b"", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH
     )
     try:
-        attributes = _MountAttr(attr_set=wanted)
+        attributes = _MountAttr(attr_set=wanted, propagation=propagation)
         _syscall(
             SYS_MOUNT_SETATTR,
             tree,

@@ -104,7 +104,10 @@ def _sandbox(info: "InspectedSession") -> str | None:
     if sandbox is None:
         return None
     agent = "agent connected" if sandbox.connected else "agent not connected"
-    parts = (sandbox.state, sandbox.image, f"network {sandbox.network}", agent)
+    parts = (
+        *(sandbox.state, sandbox.image, f"network {sandbox.network}", agent),
+        f"{sandbox.start} start",
+    )
     return ", ".join(part for part in parts if part)
 
 

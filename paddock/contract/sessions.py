@@ -15,6 +15,7 @@ from paddock.contract.system import LevelLimits
 from paddock.contract.words import (
     Activity,
     Rationale,
+    Start,
     Status,
 )
 
@@ -46,6 +47,7 @@ EXAMPLE: dict[str, Any] = {
         "image": "paddock/sandbox:latest",
         "network": "none",
         "mounts": [],
+        "start": "cold",
         "connected": True,
         "state": "running",
         "limits": {"cpus": 0.5, "memory_bytes": 268435456, "pids": 64},
@@ -99,6 +101,9 @@ class Sandbox(Model):
     image: str
     network: str = Field(description="`none`, or the name of its network.")
     mounts: list[str] = Field(description="Names from the operator's list.")
+    start: Annotated[Start, Strict(False), WORDS] = Field(
+        description="`warm`: it had been started before it was needed; `cold`: it had not."
+    )
     connected: bool = Field(description="Whether its agent is connected to the control plane.")
     state: str | None = Field(description="`running` or `paused`; null in lists.")
     limits: SandboxLimits | None = Field(description="As the engine set them; null in lists.")

@@ -31,6 +31,13 @@ class Status(StrEnum):
     BUDGET_EXCEEDED = "budget-exceeded"
 
 
+class Start(StrEnum):
+    """When a session's sandbox was started: before the session was known, or for it."""
+
+    WARM = "warm"
+    COLD = "cold"
+
+
 class Activity(StrEnum):
     """A session's current activity."""
 

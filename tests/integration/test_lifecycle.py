@@ -158,8 +158,14 @@ FAILURES = {
     "image": ("engine.image", EngineUnavailableError("asleep")),
     "create": ("engine.create", EngineUnavailableError("no room")),
     "names": ("engine.close_names", EngineUnavailableError("no rule")),
-    "hello": ("sessions._creation._sandboxes._agent._hello", SandboxUnavailableError("silent")),
-    "interrupted": ("sessions._creation._sandboxes._agent._hello", asyncio.CancelledError()),
+    "hello": (
+        "sessions._creation._sandboxes._starter._hello._hello",
+        SandboxUnavailableError("silent"),
+    ),
+    "interrupted": (
+        "sessions._creation._sandboxes._starter._hello._hello",
+        asyncio.CancelledError(),
+    ),
     "acknowledge": ("sessions._creation._workspaces.keeping", AuditUnavailableError("full")),
 }
 

@@ -27,7 +27,8 @@ def made(state_dir: Path, data: Path, **shared: Shared) -> SandboxDirectory:
     """A sandbox's directory with all its mounts, which are also removed when the test fails."""
     directory = SandboxDirectory.fresh(state_dir)
     try:
-        directory.make(uid=UID, home="/nonexistent")
+        directory.make()
+        directory.name_session(UID, "/nonexistent")
         directory.mount_workspace(data, noexec=True)
         directory.share(shared)
     except BaseException:

@@ -68,6 +68,7 @@ async def clear(plane: ControlPlane) -> None:
     """Closes every session and purges every workspace; checks that nothing of a session is left."""
     for session in plane.sessions.list(TESTER):
         await plane.sessions.close(TESTER, session, purge=False)
+    await plane.pool.close()
     await _assert_whole(plane)
     assert left_behind(plane.settings.state_dir) == NOTHING
     for workspace in await plane.database.read(slots.kept):

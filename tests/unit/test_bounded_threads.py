@@ -13,7 +13,7 @@ from orchestrator.engine.base import Container, ContainerState
 from orchestrator.errors import EngineUnavailableError
 from orchestrator.node import local
 from orchestrator.node.local import LocalNode
-from orchestrator.sandboxes.agent_parts import AgentPart
+from orchestrator.sandboxes.agent_parts import HelloPart
 from orchestrator.sandboxes.directory import SandboxDirectory
 from orchestrator.sandboxes.placing import Places
 from orchestrator.sandboxes.sandbox import Sandbox
@@ -101,7 +101,7 @@ async def test_a_first_process_that_can_not_be_looked_at_is_not_known(
     monkeypatch.setattr(local, "_LOOK_SECONDS", 0.05)
     storage = Storage(Settings(state_dir=tmp_path), Choice(Quota.NONE, ()))
     node = LocalNode(tmp_path, cast(Any, Engine()), storage)
-    part = AgentPart(node, cast(Any, None), 1.0)
+    part = HelloPart(node, cast(Any, None), 1.0)
     plan = SimpleNamespace(name="x", container_id="c", first=None, container_limits=None)
     await part._look(cast(Any, plan))
     assert (plan.first, plan.container_limits) == (None, {})

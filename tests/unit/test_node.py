@@ -116,7 +116,8 @@ def test_metrics_of_the_host_are_the_node_s() -> None:
     sessions = SimpleNamespace(registry=nothing, shares=SimpleNamespace(turns=turns))
     lag = SimpleNamespace(pending=0, oldest_seconds=0.0)
     ledger = SimpleNamespace(lag=lambda: lag, committed=0)
-    registry.register(Gauges(cast(Any, sessions), [], cast(Any, ledger), FakeNode()))
+    pool = cast(Any, SimpleNamespace(shapes=[]))
+    registry.register(Gauges(cast(Any, sessions), [], cast(Any, ledger), FakeNode(), pool))
     text = generate_latest(registry).decode()
     assert "paddock_host_cpus 2.0" in text
     assert 'paddock_host_cpu_seconds_total{mode="user"} 1.5' in text

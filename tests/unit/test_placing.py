@@ -24,7 +24,7 @@ class Late:
     def __call__(self) -> None:
         self.began.set()
         assert self.free.wait(60)
-        self.directory.make(uid=1, home="/nonexistent")
+        self.directory.make()
 
 
 @pytest.fixture
@@ -107,4 +107,4 @@ async def test_calls_for_one_directory_come_one_after_the_other(tmp_path: Path) 
 async def test_what_can_not_be_made_is_told(tmp_path: Path) -> None:
     directory = SandboxDirectory.fresh(tmp_path / "none")
     with pytest.raises(FileNotFoundError):
-        await Places().make(directory, lambda: directory.make(uid=1, home="/nonexistent"))
+        await Places().make(directory, lambda: directory.make())

@@ -16,7 +16,7 @@ from orchestrator.errors import EngineUnavailableError, SandboxUnavailableError,
 from orchestrator.link.listener import Listener
 from orchestrator.node.sockets import listening
 from orchestrator.policy.levels import effective_limits, load_levels
-from orchestrator.sandboxes.agent_parts import AgentPart, LinkPart
+from orchestrator.sandboxes.agent_parts import AgentPart, HelloPart, LinkPart
 from orchestrator.sandboxes.configuration import configuration_of
 from orchestrator.sandboxes.container_parts import ContainerPart, RatesPart
 from orchestrator.sandboxes.directory import SandboxDirectory
@@ -32,6 +32,7 @@ from orchestrator.sandboxes.host_parts import (
 from orchestrator.sandboxes.parts import Plan
 from orchestrator.sandboxes.placing import Places
 from orchestrator.sandboxes.suitability import Suitability
+from orchestrator.sandboxes.tenancy import Tenancy
 from orchestrator.sessions.budget import Budget, Kind
 from orchestrator.workspace import mounts
 from sandbox_agent.configuration import parse
@@ -100,7 +101,7 @@ def plan_of(
         secrets=secrets,
     )
     return Plan(
-        *(cast(Any, session), found, effective_limits(found, {}), given or {}),
+        *(Tenancy(cast(Any, session)), "ours", found, effective_limits(found, {}), given or {}),
         *(SandboxDirectory.fresh(state_dir), cast(Any, Link())),
     )
 
@@ -146,7 +147,7 @@ async def test_a_directory_that_was_opened_half_way_goes(
     state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part, plan = DirectoryPart(Places()), plan_of(state_dir)
-    monkeypatch.setattr("orchestrator.sandboxes.directory.passwd_text", lambda *_: "\u20ac")
+    monkeypatch.setattr("orchestrator.sandboxes.directory.session_account", lambda *_: "\u20ac")
     with pytest.raises(UnicodeEncodeError):
         await part.open(plan)
     assert plan.directory.run.exists()
@@ -260,9 +261,11 @@ async def test_the_agent_is_configured_after_it_was_checked(
             if len(checked) == 2:
                 raise EngineUnavailableError("unmet")
 
-    part = AgentPart(FakeNode(engine), cast(Any, Checks()), 1.0)
+    part, agent = HelloPart(FakeNode(engine), cast(Any, Checks()), 1.0), AgentPart(engine)
     plan = plan_of(state_dir)
     await part.open(plan)
+    assert said(plan) == ["hello"]
+    await agent.open(plan)
     assert said(plan) == ["hello", "configure", "expects configured", "secrets"]
     told = parse(cast(Link, plan.link).configuration)
     assert (told.level, told.uid, told.cpu_budget_us) == ("low", 1234, 5_000_000)
@@ -283,7 +286,7 @@ async def test_an_agent_that_is_silent_is_told_with_what_it_printed(
     plan = plan_of(state_dir)
     cast(Link, plan.link).refusal = "it did not connect"
     with pytest.raises(SandboxUnavailableError, match="connect; the agent said: cannot confine"):
-        await AgentPart(FakeNode(engine), cast(Any, None), 1.0).open(plan)
+        await HelloPart(FakeNode(engine), cast(Any, None), 1.0).open(plan)
 
 
 async def test_an_agent_that_ends_instead_of_being_configured_says_why(
@@ -297,7 +300,8 @@ async def test_an_agent_that_ends_instead_of_being_configured_says_why(
             """The sandbox meets all requirements."""
 
     monkeypatch.setattr(engine, "logs", logs)
-    part, plan = AgentPart(FakeNode(engine), cast(Any, Checks()), 1.0), plan_of(state_dir)
+    hello = HelloPart(FakeNode(engine), cast(Any, Checks()), 1.0)
+    part, plan = AgentPart(engine), plan_of(state_dir)
     said(plan).append("refuses")
     with pytest.raises(SandboxUnavailableError, match="disconnected; the agent said: cannot"):
         await part.open(plan)
@@ -310,14 +314,14 @@ async def test_an_agent_that_ends_instead_of_being_configured_says_why(
     other = plan_of(state_dir)
     cast(Link, other.link).hello.configured = True
     with pytest.raises(SandboxUnavailableError, match="configured by somebody else"):
-        await part.open(other)
+        await hello.open(other)
     assert "configure" not in said(other)
 
 
 async def test_a_paused_agent_is_adopted_without_a_hello(
     engine: FakeEngine, state_dir: Path
 ) -> None:
-    part, plan = AgentPart(FakeNode(engine), cast(Any, None), 1.0), plan_of(state_dir)
+    part, plan = HelloPart(FakeNode(engine), cast(Any, None), 1.0), plan_of(state_dir)
     link = LinkPart()
     for state, expected in (
         (ContainerState.PAUSED, ["expects configured", "listen"]),

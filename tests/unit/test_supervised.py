@@ -17,6 +17,7 @@ from orchestrator.config.settings import AnchorSettings, Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.reload import Reload
+from orchestrator.sandboxes.warm_pool import WarmPool
 from orchestrator.sessions.watcher import Watcher
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
@@ -32,6 +33,7 @@ ROUNDS = {
     TaskName.WEBHOOK: (Webhook, "_deliver"),
     TaskName.ARCHIVING: (Archiving, "_archive_all"),
     TaskName.ANCHORING: (Anchoring, "anchor"),
+    TaskName.WARM_POOL: (WarmPool, "_round"),
 }
 
 
@@ -46,6 +48,7 @@ def settings(tmp_path: Path) -> Settings:
         workspace_retention=3600,
         audit_retention=3600,
         anchor=AnchorSettings(file=tmp_path / "anchors", interval=3600),
+        warm_sandboxes=1,
         approval_webhook_url="http://127.0.0.1:9/",
         approval_webhook_secret=SecretStr("x" * 32),
     )

@@ -1,0 +1,162 @@
+"""Starts sandboxes: for a session, or ahead of one, which then takes it over."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from orchestrator.audit.ledger import Ledger
+from orchestrator.config.operator_mounts import OperatorMount
+from orchestrator.config.settings import Settings
+from orchestrator.engine.base import Container
+from orchestrator.link.agent_link import AgentLink
+from orchestrator.link.fair_share import FairShare
+from orchestrator.link.messages import AgentEvent, Hello
+from orchestrator.node.base import Node
+from orchestrator.policy.levels import Level, SessionLimits
+from orchestrator.sandboxes.agent_parts import AgentPart, HelloPart, LinkPart
+from orchestrator.sandboxes.container_parts import ContainerPart, RatesPart
+from orchestrator.sandboxes.directory import SandboxDirectory
+from orchestrator.sandboxes.holding import Holding
+from orchestrator.sandboxes.host_parts import (
+    AttachPart,
+    DirectoryPart,
+    MountsPart,
+    NetworkPart,
+    PointPart,
+    QuotaPart,
+    WorkspacePart,
+)
+from orchestrator.sandboxes.parts import LABEL_SANDBOX, Assembly, Part, Plan
+from orchestrator.sandboxes.placing import Places
+from orchestrator.sandboxes.shapes import Shape
+from orchestrator.sandboxes.subscribers import Subscribers
+from orchestrator.sandboxes.suitability import Suitability
+from orchestrator.sandboxes.tenancy import Tenancy
+from orchestrator.sessions.session import Session
+from orchestrator.sessions.workspaces import Workspaces
+from orchestrator.task_scope import TaskScope
+from paddock.contract.words import Start
+
+
+class Starter:
+    """Makes the parts of sandboxes. What could not start, or be taken over, leaves nothing."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        node: Node,
+        ledger: Ledger,
+        workspaces: Workspaces,
+        subscribers: Subscribers,
+        suitability: Suitability,
+        releases: TaskScope,
+    ) -> None:
+        """`releases` holds the releases of sandboxes."""
+        engine = node.engine
+        self._settings = settings
+        self._node = node
+        self._ledger = ledger
+        self._subscribers = subscribers
+        self._share = FairShare()
+        self._releases = releases
+        holding, places = Holding(engine, settings.image), Places()
+        network = NetworkPart(engine, settings.image)
+        directory = DirectoryPart(places)
+        quota = QuotaPart(workspaces, holding)
+        agent = AgentPart(engine)
+        self._hello = HelloPart(node, suitability, settings.hello_timeout)
+        container: tuple[Part, ...] = (
+            LinkPart(),
+            ContainerPart(engine, settings.runtime),
+            RatesPart(holding),
+            self._hello,
+        )
+        # Each part may use what earlier parts offer. They are released in reverse: the agent's
+        # link, the rates, the container, and then the mounts made for it.
+        workspace = (quota, WorkspacePart(places), MountsPart(settings, places))
+        self._whole: tuple[Part, ...] = (network, directory, *workspace, *container, agent)
+        self._ahead: tuple[Part, ...] = (network, directory, PointPart(places), *container)
+        self._rest: tuple[Part, ...] = (quota, AttachPart(places), agent)
+
+    async def start(
+        self,
+        session: Session,
+        level: Level,
+        limits: SessionLimits,
+        mounts: Mapping[str, OperatorMount],
+    ) -> Assembly:
+        """A sandbox for the session. Raises: the errors of the parts."""
+        directory = SandboxDirectory.fresh(self._settings.state_dir)
+        parts = self._assembly(
+            Tenancy(session), session.image, level, limits, directory, self._whole, mounts
+        )
+        await parts.open()
+        return parts
+
+    async def start_ahead(self, shape: Shape) -> Assembly:
+        """A sandbox whose agent waits for its session. Raises: the errors of the parts."""
+        directory = SandboxDirectory.fresh(self._settings.state_dir)
+        limits = shape.session_limits()
+        # By its id: the image's name may get another meaning.
+        parts = self._assembly(
+            Tenancy(), shape.image_id, shape.level, limits, directory, self._ahead
+        )
+        parts.plan.start = Start.WARM
+        await parts.open()
+        return parts
+
+    async def take_over(self, parts: Assembly, session: Session, limits: SessionLimits) -> None:
+        """Gives a sandbox that was started ahead to the session; if that fails, removes it.
+
+        `limits` differ from its own in the workspace's size only. Raises: the errors of the parts.
+        """
+        plan = parts.plan
+        plan.tenancy.begin(session)
+        plan.limits = limits
+        if plan.link.hello is not None:
+            self._subscribers.hello(session, plan.link.hello)
+        await parts.extend(self._rest)
+
+    async def adopt(self, session: Session, container: Container) -> Assembly:
+        """The sandbox that an earlier control plane started. Raises: the errors of the parts."""
+        place = self._settings.state_dir / "sandboxes" / container.labels[LABEL_SANDBOX]
+        directory = SandboxDirectory(place)
+        parts = self._assembly(
+            Tenancy(session), session.image, session.level, session.limits, directory, self._whole
+        )
+        await parts.adopt(container)
+        return parts
+
+    def _assembly(
+        self,
+        tenancy: Tenancy,
+        image: str,
+        level: Level,
+        limits: SessionLimits,
+        directory: SandboxDirectory,
+        parts: tuple[Part, ...],
+        mounts: Mapping[str, OperatorMount] | None = None,
+    ) -> Assembly:
+        link = self._link(tenancy, directory)
+        plan = Plan(tenancy, image, level, limits, mounts or {}, directory, link)
+        return Assembly(parts, plan, self._releases)
+
+    def _link(self, tenancy: Tenancy, directory: SandboxDirectory) -> AgentLink:
+        """A link that reports for the session; an agent without one has nothing to report."""
+
+        async def committed(boot_id: str) -> int:
+            if tenancy.vacant:
+                return 0
+            return await self._ledger.agent_head(tenancy.session.key, boot_id)
+
+        async def event(reported: AgentEvent) -> None:
+            await self._subscribers.event(tenancy.session, reported)
+
+        def hello(said: Hello) -> None:
+            if not tenancy.vacant:
+                self._subscribers.hello(tenancy.session, said)
+
+        async def violation(reason: str) -> None:
+            await self._subscribers.violation(tenancy.session, reason)
+
+        listen = partial(self._node.listen, directory.run)
+        return AgentLink(listen, committed, event, hello, violation, self._share)

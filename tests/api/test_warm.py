@@ -1,0 +1,158 @@
+"""Sessions that get a sandbox that was started ahead."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from orchestrator.config.settings import Settings
+from orchestrator.control_plane import ControlPlane
+from orchestrator.engine.base import LABEL_SESSION, Image
+from orchestrator.engine.fake import FakeEngine
+from orchestrator.errors import SandboxUnavailableError
+from tests.api.conftest import IMAGE, Api, served
+from tests.support.fake_agent import Agents
+from tests.support.restart import reopened
+from tests.support.until import until
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return settings.model_copy(update={"warm_sandboxes": 2, "warm_least": {"low": 1}})
+
+
+@pytest.fixture
+async def warm(api: Api) -> Api:
+    """An API with a sandbox that waits."""
+    await ready(api.plane)
+    return api
+
+
+async def ready(plane: ControlPlane, *levels: str) -> None:
+    """Waits until these sandboxes wait, by default one at low."""
+    wanted = sorted(levels or ("low",))
+    await until(lambda: sorted(shape.level_name for shape in plane.pool.shapes) == wanted)
+
+
+async def test_a_session_takes_it_and_works_as_usual(warm: Api) -> None:
+    (waiting,) = warm.engine.containers.values()
+    assert LABEL_SESSION not in waiting.labels
+    assert warm.agent.requests == []  # it knows nothing
+    agent = warm.agent
+    made = await warm.session(permission_level="low", secrets={"SECRET_A": "a-secret-value"})
+    assert made["sandbox"]["start"] == "warm"
+    assert waiting.name == f"paddock-{made['sandbox']['id']}"
+    assert agent.configuration is not None
+    assert agent.configuration["level"] == "low"
+    assert [method for method, _ in agent.requests] == ["secrets"]
+    session = warm.plane.sessions.registry.get(made["id"])
+    assert session is not None
+    assert session.sandbox is not None
+    names = session.sandbox.directory.passwd.read_text()
+    assert f"sandbox:x:{session.workspace.uid}:" in names
+    answer = await warm.json("POST", f"/api/sessions/{made['id']}/exec", json={"command": "ls"})
+    assert answer["exit_code"] == 0
+
+
+async def test_another_level_image_or_limit_or_a_mount_is_cold(warm: Api) -> None:
+    for body in ({"permission_level": "high"}, {"limits": {"pids": 40}}):
+        made = await warm.session(**{"permission_level": "low", **body})
+        assert made["sandbox"]["start"] == "cold"
+
+
+async def test_its_events_are_those_of_a_cold_one(warm: Api) -> None:
+    async def events(**body: Any) -> list[str]:
+        made = await warm.session(**body)
+        page = await warm.json("GET", f"/api/sessions/{made['id']}/audit")
+        return [event["operation"] for event in page["items"]]
+
+    assert await events(permission_level="low") == await events(permission_level="high")
+
+
+async def test_a_level_change_takes_one(warm: Api) -> None:
+    made = await warm.session(permission_level="high")
+    assert made["sandbox"]["start"] == "cold"
+    await warm.json(
+        "PUT",
+        f"/api/sessions/{made['id']}/settings",
+        json={"settings": {"permission_level": "low"}},
+    )
+    shown = await warm.json("GET", f"/api/sessions/{made['id']}")
+    assert (shown["permission_level"], shown["sandbox"]["start"]) == ("low", "warm")
+
+
+async def test_one_that_can_t_be_taken_over_is_removed(
+    warm: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    (waiting,) = warm.engine.containers
+
+    def refuse(_params: Any) -> Any:
+        raise SandboxUnavailableError("the session's workspace is not mounted")
+
+    warm.agent.overrides["configure"] = refuse
+    made = await warm.session(permission_level="low")
+    assert made["sandbox"]["start"] == "cold"
+    assert waiting not in warm.engine.containers
+    assert "can't be taken over" in caplog.text
+
+
+async def test_one_that_dies_is_replaced(warm: Api) -> None:
+    (waiting,) = warm.engine.containers
+    await warm.engine.die(waiting)
+    await until(lambda: waiting not in warm.engine.containers)
+    await ready(warm.plane)
+    made = await warm.session(permission_level="low")
+    assert made["sandbox"]["start"] == "warm"
+
+
+async def test_another_image_of_that_name_is_not_the_same(warm: Api) -> None:
+    (waiting,) = warm.engine.containers
+    assert warm.engine._images is not None
+    labels = warm.engine._images[IMAGE].labels
+    warm.engine._images[IMAGE] = Image("sha256:2", labels)
+    made = await warm.session(permission_level="low")
+    assert made["sandbox"]["start"] == "cold"
+    await until(lambda: waiting not in warm.engine.containers)
+    await until(lambda: {shape.image_id for shape in warm.plane.pool.shapes} == {"sha256:2"})
+
+
+async def test_another_level_of_that_name_is_not_the_same(warm: Api) -> None:
+    (waiting,) = warm.engine.containers
+    levels = dict(warm.plane.levels)
+    warm.plane.levels.replace({**levels, "low": replace(levels["low"], sha256="0" * 64)})
+    await until(lambda: waiting not in warm.engine.containers)
+    await ready(warm.plane)
+    made = await warm.session(permission_level="low")
+    assert made["sandbox"]["start"] == "warm"
+
+
+async def test_a_restart_keeps_a_session_s_and_removes_the_others(
+    settings: Settings, engine: FakeEngine, agents: Agents
+) -> None:
+    plane = await ControlPlane.open(settings, engine)
+    await ready(plane)
+    async with served(plane, engine, agents) as api:
+        made = await api.session(permission_level="low")
+        await ready(plane)
+    # As after a kill: nobody removes what waits.
+    plane.pool._waiting.clear()
+    await plane.close()
+    assert len(engine.containers) == 2
+    plane = await reopened(settings, engine, agents)
+    try:
+        assert plane.recovered.containers_removed == 1
+        async with served(plane, engine, agents) as api:
+            shown = await api.json("GET", f"/api/sessions/{made['id']}")
+            assert shown["sandbox"]["start"] == "warm"
+            assert shown["sandbox"]["id"] == made["sandbox"]["id"]
+            await api.json("DELETE", f"/api/sessions/{made['id']}?purge=true")
+    finally:
+        await plane.close()
+    assert engine.containers == {}
+
+
+async def test_what_waits_is_measured(warm: Api) -> None:
+    await warm.session(permission_level="low")
+    text = await (await warm.call("GET", "/metrics")).text()
+    assert 'paddock_warm_claims_total{level="low",outcome="hit"} 1.0' in text
+    assert "paddock_warm_age_seconds_count 1.0" in text

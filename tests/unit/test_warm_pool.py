@@ -1,0 +1,315 @@
+"""The pool hands each sandbox to one session, and keeps none that it should not."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from orchestrator.config.settings import Settings
+from orchestrator.errors import CapacityExhaustedError, EngineUnavailableError
+from orchestrator.observe.metrics import Metrics
+from orchestrator.policy.levels import Levels, load_levels
+from orchestrator.sandboxes.shapes import Shape, usual_limits
+from orchestrator.sandboxes.tenancy import Tenancy
+from orchestrator.sandboxes.warm_pool import WarmPool
+from orchestrator.tasks import Tasks
+
+LEVELS = load_levels()
+NAMES = ("low", "high")
+
+
+class Parts:
+    """A sandbox of the host: it exists until it is closed."""
+
+    def __init__(self, host: "Host", shape: Shape) -> None:
+        self.shape = shape
+        link = SimpleNamespace(connected=True)
+        host.made += 1
+        self.plan = SimpleNamespace(container_id=str(host.made), link=link)
+        self._host = host
+        host.existing.append(self)
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)
+        if self in self._host.existing:
+            self._host.existing.remove(self)
+
+
+class Host:
+    """What exists, and a pool on it."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.made = 0
+        self.existing: list[Parts] = []
+        self.sessions: list[Parts] = []
+        self.image = "sha256:1"
+        self.fails = self.full = False
+        self.now = 0.0
+        self.starts: list[Shape] = []
+        self.settings = Settings(**{"warm_sandboxes": 3, "max_active": 4, **settings})
+        self.levels = Levels(LEVELS)
+        self.tasks = Tasks()
+        self.busy = asyncio.Event()
+        self.busy.set()
+        self.pool = WarmPool(
+            self.settings,
+            cast(Callable[[Shape], Any], self.start),
+            self.image_id,
+            Metrics(),
+            lambda: self.now,
+        )
+
+    def run(self) -> None:
+        self.pool.run(self.tasks, self.levels, lambda: len(self.sessions), self.admit, self.quiet)
+
+    async def start(self, shape: Shape) -> Parts:
+        self.starts.append(shape)
+        await asyncio.sleep(0)
+        if self.fails:
+            raise EngineUnavailableError("no engine")
+        return Parts(self, shape)
+
+    async def admit(self, sandboxes: int) -> None:
+        if self.full or sandboxes >= self.settings.max_active:
+            raise CapacityExhaustedError("full", retry_after=1)
+
+    async def quiet(self) -> None:
+        await self.busy.wait()
+
+    async def image_id(self, _name: str) -> str:
+        return self.image
+
+    def shape(self, name: str) -> Shape:
+        level = self.levels[name]
+        image = self.settings.image
+        return Shape.of(image, self.image, level, usual_limits(level))
+
+    def take(self, name: str) -> Parts | None:
+        return cast(Parts | None, self.pool.take(self.shape(name)))
+
+    async def settled(self) -> None:
+        for _ in range(60):
+            await asyncio.sleep(0)
+
+    @property
+    def waiting(self) -> Counter[str]:
+        return Counter(shape.level_name for shape in self.pool.shapes)
+
+
+async def test_nothing_waits_without_demand_and_nothing_if_it_is_off() -> None:
+    host, off = Host(), Host(warm_sandboxes=0)
+    other = Host(runtime="runsc")  # which may not show what is mounted late
+    for each in (host, off, other):
+        each.run()
+        await each.settled()
+        assert each.starts == []
+    assert (host.pool.runs, off.pool.runs, other.pool.runs) == (True, False, False)
+    assert off.take("low") is None
+    await off.settled()
+    assert off.starts == []
+    await host.pool.close()
+
+
+async def test_after_a_session_the_next_one_finds_a_sandbox() -> None:
+    host = Host()
+    host.run()
+    assert host.take("low") is None
+    await host.settled()
+    assert host.waiting == {"low": 1}
+    assert host.take("high") is None  # never one of another level
+    taken = host.take("low")
+    assert taken is not None
+    await host.settled()
+    assert taken in host.existing
+    assert host.waiting == {"low": 2, "high": 1}
+    await host.pool.close()
+    assert host.existing == [taken]
+    assert host.take("low") is None
+
+
+async def test_a_minimum_waits_without_demand_and_is_renewed() -> None:
+    host = Host(warm_least={"low": 2, "gone": 1}, warm_age=100)
+    host.run()
+    await host.settled()
+    assert host.waiting == {"low": 2}
+    before = list(host.existing)
+    host.levels.replace(LEVELS)  # the same ones
+    await host.settled()
+    assert host.existing == before
+    host.image = "sha256:2"
+    host.levels.replace(LEVELS)
+    await host.settled()
+    assert {shape.image_id for shape in host.pool.shapes} == {"sha256:2"}
+    assert not set(before) & set(host.existing)
+    before = list(host.existing)
+    host.now += 100
+    host.levels.replace(LEVELS)
+    await host.settled()
+    assert host.waiting == {"low": 2}
+    assert not set(before) & set(host.existing)
+    del before[:]
+    host.levels.replace({"high": LEVELS["high"]})
+    await host.settled()
+    assert host.existing == []
+    await host.pool.close()
+
+
+async def test_one_that_ended_is_given_to_nobody_and_replaced() -> None:
+    host = Host(warm_least={"low": 1})
+    host.run()
+    await host.settled()
+    (first,) = host.existing
+    host.pool.ended("another")
+    host.pool.ended(first.plan.container_id)
+    assert host.take("low") is None
+    await host.settled()
+    assert first not in host.existing
+    second = host.existing[0]
+    second.plan.link.connected = False
+    assert host.take("low") is None
+    await host.settled()
+    assert second not in host.existing
+    await host.pool.close()
+
+
+async def test_a_failure_is_not_repeated_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    host = Host(warm_least={"low": 1})
+    host.fails = True
+    host.run()
+    await host.settled()
+    for _ in range(3):
+        host.take("low")
+        await host.settled()
+    assert len(host.starts) == 1
+    assert "no sandbox can be started ahead, tried again in 2 s: no engine" in caplog.text
+    host.fails, host.now = False, host.now + 2
+    host.take("low")
+    await host.settled()
+    assert host.waiting["low"] == 3
+    await host.pool.close()
+
+
+async def test_sessions_go_first() -> None:
+    host = Host(warm_least={"low": 3})
+    host.busy.clear()  # a session is being created
+    host.run()
+    await host.settled()
+    assert host.starts == []
+    host.busy.set()
+    await host.settled()
+    assert host.waiting == {"low": 3}
+    taken = [host.take("low"), host.take("low")]
+    host.sessions += [parts for parts in taken if parts is not None]
+    await host.settled()
+    assert len(host.existing) == host.settings.max_active
+    host.sessions.append(Parts(host, host.shape("high")))
+    await host.pool.make_room()
+    assert len(host.existing) == host.settings.max_active
+    assert await host.pool.clear()
+    assert not await host.pool.clear()
+    host.full = True
+    host.take("low")
+    await host.settled()
+    assert host.waiting == {}
+    await host.pool.close()
+
+
+def test_a_sandbox_belongs_to_one_session() -> None:
+    tenancy, session = Tenancy(), cast(Any, SimpleNamespace(id="s"))
+    assert (tenancy.vacant, repr(tenancy), tenancy.cut("x")) == (True, "", "x")
+    tenancy.begin(session)
+    assert (tenancy.vacant, repr(tenancy), tenancy.session) == (False, "s", session)
+    with pytest.raises(ValueError, match="another session"):
+        tenancy.begin(session)
+
+
+class Pools(RuleBasedStateMachine):
+    """Sessions come and go, sandboxes die, files change, and the host fails, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.host = self.do(self._opened())
+        self.given: set[Parts] = set()
+
+    async def _opened(self) -> Host:
+        host = Host(warm_age=1000)
+        host.run()
+        return host
+
+    def do(self, work: Any) -> Any:
+        return self.runner.run(work)
+
+    @rule(name=st.sampled_from(NAMES), steps=st.integers(0, 9))
+    def create(self, name: str, steps: int) -> None:
+        self.do(self._create(name, steps))
+
+    async def _create(self, name: str, steps: int) -> None:
+        host = self.host
+        if len(host.sessions) >= host.settings.max_active:
+            return
+        parts = host.take(name)
+        if parts is None:
+            host.sessions.append(cast(Parts, None))  # reserved
+            await host.pool.make_room()
+            host.sessions.pop()
+            parts = Parts(host, host.shape(name))
+        assert parts not in self.given
+        assert parts.shape == host.shape(name)
+        assert parts in host.existing
+        self.given.add(parts)
+        host.sessions.append(parts)
+        for _ in range(steps):
+            await asyncio.sleep(0)
+
+    @rule(steps=st.integers(0, 9))
+    def end(self, steps: int) -> None:
+        if self.host.sessions:
+            self.do(self.host.sessions.pop().close())
+
+    @rule(which=st.integers(0, 9))
+    def die(self, which: int) -> None:
+        ids = self.host.pool.container_ids
+        if ids:
+            self.host.pool.ended(ids[which % len(ids)])
+
+    @rule(fails=st.booleans(), full=st.booleans(), seconds=st.sampled_from((0, 10, 700)))
+    def change(self, fails: bool, full: bool, seconds: int) -> None:
+        self.host.fails, self.host.full = fails, full
+        self.host.now += seconds
+
+    @rule()
+    def new_image(self) -> None:
+        self.host.image += "1"
+        self.host.levels.replace(LEVELS)
+
+    @rule(steps=st.integers(0, 60))
+    def wait(self, steps: int) -> None:
+        async def wait() -> None:
+            for _ in range(steps):
+                await asyncio.sleep(0)
+
+        self.do(wait())
+
+    @invariant()
+    def few_enough_exist(self) -> None:
+        assert len(self.host.pool.shapes) <= self.host.settings.warm_sandboxes
+        waiting = set(self.host.pool.container_ids)
+        assert not waiting & {parts.plan.container_id for parts in self.given}
+
+    def teardown(self) -> None:
+        async def close() -> None:
+            await self.host.pool.close()
+
+        with self.runner:
+            self.do(close())
+        assert set(self.host.existing) <= set(self.host.sessions)
+
+
+def test_no_sandbox_has_two_sessions_and_none_is_left() -> None:
+    run_state_machine_as_test(Pools)

@@ -41,6 +41,7 @@ from orchestrator.engine.docker_spec import (
     refuse_dropped_limits,
     unknown_runtime,
 )
+from orchestrator.engine.lane import Lane
 from orchestrator.errors import EngineUnavailableError
 from orchestrator.threads import bounded
 
@@ -74,6 +75,8 @@ class DockerEngine(Engine):
         self._timeout = timeout
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="engine")
+        # A removal takes long. However many there are, stops and creations find a thread.
+        self._removals = Lane(max(1, threads // 2), timeout)
         self._client: docker.APIClient | None = None
         self._client_lock = threading.Lock()
         self._network = Bridge(instance, resolvers)
@@ -150,9 +153,16 @@ class DockerEngine(Engine):
 
     async def remove(self, container_id: str) -> None:
         """See `Engine.remove`."""
-        await self._call(
-            "remove a container", lambda client: docker_containers.remove(client, container_id)
-        )
+        try:
+            async with self._removals.turn():
+                await self._call(
+                    "remove a container",
+                    lambda client: docker_containers.remove(client, container_id),
+                )
+        except TimeoutError as error:
+            raise EngineUnavailableError(
+                f"the container engine removed no container within {self._timeout:g} s"
+            ) from error
 
     async def logs(self, container_id: str) -> str:
         """See `Engine.logs`: at most the last 100 lines."""

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from sandbox_agent import guard_messages
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.confine import profile
+from sandbox_agent.confine.libraries import Libraries
 from sandbox_agent.confine.profile import Profile, Tool
 from sandbox_agent.exec_record import ExecRecorder, Source
 from sandbox_agent.guard_process import Pipes, Plan, Setup, run
@@ -129,9 +130,16 @@ class Guards:
     """Lends guards to commands, and keeps a few idle ones, as creating one takes long."""
 
     def __init__(
-        self, loop: Loop, configuration: Configuration, abi: int, events: EventBuffer
+        self,
+        loop: Loop,
+        configuration: Configuration,
+        abi: int,
+        events: EventBuffer,
+        programs: Libraries | None = None,
     ) -> None:
+        """`programs` is what the level's commands need, if it is known."""
         self._loop = loop
+        self._programs = programs
         self._configuration = configuration
         self._abi = abi
         self._recorder = ExecRecorder(loop, events, configuration.uid)
@@ -144,7 +152,7 @@ class Guards:
         Raises: ConfinementError if commands can't be confined, or the workspace is not there.
         """
         _check_workspace(self._configuration.uid)
-        self._profile = profile.build(self._configuration, self._abi)
+        self._profile = profile.build(self._configuration, self._abi, programs=self._programs)
 
     def prepare(self) -> None:
         """Creates the first guard in advance, if there is room for it."""
@@ -164,7 +172,7 @@ class Guards:
 
         Use it only for that tool and close it afterwards. Raises: ConfinementError, OSError.
         """
-        own = profile.build(self._configuration, self._abi, tool)
+        own = profile.build(self._configuration, self._abi, tool, self._programs)
         try:
             return self._make(own)
         finally:

@@ -6,9 +6,10 @@ encoded as base64, except in `file.pull` and `file.push`: their `data` follows t
 that begins with a NUL and the 4-byte length of the JSON.
 
 Host → agent, requests
+    prepare {commands} → {}: what its session may run; once or more, before configure
     configure {level, uid, …: the members of Configuration} → {}
-              once, right after the first hello: before it the agent refuses every other request. A
-              malformed one, or one that it can't enforce, ends the agent
+              once: before it the agent refuses every request but prepare. A malformed one, or one
+              that it can't enforce, ends the agent
     exec      {command_id, argv, cwd, env, secrets, stdin, stdin_open, timeout_ms, background,
               collect, unread} → {}
               answered when the command has started; it ends with a `command.exit` event.

@@ -14,7 +14,8 @@ from sandbox_agent.audit import EventBuffer
 from sandbox_agent.budget import BudgetError
 from sandbox_agent.commands import CommandError
 from sandbox_agent.configuration import parse
-from sandbox_agent.confine import privileges, seccomp, syscalls
+from sandbox_agent.confine import privileges, profile, seccomp, syscalls
+from sandbox_agent.confine.libraries import Libraries
 from sandbox_agent.confine.profile import ConfinementError
 from sandbox_agent.connection import Connection
 from sandbox_agent.errors import AgentError
@@ -58,8 +59,11 @@ class Agent:
         # Until it is configured, every request but that one is refused.
         self._service: Service | None = None
         self._told = False
+        # The commands that were announced, and what they need.
+        self._announced: tuple[list[str], Libraries] | None = None
         self._exit_code = 0
         self._methods: dict[str, Callable[[Message, Reply], None]] = {
+            "prepare": self._prepare,
             "configure": self._configure,
         }
 
@@ -71,6 +75,12 @@ class Agent:
         self._loop.run()
         return self._exit_code
 
+    def _prepare(self, params: Message, reply: Reply) -> None:
+        """Finds what the commands need that its session will have, before it has one."""
+        commands = given.texts(params, "commands")
+        self._announced = commands, profile.programs_of(commands)
+        reply({})
+
     def _configure(self, params: Message, reply: Reply) -> None:
         """Takes the session's configuration, once; an agent that can't enforce it ends."""
         if self._told:
@@ -78,7 +88,12 @@ class Agent:
         self._told = True
         try:
             configuration = parse(params)
-            service = Service(self._loop, configuration, self._abi, self._events, self.secrets)
+            commands, programs = self._announced or (None, None)
+            if commands != configuration.commands:
+                programs = None
+            service = Service(
+                *(self._loop, configuration, self._abi, self._events, self.secrets, programs)
+            )
             service.guards.confine()
         except (AgentError, BudgetError) as error:
             self._refuse(f"cannot be configured: {error}")
@@ -103,6 +118,7 @@ class Agent:
 
     def _serve(self, service: Service) -> None:
         self._service = service
+        del self._methods["prepare"]
         self._methods |= service.methods
         self._methods |= {
             "secrets": self._take_secrets,

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 
 from sandbox_agent.audit import EventBuffer
+from sandbox_agent.confine.libraries import Libraries
 from sandbox_agent.executor import Executor
 from sandbox_agent.guard import Guards
 from sandbox_agent.loop import Loop
@@ -25,9 +26,13 @@ class Service:
         abi: int,
         events: EventBuffer,
         secrets: SessionSecrets,
+        programs: Libraries | None = None,
     ) -> None:
-        """Raises: BudgetError; ConfinementError if commands can't be confined."""
-        self.guards = Guards(loop, configuration, abi, events)
+        """`programs` is what the level's commands need, if it is known.
+
+        Raises: BudgetError; ConfinementError if commands can't be confined.
+        """
+        self.guards = Guards(loop, configuration, abi, events, programs)
         self.work = Work(loop, configuration, events)
         self._executor = Executor(loop, configuration, events, self.work, self.guards, secrets)
         self._terminals = Terminals(loop, configuration, abi, events, self.work, self.guards)

@@ -118,6 +118,18 @@ class HelloPart(Part):
             )
 
 
+class PreparePart(Part):
+    """What the agent can find out about its level before it has a session."""
+
+    name = "preparation"
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: SandboxUnavailableError."""
+        commands = plan.level.commands
+        if commands is not None and plan.level.confinement.paths:
+            await plan.link.request("prepare", {"commands": sorted(commands)})
+
+
 class AgentPart(Part):
     """The agent with its session: it is configured, once, and can then run commands."""
 

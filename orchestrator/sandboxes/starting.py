@@ -12,7 +12,7 @@ from orchestrator.link.fair_share import FairShare
 from orchestrator.link.messages import AgentEvent, Hello
 from orchestrator.node.base import Node
 from orchestrator.policy.levels import Level, SessionLimits
-from orchestrator.sandboxes.agent_parts import AgentPart, HelloPart, LinkPart
+from orchestrator.sandboxes.agent_parts import AgentPart, HelloPart, LinkPart, PreparePart
 from orchestrator.sandboxes.container_parts import ContainerPart, RatesPart
 from orchestrator.sandboxes.directory import SandboxDirectory
 from orchestrator.sandboxes.holding import Holding
@@ -74,7 +74,9 @@ class Starter:
         # link, the rates, the container, and then the mounts made for it.
         workspace = (quota, WorkspacePart(places), MountsPart(settings, places))
         self._whole: tuple[Part, ...] = (network, directory, *workspace, *container, agent)
-        self._ahead: tuple[Part, ...] = (network, directory, PointPart(places), *container)
+        self._ahead: tuple[Part, ...] = (
+            *(network, directory, PointPart(places), *container, PreparePart()),
+        )
         self._rest: tuple[Part, ...] = (quota, AttachPart(places), agent)
 
     async def start(

@@ -38,9 +38,13 @@ class Closure(NamedTuple):
 class Libraries:
     """Finds what programs need, as the image's loader would; reads each file once."""
 
-    def __init__(self) -> None:
-        self._directories = _default_directories()
-        self._closure = Closure(set(), set())
+    def __init__(self, known: "Libraries | None" = None) -> None:
+        """`known` is another one, whose programs this one has from the beginning."""
+        self._directories: list[str] = (
+            _default_directories() if known is None else known._directories
+        )
+        found = Closure(set(), set()) if known is None else known.closure
+        self._closure = Closure(set(found.executed), set(found.read))
 
     def add(self, program: str) -> None:
         """Adds a program (an existing absolute path) and all that it needs. Raises: OSError."""

@@ -1,6 +1,7 @@
 """What the kernel enforces on the commands of one sandbox; built once, from the configuration."""
 
 import os
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from sandbox_agent.baseline import BASELINE, DEVICES
@@ -52,15 +53,32 @@ class ConfinementError(Exception):
 NO_TOOL = Tool([], [], [], writable_code=False, ptrace=False)
 
 
-def build(configuration: Configuration, abi: int, tool: Tool = NO_TOOL) -> Profile:
-    """The profile of the sandbox's level, or of a tool at that level. Raises: ConfinementError."""
+def programs_of(commands: Iterable[str]) -> Libraries:
+    """What these commands need of the image, which never changes. Raises: OSError."""
+    libraries = Libraries()
+    _add(libraries, commands)
+    return libraries
+
+
+def build(
+    configuration: Configuration,
+    abi: int,
+    tool: Tool = NO_TOOL,
+    programs: Libraries | None = None,
+) -> Profile:
+    """The profile of the sandbox's level, or of a tool at that level.
+
+    `programs` is what the level's commands need, if it is known. Raises: ConfinementError.
+    """
     try:
-        return _build(configuration, abi, tool)
+        return _build(configuration, abi, tool, programs)
     except OSError as error:
         raise ConfinementError(f"{error.strerror}: {error.filename or 'ruleset'}") from error
 
 
-def _build(configuration: Configuration, abi: int, tool: Tool) -> Profile:
+def _build(
+    configuration: Configuration, abi: int, tool: Tool, programs: Libraries | None
+) -> Profile:
     machine = os.uname().machine
     if not seccomp.available(machine):
         raise ConfinementError("the kernel has no system call filters with notification")
@@ -71,7 +89,8 @@ def _build(configuration: Configuration, abi: int, tool: Tool) -> Profile:
         raise ConfinementError("the kernel can't deny writable code: it must be 6.3 or later")
     executable: frozenset[str] | None = None
     if wanted.paths:
-        (rules, executable), rights = path_rules(configuration, tool), landlock.handled(abi)
+        rules, executable = path_rules(configuration, tool, programs)
+        rights = landlock.handled(abi)
     else:
         rules, rights = write_rules(configuration, tool), landlock.WRITES
     if wanted.ptrace or tool.ptrace:
@@ -97,14 +116,11 @@ def _build(configuration: Configuration, abi: int, tool: Tool) -> Profile:
 
 
 def path_rules(
-    configuration: Configuration, tool: Tool = NO_TOOL
+    configuration: Configuration, tool: Tool = NO_TOOL, programs: Libraries | None = None
 ) -> tuple[list[Rule], frozenset[str]]:
     """The rights for each path, and the paths that are executable."""
-    libraries = Libraries()
-    for name in (*(configuration.commands or ()), *tool.programs):
-        program = None if name in BUILTINS else find_program(name)
-        if program is not None and not os.path.isdir(program):
-            libraries.add(program)
+    libraries = Libraries(programs or programs_of(configuration.commands or ()))
+    _add(libraries, tool.programs)
     directories = [path for path in tool.programs if os.path.isdir(path)]
     read = [*configuration.confinement.read, *tool.read]
     execute = [*configuration.confinement.execute, *directories]
@@ -116,6 +132,13 @@ def path_rules(
     rules += [Rule(path, READ_FILE | WRITE_FILE) for path in DEVICES]
     rules += [Rule(path, CHANGE) for path in (*_CHANGED, *configuration.writable, *tool.write)]
     return rules, frozenset(closure.executed).union(map(os.path.realpath, execute))
+
+
+def _add(libraries: Libraries, names: Iterable[str]) -> None:
+    for name in names:
+        program = None if name in BUILTINS else find_program(name)
+        if program is not None and not os.path.isdir(program):
+            libraries.add(program)
 
 
 def write_rules(configuration: Configuration, tool: Tool) -> list[Rule]:

@@ -37,14 +37,14 @@ async def ready(plane: ControlPlane, *levels: str) -> None:
 async def test_a_session_takes_it_and_works_as_usual(warm: Api) -> None:
     (waiting,) = warm.engine.containers.values()
     assert LABEL_SESSION not in waiting.labels
-    assert warm.agent.requests == []  # it knows nothing
+    assert [method for method, _ in warm.agent.requests] == ["prepare"]  # it knows no session
     agent = warm.agent
     made = await warm.session(permission_level="low", secrets={"SECRET_A": "a-secret-value"})
     assert made["sandbox"]["start"] == "warm"
     assert waiting.name == f"paddock-{made['sandbox']['id']}"
     assert agent.configuration is not None
     assert agent.configuration["level"] == "low"
-    assert [method for method, _ in agent.requests] == ["secrets"]
+    assert [method for method, _ in agent.requests] == ["prepare", "secrets"]
     session = warm.plane.sessions.registry.get(made["id"])
     assert session is not None
     assert session.sandbox is not None

@@ -229,6 +229,9 @@ class FakeAgent:
         else:
             self._send(result(message["id"], value))
 
+    async def _on_prepare(self, params: Message) -> Message:
+        return {}
+
     async def _on_configure(self, params: Message) -> Message:
         if self.configuration is not None:
             raise AgentRefusalError("conflict", "the sandbox is already configured")

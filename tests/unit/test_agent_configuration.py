@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 
 from sandbox_agent.budget import BudgetError
 from sandbox_agent.configuration import parse
+from sandbox_agent.confine.libraries import Libraries
 from sandbox_agent.confine.profile import ConfinementError
 from sandbox_agent.errors import AgentError
 from sandbox_agent.guard import Guards
 from sandbox_agent.protocol import Configuration, Confinement, Message, request
 from sandbox_agent.server import Agent
+from sandbox_agent.service import Service
 
 CONFIGURATION = Configuration(
     level="low",
@@ -203,3 +205,32 @@ def test_nothing_but_a_refusal_comes_of_wild_members(
         return
     assert found.uid > 0
     assert type(found.guard_writes) is type(found.confinement.paths) is bool
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What services are told of what their commands need."""
+    used: list[Any] = []
+    real = Service.__init__
+
+    def init(service: Service, *arguments: Any) -> None:
+        used.append(arguments[-1])
+        real(service, *arguments)
+
+    monkeypatch.setattr(Service, "__init__", init)
+    return used
+
+
+def test_what_was_announced_is_used(told: Told, programs: list[Any]) -> None:
+    assert told.ask("prepare", {"commands": 7}) == "validation_error"
+    assert told.ask("prepare", {"commands": ["ls"]}) == {}
+    assert told.ask("exec", {}) == "conflict"
+    assert told.ask("configure", {**MESSAGE, "commands": ["ls"]}) == {}
+    assert isinstance(programs[0], Libraries)
+    assert told.ask("prepare", {"commands": ["ls"]}) == "validation_error"
+
+
+def test_what_was_announced_is_not_used_for_other_commands(told: Told, programs: list[Any]) -> None:
+    assert told.ask("prepare", {"commands": ["ls", "cat"]}) == {}
+    assert told.ask("configure", {**MESSAGE, "commands": ["ls"]}) == {}
+    assert programs == [None]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sandbox_agent.confine.landlock import CHANGE, EXECUTE, READ, Rule
-from sandbox_agent.confine.profile import NO_TOOL, path_rules
+from sandbox_agent.confine.profile import NO_TOOL, path_rules, programs_of
 from sandbox_agent.protocol import Configuration, Confinement
 
 BOOT = Configuration(
@@ -36,3 +36,11 @@ def test_mounts_are_written_to_where_the_list_says_so() -> None:
     rules, _ = path_rules(BOOT._replace(writable=("/mnt/data",)))
     assert Rule("/mnt/data", CHANGE) in rules
     assert Rule("/mnt/data", CHANGE) not in path_rules(BOOT)[0]
+
+
+def test_known_programs_of_the_commands_give_the_same_rules() -> None:
+    known = programs_of(BOOT.commands or ())
+    before = set(known.closure.read)
+    tool = NO_TOOL._replace(programs=["python3"])
+    assert path_rules(BOOT, tool, known) == path_rules(BOOT, tool)
+    assert known.closure.read == before  # a tool adds nothing to it

@@ -11,7 +11,7 @@ from sandbox_agent.protocol import FrameDecoder, FrameError, Message, encode
 _FIRST_DELAY = 0.01
 _LONGEST_DELAY = 1.0
 # Deferred messages go out with the next urgent message, or after this time.
-_SOON_SECONDS = 0.002
+_SOON_SECONDS = 0.02
 # A control plane that stops reading is disconnected at this size. It gets what it missed after the
 # next dial.
 _MOST_UNSENT_BYTES = 32 * 1024 * 1024

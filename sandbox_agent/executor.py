@@ -1,14 +1,15 @@
 """Starts, feeds, signals and ends the commands of one sandbox."""
 
+import functools
 import os
 from typing import Any
 
 from sandbox_agent import builtin, commands
 from sandbox_agent import params as given
 from sandbox_agent.audit import EventBuffer
+from sandbox_agent.command_process import Plan
 from sandbox_agent.errors import AgentError
 from sandbox_agent.guard import Guards
-from sandbox_agent.guard_process import Plan
 from sandbox_agent.loop import Loop
 from sandbox_agent.output import STDERR, STDOUT, Output
 from sandbox_agent.outputs import Outputs, Reply, told
@@ -17,7 +18,7 @@ from sandbox_agent.programs import PATH, find_program
 from sandbox_agent.protocol import WORKSPACE_DIR, Configuration, Message
 from sandbox_agent.session_secrets import SessionSecrets
 from sandbox_agent.stored_output import Room, StoredOutput
-from sandbox_agent.work import Work
+from sandbox_agent.work import Ready, Work
 
 
 class Executor:
@@ -54,7 +55,7 @@ class Executor:
         return list(self._running)
 
     def execute(self, params: Message, reply: Reply) -> None:
-        """Starts a command and answers when it has started. Raises: AgentError."""
+        """Makes a command ready, and starts it unless it is to be held. Raises: AgentError."""
         # This comes first, because secrets must be cut from the record of a refusal too.
         secrets = self._secrets.give(params.get("secrets", {}))
         command_id, argv = given.text(params, "command_id"), given.texts(params, "argv")
@@ -63,12 +64,20 @@ class Executor:
         env = self._environment(given.mapping(params, "env"), secrets)
         request = _request(params, self._plan(argv, cwd, env))
         self._work.remember(command_id)
-        answer = builtin.builtin(argv, self._allowed, self._facts)
-        if answer is not None:
-            self._end_builtin(request, answer)
+        ready = self._ready(argv, request)
+        if params.get("held") is True:
+            self._work.hold(command_id, ready)
         else:
-            self._start(request)
+            ready.run()
         reply({})
+
+    def go(self, params: Message) -> None:
+        """Starts a held command; one that is not held any more never starts."""
+        self._work.go(given.text(params, "command_id"))
+
+    def drop(self, params: Message) -> None:
+        """Drops a held command."""
+        self._work.drop(given.text(params, "command_id"))
 
     def restore(self, params: Message, reply: Reply) -> None:
         """Restores stored output of an earlier sandbox. Raises: AgentError."""
@@ -128,9 +137,17 @@ class Executor:
             workspace=WORKSPACE_DIR,
         )
 
-    def _start(self, request: Request) -> None:
+    def _ready(self, argv: list[str], request: Request) -> Ready:
+        """The command, ready to run. Raises: AgentError."""
+        answer = builtin.builtin(argv, self._allowed, self._facts)
+        if answer is not None:
+            return Ready(functools.partial(self._end_builtin, request, answer), _nothing)
+        command = self._command(request)
+        return Ready(functools.partial(self._start, command), command.drop)
+
+    def _command(self, request: Request) -> Command:
         try:
-            command = Command(
+            return Command(
                 self._loop,
                 self._guards.take(),
                 request,
@@ -142,6 +159,9 @@ class Executor:
             )
         except OSError as error:
             raise AgentError("busy", f"no room for another process: {error.strerror}") from None
+
+    def _start(self, command: Command) -> None:
+        command.go()
         self._running[command.id] = command
         self.outputs.add(command.id, command.output)
         self._work.begin(command)
@@ -214,6 +234,7 @@ class Executor:
 
     def forget_callers(self) -> None:
         """Drops the waiting callers after the connection was lost."""
+        self._work.drop_held()
         self.outputs.forget_callers()
         for command in self._running.values():
             command.forget_caller()
@@ -247,6 +268,10 @@ class Executor:
         if command is not None:
             command.cancel(reason)
         reply({})
+
+
+def _nothing() -> None:
+    """Does nothing."""
 
 
 def _request(params: Message, plan: Plan) -> Request:

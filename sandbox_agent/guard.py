@@ -16,11 +16,12 @@ from collections.abc import Callable
 
 from sandbox_agent import guard_messages
 from sandbox_agent.audit import EventBuffer
+from sandbox_agent.command_process import Pipes, Plan
 from sandbox_agent.confine import profile
 from sandbox_agent.confine.libraries import Libraries
 from sandbox_agent.confine.profile import Profile, Tool
 from sandbox_agent.exec_record import ExecRecorder, Source
-from sandbox_agent.guard_process import Pipes, Plan, Setup, run
+from sandbox_agent.guard_process import Setup, run
 from sandbox_agent.loop import Loop
 from sandbox_agent.protocol import WORKSPACE_DIR, Configuration
 
@@ -33,17 +34,22 @@ class Guard:
 
     def __init__(self, setup: Setup, recorder: ExecRecorder) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        starter, its_starter = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self.pid = os.fork()
         except OSError:
-            ours.close()
-            theirs.close()
+            for each in (ours, theirs, starter, its_starter):
+                each.close()
             raise
         if self.pid == 0:
-            run(setup, theirs)
+            run(setup, theirs, its_starter)
         theirs.close()
+        its_starter.close()
         ours.setblocking(False)
+        starter.setblocking(False)
         self.socket = ours
+        # Leads to the process that waits for the next command.
+        self._starter = starter
         # The uid of its commands' processes, and how many processes that uid may have.
         self.uid, self.processes = setup.uid, setup.processes
         self._on_end: Callable[[], None] | None = None
@@ -53,8 +59,11 @@ class Guard:
         self._source = Source(setup.profile.executable)
         self._listener: int | None = None
 
-    def start(self, command_id: str, plan: Plan, pipes: Pipes) -> None:
-        """Gives the guard its next command. Raises: OSError if the guard is gone."""
+    def prepare(self, command_id: str, plan: Plan, pipes: Pipes) -> None:
+        """Gives the guard its next command, which waits for `go`.
+
+        Raises: OSError if the guard is gone.
+        """
         self._number += 1
         self._source.begin(command_id)
         # The plan goes into a memory file, because it may be larger than one message.
@@ -62,9 +71,15 @@ class Guard:
         try:
             os.write(document, marshal.dumps(tuple(plan)))
             message = guard_messages.plan(self._number)
-            socket.send_fds(self.socket, [message], [*pipes, document])
+            socket.send_fds(self._starter, [message], [*pipes, document])
         finally:
             os.close(document)
+
+    def go(self) -> None:
+        """Lets the prepared command execute its program."""
+        # If the guard is gone, that is reported as for any running command.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._starter.send(guard_messages.go(self._number))
 
     def order(self, kind: bytes) -> bool:
         """Sends an order for the current command; returns False if too many orders wait already.
@@ -95,6 +110,18 @@ class Guard:
             self._recorder.watch(self._listener, self._source)
 
     @property
+    def idle(self) -> bool:
+        """Whether it waits for a command: without one, it has nothing to report.
+
+        The process that waits for the next command is the first to be killed when memory runs out.
+        """
+        try:
+            self.receive()
+        except BlockingIOError:
+            return True
+        return False
+
+    @property
     def closed(self) -> bool:
         """Whether the guard was released; it takes no further command."""
         return self.socket.fileno() < 0
@@ -119,7 +146,11 @@ class Guard:
             on_end()
 
     def close(self) -> None:
-        """Releases the guard: an idle guard ends, a busy one kills its command."""
+        """Releases the guard: an idle guard ends, a busy one kills its command.
+
+        A command that waits for `go` never executes its program.
+        """
+        self._starter.close()
         self.socket.close()
         if self._listener is not None:
             self._recorder.forget(self._listener)
@@ -161,8 +192,11 @@ class Guards:
 
     def take(self) -> Guard:
         """A guard for one command. Raises: OSError if no process can be created."""
-        if self._idle:
-            return self._idle.pop()
+        while self._idle:
+            guard = self._idle.pop()
+            if guard.idle:
+                return guard
+            guard.close()
         if self._profile is None:
             raise OSError(errno.EAGAIN, "the sandbox is not confined yet")
         return self._make(self._profile)

@@ -1,10 +1,13 @@
 """The messages between the agent and a guard. Pure.
 
-They use a SOCK_SEQPACKET pair. No message contains words of a command, so each one is short
-whatever the command is. `N` numbers the guard's commands.
+They use two SOCK_SEQPACKET pairs. No message contains words of a command, so each one is short
+whatever the command is. `N` numbers the guard's commands. The second pair leads to the process that
+the guard has forked for its next command:
 
-    agent → guard   pN         the plan, with descriptors: the three pipes and the document
-                    s<number> N  signal the command's process group
+    agent → process pN         the plan, with descriptors: the three pipes and the document
+                    gN         go: execute it
+
+    agent → guard   s<number> N  signal the command's process group
                     t N        TERM to the whole tree
                     k N        KILL the whole tree, and report
     guard → agent   L          with a descriptor on which the kernel reports executions
@@ -24,7 +27,7 @@ from typing import NamedTuple
 MOST_BYTES = 256
 LISTENER = b"L"
 TERM, KILL = b"t", b"k"
-_PLAN = b"p"
+_PLAN, _GO = b"p", b"g"
 _LARGEST_ERRNO = 4095
 _ORDER = re.compile(rb"([tk]|s([0-9]{1,3})) ([0-9]{1,18})")
 _REPORT = re.compile(rb"([XDEG])([0-9]{1,18}(?: [0-9]{1,18}){0,4})")
@@ -87,11 +90,9 @@ def plan(number: int) -> bytes:
     return b"%s%d" % (_PLAN, number)
 
 
-def plan_number(message: bytes) -> int:
-    """The command number in a plan message. Raises: ValueError."""
-    if message[:1] != _PLAN or not message[1:].isdigit():
-        raise ValueError("not a plan")
-    return int(message[1:])
+def go(number: int) -> bytes:
+    """The message that lets the command with that number execute its program."""
+    return b"%s%d" % (_GO, number)
 
 
 def signal_order(signal: int) -> bytes:

@@ -2,22 +2,19 @@
 
 import contextlib
 import errno
-import fcntl
-import marshal
 import os
 import select
 import signal
 import socket
 import sys
-import termios
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
-from sandbox_agent import guard_messages, limits, processes
-from sandbox_agent.confine import beneath, privileges, seccomp, syscalls
+from sandbox_agent import command_process, guard_messages, limits, processes
+from sandbox_agent.confine import privileges, seccomp, syscalls
 from sandbox_agent.confine.profile import Profile
-from sandbox_agent.guard_messages import Denied, Ended, Failed, Gone, Order, Report, Step
+from sandbox_agent.guard_messages import Ended, Failed, Gone, Report, Step
+from sandbox_agent.protocol import WORKSPACE_DIR
 
-_NOT_FOUND = 127
 _FAILED = 70
 _TEMPORARY = "/tmp"  # noqa: S108 - private to the sandbox
 
@@ -33,37 +30,13 @@ class Setup(NamedTuple):
     profile: Profile
 
 
-class Plan(NamedTuple):
-    """One allowed command, ready to run.
-
-    `program` is the file to execute; a bare name is looked up along the PATH of `env`. `cwd` is
-    relative to the workspace. `inside` lists (path, follow) operands, relative to the workspace,
-    that must resolve inside it. With `terminal`, the standard streams are a terminal, which becomes
-    the controlling terminal.
-    """
-
-    program: str
-    argv: list[str]
-    env: dict[str, str]
-    cwd: str
-    inside: list[tuple[str, bool]]
-    workspace: str
-    terminal: bool = False
-
-
-class Pipes(NamedTuple):
-    """The command's ends of its three standard streams."""
-
-    stdin: int
-    stdout: int
-    stderr: int
-
-
-def run(setup: Setup, agent: socket.socket) -> None:
-    """Runs the guard; never returns."""
+def run(setup: Setup, agent: socket.socket, starter: socket.socket) -> None:
+    """Runs the guard; never returns. `starter` is where its commands' processes get their plans."""
     profile = setup.profile
     try:
-        keep = {agent.fileno()} if profile.ruleset is None else {agent.fileno(), profile.ruleset}
+        keep = {agent.fileno(), starter.fileno()}
+        if profile.ruleset is not None:
+            keep.add(profile.ruleset)
         _close_others(keep)
         syscalls.become_subreaper()
         preference = privileges.OomPreference()
@@ -71,7 +44,7 @@ def run(setup: Setup, agent: socket.socket) -> None:
         privileges.default_signals()
         privileges.limit_resources(setup.processes)
         _confine(profile, agent)
-        _Guard(agent, setup, preference).run()
+        _Guard(agent, starter, setup, preference).run()
         os._exit(0)
     except BaseException as error:  # noqa: BLE001 - a child must never reach its parent's loop
         # The error itself is not printed: it may contain words of a command, and so secrets.
@@ -109,34 +82,22 @@ def _close_others(keep: set[int]) -> None:
     os.closerange(low, os.sysconf("SC_OPEN_MAX"))
 
 
-def _receive_plan(agent: socket.socket) -> tuple[int, Plan, Pipes] | None:
-    """The next command's number, plan and pipes; None when the guard is no longer needed."""
-    while True:
-        message, descriptors, _, _ = socket.recv_fds(agent, guard_messages.MOST_BYTES, 4)
-        if not message:
-            return None
-        if descriptors:
-            break  # without descriptors it is a late order for an earlier command
-    for descriptor in descriptors:
-        os.set_inheritable(descriptor, False)  # `recv_fds` passes no flags on to the kernel
-    *pipes, document = descriptors
-    plan = Plan(*marshal.loads(os.pread(document, os.fstat(document).st_size, 0)))  # noqa: S302
-    os.close(document)
-    return guard_messages.plan_number(message), plan, Pipes(*pipes)
-
-
 class _Guard:
     """Owns one command at a time."""
 
     def __init__(
-        self, agent: socket.socket, setup: Setup, preference: privileges.OomPreference
+        self,
+        agent: socket.socket,
+        starter: socket.socket,
+        setup: Setup,
+        preference: privileges.OomPreference,
     ) -> None:
         self._agent = agent
+        self._starter = starter
         self._uid = setup.uid
         self._profile = setup.profile
         self._preference = preference
         self._number = 0
-        self._workspace = ""
         self._first = 0
         self._first_ended = False
         self._left_behind = False
@@ -146,38 +107,54 @@ class _Guard:
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
 
     def run(self) -> None:
-        """Runs commands in turn; the next one starts when nothing of the previous one is left."""
-        while True:
-            received = _receive_plan(self._agent)
-            if received is None:
-                return
-            self._number, plan, pipes = received
-            self._workspace = plan.workspace
-            self._first_ended = self._left_behind = False
-            self._outlived = 0
-            started = self._fork(plan, pipes)
-            # Only the command may hold its pipes, because their end of file is the end of its
-            # output.
-            for fd in pipes:
-                os.close(fd)
-            if started:
-                self._attend()
+        """Runs commands in turn; the next one starts when nothing of the previous one is left.
 
-    def _fork(self, plan: Plan, pipes: Pipes) -> bool:
-        """Starts the command; reports and returns False if the sandbox has no room for it."""
+        The process of the next command is forked before its plan arrives: the fork takes longer
+        than all that the process itself has to do.
+        """
+        while self._serve():
+            pass
+
+    def _serve(self) -> bool:
+        """Runs one command; returns False when the guard is no longer needed."""
+        self._number += 1
+        self._first_ended = self._left_behind = False
+        self._outlived = 0
         try:
-            with self._preference.to_be_killed():  # inherited: the command can't set it
-                self._first = os.fork()
-                if self._first == 0:
-                    _become_command(plan, pipes, self._uid, self._profile, self._agent)
+            self._fork()
+        except OSError:
+            return self._serve_late()
+        return self._attend()
+
+    def _serve_late(self) -> bool:
+        """Like `_serve`, if the sandbox had no room for the process ahead of the plan."""
+        poll = select.poll()
+        poll.register(self._starter, select.POLLIN)
+        poll.poll()
+        try:
+            self._fork()
         except OSError as error:
+            received = command_process.receive_plan(self._starter, self._number)
+            if received is None:
+                return False
+            for fd in received[1]:
+                os.close(fd)
             self._send(Failed(Step.START, error.errno or errno.EAGAIN))
             self._send(Ended(0, 0, 0, left=False, full=False))
-            return False
-        return True
+            return True
+        return self._attend()
 
-    def _attend(self) -> None:
-        """Waits until nothing of the command is left."""
+    def _fork(self) -> None:
+        """Forks the command's process. Raises: OSError."""
+        with self._preference.to_be_killed():  # inherited: the command can't set it
+            self._first = os.fork()
+            if self._first == 0:
+                command_process.become_command(
+                    self._number, self._uid, self._profile, self._starter, self._agent
+                )
+
+    def _attend(self) -> bool:
+        """Waits until nothing of the command is left; returns False if the agent is gone."""
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
         poll.register(self._agent, select.POLLIN)
@@ -188,15 +165,18 @@ class _Guard:
                     if not self._reap(counting=False):
                         if self._left_behind:  # the agent waits for these processes to end
                             self._send(Gone(0))
-                        return
-                elif not self._obey(self._agent.recv(guard_messages.MOST_BYTES)):
-                    return
+                        return True
+                    continue
+                message = self._agent.recv(guard_messages.MOST_BYTES)
+                if not message:
+                    self._kill_tree()
+                    return False
+                if not self._obey(message):
+                    return True
 
     def _obey(self, message: bytes) -> bool:
-        """Carries out one order; returns False for the last one, and if the agent is gone."""
+        """Carries out one order; returns False for the last one."""
         order = guard_messages.parse_order(message)
-        if not message:
-            order = Order(guard_messages.KILL, None, self._number)
         if order is None or order.number != self._number:
             return True  # not an order, or one for an earlier command
         if order.signal is not None:
@@ -268,111 +248,10 @@ class _Guard:
     def _report_end(self, status: int, usage: Any, left: bool) -> None:
         self._left_behind = left
         cpu_us = int((usage.ru_utime + usage.ru_stime) * 1_000_000)
-        full = status != 0 and limits.is_full(self._workspace, _TEMPORARY)
+        full = status != 0 and limits.is_full(WORKSPACE_DIR, _TEMPORARY)
         self._send(Ended(status, cpu_us, usage.ru_maxrss * 1024, left, full))
 
     def _send(self, report: Report) -> None:
         # Without the agent, nobody needs the report.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._agent.send(guard_messages.report(report))
-
-
-def _become_command(
-    plan: Plan, pipes: Pipes, uid: int, profile: Profile, agent: socket.socket
-) -> NoReturn:
-    """Runs in the command's process up to its exec. It must never become a second guard."""
-    try:
-        agent.send(guard_messages.report(_tried(plan, pipes, uid, profile)))
-    finally:
-        os._exit(_NOT_FOUND)
-
-
-def _tried(plan: Plan, pipes: Pipes, uid: int, profile: Profile) -> Failed | Denied:
-    """Becomes the command, or returns the reason for a failure. The order of the steps matters.
-
-    The caller waits for this, so `run` does in advance whatever it can.
-    """
-    step = Step.START
-    try:
-        os.setsid()
-        for target, fd in enumerate(pipes):
-            os.dup2(fd, target)
-        if plan.terminal:
-            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        privileges.drop_to(uid)
-        workspace = os.open(plan.workspace, os.O_PATH | os.O_DIRECTORY)
-        step = Step.DIRECTORY
-        _enter(workspace, plan.cwd)
-        step = Step.PATHS
-        escaping = _first_escaping(workspace, plan.inside)
-        if escaping is not None:
-            return Denied(escaping)
-        if profile.ruleset is not None and not profile.scoped:
-            syscalls.landlock_restrict(profile.ruleset)
-        step = Step.PROGRAM
-        _execute(plan, profile)
-    except OSError as error:
-        return Failed(step, error.errno or errno.EINVAL)
-    except Exception:  # noqa: BLE001 - invalid words, as with a NUL, and lack of memory
-        return Failed(step, errno.EINVAL)
-
-
-def _enter(workspace: int, directory: str) -> None:
-    """Enters a directory of the workspace without following links out of it, or an absolute one."""
-    if directory.startswith("/"):
-        os.chdir(directory)
-    else:
-        os.fchdir(beneath.open_path(workspace, directory))
-
-
-def _execute(plan: Plan, profile: Profile) -> NoReturn:
-    """Executes the plan's program, looked up along the PATH as a shell does. Raises: OSError."""
-    if "/" in plan.program:
-        candidates = [plan.program]
-    else:
-        candidates = [f"{item or '.'}/{plan.program}" for item in os.get_exec_path(plan.env)]
-    refused = OSError(errno.ENOENT, os.strerror(errno.ENOENT), plan.program)
-    for path in candidates:
-        try:
-            seccomp.execute(profile.machine, path, plan.argv, plan.env, profile.cookie)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except PermissionError as error:
-            refused = error  # unless a later candidate exists
-    raise refused
-
-
-def _first_escaping(workspace: int, operands: list[tuple[str, bool]]) -> int | None:
-    """The index of the first operand that leads out of the workspace or to a missing target."""
-    for index, (path, follow) in enumerate(operands):
-        try:
-            os.close(beneath.open_path(workspace, path, follow))
-        except OSError as error:
-            if error.errno in (errno.EXDEV, errno.ELOOP) or (
-                error.errno == errno.ENOENT and _dangles(workspace, path)
-            ):
-                return index
-    return None
-
-
-def _dangles(workspace: int, path: str) -> bool:
-    """Whether a link on the way to `path` has no target: the command could create it and go on.
-
-    The target may be `new/../..`, which leads out once a directory `new` exists.
-    """
-    while path:
-        try:
-            os.stat(path, dir_fd=workspace, follow_symlinks=False)
-        except FileNotFoundError:
-            path = path.rpartition("/")[0]
-            continue
-        return not _exists(workspace, path)
-    return False
-
-
-def _exists(workspace: int, path: str) -> bool:
-    try:
-        os.stat(path, dir_fd=workspace)
-    except FileNotFoundError:
-        return False
-    return True

@@ -5,10 +5,10 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from sandbox_agent.command_process import Pipes, Plan
 from sandbox_agent.errors import AgentError
 from sandbox_agent.feed import Done, Feed
 from sandbox_agent.guard import Guard
-from sandbox_agent.guard_process import Pipes, Plan
 from sandbox_agent.loop import READ, Loop
 from sandbox_agent.output import STDERR, STDOUT, Output
 from sandbox_agent.tree import Tree
@@ -32,11 +32,12 @@ class Request(NamedTuple):
 
 
 class Command:
-    """A command from its start until nothing of it is left.
+    """A command from its preparation until nothing of it is left.
 
-    It owns its guard until it has ended. `on_end` is called once, with the command, when its result
-    is complete; `on_progress` is called whenever there is new output. Raises: OSError from the
-    constructor if the command can't be started; the guard is then released.
+    It owns its guard until it has ended. It is ready, and runs from `go` on. `on_end` is called
+    once, with the command, when its result is complete; `on_progress` is called whenever there is
+    new output. Raises: OSError from the constructor if the command can't be prepared; the guard is
+    then released.
     """
 
     def __init__(
@@ -59,12 +60,31 @@ class Command:
         self._on_progress = on_progress
         self._on_end = on_end
         self._streams: dict[int, str] = {}
+        self._stdin: int | None = None
         self._feed: Feed | None = None
-        self.tree = self._start(guard, request)
+        self._request = request
+        self.tree = self._prepare(guard, request)
+
+    def go(self) -> None:
+        """Runs it."""
+        self.tree.go()
+        request = self._request
         if request.timeout_ms is not None:
             self.tree.after(request.timeout_ms / 1000, lambda: self.cancel("timeout"))
+        for fd in self._streams:
+            self._loop.watch(fd, READ, functools.partial(self._on_output, fd))
+        if self._stdin is not None:
+            data, stays_open = request.stdin or b"", request.stdin_open
+            self._feed = Feed(self._loop, self._stdin, data, stays_open=stays_open)
 
-    def _start(self, guard: Guard, request: Request) -> Tree:
+    def drop(self) -> None:
+        """Ends a command that never got its `go`; nothing calls back."""
+        self.tree.drop()
+        _close_all(self._streams)
+        if self._stdin is not None:
+            os.close(self._stdin)
+
+    def _prepare(self, guard: Guard, request: Request) -> Tree:
         pipes: list[int] = []
         stdin_write: int | None = None
         try:
@@ -94,10 +114,7 @@ class Command:
         self._streams = {out_read: STDOUT, err_read: STDERR}
         for fd in self._streams:
             os.set_blocking(fd, False)
-            self._loop.watch(fd, READ, functools.partial(self._on_output, fd))
-        if stdin_write is not None:
-            data, stays_open = request.stdin or b"", request.stdin_open
-            self._feed = Feed(self._loop, stdin_write, data, stays_open=stays_open)
+        self._stdin = stdin_write
         return tree
 
     # Streams

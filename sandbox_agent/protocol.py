@@ -11,8 +11,10 @@ Host → agent, requests
               once: before it the agent refuses every request but prepare. A malformed one, or one
               that it can't enforce, ends the agent
     exec      {command_id, argv, cwd, env, secrets, stdin, stdin_open, timeout_ms, background,
-              collect, unread} → {}
-              answered when the command has started; it ends with a `command.exit` event.
+              collect, unread, held} → {}
+              answered when the command is ready; it ends with a `command.exit` event. `held`: it
+              starts when `go` comes. If the connection is lost before, the command is dropped:
+              nothing runs whose start is not on record
               `collect`: that event includes the output if it is short; `unread`: the output is
               kept for its reader, as that of a command in the foreground is
     output    {command_id, after, limit, wait_ms, looks, whole} → {chunks: [[stream, offset, data]],
@@ -62,6 +64,8 @@ Host → agent, requests
                                         alone), and waits until their events are acknowledged
 Host → agent, notifications
     ack       {seq}            every event up to and including seq is durable
+    go        {command_id}     starts a held command
+    drop      {command_id}     a held command never starts
 Agent → host
     hello (request)  {protocol, boot_id, configured, running, finished, terminals, landlock_abi,
                       seccomp, session_cpu_us, session_output_bytes, secrets} → {committed_seq}

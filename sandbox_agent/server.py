@@ -153,12 +153,26 @@ class Agent:
 
     def _on_message(self, message: Message) -> None:
         """Raises: FrameError if the message is not valid from a control plane."""
-        if message.get("method") == "ack":
+        method = message.get("method")
+        if method == "ack":
             self._events.acknowledge(_number(message.get("params"), "seq"))
-        elif "method" in message:
+        elif method in ("go", "drop"):
+            self._take_word(method, message.get("params"))
+        elif method is not None:
             self._dispatch(message)
         elif message.get("id") == _HELLO_ID:
             self._on_greeting(message)
+
+    def _take_word(self, word: str, params: object) -> None:
+        if not isinstance(params, dict) or not isinstance(params.get("command_id"), str):
+            raise FrameError(f"{word} names no command")
+        if self._service is None:
+            return
+        try:
+            self._service.notices[word](params)
+        except Exception as error:  # noqa: BLE001 - any error ends this connection only
+            # Whoever waits for the command's start learns that the connection is lost.
+            raise FrameError(f"{word} failed: {type(error).__name__}") from None
 
     def _on_greeting(self, message: Message) -> None:
         if self._greeted:
@@ -177,9 +191,8 @@ class Agent:
         params = message.get("params", {})
         if not isinstance(method, str) or not isinstance(params, dict):
             raise FrameError("not a JSON-RPC 2.0 request")
-        # A start may be reported a little later: most commands end before anyone could use the
-        # news.
-        soon = method == "exec"
+        # Who waits for a command's end has no use for the news that it is ready.
+        soon = method == "exec" and params.get("collect") is True
         send = self._connection.send_soon if soon else self._connection.send
         reply = functools.partial(self._reply, send, request_id)
         handler = self._methods.get(method)

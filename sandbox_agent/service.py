@@ -54,6 +54,11 @@ class Service:
             "file.push": self._transfers.push,
             "file.close": self._transfers.close,
         }
+        # Those without an answer.
+        self.notices: dict[str, Callable[[Message], None]] = {
+            "go": self._executor.go,
+            "drop": self._executor.drop,
+        }
         for name in ("list", "stat", "mkdir", "delete", "move", "symlink"):
             self.methods[f"file.{name}"] = functools.partial(self._transfers.operate, name)
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from sandbox_agent import guard_messages, limits, strays
+from sandbox_agent.command_process import Pipes, Plan
 from sandbox_agent.guard import Guard
 from sandbox_agent.guard_messages import Denied, Ended, Failed, Gone, Report, Step
-from sandbox_agent.guard_process import Pipes, Plan
 from sandbox_agent.loop import READ, Loop, Timer
 
 # The end reason of a command whose guard failed.
@@ -29,9 +29,9 @@ _STRIKES = {errno.EAGAIN: limits.PIDS, errno.ENOMEM: limits.OOM}
 class Tree:
     """The processes that one guard owns, from the start until nothing is left.
 
-    `on_left` is called when the first process has ended and others are left, `on_gone` once, when
-    nothing is left. Raises: OSError from the constructor if the tree can't be started; the guard is
-    then released.
+    The first process waits for `go`; then the tree is running. `on_left` is called when the first
+    process has ended and others are left, `on_gone` once, when nothing is left. Raises: OSError
+    from the constructor if the tree can't be prepared; the guard is then released.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Tree:
         self._plan = plan
         self._on_left = on_left
         self._on_gone = on_gone
-        self._started = time.monotonic()
+        self._started = 0.0
         self._counters = limits.counters()
         self._struck: str | None = None
         self._ended: Ended | None = None
@@ -66,11 +66,20 @@ class Tree:
         self._leftovers = 0
         self._timers: list[Timer] = []
         try:
-            guard.start(work_id, plan, pipes)
+            guard.prepare(work_id, plan, pipes)
         except OSError:
             guard.close()
             raise
-        loop.watch(guard.socket.fileno(), READ, lambda _events: self._on_guard())
+
+    def go(self) -> None:
+        """Lets the first process execute its program."""
+        self.guard.go()
+        self._started = time.monotonic()
+        self._loop.watch(self.guard.socket.fileno(), READ, lambda _events: self._on_guard())
+
+    def drop(self) -> None:
+        """Ends a tree that never got its `go`."""
+        self.guard.close()
 
     @property
     def first_ended(self) -> bool:

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.budget import Budget, CpuClock, Printing
@@ -30,6 +30,13 @@ class Running(Protocol):
         """Ends it with KILL alone."""
 
 
+class Ready(NamedTuple):
+    """Work that is ready: `run` starts it, `drop` releases what was made for it."""
+
+    run: Callable[[], None]
+    drop: Callable[[], None]
+
+
 class Work:
     """All running work, within the session's budget. Raises: BudgetError."""
 
@@ -38,6 +45,7 @@ class Work:
         self._most = configuration.max_running
         self._budget = Budget(loop, configuration, CpuClock(), self._on_exceeded)
         self._running: dict[str, Running] = {}
+        self._held: dict[str, Ready] = {}
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._stopping = False
         self._on_idle: Callable[[], None] | None = None
@@ -50,7 +58,7 @@ class Work:
             raise AgentError("audit_unavailable", "audit events still wait for the control plane")
         if work_id in self._seen:
             raise AgentError("conflict", f"{work_id} was started before")
-        if len(self._running) >= self._most:
+        if len(self._running) + len(self._held) >= self._most:
             raise AgentError(
                 "busy",
                 f"{self._most} commands and terminals are already running: end one, or wait",
@@ -63,6 +71,27 @@ class Work:
         self._seen[work_id] = None
         if len(self._seen) > _REMEMBERED_IDS:
             self._seen.popitem(last=False)
+
+    def hold(self, work_id: str, ready: Ready) -> None:
+        """Keeps work until its word comes: nothing may run before its start is on record."""
+        self._held[work_id] = ready
+
+    def go(self, work_id: str) -> None:
+        """Starts held work; does nothing if there is none of that id."""
+        ready = self._held.pop(work_id, None)
+        if ready is not None:
+            ready.run()
+
+    def drop(self, work_id: str) -> None:
+        """Drops held work."""
+        ready = self._held.pop(work_id, None)
+        if ready is not None:
+            ready.drop()
+
+    def drop_held(self) -> None:
+        """Drops all held work: its word will not come, or comes too late."""
+        for work_id in list(self._held):
+            self.drop(work_id)
 
     def begin(self, running: Running) -> None:
         """It runs."""
@@ -92,6 +121,7 @@ class Work:
         """Takes no more work, ends what runs (`at_once`: with KILL alone), then calls back."""
         self._stopping = True
         self._on_idle = on_idle
+        self.drop_held()
         for running in list(self._running.values()):
             if at_once:
                 running.kill(reason)
@@ -111,6 +141,7 @@ class Work:
             error=None,
             duration_ms=0,
         )
+        self.drop_held()
         for running in list(self._running.values()):
             running.kill(BUDGET_REASON)
 

@@ -13,6 +13,7 @@ from orchestrator.access.keys import Principal
 from orchestrator.audit.events import EventDraft
 from orchestrator.audit.recorded import Recorded
 from orchestrator.audit.recorder import Recorder
+from orchestrator.audit.writer import Effect
 from orchestrator.commands.outcome import CommandExit, exit_of
 from orchestrator.errors import (
     BudgetExceededError,
@@ -22,6 +23,7 @@ from orchestrator.errors import (
     SandboxUnavailableError,
     ValidationError,
 )
+from orchestrator.link.held_command import HeldCommand
 from orchestrator.link.messages import AgentEvent, Chunk, Hello, parse_page
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.decision import check_command, command_field
@@ -42,7 +44,7 @@ from sandbox_agent.commands import (
     allowed_variable,
     refused_variable,
 )
-from sandbox_agent.protocol import BUDGET_REASON, CHUNK_BYTES, Message
+from sandbox_agent.protocol import BUDGET_REASON, CHUNK_BYTES
 
 # Why commands and terminals are ended when nothing more may be recorded.
 NO_ROOM_REASON = "no_room"
@@ -108,24 +110,6 @@ class Executions:
             captured=captured,
             collects=collect,
         )
-        session.remember(command)
-        try:
-            recorded = await self._recorder.record(
-                session,
-                EventDraft(
-                    "command.start",
-                    actor=principal.name,
-                    decision="allow",
-                    args=excerpts.excerpts(_described(command_id, told, cwd, request, timeout)),
-                    command_id=command_id,
-                ),
-                effect=counted,
-            )
-        except BaseException:
-            del session.commands[command_id]
-            self._budgets.withdraw(session)
-            raise
-        command.started_at = recorded.time
         params = {
             "command_id": command_id,
             "argv": argv,
@@ -139,9 +123,31 @@ class Executions:
             "collect": collect,
             "unread": captured,
         }
-        await self._dispatch(session, sandbox, command, params)
+        draft = EventDraft(
+            "command.start",
+            actor=principal.name,
+            decision="allow",
+            args=excerpts.excerpts(_described(command_id, told, cwd, request, timeout)),
+            command_id=command_id,
+        )
+        session.remember(command)
+        # The agent makes it ready while its start is recorded, and runs it only after that.
+        with sandbox.link.hold(params) as held:
+            command.started_at = await self._record_start(session, command, draft, counted)
+            await self._dispatch(session, sandbox, command, held)
         self._metrics.command_started(session.level.name, time.perf_counter() - received)
         return command
+
+    async def _record_start(
+        self, session: Session, command: Command, draft: EventDraft, counted: Effect | None
+    ) -> str:
+        """Records the start; if that fails, there is no such command."""
+        try:
+            return (await self._recorder.record(session, draft, effect=counted)).time
+        except BaseException:
+            del session.commands[command.id]
+            self._budgets.withdraw(session)
+            raise
 
     async def check(self, principal: Principal, session: Session, request: ExecRequest) -> None:
         """Raises what `start` does for a request that the level's rules refuse; recorded alike."""
@@ -177,13 +183,14 @@ class Executions:
         return argv, cwd
 
     async def _dispatch(
-        self, session: Session, sandbox: Sandbox, command: Command, params: Message
+        self, session: Session, sandbox: Sandbox, command: Command, held: HeldCommand
     ) -> None:
         try:
             if session.check_open() is not sandbox:
                 raise SandboxUnavailableError("the session's sandbox was replaced: try again")
+            held.check()
             command.dispatched = True
-            await sandbox.link.request("exec", params, _START_SECONDS)
+            await held.go(_START_SECONDS)
         except SandboxUnavailableError as error:
             if not command.dispatched:
                 await self._never_ran(session, command, error)

@@ -19,8 +19,9 @@ from orchestrator.errors import (
 )
 from orchestrator.link.connection import Connection
 from orchestrator.link.fair_share import FairShare
+from orchestrator.link.held_command import HeldCommand
 from orchestrator.link.listener import Listener
-from orchestrator.link.messages import AgentEvent, Hello, domain_error, parse_hello
+from orchestrator.link.messages import AgentEvent, Hello, answer_of, parse_hello
 from orchestrator.observe.metered import Metered
 from orchestrator.task_scope import TaskScope
 from sandbox_agent.protocol import (
@@ -121,11 +122,7 @@ class AgentLink:
 
         Raises: SandboxUnavailableError, or the error that it returned.
         """
-        if not self.connected:
-            await self.wait_connected(_RECONNECT_SECONDS)
-        connection = self._current
-        if connection is None:
-            raise SandboxUnavailableError("the sandbox agent is not connected")
+        connection = await self.connection()
         try:
             async with asyncio.timeout(timeout):
                 answer = await connection.request(method, params)
@@ -134,12 +131,19 @@ class AgentLink:
             raise SandboxUnavailableError(detail) from None
         except FrameError as error:
             raise TooLargeError(str(error)) from None
-        if "error" in answer:
-            raise domain_error(answer["error"])
-        value = answer.get("result")
-        if not isinstance(value, dict):
-            raise SandboxUnavailableError(f"the sandbox agent sent a malformed answer to {method}")
-        return value
+        return answer_of(method, answer)
+
+    async def connection(self) -> Connection:
+        """The present connection, or the next one. Raises: SandboxUnavailableError."""
+        if not self.connected:
+            await self.wait_connected(_RECONNECT_SECONDS)
+        if self._current is None:
+            raise SandboxUnavailableError("the sandbox agent is not connected")
+        return self._current
+
+    def hold(self, params: Message) -> HeldCommand:
+        """Sends a command that the agent makes ready; it runs from `HeldCommand.go` on."""
+        return HeldCommand(self.connection, self._current if self.connected else None, params)
 
     async def settled(self) -> None:
         """Waits until every event received so far is durable.

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from orchestrator.errors import SandboxUnavailableError
 from orchestrator.link.frames import EVENT, LARGE, bounds, parse_frame
@@ -59,6 +59,13 @@ class Link(Protocol):
 
     def lost(self, connection: "Connection") -> None:
         """The connection has ended."""
+
+
+class Asked(NamedTuple):
+    """A request that was sent, and its answer once it arrives."""
+
+    id: int
+    answer: asyncio.Future[Message]
 
 
 class Connection(asyncio.Protocol):
@@ -189,22 +196,30 @@ class Connection(asyncio.Protocol):
 
     async def request(self, method: str, params: Message) -> Message:
         """Sends a request and waits for its answer. Raises: SandboxUnavailableError, FrameError."""
+        asked = self.ask(method, params)
+        try:
+            return await asked.answer
+        finally:
+            self.forget(asked)
+
+    def ask(self, method: str, params: Message) -> "Asked":
+        """Sends a request; the caller must `forget` it. Raises: FrameError if it is too large."""
         request_id, self._next_id = self._next_id, self._next_id + 1
         frame = encode(request(request_id, method, params))
-        waiting: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._waiting[request_id] = waiting
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._waiting[request_id] = answer
         if method in LARGE:
             self._asked[request_id] = method
-        try:
-            self._write(frame)
-            return await waiting
-        finally:
-            if self._waiting.pop(request_id, None) is not None:
-                self._give_up(request_id)
+        self._write(frame)
+        return Asked(request_id, answer)
 
-    def _give_up(self, request_id: int) -> None:
-        """Abandons a request, whose answer may still arrive once."""
-        self._given_up.add(request_id)
+    def forget(self, asked: "Asked") -> None:
+        """Ends the wait for an answer, which may still arrive once."""
+        if asked.answer.done() and not asked.answer.cancelled():
+            asked.answer.exception()  # retrieved: the caller may not have waited
+        if self._waiting.pop(asked.id, None) is None:
+            return
+        self._given_up.add(asked.id)
         if len(self._given_up) > _MOST_GIVEN_UP:
             self.drop("the agent does not answer")
 

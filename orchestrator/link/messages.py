@@ -122,6 +122,16 @@ class AgentEvent:
     output: tuple[Chunk, ...] | None = field(default=None, repr=False)
 
 
+def answer_of(method: str, answer: Message) -> Message:
+    """The result in an agent's answer. Raises: the error that it returned."""
+    if "error" in answer:
+        raise domain_error(answer["error"])
+    value = answer.get("result")
+    if not isinstance(value, dict):
+        raise SandboxUnavailableError(f"the sandbox agent sent a malformed answer to {method}")
+    return value
+
+
 def domain_error(error: Any) -> PaddockError:
     """The error that an agent returned, with a code that agents may use."""
     if not isinstance(error, dict):

@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from sandbox_agent import params as given
+from sandbox_agent.command_process import Plan
 from sandbox_agent.confine.profile import Tool
 from sandbox_agent.errors import AgentError
-from sandbox_agent.guard_process import Plan
 from sandbox_agent.protocol import WORKSPACE_DIR, Message
 from sandbox_agent.pty.environment import environment
 from sandbox_agent.pty.gate import SANITIZERS

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from sandbox_agent import params as given
+from sandbox_agent.command_process import Pipes
 from sandbox_agent.errors import AgentError
 from sandbox_agent.guard import Guard
-from sandbox_agent.guard_process import Pipes
 from sandbox_agent.loop import READ, WRITE, Loop, Timer
 from sandbox_agent.outputs import Reply
 from sandbox_agent.protocol import CHUNK_BYTES, Message
@@ -90,6 +90,7 @@ class Terminal:
             raise
         finally:
             os.close(slave)
+        self.tree.go()
         self._watch()
         self.tree.after(request.lifetime_ms / 1000, lambda: self.cancel("session_timeout"))
         self.tree.after(request.idle_ms / 1000, self._check_idle)

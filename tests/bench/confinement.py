@@ -15,10 +15,11 @@ _PROGRAM = """
 import json, os, struct, sys, time
 sys.path.insert(0, "/opt/paddock")
 from sandbox_agent.audit import EventBuffer
+from sandbox_agent.command_process import Plan
 from sandbox_agent.confine import profile, syscalls
 from sandbox_agent.exec_record import ExecRecorder
 from sandbox_agent.guard import Guard
-from sandbox_agent.guard_process import Plan, Setup
+from sandbox_agent.guard_process import Setup
 from sandbox_agent.loop import Loop
 from sandbox_agent.output import Output
 from sandbox_agent.process import Command, Request
@@ -68,7 +69,7 @@ def run_next():
         run_next()
 
     request = Request("c", plan, None, False, None, False)
-    Command(loop, kind, request, Output(4096, False), lambda c: None, ended)
+    Command(loop, kind, request, Output(4096, False), lambda c: None, ended).go()
 
 loop.after(0, run_next)
 loop.run()

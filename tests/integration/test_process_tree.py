@@ -122,6 +122,7 @@ async def test_a_sandbox_without_room_for_a_process_says_so(high: Box) -> None:
     limit = path.read_text()
     path.write_text("1")
     try:
+        await high.run(argv=["true"])  # its process was forked before
         done = await high.run(argv=["true"])
         assert done.exit_code == 126
         assert "cannot start: Resource temporarily unavailable" in done.stderr

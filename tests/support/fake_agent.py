@@ -92,6 +92,8 @@ class FakeAgent:
         self.overrides: dict[str, Callable[[Message], Message]] = {}
         self._running: dict[str, _Running] = {}
         self.terminals = FakeTerminals(self.emit)
+        # Commands that wait for their word; `requests` has them once it was `go`.
+        self._held: dict[str, Message] = {}
         self._streams: dict[int, tuple[str, str, bytearray]] = {}
         # By path: permissions of files that have some, and link targets.
         self.permissions: dict[str, int] = {}
@@ -208,8 +210,17 @@ class FakeAgent:
             for message in decoder.feed(data):
                 if message.get("method") == "ack":
                     self.acknowledged = message["params"]["seq"]
+                elif message.get("method") in ("go", "drop"):
+                    self._take_word(message["method"], message["params"]["command_id"])
+                elif message.get("params", {}).get("held"):
+                    self._held[message["params"]["command_id"]] = message
                 elif "method" in message:
                     self._spawn(self._answer(message))
+
+    def _take_word(self, word: str, command_id: str) -> None:
+        message = self._held.pop(command_id)
+        if word == "go":
+            self._spawn(self._answer(message))
 
     async def _answer(self, message: Message) -> None:
         method, params = message["method"], message["params"]

@@ -11,10 +11,11 @@ from collections.abc import Callable
 sys.path.insert(0, "/opt/paddock")
 
 from sandbox_agent.audit import EventBuffer
+from sandbox_agent.command_process import Plan
 from sandbox_agent.confine import profile, syscalls
 from sandbox_agent.exec_record import ExecRecorder
 from sandbox_agent.guard import Guard
-from sandbox_agent.guard_process import Plan, Setup
+from sandbox_agent.guard_process import Setup
 from sandbox_agent.loop import Loop
 from sandbox_agent.output import Output
 from sandbox_agent.process import Command, Request
@@ -65,7 +66,9 @@ def main() -> None:
 
         request = Request("c", plan, None, stdin_open=False, timeout_ms=None, background=False)
         output = Output(4096, keep_tail=False)
-        told[name](Command(loop, guard, request, output, lambda _: None, on_end))
+        command = Command(loop, guard, request, output, lambda _: None, on_end)
+        command.go()
+        told[name](command)
 
     loop.after(0, next_round)
     loop.run()

@@ -10,11 +10,12 @@ import sys
 sys.path.insert(0, "/opt/paddock")
 
 from sandbox_agent.audit import EventBuffer
+from sandbox_agent.command_process import Plan
 from sandbox_agent.confine import seccomp
 from sandbox_agent.confine.profile import Profile
 from sandbox_agent.exec_record import ExecRecorder
 from sandbox_agent.guard import Guard
-from sandbox_agent.guard_process import Plan, Setup
+from sandbox_agent.guard_process import Setup
 from sandbox_agent.loop import Loop
 from sandbox_agent.output import Output
 from sandbox_agent.process import Command, Request
@@ -81,7 +82,8 @@ def main() -> None:
         lambda _: None,
         lambda _: loop.stop(),
     )
-    Command(loop, guard(loop), leader, Output(4096, keep_tail=False), on_progress, on_end)
+    bystander.go()
+    Command(loop, guard(loop), leader, Output(4096, keep_tail=False), on_progress, on_end).go()
     loop.run()
     print(json.dumps(report))
 

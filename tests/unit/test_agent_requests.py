@@ -29,6 +29,7 @@ from sandbox_agent.protocol import (
     FrameError,
     Message,
     encode,
+    notification,
     request,
     result,
 )
@@ -70,6 +71,7 @@ MEMBERS = {
     "stdin_open": False,
     "timeout_ms": 1000,
     "background": False,
+    "held": False,
     "after": 0,
     "limit": 100,
     "wait_ms": 0,
@@ -199,6 +201,18 @@ def test_every_request_has_one_answer(agent: Agent, told: Told, method: str, par
     agent._on_message(request(8, "stats", {}))
     (stats,) = told.take()
     assert stats["result"]["running"] == []
+
+
+@LASTING
+@given(st.sampled_from(["go", "drop"]), st.just({"command_id": "c1"}) | PARAMS | WILD)
+def test_a_word_without_a_command_changes_nothing(
+    agent: Agent, told: Told, word: str, params: Any
+) -> None:
+    try:
+        agent._on_message(notification(word, params))
+    except FrameError:
+        assert not isinstance(params, dict) or not isinstance(params.get("command_id"), str)
+    assert told.take() == []
 
 
 @LASTING

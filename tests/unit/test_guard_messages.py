@@ -34,9 +34,13 @@ def test_an_order_arrives_as_it_was_sent(signal: int, number: int) -> None:
     assert guard_messages.parse_order(message) == Order(b"s", signal, number)
 
 
-@given(NUMBERS)
-def test_a_plan_arrives_with_its_number(number: int) -> None:
-    assert guard_messages.plan_number(guard_messages.plan(number)) == number
+@given(NUMBERS, NUMBERS)
+def test_what_a_command_is_told_is_for_it_alone(number: int, other: int) -> None:
+    messages = {guard_messages.plan(number), guard_messages.go(number)}
+    others = {guard_messages.plan(other), guard_messages.go(other)}
+    assert len(messages) == 2
+    assert all(len(message) <= guard_messages.MOST_BYTES for message in messages)
+    assert number == other or not messages & others
 
 
 WORDS = st.binary(max_size=40) | st.from_regex(rb"[XDEGtkspL][0-9 ]*", fullmatch=True)
@@ -52,13 +56,9 @@ def test_nothing_else_is_a_report(message: bytes) -> None:
 
 
 @given(WORDS)
-def test_nothing_else_is_an_order_or_a_plan(message: bytes) -> None:
+def test_nothing_else_is_an_order(message: bytes) -> None:
     order = guard_messages.parse_order(message)
     assert order is None or order.kind in (b"s", b"t", b"k")
-    try:
-        assert guard_messages.plan_number(message) >= 0
-    except ValueError:
-        assert not message.startswith(b"p") or not message[1:].isdigit()
 
 
 HALVES = [

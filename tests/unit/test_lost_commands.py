@@ -95,12 +95,13 @@ async def test_what_was_refused_and_is_not_on_record_is_tried_again(
     async def refuse(*_: object) -> None:
         raise ConflictError("not now")
 
-    sandbox = SimpleNamespace(link=SimpleNamespace(request=refuse))
+    sandbox = SimpleNamespace()
+    held = SimpleNamespace(check=lambda: None, go=refuse)
     session.check_open = lambda: sandbox
     record.answer.set_exception(AuditUnavailableError("the disk hangs"))
     ours = executions(record)
     with pytest.raises(AuditUnavailableError):
-        await ours._dispatch(session, cast(Any, sandbox), command, {})
+        await ours._dispatch(session, cast(Any, sandbox), command, cast(Any, held))
     assert not command.ended
     record.answer = asyncio.get_running_loop().create_future()
     record.answer.set_result(None)

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
+from sandbox_agent.command_process import Pipes, Plan
 from sandbox_agent.confine.profile import Tool
 from sandbox_agent.guard import Guard
-from sandbox_agent.guard_process import Pipes, Plan
 from sandbox_agent.loop import Loop
 from sandbox_agent.protocol import Message
 from sandbox_agent.pty.device import MOST_COOKED_BYTES
@@ -46,8 +46,11 @@ class Program:
         self.reads = File(1, 1)
         self.says: list[bytes] = []
 
-    def start(self, _work_id: str, _plan: Plan, pipes: Pipes) -> None:
+    def prepare(self, _work_id: str, _plan: Plan, pipes: Pipes) -> None:
         self.slave = os.dup(pipes.stdin)
+
+    def go(self) -> None:
+        pass
 
     def for_input(self, _master: int, _terminal: int, only: File | None) -> File | None:
         if self.says:

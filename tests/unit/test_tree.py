@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_agent import guard_messages, processes, strays, tree
+from sandbox_agent.command_process import Pipes, Plan
 from sandbox_agent.confine import privileges
 from sandbox_agent.guard import Guard
 from sandbox_agent.guard_messages import Denied, Ended, Failed, Gone, Step
-from sandbox_agent.guard_process import Pipes, Plan
 from sandbox_agent.loop import Loop
 from sandbox_agent.tree import Tree
 
@@ -33,7 +33,10 @@ class Sayings:
         self.orders: list[bytes] = []
         self._messages = [*messages, b""]
 
-    def start(self, _work_id: str, _plan: Plan, _pipes: Pipes) -> None:
+    def prepare(self, _work_id: str, _plan: Plan, _pipes: Pipes) -> None:
+        pass
+
+    def go(self) -> None:
         pass
 
     def receive(self) -> bytes:
@@ -78,6 +81,7 @@ def played(*messages: bytes) -> tuple[Tree, Sayings, list[str]]:
         lambda: told.append("left"),
         lambda: told.append("gone"),
     )
+    made.go()
     made._on_guard()
     guard.close()
     return made, guard, told

@@ -9,7 +9,7 @@ from typing import Any
 
 sys.path.insert(0, "/opt/paddock")
 
-from sandbox_agent import commands, guard_process
+from sandbox_agent import command_process, commands
 from sandbox_agent.confine.syscalls import open_beneath
 from sandbox_agent.programs import PATH
 from tests.support.traced import playground, web
@@ -36,7 +36,7 @@ def _run(request: dict[str, Any]) -> Trace | str:
         if request["checked"]:
             allowed = frozenset(request["commands"])
             inside = commands.paths_to_resolve(argv, allowed, cwd=f"/workspace/{relative}")
-            escaping = guard_process._first_escaping(workspace, inside)
+            escaping = command_process._first_escaping(workspace, inside)
             if escaping is not None:
                 return f"{escaping} leads out"
             argv = commands.prepare(argv, allowed)

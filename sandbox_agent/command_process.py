@@ -1,0 +1,173 @@
+"""The process of one command, from the fork by its guard to the execution of its program."""
+
+import errno
+import fcntl
+import marshal
+import os
+import socket
+import termios
+from typing import NamedTuple, NoReturn
+
+from sandbox_agent import guard_messages
+from sandbox_agent.confine import beneath, privileges, seccomp, syscalls
+from sandbox_agent.confine.profile import Profile
+from sandbox_agent.guard_messages import Denied, Failed, Step
+
+_NOT_FOUND = 127
+
+
+class Plan(NamedTuple):
+    """One allowed command, ready to run.
+
+    `program` is the file to execute; a bare name is looked up along the PATH of `env`. `cwd` is
+    relative to the workspace. `inside` lists (path, follow) operands, relative to the workspace,
+    that must resolve inside it. With `terminal`, the standard streams are a terminal, which becomes
+    the controlling terminal.
+    """
+
+    program: str
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    inside: list[tuple[str, bool]]
+    workspace: str
+    terminal: bool = False
+
+
+class Pipes(NamedTuple):
+    """The command's ends of its three standard streams."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+
+
+def become_command(
+    number: int, uid: int, profile: Profile, starter: socket.socket, agent: socket.socket
+) -> NoReturn:
+    """Runs in the command's process up to its exec. It must never become a second guard."""
+    try:
+        failed = _tried(number, uid, profile, starter)
+        if failed is not None:
+            agent.send(guard_messages.report(failed))
+    finally:
+        os._exit(_NOT_FOUND)
+
+
+def receive_plan(starter: socket.socket, number: int) -> tuple[Plan, Pipes] | None:
+    """The plan and pipes of the command with that number; None if there will be no such command."""
+    wanted = guard_messages.plan(number)
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(starter, guard_messages.MOST_BYTES, 4)
+        if not message:
+            return None
+        if message == wanted:
+            break
+        for descriptor in descriptors:  # of an earlier command, whose process has died
+            os.close(descriptor)
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)  # `recv_fds` passes no flags on to the kernel
+    *pipes, document = descriptors
+    plan = Plan(*marshal.loads(os.pread(document, os.fstat(document).st_size, 0)))  # noqa: S302
+    os.close(document)
+    return plan, Pipes(*pipes)
+
+
+def _tried(
+    number: int, uid: int, profile: Profile, starter: socket.socket
+) -> Failed | Denied | None:
+    """Becomes the command, or returns the reason for a failure; None if it is not wanted any more.
+
+    The order of the steps matters. The caller waits for them, so `run` does in advance whatever it
+    can. Nothing of the workspace is looked at before the word to go.
+    """
+    step = Step.START
+    try:
+        os.setsid()
+        received = receive_plan(starter, number)
+        if received is None:
+            return None
+        plan, pipes = received
+        for target, fd in enumerate(pipes):
+            os.dup2(fd, target)
+        if plan.terminal:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        privileges.drop_to(uid)
+        workspace = os.open(plan.workspace, os.O_PATH | os.O_DIRECTORY)
+        if starter.recv(guard_messages.MOST_BYTES) != guard_messages.go(number):
+            return None
+        step = Step.DIRECTORY
+        _enter(workspace, plan.cwd)
+        step = Step.PATHS
+        escaping = _first_escaping(workspace, plan.inside)
+        if escaping is not None:
+            return Denied(escaping)
+        if profile.ruleset is not None and not profile.scoped:
+            syscalls.landlock_restrict(profile.ruleset)
+        step = Step.PROGRAM
+        _execute(plan, profile)
+    except OSError as error:
+        return Failed(step, error.errno or errno.EINVAL)
+    except Exception:  # noqa: BLE001 - invalid words, as with a NUL, and lack of memory
+        return Failed(step, errno.EINVAL)
+
+
+def _enter(workspace: int, directory: str) -> None:
+    """Enters a directory of the workspace without following links out of it, or an absolute one."""
+    if directory.startswith("/"):
+        os.chdir(directory)
+    else:
+        os.fchdir(beneath.open_path(workspace, directory))
+
+
+def _execute(plan: Plan, profile: Profile) -> NoReturn:
+    """Executes the plan's program, looked up along the PATH as a shell does. Raises: OSError."""
+    if "/" in plan.program:
+        candidates = [plan.program]
+    else:
+        candidates = [f"{item or '.'}/{plan.program}" for item in os.get_exec_path(plan.env)]
+    refused = OSError(errno.ENOENT, os.strerror(errno.ENOENT), plan.program)
+    for path in candidates:
+        try:
+            seccomp.execute(profile.machine, path, plan.argv, plan.env, profile.cookie)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError as error:
+            refused = error  # unless a later candidate exists
+    raise refused
+
+
+def _first_escaping(workspace: int, operands: list[tuple[str, bool]]) -> int | None:
+    """The index of the first operand that leads out of the workspace or to a missing target."""
+    for index, (path, follow) in enumerate(operands):
+        try:
+            os.close(beneath.open_path(workspace, path, follow))
+        except OSError as error:
+            if error.errno in (errno.EXDEV, errno.ELOOP) or (
+                error.errno == errno.ENOENT and _dangles(workspace, path)
+            ):
+                return index
+    return None
+
+
+def _dangles(workspace: int, path: str) -> bool:
+    """Whether a link on the way to `path` has no target: the command could create it and go on.
+
+    The target may be `new/../..`, which leads out once a directory `new` exists.
+    """
+    while path:
+        try:
+            os.stat(path, dir_fd=workspace, follow_symlinks=False)
+        except FileNotFoundError:
+            path = path.rpartition("/")[0]
+            continue
+        return not _exists(workspace, path)
+    return False
+
+
+def _exists(workspace: int, path: str) -> bool:
+    try:
+        os.stat(path, dir_fd=workspace)
+    except FileNotFoundError:
+        return False
+    return True

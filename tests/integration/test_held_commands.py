@@ -1,0 +1,173 @@
+"""A command never runs before its start is on record, whatever happens to it in between."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from orchestrator.errors import AuditUnavailableError, PaddockError, SandboxUnavailableError
+from orchestrator.link.agent_link import AgentLink
+from orchestrator.store.database import StoreError
+from sandbox_agent.protocol import notification
+from tests.conftest import BoxFactory
+from tests.support.box import TESTER, Box, ended
+from tests.support.until import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+CANARY = ["touch", "canary"]
+LEVELS = ["low", "high"]
+
+
+@pytest_asyncio.fixture(loop_scope="module", params=LEVELS)
+async def box(new_box: BoxFactory, request: pytest.FixtureRequest) -> AsyncIterator[Box]:
+    box = await new_box(request.param)
+    yield box
+    await box.close()
+
+
+class Disk:
+    """The ledger's disk, which hangs until the test decides."""
+
+    def __init__(self, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked = asyncio.Event()
+        self.answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        database = box.plane.ledger._database
+        write = database.write
+
+        async def hang(*given: object, **more: object) -> object:
+            self.asked.set()
+            await asyncio.shield(self.answer)
+            return await write(*given, **more)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(database, "write", hang)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def disk(box: Box, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(box, monkeypatch)
+
+
+def link_of(box: Box) -> AgentLink:
+    assert box.session.sandbox is not None
+    return box.session.sandbox.link
+
+
+async def held(box: Box, disk: Disk) -> "asyncio.Task[object]":
+    """A command that the agent has made ready and whose start is not on record."""
+    task = asyncio.create_task(box.start(argv=CANARY, background=True))
+    await disk.asked.wait()
+    stats = await box.ask("stats")  # answered after the command was made ready
+    assert stats["running"] == []
+    return task
+
+
+async def exists(box: Box) -> bool:
+    return (box.workspace / "canary").exists()
+
+
+async def assert_works(box: Box) -> None:
+    """Nothing of the dropped command is left, and the next command runs."""
+    assert (await box.run(argv=["ls"])).exit_code == 0
+    assert not await exists(box)
+    assert (await box.ask("stats"))["running"] == []
+
+
+async def test_a_command_waits_for_a_disk_that_hangs(box: Box, disk: Disk) -> None:
+    starting = await held(box, disk)
+    for _ in range(20):
+        await box.ask("stats")
+    assert not await exists(box)
+    assert not starting.done()
+    disk.answer.set_result(None)
+    await starting
+    (command,) = box.session.commands.values()
+    assert (await box.finish(command)).exit_code == 0
+    assert await exists(box)
+
+
+async def test_a_start_that_can_not_be_recorded_runs_nothing(box: Box, disk: Disk) -> None:
+    starting = await held(box, disk)
+    disk.answer.set_exception(StoreError("the disk is full"))
+    with pytest.raises(AuditUnavailableError):
+        await starting
+    assert box.session.commands == {}
+    disk.answer = asyncio.get_running_loop().create_future()
+    disk.answer.set_result(None)
+    await assert_works(box)
+
+
+async def test_a_connection_that_breaks_before_the_word(box: Box, disk: Disk) -> None:
+    """The control plane may have been killed: a word for it never comes."""
+    starting = await held(box, disk)
+    connection = link_of(box)._current
+    assert connection is not None
+    connection.drop("for a test")
+    await until(lambda: link_of(box).connected)
+    disk.answer.set_result(None)
+    with pytest.raises(SandboxUnavailableError):
+        await starting
+    await assert_works(box)
+    (lost, *_) = await box.events("command.exit")
+    assert lost["result"] is None
+    assert lost["error"]
+
+
+async def test_a_session_that_changes_or_ends_before_the_word(
+    new_box: BoxFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for change in ("medium", "paused", "ended"):
+        box = await new_box("high")
+        with monkeypatch.context() as patch:
+            disk = Disk(box, patch)
+            starting = await held(box, disk)
+            sessions = box.plane.sessions
+            if change == "paused":
+                work = sessions.pause(TESTER, box.session)
+            elif change == "ended":
+                work = sessions.close(TESTER, box.session, purge=False)
+            else:
+                work = sessions.change_settings(TESTER, box.session, change, {})
+            changing = asyncio.ensure_future(work)
+            await until(lambda box=box: not _open(box))
+            disk.answer.set_result(None)
+            with pytest.raises(PaddockError):
+                await starting
+            await changing
+        assert not await exists(box)
+        assert all(event["result"] is None for event in await box.events("command.exit"))
+        if change != "ended":
+            await box.close()
+
+
+def _open(box: Box) -> bool:
+    try:
+        box.session.check_open()
+    except PaddockError:
+        return False
+    return True
+
+
+async def test_words_for_commands_that_are_not_held_change_nothing(box: Box) -> None:
+    connection = link_of(box)._current
+    assert connection is not None
+    for word in ("go", "drop"):
+        connection.send(notification(word, {"command_id": secrets.token_hex(8)}))
+    running = await box.start(argv=["cat"], background=True, stdin_open=True)
+    for word in ("go", "drop"):
+        connection.send(notification(word, {"command_id": running.id}))
+    await box.feed(running, b"still here", close=True)
+    assert (await box.finish(running)).stdout == "still here"
+
+
+async def test_the_process_that_waits_for_a_command_can_be_killed(box: Box) -> None:
+    """As the kernel does when memory runs out: the next command runs all the same."""
+    assert (await box.run(argv=["ls"])).exit_code == 0
+    waiting = [each for each in box.agent().children(recursive=True) if not each.children()]
+    assert waiting
+    for process in waiting:
+        process.kill()
+        await ended(process)
+    assert (await box.run(argv=["ls"])).exit_code == 0

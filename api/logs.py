@@ -23,6 +23,8 @@ STDOUT = 1
 # Records that may wait for a slow reader; further ones are dropped and counted.
 _MOST_WAITING = 10_000
 _CLOSE_SECONDS = 2.0
+_GROUP_SECONDS = 0.02
+_MOST_IN_GROUP = 128
 _DEEPEST = 6
 _SECRET = re.compile(
     r"pdk_[\w-]+|H-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=bearer )\s*[^\s'\",]+",
@@ -161,6 +163,7 @@ class LogWriter(logging.Handler):
         self._lines: queue.Queue[bytes | None] = queue.Queue(most_waiting)
         self._dropped = 0
         self._closed = False
+        self._ending = threading.Event()
         self._thread = threading.Thread(target=self._write_all, name="log", daemon=True)
         self._thread.start()
 
@@ -186,21 +189,37 @@ class LogWriter(logging.Handler):
         """Writes the queued lines, within a short time."""
         if not self._closed:
             self._closed = True
+            self._ending.set()
             with suppress(queue.Full):
                 self._lines.put(None, timeout=_CLOSE_SECONDS)
                 self._thread.join(_CLOSE_SECONDS)
         super().close()
 
     def _write_all(self) -> None:
-        while (line := self._lines.get()) is not None:
+        ended = False
+        while not ended:
+            lines = self._group()
+            ended = None in lines
             # If the reader has gone, the lines are dropped.
             with suppress(OSError):
-                self._write(line)
+                self._write(b"".join(line for line in lines if line is not None))
                 if self._file is not None:
                     self._file.turn()
                 if self._dropped:
                     dropped, self._dropped = self._dropped, 0
                     self._write(self._encoded(_dropped_record(dropped)))
+
+    def _group(self) -> list[bytes | None]:
+        """The next lines, None at the end.
+
+        Lines that follow soon belong to the group: each of them would have to wake this thread.
+        """
+        lines = [self._lines.get()]
+        self._ending.wait(_GROUP_SECONDS)
+        with suppress(queue.Empty):
+            while len(lines) < _MOST_IN_GROUP:
+                lines.append(self._lines.get_nowait())
+        return lines
 
     def _write(self, data: bytes) -> None:
         while data:

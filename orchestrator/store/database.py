@@ -5,13 +5,13 @@ import os
 import re
 import sqlite3
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from orchestrator.store.room import Room
 from orchestrator.store.round_robin import Queue, asker
+from orchestrator.store.worker import Worker
 
 T = TypeVar("T")
 
@@ -39,10 +39,10 @@ class Database:
 
     def __init__(self) -> None:
         """Creates a closed database; use `open`."""
-        self._writer = _Worker("paddock-db-writer")
+        self._writer = _Access("paddock-db-writer")
         self._room: Room | None = None
-        self._reader = _Worker("paddock-db-reader")
-        self._browser = _Worker("paddock-db-browser")
+        self._reader = _Access("paddock-db-reader")
+        self._browser = _Access("paddock-db-browser")
         self._turns = Queue()
 
     @classmethod
@@ -127,18 +127,18 @@ class Database:
         await self._writer.close()
 
 
-class _Worker:
+class _Access:
     """One thread and the connection that only this thread uses."""
 
     def __init__(self, name: str) -> None:
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._thread = Worker(name)
         self._connection: sqlite3.Connection | None = None
         self._closed = False
 
     async def run(self, function: Callable[[], T]) -> T:
         if self._closed:
             raise StoreError("the database is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._executor, function)
+        return await self._thread.run(function)
 
     async def transaction(
         self,
@@ -170,10 +170,10 @@ class _Worker:
             return
         self._closed = True
         # As at the start, there is nothing else to do, so the caller waits for the disk.
-        closing = asyncio.get_running_loop().run_in_executor(self._executor, self._disconnect)
-        # The thread ends after the work submitted to it, including the disconnection.
-        self._executor.shutdown(wait=False)
-        await closing
+        try:
+            await self._thread.run(self._disconnect)
+        finally:
+            self._thread.stop()
 
     def scrub(self) -> bool:
         """Runs in the thread. Raises: StoreError."""

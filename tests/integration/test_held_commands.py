@@ -1,6 +1,7 @@
 """A command never runs before its start is on record, whatever happens to it in between."""
 
 import asyncio
+import functools
 import secrets
 from collections.abc import AsyncIterator
 
@@ -131,7 +132,7 @@ async def test_a_session_that_changes_or_ends_before_the_word(
             else:
                 work = sessions.change_settings(TESTER, box.session, change, {})
             changing = asyncio.ensure_future(work)
-            await until(lambda box=box: not _open(box))
+            await until(functools.partial(_closed, box))
             disk.answer.set_result(None)
             with pytest.raises(PaddockError):
                 await starting
@@ -142,12 +143,12 @@ async def test_a_session_that_changes_or_ends_before_the_word(
             await box.close()
 
 
-def _open(box: Box) -> bool:
+def _closed(box: Box) -> bool:
     try:
         box.session.check_open()
     except PaddockError:
-        return False
-    return True
+        return True
+    return False
 
 
 async def test_words_for_commands_that_are_not_held_change_nothing(box: Box) -> None:

@@ -14,6 +14,8 @@ from sandbox_agent.confine.profile import Profile
 from sandbox_agent.guard_messages import Denied, Failed, Step
 
 _NOT_FOUND = 127
+# Of a plan: three pipes and the document.
+_DESCRIPTORS = 4
 
 
 class Plan(NamedTuple):
@@ -54,17 +56,25 @@ def become_command(
         os._exit(_NOT_FOUND)
 
 
+def wait_for_plan(starter: socket.socket, number: int) -> bool:
+    """Waits until the plan of that command is the next message; False if there will be none."""
+    wanted = guard_messages.plan(number)
+    most = guard_messages.MOST_BYTES
+    while message := starter.recv(most, socket.MSG_PEEK):
+        if message == wanted:
+            return True
+        # It was for an earlier command, whose process has died.
+        _, descriptors, _, _ = socket.recv_fds(starter, most, _DESCRIPTORS)
+        for descriptor in descriptors:
+            os.close(descriptor)
+    return False
+
+
 def receive_plan(starter: socket.socket, number: int) -> tuple[Plan, Pipes] | None:
     """The plan and pipes of the command with that number; None if there will be no such command."""
-    wanted = guard_messages.plan(number)
-    while True:
-        message, descriptors, _, _ = socket.recv_fds(starter, guard_messages.MOST_BYTES, 4)
-        if not message:
-            return None
-        if message == wanted:
-            break
-        for descriptor in descriptors:  # of an earlier command, whose process has died
-            os.close(descriptor)
+    if not wait_for_plan(starter, number):
+        return None
+    _, descriptors, _, _ = socket.recv_fds(starter, guard_messages.MOST_BYTES, _DESCRIPTORS)
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)  # `recv_fds` passes no flags on to the kernel
     *pipes, document = descriptors

@@ -128,9 +128,8 @@ class _Guard:
 
     def _serve_late(self) -> bool:
         """Like `_serve`, if the sandbox had no room for the process ahead of the plan."""
-        poll = select.poll()
-        poll.register(self._starter, select.POLLIN)
-        poll.poll()
+        if not command_process.wait_for_plan(self._starter, self._number):
+            return False
         try:
             self._fork()
         except OSError as error:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from orchestrator.commands.execution import Executions
 from orchestrator.commands.outcome import CommandExit, exit_of
 from orchestrator.config.settings import Settings
 from orchestrator.engine.base import Container, ContainerState, Engine
-from orchestrator.errors import PaddockError
+from orchestrator.errors import BudgetExceededError, PaddockError, SessionTerminatedError
 from orchestrator.policy.levels import clamped_limits
 from orchestrator.sandboxes.directory import SandboxDirectory, left_over
 from orchestrator.sandboxes.parts import LABEL_LEVEL, LABEL_SANDBOX
@@ -185,7 +186,9 @@ class Recovery:
         self._found.sessions_recovered += 1
         await self._follow_engine(session, container)
         if session.status is Status.ACTIVE:
-            await self._executions.reconcile(session)
+            # What its agent reports may end it meanwhile, and its commands with it.
+            with suppress(SessionTerminatedError, BudgetExceededError):
+                await self._executions.reconcile(session)
 
     async def _leave_closed(self, session: Session) -> None:
         """What ran is gone, and unrecorded parts of it are lost."""

@@ -17,7 +17,7 @@ from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.sandboxes.sandbox import Sandbox, assembled
 from orchestrator.sandboxes.shapes import Shape, can_wait
-from orchestrator.sandboxes.starting import Starter
+from orchestrator.sandboxes.starting import ImageChangedError, Starter
 from orchestrator.sandboxes.subscribers import Subscribers
 from orchestrator.sandboxes.suitability import Suitability
 from orchestrator.sandboxes.warm_pool import WarmPool
@@ -46,6 +46,7 @@ class Sandboxes:
         self._settings = settings
         self._subscribers = subscribers
         self._releases = TaskScope("the release of a sandbox")
+        self._looks = TaskScope("a look at an image")
         self._suitability = Suitability(node.engine, node)
         self._starter = Starter(
             *(settings, node, ledger, workspaces, subscribers, self._suitability, self._releases)
@@ -80,16 +81,25 @@ class Sandboxes:
         """A sandbox that waited, now the session's; None if there is none, or it failed."""
         if not self.pool.runs or not can_wait(level):
             return None
-        image_id = await self._suitability.image_id(session.image)
-        parts = self.pool.take(Shape.of(session.image, image_id, level, limits))
+        image = session.image
+        image_id = self.pool.image_id(image) or await self._suitability.image_id(image)
+        parts = self.pool.take(Shape.of(image, image_id, level, limits))
         if parts is None:
             return None
+        # Meanwhile, the engine is asked whether the image's name still has that id.
+        looking = self._looks.spawn(self._suitability.image_id(image))
         try:
-            await self._starter.take_over(parts, session, limits)
+            await self._starter.take_over(parts, session, limits, looking)
+        except ImageChangedError as error:
+            self.pool.image_changed(image, await looking)
+            log.info("sandbox %s is not used: %s", parts.plan.name, error.detail)
+            return None
         except (SandboxUnavailableError, MountError) as error:
             self.pool.failed()
             log.warning("sandbox %s can't be taken over: %s", parts.plan.name, error.detail)
             return None
+        finally:
+            looking.cancel()
         return assembled(parts)
 
     async def adopt(self, session: Session, container: Container) -> Sandbox:

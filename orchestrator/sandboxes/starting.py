@@ -1,5 +1,6 @@
 """Starts sandboxes: for a session, or ahead of one, which then takes it over."""
 
+import asyncio
 from collections.abc import Mapping
 from functools import partial
 
@@ -7,6 +8,7 @@ from orchestrator.audit.ledger import Ledger
 from orchestrator.config.operator_mounts import OperatorMount
 from orchestrator.config.settings import Settings
 from orchestrator.engine.base import Container
+from orchestrator.errors import SandboxUnavailableError
 from orchestrator.link.agent_link import AgentLink
 from orchestrator.link.fair_share import FairShare
 from orchestrator.link.messages import AgentEvent, Hello
@@ -35,6 +37,10 @@ from orchestrator.sessions.session import Session
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.task_scope import TaskScope
 from paddock.contract.words import Start
+
+
+class ImageChangedError(SandboxUnavailableError):
+    """The session's image is not the one from which a sandbox was started."""
 
 
 class Starter:
@@ -77,7 +83,8 @@ class Starter:
         self._ahead: tuple[Part, ...] = (
             *(network, directory, PointPart(places), *container, PreparePart()),
         )
-        self._rest: tuple[Part, ...] = (quota, AttachPart(places), agent)
+        self._late: tuple[Part, ...] = (quota, AttachPart(places))
+        self._last: tuple[Part, ...] = (agent,)
 
     async def start(
         self,
@@ -106,17 +113,31 @@ class Starter:
         await parts.open()
         return parts
 
-    async def take_over(self, parts: Assembly, session: Session, limits: SessionLimits) -> None:
+    async def take_over(
+        self,
+        parts: Assembly,
+        session: Session,
+        limits: SessionLimits,
+        image_id: asyncio.Future[str],
+    ) -> None:
         """Gives a sandbox that was started ahead to the session; if that fails, removes it.
 
-        `limits` differ from its own in the workspace's size only. Raises: the errors of the parts.
+        `limits` differ from its own in the workspace's size only. `image_id` is the present id of
+        the session's image. Raises: the errors of the parts; ImageChangedError.
         """
         plan = parts.plan
         plan.tenancy.begin(session)
         plan.limits = limits
         if plan.link.hello is not None:
             self._subscribers.hello(session, plan.link.hello)
-        await parts.extend(self._rest)
+        await parts.extend(self._late)
+        try:
+            if await image_id != plan.image:
+                raise ImageChangedError("the name of its image has another meaning now")
+        except BaseException:
+            await parts.close()
+            raise
+        await parts.extend(self._last)
 
     async def adopt(self, session: Session, container: Container) -> Assembly:
         """The sandbox that an earlier control plane started. Raises: the errors of the parts."""

@@ -55,14 +55,14 @@ class WarmPool:
         self,
         settings: Settings,
         start: Callable[[Shape], Awaitable[Assembly]],
-        image_id: Callable[[str], Awaitable[str]],
+        find_image: Callable[[str], Awaitable[str]],
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`start` starts a sandbox that waits; `image_id` finds the id of an image's name."""
+        """`start` starts a sandbox that waits; `find_image` finds the id of an image's name."""
         self._settings = settings
         self._start_one = start
-        self._image_id = image_id
+        self._find_image = find_image
         self._metrics = metrics
         self._clock = clock
         self._demand = WarmDemand(settings.warm_sandboxes)
@@ -124,6 +124,15 @@ class WarmPool:
     def container_ids(self) -> list[str]:
         """Their containers."""
         return [waiting.parts.plan.container_id or "" for waiting in self._waiting]
+
+    def image_id(self, image: str) -> str | None:
+        """The id that the image's name had when it was last used; None if that is not known."""
+        return self._images.get(image)
+
+    def image_changed(self, image: str, image_id: str) -> None:
+        """Notes the image's present id: sandboxes of an earlier one are replaced."""
+        self._images[image] = image_id
+        self._changed.set()
 
     def take(self, shape: Shape) -> Assembly | None:
         """A sandbox of that shape, which now belongs to the caller; None if none is waiting."""
@@ -223,7 +232,7 @@ class WarmPool:
         for name, number in self._settings.warm_least.items():
             level = self._level(name)
             if level is not None and number:
-                image_id = self._images[image] = await self._image_id(image)
+                image_id = self._images[image] = await self._find_image(image)
                 least[Shape.of(image, image_id, level, usual_limits(level))] = number
         return least
 

@@ -1,17 +1,19 @@
 """The measurements: each function gives one or more rows of the table."""
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from orchestrator.terminals.terminal import SETTLE_MS
 from tests.bench.confinement import confinement_costs
 from tests.bench.floors import EXPECT_LOOP, FORK_LOOP, SPAWN_LOOP, Floors, loop_seconds
 from tests.bench.memory import Resident, reset_peak, resident
-from tests.bench.plane import Plane
+from tests.bench.plane import BenchError, Plane, measured_plane
 from tests.bench.report import Result, compare
 from tests.bench.rounds import Turn, by_turns, percentile
 
@@ -66,6 +68,31 @@ async def _cold_create(
     seconds, bare = await by_turns(effort.creates, ours, floor)
     what = f"cold create, {level} ({limits['cpus']:g} cpu)"
     return compare(what, seconds, "docker create+start", bare, at_most=target)
+
+
+async def warm_create(_plane: Plane, _floors: Floors, effort: Effort) -> list[Result]:
+    """A session that finds a sandbox waiting, compared with one that does not.
+
+    Uses a control plane of its own, so that what waits disturbs no other measurement.
+    """
+    level = "low"
+    waiting = {"PADDOCK_WARM_SANDBOXES": "1", "PADDOCK_WARM_LEAST": json.dumps({level: 1})}
+    async with measured_plane(**waiting) as plane:
+
+        async def create(**limits: int) -> list[float]:
+            await plane.waits(level)
+            began = time.perf_counter()
+            session = await plane.create(level, **limits)
+            taken = time.perf_counter() - began
+            start = (await plane.inspect(session))["sandbox"]["start"]
+            if start != ("cold" if limits else "warm"):
+                raise BenchError(f"it was a {start} start")
+            await plane.close(session)
+            return [taken]
+
+        # Nothing waits with a session's own limits.
+        warm, cold = await by_turns(effort.creates, create, partial(create, pids=63))
+    return [compare(f"warm create, {level}", warm, "cold create", cold, at_most=0.1)]
 
 
 async def exec_latency(plane: Plane, floors: Floors, effort: Effort) -> list[Result]:
@@ -183,6 +210,7 @@ async def confinement(plane: Plane, floors: Floors, effort: Effort) -> list[Resu
 
 MEASURES = (
     cold_create,
+    warm_create,
     exec_latency,
     interaction_latency,
     confinement,

@@ -11,6 +11,8 @@ from typing import Any
 from tests.support.leaks import NOTHING, left_behind
 from tests.support.server import Server, serving
 
+_WAIT_SECONDS = 60
+
 
 class BenchError(Exception):
     """A measurement failed; the message says what."""
@@ -55,9 +57,20 @@ class Plane:
         finally:
             await self.close(session)
 
-    async def create(self, level: str) -> str:
+    async def waits(self, level: str) -> None:
+        """Waits until a sandbox of that level waits for a session, and nothing else happens."""
+        line = f'paddock_warm_sandboxes{{level="{level}"}} 1.0'
+        async with asyncio.timeout(_WAIT_SECONDS):
+            while True:
+                async with self._server.client.get("/metrics") as response:
+                    if line in await response.text():
+                        return
+                await asyncio.sleep(0.1)
+
+    async def create(self, level: str, **limits: int) -> str:
         """Creates a session; returns its id."""
-        view = await self._server.ok("POST", "/api/sessions", {"permission_level": level})
+        body = {"permission_level": level, "limits": limits}
+        view = await self._server.ok("POST", "/api/sessions", body)
         return str(view["id"])
 
     async def inspect(self, session: str) -> dict[str, Any]:

@@ -41,7 +41,8 @@ async def bench(arguments: argparse.Namespace) -> None:
                 print_table(await _beside_floors(plane, floors, arguments.quick))
             if "peers" in arguments.parts:
                 rounds = measuring.QUICK if arguments.quick else measuring.FULL
-                comparison = await measuring.compare(plane, floors, machine, rounds)
+                async with measured_plane(**measuring.WARM_SETTINGS) as warm:
+                    comparison = await measuring.compare(plane, warm, floors, machine, rounds)
                 print_comparison(comparison)
                 if arguments.keep:
                     keep(comparison)

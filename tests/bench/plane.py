@@ -167,6 +167,7 @@ async def measured_plane(**environment: str) -> AsyncIterator[Plane]:
             finally:
                 for session in (await server.ok("GET", "/api/sessions?limit=1000"))["items"]:
                     await plane.close(session["id"])
+        # Sandboxes that wait for sessions are removed when it stops.
         left = left_behind(state_dir)
         if left != NOTHING:
             raise BenchError(f"left behind: {left}")

@@ -133,3 +133,11 @@ def test_without_pypi_paddock_and_the_engine_remain(monkeypatch: pytest.MonkeyPa
     found, absent = measuring.install("image")
     assert [*found] == ["Paddock", "Docker"]
     assert absent == {"SWE-ReX": "no answer", "llm-sandbox": "no answer"}
+
+
+def test_the_warm_start_is_a_row_of_its_own() -> None:
+    figures = {name: Figure(float(n), float(n)) for n, name in enumerate(("Paddock", "Docker"))}
+    row = Row("create", "ms", {**figures, "Paddock, warm": Figure(9, 9)})
+    cold, warm = measuring.warm_apart(row)
+    assert cold == Row("create", "ms", figures)
+    assert warm == Row("create, warm", "ms", {**figures, "Paddock": Figure(9, 9)})

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,9 @@ from tests.bench.plane import Plane
 from tests.bench.rounds import Turn, by_turns
 
 _ENGINE, _SWE_REX, _LLM_SANDBOX = "Docker", "SWE-ReX", "llm-sandbox"
+# Paddock with sandboxes that wait for sessions: not a contender of its own, but a row.
+_WARM = "Paddock, warm"
+WARM_SETTINGS = {"PADDOCK_WARM_SANDBOXES": "4", "PADDOCK_WARM_LEAST": '{"medium": 2}'}
 _MB, _MIB = 1_000_000, 1024 * 1024
 _FILE_MB = 20
 _TREE_FILES, _TREE_FILE_BYTES, _FILES_A_DIRECTORY = 500, 2_000, 25
@@ -48,12 +52,21 @@ class Installed(NamedTuple):
     image: str
 
 
-async def compare(plane: Plane, floors: Floors, machine: str, rounds: Rounds) -> Comparison:
-    """All rows. A peer that can't be installed is absent, and the result says why."""
+async def compare(
+    plane: Plane, warm: Plane, floors: Floors, machine: str, rounds: Rounds
+) -> Comparison:
+    """All rows. A peer that can't be installed is absent, and the result says why.
+
+    `warm` has `WARM_SETTINGS`.
+    """
     installed, absent = await asyncio.to_thread(install, await plane.image())
     with tempfile.TemporaryDirectory(prefix="paddock-bench-") as directory:
-        async with _contenders(plane, installed, _CREATED) as contenders:
-            rows = await _Measuring(contenders, absent, rounds).creation()
+        async with (
+            _contenders(plane, installed, _CREATED) as contenders,
+            _contenders(warm, {_WARM: installed[OURS]}, _CREATED) as warmed,
+        ):
+            created, removed = await _Measuring(contenders + warmed, absent, rounds).creation()
+            rows = [*warm_apart(created), warm_apart(removed)[0]]
         async with _contenders(plane, installed, _USED) as contenders:
             measuring = _Measuring(contenders, absent, rounds)
             in_turn = await measuring.commands()
@@ -171,6 +184,16 @@ class _Measuring:
             if measured
         }
         return Row(what, unit, figures, rate)
+
+
+def warm_apart(row: Row) -> tuple[Row, Row]:
+    """The row without the warm figure, and another one that has it as Paddock's."""
+    figures = dict(row.figures)
+    warm = figures.pop(_WARM)
+    return (
+        replace(row, figures=figures),
+        replace(row, what=f"{row.what}, warm", figures={**figures, OURS: warm}),
+    )
 
 
 def install(image: str) -> tuple[dict[str, Installed], dict[str, str]]:

@@ -199,6 +199,7 @@ class Settings(BaseSettings):
         le=64,
         description="Sandboxes that are started at the same time; others wait for their turn.",
     )
+    key_max_creating: int = Field(default=4, ge=1, le=64, description="The same for one key.")
     warm_sandboxes: int = Field(
         default=0,
         ge=0,
@@ -216,7 +217,6 @@ class Settings(BaseSettings):
         ge=1,
         description="How long a sandbox waits for a session before it is replaced.",
     )
-    key_max_creating: int = Field(default=4, ge=1, le=64, description="The same for one key.")
     session_max_streams: int = Field(
         default=64,
         ge=1,

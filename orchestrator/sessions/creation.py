@@ -84,12 +84,13 @@ class Creation:
         check_not_stored(stored, await self._recorder.told(session, stored))
         await self._sandboxes.check_level(session.level)
         left = await self._resources()
+        # Before the pool gives way, too: a refused creation must not cost it anything.
+        self._check_share(principal, session)
         short = left.free_memory_bytes < self._settings.min_free_memory_bytes
         if short and await self._sandboxes.pool.clear():
             left = await self._resources()
         # Nothing else comes in between from here to the reservation.
-        self._shares.check_new(principal, session.limits)
-        self._recorder.check_room(session)
+        self._check_share(principal, session)
         self._admit(len(self._registry), left)
         self._registry.reserve(session)
         try:
@@ -103,6 +104,11 @@ class Creation:
             raise
         self._registry.add(session)
         return session, handle
+
+    def _check_share(self, principal: Principal, session: Session) -> None:
+        """Raises RateLimitedError or CapacityExhaustedError if the key has no room for it."""
+        self._shares.check_new(principal, session.limits)
+        self._recorder.check_room(session)
 
     def _new_session(self, principal: Principal, request: NewSession, handle: str) -> Session:
         settings = self._settings

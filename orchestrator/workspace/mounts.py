@@ -25,6 +25,7 @@ MOUNT_ATTR_RDONLY = 0x01
 MOUNT_ATTR_NOSUID = 0x02
 MOUNT_ATTR_NODEV = 0x04
 MOUNT_ATTR_NOEXEC = 0x08
+MS_PRIVATE = 1 << 18
 MS_SHARED = 1 << 20
 MS_NOSUID = 0x02
 MS_NODEV = 0x04
@@ -131,15 +132,10 @@ def _bind(source_fd: int, target_fd: int, wanted: int, propagation: int) -> None
         SYS_OPEN_TREE, source_fd, b"", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH
     )
     try:
-        attributes = _MountAttr(attr_set=wanted, propagation=propagation)
-        _syscall(
-            SYS_MOUNT_SETATTR,
-            tree,
-            b"",
-            AT_EMPTY_PATH,
-            ctypes.byref(attributes),
-            ctypes.c_size_t(ctypes.sizeof(attributes)),
-        )
+        # A copy of a shared mount receives what the host mounts below the source, without these
+        # attributes, until it is private. Made shared after that, it has a group of its own.
+        _set_attributes(tree, _MountAttr(propagation=MS_PRIVATE))
+        _set_attributes(tree, _MountAttr(attr_set=wanted, propagation=propagation))
         _syscall(
             SYS_MOVE_MOUNT,
             tree,
@@ -150,6 +146,11 @@ def _bind(source_fd: int, target_fd: int, wanted: int, propagation: int) -> None
         )
     finally:
         os.close(tree)
+
+
+def _set_attributes(tree: int, attributes: _MountAttr) -> None:
+    size = ctypes.c_size_t(ctypes.sizeof(attributes))
+    _syscall(SYS_MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, ctypes.byref(attributes), size)
 
 
 def _syscall(number: int, *arguments: object) -> int:

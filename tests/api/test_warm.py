@@ -10,15 +10,18 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import LABEL_SESSION, Image
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.errors import SandboxUnavailableError
-from tests.api.conftest import IMAGE, Api, served
+from orchestrator.node.base import Resources
+from tests.api.conftest import IMAGE, OPERATOR_KEY, Api, served
 from tests.support.fake_agent import Agents
 from tests.support.restart import reopened
 from tests.support.until import until
 
 
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"warm_sandboxes": 2, "warm_least": {"low": 1}})
+def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
+    more = getattr(request, "param", {})
+    warm = {"warm_sandboxes": 2, "warm_least": {"low": 1}}
+    return settings.model_copy(update={**warm, **more})
 
 
 @pytest.fixture
@@ -156,3 +159,20 @@ async def test_what_waits_is_measured(warm: Api) -> None:
     text = await (await warm.call("GET", "/metrics")).text()
     assert 'paddock_warm_claims_total{level="low",outcome="hit"} 1.0' in text
     assert "paddock_warm_age_seconds_count 1.0" in text
+
+
+@pytest.mark.parametrize("settings", [{"key_max_sessions": 0}], indirect=True)
+async def test_a_refused_creation_costs_the_pool_nothing(
+    warm: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host is short of memory, so a creation that may happen clears the pool."""
+
+    async def short() -> Resources:
+        return Resources(free_memory_bytes=-1, free_disk_bytes=0)
+
+    monkeypatch.setattr(warm.plane.node, "resources", short)
+    call = ("POST", "/api/sessions")
+    await warm.problem(429, "rate_limited", *call, json={}, key=OPERATOR_KEY)
+    assert len(warm.plane.pool.shapes) == 1
+    await warm.problem(503, "capacity_exhausted", *call, json={})
+    assert warm.plane.pool.shapes == []

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -165,3 +166,32 @@ def test_a_directory_that_can_not_be_shared_leaves_nothing(tmp_path: Path, data:
         made(tmp_path, data, **shared)
     assert left_over(tmp_path) == []
     assert mounts.mounts_under(str(tmp_path)) == []
+
+
+# In a mount namespace of its own, whose mounts are shared like those of most hosts: a sandbox that
+# follows the point sees the data, and nothing that the host mounts below the data.
+_FOLLOWED = """
+import os, subprocess, sys
+from orchestrator.workspace import mounts
+def mount(*words): subprocess.run(["mount", *words], check=True)
+os.chdir(sys.argv[1])
+mount("-t", "tmpfs", "host", ".")
+mount("--make-shared", ".")
+os.chdir(sys.argv[1])
+for name in ("data/below", "point", "sandbox"): os.makedirs(name)
+here = os.getcwd()
+mounts.bind(f"{here}/point", f"{here}/point", noexec=True, shared=True)
+mount("--bind", "point", "sandbox")
+mount("--make-slave", "sandbox")
+mounts.bind(f"{here}/data", f"{here}/point", noexec=True)
+mount("-t", "tmpfs", "host", "data/below")
+open("data/below/canary", "w").close()
+print(os.listdir("sandbox"), os.listdir("sandbox/below"))
+"""
+
+
+def test_a_sandbox_does_not_follow_the_host_s_own_mounts(tmp_path: Path) -> None:
+    unshared = ["unshare", "--mount", "--propagation", "private"]
+    python = [sys.executable, "-c", _FOLLOWED, str(tmp_path)]
+    seen = subprocess.run([*unshared, *python], check=True, capture_output=True, text=True)
+    assert seen.stdout == "['below'] []\n"

@@ -1,6 +1,6 @@
 """Answers of operations other than plain models: other statuses, text, bytes and streams."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -86,6 +86,22 @@ class Download:
     size: int
     permissions: int
     chunks: AsyncIterator[bytes]
+    held: ExitStack
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """An archive's bytes, of unknown number. `held` is closed at the end.
+
+    `skipped` entries are left out; `skipped_names` are the first of them.
+    """
+
+    MEDIA: ClassVar[str] = BYTES
+    HEADERS: ClassVar[tuple[str, ...]] = ("X-Paddock-Skipped", "X-Paddock-Skipped-Names")
+
+    chunks: AsyncIterator[bytes]
+    skipped: int
+    skipped_names: Sequence[str]
     held: ExitStack
 
 

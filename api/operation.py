@@ -12,7 +12,7 @@ from types import ModuleType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 from api.access import ROLES, Access
-from api.answers import JSON, Answer, Download, EventStream, Lines, Text, Upload
+from api.answers import JSON, Answer, Download, EventStream, Lines, Packed, Text, Upload
 from orchestrator.access.keys import Role
 from paddock.contract.base import Model
 from paddock.contract.requests import Body, Query
@@ -180,7 +180,7 @@ def _reply(kind: Any, events: Events | None) -> tuple[HTTPStatus, Reply]:
         return HTTPStatus.OK, Reply("", events=events)
     if issubclass(origin, Answer):
         return origin.STATUS, Reply("", models, headers=origin.HEADERS)
-    if issubclass(origin, Download):
+    if issubclass(origin, Download | Packed):
         return HTTPStatus.OK, Reply("", media_type=origin.MEDIA, headers=origin.HEADERS)
     if issubclass(origin, Text | Lines):
         return HTTPStatus.OK, Reply("", models, media_type=origin.MEDIA)

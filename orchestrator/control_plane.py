@@ -50,6 +50,8 @@ from orchestrator.sandboxes.subscribers import Subscribers
 from orchestrator.sandboxes.warm_pool import WarmPool
 from orchestrator.sessions.agent_events import AgentEvents
 from orchestrator.sessions.budgets import Budgets
+from orchestrator.sessions.file_archives import FileArchives
+from orchestrator.sessions.file_requests import FileRequests
 from orchestrator.sessions.files import Files
 from orchestrator.sessions.kept_workspaces import KeptWorkspaces
 from orchestrator.sessions.recovery import Recovered, Recovery
@@ -163,7 +165,9 @@ class ControlPlane:
         self._resources.push_async_callback(agent_events.close)
         self.executions = Executions(recorder, self.metrics, budgets)
         self._resources.push_async_callback(self.executions.close)
-        self.files = Files(recorder)
+        file_requests = FileRequests(recorder)
+        self.files = Files(file_requests)
+        self.file_archives = FileArchives(file_requests)
         self.approvals = Approvals(self.database, self.ledger, recorder, self._announcer())
         self.terminals = Terminals(
             self.database, recorder, budgets, settings.state_dir, self._expire_approvals

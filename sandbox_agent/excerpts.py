@@ -13,6 +13,9 @@ from typing import Any
 LONGEST_TEXT = 1024
 LONGEST_WORDS = 4096
 MOST_WORDS = 64
+# Of `paths`, which are those of a whole archive.
+LONGEST_PATHS = 32 * 1024
+MOST_PATHS = 1000
 # For any other value, in its JSON form.
 _LONGEST_VALUE = 4096
 # Room for the note that says how much was cut.
@@ -55,16 +58,17 @@ def _member(name: str, value: Any) -> dict[str, Any]:
 
 
 def _words(name: str, words: Sequence[str]) -> dict[str, Any]:
-    kept = list(_kept(words))
+    paths = name == "paths"
+    most = (MOST_PATHS, LONGEST_PATHS) if paths else (MOST_WORDS, LONGEST_WORDS)
+    kept = list(_kept(words, *most))
     if kept == list(words):
         return {name: kept}
     whole = b"".join(_encoded(word) + b"\0" for word in words)
     return {name: kept, f"{name}_words": len(words), **_whole(name, whole)}
 
 
-def _kept(words: Sequence[str]) -> Iterator[str]:
-    left = LONGEST_WORDS
-    for word in words[:MOST_WORDS]:
+def _kept(words: Sequence[str], most: int, left: int) -> Iterator[str]:
+    for word in words[:most]:
         kept = text(word)
         left -= len(_encoded(kept))
         if left < 0:

@@ -10,6 +10,7 @@ from typing import Any
 
 from sandbox_agent import file_worker
 from sandbox_agent.confine import privileges
+from sandbox_agent.excerpts import LONGEST_TEXT, MOST_PATHS
 from sandbox_agent.file_worker import HEADER
 from sandbox_agent.loop import READ, WRITE, Loop, Timer
 from sandbox_agent.protocol import CHUNK_BYTES, MAX_FRAME_BYTES
@@ -17,7 +18,15 @@ from sandbox_agent.protocol import CHUNK_BYTES, MAX_FRAME_BYTES
 # A helper that has not answered within this time is killed, and the request fails.
 ANSWER_SECONDS = 30.0
 # The members that are checked here; the control plane checks the rest.
-_FORMS = {"error": dict, "entries": list, "size": int, "bytes": int}
+_FORMS = {
+    **{"error": dict, "entries": list, "size": int, "bytes": int},
+    **{"summary": dict, "more": bool},
+}
+# Of an archive's summary.
+_COUNTS = ("files", "directories", "links", "bytes", "paths_words", "skipped")
+_MOST_COUNT = 2**53
+_LISTS = ("paths", "skipped_names")
+_TEXTS = ("paths_sha256",)
 _Answer = Callable[[dict[str, Any], bytes], None]
 
 
@@ -33,6 +42,7 @@ class FileHelper:
         uid: int,
         workspace: str,
         anywhere: bool,
+        cut: Callable[[str], str],
         on_end: "Callable[[FileHelper], None]",
     ) -> None:
         self._loop = loop
@@ -45,7 +55,7 @@ class FileHelper:
             theirs.close()
             raise
         if self._pid == 0:
-            file_worker.run(theirs, uid, workspace, anywhere)
+            file_worker.run(theirs, uid, workspace, anywhere, cut)
         theirs.close()
         ours.setblocking(False)
         self._socket: socket.socket | None = ours
@@ -174,4 +184,20 @@ def parse_answer(payload: bytes) -> dict[str, Any]:
     for name, form in _FORMS.items():
         if not isinstance(said.get(name, form()), form):
             raise ValueError(f"{name} has the wrong type")
+    _check_summary(said.get("summary", {}))
     return said
+
+
+def _check_summary(summary: dict[str, Any]) -> None:
+    """Raises: ValueError for anything that an event could not hold."""
+    if not {*_COUNTS, *_LISTS, *_TEXTS}.issuperset(summary):
+        raise ValueError("the summary has unknown members")
+    for name, value in summary.items():
+        texts = [value] if name in _TEXTS else value
+        if name in _COUNTS:
+            if type(value) is not int or not 0 <= value < _MOST_COUNT:
+                raise ValueError(f"{name} is no count")
+        elif not isinstance(texts, list) or len(texts) > MOST_PATHS:
+            raise ValueError(f"{name} is no list")
+        elif not all(isinstance(text, str) and len(text) <= LONGEST_TEXT for text in texts):
+            raise ValueError(f"{name} has something that is no path")

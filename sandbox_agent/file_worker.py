@@ -8,10 +8,12 @@ The agent and the worker talk over a stream socket in frames: one byte of kind, 
 
 import json
 import os
+import resource
 import socket
 import struct
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from sandbox_agent import files
 from sandbox_agent.confine import privileges
@@ -19,20 +21,26 @@ from sandbox_agent.errors import AgentError
 from sandbox_agent.places import Place, Places
 from sandbox_agent.protocol import Entry
 
+if TYPE_CHECKING:
+    from sandbox_agent.archives.packing import Packing
+    from sandbox_agent.archives.unpacking import Unpacking
+
 HEADER = struct.Struct(">cI")
+# An archive with more entries than its bound allows fails instead of using up the session's memory.
+_ARCHIVE_MEMORY = 384 * 1024 * 1024
 
-_File = files.Reader | files.Writer | files.Appender
+Cut = Callable[[str], str]
 
 
-def run(agent: socket.socket, uid: int, workspace: str, anywhere: bool) -> None:
-    """Runs the worker; never returns."""
+def run(agent: socket.socket, uid: int, workspace: str, anywhere: bool, cut: Cut) -> None:
+    """Runs the worker; never returns. `cut` removes secrets from what is recorded."""
     try:
         os.closerange(3, agent.fileno())
         os.closerange(agent.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
         privileges.default_signals()
         privileges.prefer_for_oom_kill()
         privileges.drop_to(uid)
-        _Worker(agent, Places(workspace, anywhere=anywhere)).serve()
+        _Worker(agent, Places(workspace, anywhere=anywhere), cut).serve()
     except ConnectionError:
         pass  # the agent no longer wants the answer
     except BaseException as error:  # noqa: BLE001 - a child must never reach its parent's loop
@@ -46,10 +54,14 @@ def run(agent: socket.socket, uid: int, workspace: str, anywhere: bool) -> None:
 class _Worker:
     """Answers requests until the agent closes the socket."""
 
-    def __init__(self, agent: socket.socket, places: Places) -> None:
+    def __init__(self, agent: socket.socket, places: Places, cut: Cut) -> None:
         self._agent = agent
         self._places = places
-        self._open: _File | None = None
+        self._cut = cut
+        # What is read, written or unpacked in chunks.
+        self._source: files.Reader | Packing | None = None
+        self._target: files.Writer | files.Appender | None = None
+        self._unpacking: Unpacking | None = None
 
     def serve(self) -> None:
         while True:
@@ -61,7 +73,7 @@ class _Worker:
             path = ""
             try:
                 if kind == b"D":
-                    self._pushing().push(payload)
+                    (self._unpacking or self._pushing()).push(payload)
                     self._answer(b"J", b"{}")
                     continue
                 request = json.loads(payload)
@@ -71,6 +83,8 @@ class _Worker:
                 self._fail(files.refusal(error, path))
             except AgentError as error:
                 self._fail(error)
+            except MemoryError:
+                self._fail(AgentError("too_large", "the directory needs too much memory"))
             except (LookupError, TypeError, ValueError):
                 self._fail(AgentError("validation_error", "not a file operation"))
 
@@ -87,20 +101,19 @@ class _Worker:
         self._agent.sendall(HEADER.pack(kind, len(payload)) + payload)
 
     def _fail(self, error: AgentError) -> None:
-        body = {"code": error.code, "message": error.message, "rule": error.rule}
-        self._answer(b"J", json.dumps({"error": body}).encode())
+        self._answer(b"J", json.dumps({"error": _told(error)}).encode())
 
     def _pushing(self) -> "files.Writer | files.Appender":
-        if not isinstance(self._open, files.Writer | files.Appender):
+        if self._target is None:
             raise AgentError("conflict", "no file is open for writing")
-        return self._open
+        return self._target
 
     def _handle(self, request: dict[str, Any]) -> None:
         method = request["method"]
         if method == "pull":
-            if not isinstance(self._open, files.Reader):
+            if self._source is None:
                 raise AgentError("conflict", "no file is open for reading")
-            self._answer(b"D", self._open.pull(request["limit"]))
+            self._answer(b"D", self._source.pull(request["limit"]))
             return
         self._answer(b"J", json.dumps(self._perform(method, request)).encode())
 
@@ -108,23 +121,30 @@ class _Worker:
         if method == "commit":
             writer = self._pushing()
             writer.commit()
-            self._open = None
+            self._target = None
             return {"bytes": writer.size}
+        if method in ("finish", "unpacked"):
+            return self._unpacked(finishes=method == "finish")
         if method == "move":
             names = request["source"], request["destination"]
             files.move(*(self._places.find(name, writes=True) for name in names))
             return {}
-        reads = method in ("read", "list", "stat")
+        reads = method in ("read", "list", "stat", "pack")
         place, path = self._places.find(request.get("path", ""), writes=not reads)
         if method == "read":
-            self._open = files.Reader(place, path, links=request.get("links") is not False)
-            return {"size": self._open.size, "permissions": self._open.permissions}
+            reader = files.Reader(place, path, links=request.get("links") is not False)
+            self._source = reader
+            return {"size": reader.size, "permissions": reader.permissions}
+        if method == "pack":
+            return self._pack(place, path, request["format"])
+        if method == "unpack":
+            return self._unpack(place, path, request)
         parents = bool(request.get("parents"))
         if method == "write":
-            self._open = files.Writer(place, path, request.get("permissions"), parents=parents)
+            self._target = files.Writer(place, path, request.get("permissions"), parents=parents)
             return {"size": 0}
         if method == "append":
-            self._open = files.Appender(place, path, parents=parents)
+            self._target = files.Appender(place, path, parents=parents)
             return {"size": 0}
         if method == "list":
             entries, cut = files.list_entries(place, path, request["depth"], request["limit"])
@@ -140,6 +160,45 @@ class _Worker:
         else:
             raise AgentError("validation_error", f"unknown file operation: {method}")
         return {}
+
+    def _pack(self, place: Place, path: str, kind: str) -> dict[str, Any]:
+        from sandbox_agent.archives.packing import Packing  # only here: it takes memory
+        from sandbox_agent.archives.scan import Scan
+        from sandbox_agent.archives.tally import Tally
+
+        _limit_memory()
+        tally = Tally(self._cut)
+        scan = Scan(place, path, tally)
+        self._source = Packing(scan, kind)
+        told = {"skipped": scan.skipped, "skipped_names": scan.skipped_names}
+        return {"summary": tally.members() | told}
+
+    def _unpack(self, place: Place, path: str, request: dict[str, Any]) -> dict[str, Any]:
+        from sandbox_agent.archives.unpacking import Unpacking  # only here: it takes memory
+
+        _limit_memory()
+        kind, most = request["format"], request["most_bytes"]
+        self._unpacking = Unpacking(place, path, kind, most, self._cut)
+        return {}
+
+    def _unpacked(self, *, finishes: bool) -> dict[str, Any]:
+        """What was unpacked so far; `more` if it is not done, and must be asked for again."""
+        if self._unpacking is None:
+            raise AgentError("conflict", "no archive is being unpacked")
+        answer: dict[str, Any] = {"more": False}
+        try:
+            answer["more"] = finishes and not self._unpacking.finish()
+        except AgentError as error:
+            answer["error"] = _told(error)
+        return answer | {"summary": self._unpacking.members()}
+
+
+def _told(error: AgentError) -> dict[str, str | None]:
+    return {"code": error.code, "message": error.message, "rule": error.rule}
+
+
+def _limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_ARCHIVE_MEMORY, _ARCHIVE_MEMORY))
 
 
 def _shown(place: Place, entry: Entry) -> dict[str, Any]:

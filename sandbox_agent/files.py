@@ -124,7 +124,7 @@ class _Upload:
 
     def push(self, data: bytes) -> None:
         """More bytes."""
-        _write_all(self._fd, data)
+        write_all(self._fd, data)
         self.size += len(data)
 
     def _make_parents(self) -> None:
@@ -151,7 +151,7 @@ class Writer(_Upload):
         """The mode of the file to replace. Raises: AgentError; OSError if the mode protects it."""
         directory, name = open_parent(self._workspace, self._path)
         try:
-            current = _replaceable(directory, name)
+            current = replaceable(directory, name)
             if current is None:
                 return 0o644
             if not stat.S_ISREG(current):
@@ -177,7 +177,7 @@ class Writer(_Upload):
             os.close(directory)
 
 
-def _replaceable(directory: int, name: str) -> int | None:
+def replaceable(directory: int, name: str) -> int | None:
     """The mode of the file that a new file or link would replace; None if there is none.
 
     Raises: OSError if the file's mode forbids writing. The directory's mode would allow replacing
@@ -209,13 +209,14 @@ class Appender(_Upload):
         os.lseek(self._fd, 0, os.SEEK_SET)
         try:
             while data := os.read(self._fd, CHUNK_BYTES):
-                _write_all(target, data)
+                write_all(target, data)
         except OSError:
             os.ftruncate(target, start)
             raise
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes) -> None:
+    """Writes all of the bytes. Raises: OSError."""
     while data:
         data = data[os.write(fd, data) :]
 
@@ -331,7 +332,7 @@ def move(source: tuple[Place, str], destination: tuple[Place, str]) -> None:
     """
     from_directory, from_name = open_parent(*source)
     to_directory, to_name = open_parent(*destination)
-    _replaceable(to_directory, to_name)
+    replaceable(to_directory, to_name)
     try:
         os.rename(from_name, to_name, src_dir_fd=from_directory, dst_dir_fd=to_directory)
     except OSError as error:
@@ -347,7 +348,7 @@ def make_link(workspace: Place, path: str, target: str) -> None:
     Raises: OSError.
     """
     directory, name = open_parent(workspace, path)
-    _replaceable(directory, name)
+    replaceable(directory, name)
     temporary = f".paddock-{os.urandom(8).hex()}"
     os.symlink(target, temporary, dir_fd=directory)
     try:

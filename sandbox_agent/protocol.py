@@ -48,10 +48,15 @@ Host → agent, requests
               commit creates missing directories. `links` false: a path through a symbolic link is
               not read; the answer repeats the value. Paths are relative to the workspace; absolute
               paths lie outside it and are only for levels that allow any command
+    file.open {op: pack|unpack, path, format: tar|zip, most_bytes} → {stream, summary}
+              the tree beneath a directory as one stream. The summary is {files, directories, links,
+              bytes, paths, paths_words, paths_sha256}: the beginning, number and digest of the
+              paths; for `pack` also {skipped, skipped_names}, what can't be packed
     file.pull {stream, limit} → {data}     no data at the end
     file.push {stream, data} → {}
               up to MOST_AHEAD requests of a stream may be under way; they are handled in order
-    file.close {stream, commit} → {bytes}
+    file.close {stream, commit} → {bytes, summary, more}
+              `more`: an archive is not unpacked completely yet, and this must be asked again
     file.list {path, depth, limit} → {entries: [Entry as object], truncated}
     file.stat {path} → Entry as object
     file.mkdir {path} → {}    file.delete {path} → {}    file.move {source, destination} → {}
@@ -119,6 +124,8 @@ AGENT_OPERATIONS = frozenset(
         "file.mkdir",
         "file.move",
         "file.symlink",
+        "file.pack",
+        "file.unpack",
         "pty.exit",
     }
 )
@@ -127,6 +134,7 @@ AGENT_OPERATIONS = frozenset(
 _EVENT_MEMBERS = (
     *("command_id", "terminal_id", "path", "real_path", "by", "argv", "argv_partly", "repeats"),
     *("mode", "depth", "limit", "source", "destination", "target", "entries", "bytes"),
+    *("format", "files", "directories", "links", "paths", "skipped"),
     *("kind", "consumed", "exit_code", "signal", "timed_out", "reason", "truncated", "cut_bytes"),
     *("stored_bytes", "output_bytes", "leftover_killed", "duration_us", "cpu_us"),
     *("max_rss_bytes", "session_cpu_us", "session_output_bytes"),

@@ -36,7 +36,7 @@ class Service:
         self.work = Work(loop, configuration, events)
         self._executor = Executor(loop, configuration, events, self.work, self.guards, secrets)
         self._terminals = Terminals(loop, configuration, abi, events, self.work, self.guards)
-        self._transfers = Transfers(loop, configuration, events)
+        self._transfers = Transfers(loop, configuration, events, secrets.cut)
         self.methods: dict[str, Callable[[Message, Reply], None]] = {
             "exec": self._executor.execute,
             "output": self._executor.outputs.read,

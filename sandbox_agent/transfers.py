@@ -1,5 +1,7 @@
 """Runs the control plane's file operations, each in its own worker process."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from sandbox_agent import params as given
@@ -21,25 +23,41 @@ _MOST_ENTRIES = 10_000
 _DEEPEST_LIST = 64
 # An idle stream is closed after this time, and an unfinished write is rolled back.
 _STREAM_IDLE_SECONDS = 60.0
-_OPERATIONS = {"read": "file.read", "write": "file.write", "append": "file.write"}
+_OPERATIONS = {
+    **{"read": "file.read", "write": "file.write", "append": "file.write"},
+    **{"pack": "file.pack", "unpack": "file.unpack"},
+}
+_ARCHIVES = ("pack", "unpack")
+_FORMATS = ("tar", "zip")
+_GONE = AgentError("conflict", "the archive did not arrive completely")
 _TEXTS = {"move": ("source", "destination"), "symlink": ("path", "target")}
 
 
 class _Stream:
-    """A file that is read or written in chunks."""
+    """A file or tree that is read or written in chunks; `args` are those of its event."""
 
-    def __init__(self, helper: FileHelper, path: str, mode: str) -> None:
+    def __init__(self, helper: FileHelper, mode: str, args: Message) -> None:
         self.helper = helper
-        self.path = path
         self.mode = mode
+        self.args = args
         self.timer: Timer | None = None
+        # Why an archive can't be unpacked.
+        self.failure: AgentError | None = None
 
 
 class Transfers:
     """Runs file operations and records each one before answering it."""
 
-    def __init__(self, loop: Loop, configuration: Configuration, events: EventBuffer) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        configuration: Configuration,
+        events: EventBuffer,
+        cut: Callable[[str], str],
+    ) -> None:
+        """`cut` removes secrets from what is recorded."""
         self._loop = loop
+        self._cut = cut
         self._uid = configuration.uid
         self._anywhere = configuration.commands is None
         self._events = events
@@ -56,7 +74,7 @@ class Transfers:
             )
         try:
             helper = FileHelper(
-                self._loop, self._uid, WORKSPACE_DIR, self._anywhere, self._on_helper_end
+                self._loop, self._uid, WORKSPACE_DIR, self._anywhere, self._cut, self._on_helper_end
             )
         except OSError as error:
             raise AgentError("busy", f"no room for another process: {error.strerror}") from None
@@ -68,6 +86,8 @@ class Transfers:
         for number, stream in list(self._streams.items()):
             if stream.helper is helper:
                 self._forget(number)
+                if stream.mode == "unpack":
+                    self._end_unpacking(stream, {}, stream.failure or _GONE)
 
     # Single operations
 
@@ -101,7 +121,8 @@ class Transfers:
             rule=error.rule if error else None,
             command_id=None,
             args=args,
-            result=None if error else result,
+            # A refused archive was unpacked up to there.
+            result=None if error and operation != "file.unpack" else result,
             error=error.message if error else None,
             duration_ms=0,
         )
@@ -109,42 +130,40 @@ class Transfers:
     # Streams
 
     def open(self, params: Message, reply: Reply) -> None:
-        """Opens a file for reading, writing or appending in chunks. Raises: AgentError."""
+        """Opens a file or tree that is read or written in chunks. Raises: AgentError."""
         mode, path = given.text(params, "op"), given.text(params, "path")
         if mode not in _OPERATIONS:
             raise AgentError("validation_error", f"unknown mode: {mode}")
-        permissions = params.get("permissions")
-        if permissions is not None:
-            permissions = given.number(params, "permissions", 0, 0o777)
+        request = {"method": mode, "path": path, **_asked(mode, params)}
+        told = "format" if mode in _ARCHIVES else "mode"
+        args = {"path": path, told: request.get("format", mode)}
         helper = self._helper()
 
         def answered(answer: Message, _data: bytes) -> None:
             error = _error_of(answer)
-            if error is not None or mode == "read":
-                result = {"bytes": answer.get("size", 0)}
-                self._record(_OPERATIONS[mode], {"path": path, "mode": mode}, result, error)
+            if error is not None or mode in ("read", "pack"):
+                result = {"bytes": answer.get("size", 0)} if mode == "read" else _counted(answer)
+                self._record(_OPERATIONS[mode], args, result, error)
             if error is not None:
                 helper.close()
                 reply(error)
                 return
             number, self._next_stream = self._next_stream, self._next_stream + 1
-            self._streams[number] = _Stream(helper, path, mode)
+            self._streams[number] = _Stream(helper, mode, args)
             self._touch(number)
-            told = {"permissions": answer["permissions"]} if mode == "read" else {}
-            told |= {"links": False} if "links" in request else {}
-            reply({"stream": number, "size": answer.get("size", 0), **told})
+            known: Message = {
+                name: answer[name] for name in ("permissions", "summary") if name in answer
+            }
+            links = {"links": False} if "links" in request else {}
+            reply({"stream": number, "size": answer.get("size", 0), **known, **links})
 
-        parents = params.get("parents") is True
-        request = {"method": mode, "path": path, "permissions": permissions, "parents": parents}
-        if params.get("links") is False:
-            request["links"] = False
         helper.ask(request, answered)
 
     def _stream(self, params: Message) -> _Stream:
         number = given.number(params, "stream")
         stream = self._streams.get(number)
         if stream is None:
-            raise AgentError("not_found", f"file stream {number} is closed")
+            raise AgentError("conflict", f"file stream {number} is closed: it did not finish")
         self._touch(number)
         return stream
 
@@ -158,12 +177,32 @@ class Transfers:
         stream = self._streams[number]
         if stream.timer is not None:
             stream.timer.cancel()
-        stream.timer = self._loop.after(_STREAM_IDLE_SECONDS, stream.helper.close)
+        idle = functools.partial(self._abandon, number)
+        stream.timer = self._loop.after(_STREAM_IDLE_SECONDS, idle)
 
-    def _forget(self, number: int) -> None:
+    def _forget(self, number: int) -> _Stream:
         stream = self._streams.pop(number)
         if stream.timer is not None:
             stream.timer.cancel()
+        return stream
+
+    def _abandon(self, number: int, reply: Reply = lambda _: None) -> None:
+        """Rolls back what was not committed; what was unpacked stays, and is recorded."""
+        stream = self._forget(number)
+        if stream.mode != "unpack":
+            stream.helper.close()
+            reply({"bytes": 0})
+            return
+
+        def answered(answer: Message, _data: bytes) -> None:
+            self._end_unpacking(stream, answer, stream.failure or _GONE)
+            reply({"bytes": 0})
+
+        stream.helper.ask({"method": "unpacked"}, answered)
+
+    def _end_unpacking(self, stream: _Stream, answer: Message, error: AgentError | None) -> None:
+        stream.helper.close()
+        self._record("file.unpack", stream.args, _counted(answer), error)
 
     def pull(self, params: Message, reply: Reply) -> None:
         """Reads the next bytes of an open file. Raises: AgentError."""
@@ -179,31 +218,79 @@ class Transfers:
     def push(self, params: Message, reply: Reply) -> None:
         """Writes more bytes to an open file. Raises: AgentError."""
         data = given.raw(params, "data")
-        self._ready(params).helper.push(data, lambda answer, _: reply(_error_of(answer) or {}))
+        stream = self._ready(params)
+
+        def answered(answer: Message, _data: bytes) -> None:
+            error = _error_of(answer)
+            stream.failure = stream.failure or error
+            reply(error or {})
+
+        stream.helper.push(data, answered)
 
     def close(self, params: Message, reply: Reply) -> None:
         """Closes a stream; `commit` puts what was written into effect. Raises: AgentError."""
         commit = given.flag(params, "commit")
         stream = self._stream(params)
-        if not commit or stream.mode == "read":
-            stream.helper.close()
-            reply({"bytes": 0})
+        number = given.number(params, "stream")
+        if not commit or stream.mode in ("read", "pack"):
+            self._abandon(number, reply)
+            return
+        if stream.mode == "unpack":
+            self._finish_unpacking(number, stream, reply)
             return
 
         def answered(answer: Message, _data: bytes) -> None:
             error = _error_of(answer)
             result = {"bytes": answer.get("bytes", 0)}
-            args = {"path": stream.path, "mode": stream.mode}
-            self._record("file.write", args, result, error)
+            self._record("file.write", stream.args, result, error)
             stream.helper.close()
             reply(error or result)
 
         stream.helper.ask({"method": "commit"}, answered)
 
+    def _finish_unpacking(self, number: int, stream: _Stream, reply: Reply) -> None:
+        """Unpacks the rest, for some time."""
+
+        def answered(answer: Message, _data: bytes) -> None:
+            error = _error_of(answer)
+            if error is None and answer.get("more"):
+                reply({"bytes": 0, "more": True})
+                return
+            if number in self._streams:
+                self._forget(number)
+                self._end_unpacking(stream, answer, error)
+            summary = answer.get("summary", {})
+            reply(error or {"bytes": 0, "more": False, "summary": summary})
+
+        stream.helper.ask({"method": "finish"}, answered)
+
     def close_all(self) -> None:
         """Rolls back what was not committed, because the connection was lost."""
-        for helper in list(self._helpers):
+        ending = {each.helper for each in self._streams.values() if each.mode == "unpack"}
+        for number in list(self._streams):
+            self._abandon(number)
+        for helper in self._helpers - ending:
             helper.close()
+
+
+def _asked(mode: str, params: Message) -> Message:
+    """What a worker is told besides the path. Raises: AgentError."""
+    if mode in _ARCHIVES:
+        kind = given.text(params, "format")
+        if kind not in _FORMATS:
+            raise AgentError("validation_error", f"unknown format: {kind}")
+        return {"format": kind, "most_bytes": given.number(params, "most_bytes")}
+    permissions = params.get("permissions")
+    if permissions is not None:
+        permissions = given.number(params, "permissions", 0, 0o777)
+    links = {"links": False} if params.get("links") is False else {}
+    return {"permissions": permissions, "parents": params.get("parents") is True, **links}
+
+
+def _counted(answer: Message) -> Message:
+    """The summary of an archive, as its event has it."""
+    summary: Message = answer.get("summary", {})
+    return {name: value for name, value in summary.items() if name != "skipped_names"}
 
 
 def _error_of(answer: Message) -> AgentError | None:

@@ -5,6 +5,7 @@ from api.handlers import (
     audit,
     commands,
     events,
+    file_archives,
     files,
     health,
     policies,
@@ -17,7 +18,8 @@ from api.handlers import (
 from api.operation import Operation, operations_of
 
 _MODULES = (
-    *(sessions, settings, commands, processes, files, terminals, tools, approvals),
+    *(sessions, settings, commands, processes, files, file_archives, terminals),
+    *(tools, approvals),
     *(events, audit, health, policies),
 )
 OPERATIONS: tuple[Operation, ...] = tuple(

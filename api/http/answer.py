@@ -1,8 +1,10 @@
 """Writes answers as responses, whole or in pieces."""
 
+import json
+
 from aiohttp import web
 
-from api.answers import JSON, Answer, Download, EventStream, Lines, Text
+from api.answers import JSON, Answer, Download, EventStream, Lines, Packed, Text
 from api.http import sse, stream
 from paddock.contract.base import Model
 
@@ -23,6 +25,8 @@ async def respond(request: web.Request, answer: object) -> web.StreamResponse:
             return await sse.send(request, answer)
         case Download():
             return await _download(request, answer)
+        case Packed():
+            return await _packed(request, answer)
         case Lines():
             return await _lines(request, answer)
     raise TypeError(f"{type(answer).__name__} is no answer")
@@ -54,6 +58,19 @@ async def _download(request: web.Request, answer: Download) -> web.StreamRespons
         if not await _send(request, response, answer):
             # Fewer bytes than announced must not look like the complete file.
             stream.abort(request)
+    return response
+
+
+async def _packed(request: web.Request, answer: Packed) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": answer.MEDIA})
+    count, names = answer.HEADERS
+    response.headers[count] = str(answer.skipped)
+    response.headers[names] = json.dumps(list(answer.skipped_names))
+    with answer.held:
+        await stream.begin(request, response)
+        async for chunk in answer.chunks:
+            await stream.write(request, response, chunk)
+        await response.write_eof()
     return response
 
 

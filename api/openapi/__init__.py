@@ -50,6 +50,8 @@ _HEADERS = {
     "Location": ("The path of the new session.", True),
     "WWW-Authenticate": ("The required scheme.", True),
     "X-Paddock-Permissions": ("The nine bits of the file's mode, octal.", True),
+    "X-Paddock-Skipped": ("How many entries are left out of the archive.", True),
+    "X-Paddock-Skipped-Names": ("The first of them, as a JSON array of strings.", True),
     "Retry-After": ("Seconds to wait before a retry, if known.", False),
 }
 

@@ -29,6 +29,8 @@ OPERATIONS = frozenset(
         "file.mkdir",
         "file.move",
         "file.symlink",
+        "file.pack",
+        "file.unpack",
         "pty.open",
         "pty.interaction",
         "pty.result",

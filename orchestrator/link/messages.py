@@ -19,6 +19,7 @@ from orchestrator.errors import (
     ValidationError,
 )
 from orchestrator.link.frames import MOST_HELLO_REST, size_of
+from sandbox_agent.excerpts import MOST_PATHS
 from sandbox_agent.protocol import (
     AGENT_OPERATIONS,
     CPU_BUDGET,
@@ -36,6 +37,7 @@ _MOST_LISTED = 256
 # An event reports one action in a few members, none longer than a path.
 _MOST_MEMBERS = 32
 _LONGEST_TEXT = 16 * 1024
+# Of a command line, whose beginning an agent reports.
 _MOST_WORDS = 64
 # Numbers of an agent must fit JSON numbers of every reader.
 _NUMBERS = 2**53
@@ -307,8 +309,10 @@ def _check_flat(members: Message) -> None:
     """Raises ValueError for members that are more, larger or deeper than our agent's ever are."""
     if len(members) > _MOST_MEMBERS:
         raise ValueError("args and result must have few members")
-    for item in (*members, *members.values()):
-        if not (_is_short(item) or (isinstance(item, list) and _are_words(item))):
+    for name, item in members.items():
+        most = MOST_PATHS if name == "paths" else _MOST_WORDS
+        words = isinstance(item, list) and len(item) <= most and all(map(_is_short_text, item))
+        if not (_is_short(name) and (words or _is_short(item))):
             raise ValueError("members of args and result must be short")
 
 
@@ -320,9 +324,8 @@ def _is_short(item: Any) -> bool:
     return item is None
 
 
-def _are_words(items: list[Any]) -> bool:
-    """Whether they can be a command line, whose beginning an agent reports."""
-    return len(items) <= _MOST_WORDS and all(isinstance(x, str) and _is_short(x) for x in items)
+def _is_short_text(item: Any) -> bool:
+    return isinstance(item, str) and _is_short(item)
 
 
 def _text(params: Message, name: str) -> str | None:

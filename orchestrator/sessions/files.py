@@ -3,32 +3,14 @@
 from collections.abc import AsyncIterator
 
 from orchestrator.access.keys import Principal
-from orchestrator.audit.events import EventDraft
-from orchestrator.audit.recorder import Recorder
-from orchestrator.errors import (
-    ConflictError,
-    PaddockError,
-    PermissionDeniedError,
-    SandboxUnavailableError,
-    ValidationError,
-)
-from orchestrator.link.agent_link import AgentLink
+from orchestrator.errors import ConflictError, SandboxUnavailableError
 from orchestrator.sessions.file_entries import FileEntry, Listing, parse_entry, whole_number
+from orchestrator.sessions.file_requests import FileRequests, check_path, stream_of
 from orchestrator.sessions.file_stream import FileStream
 from orchestrator.sessions.session import Session
-from orchestrator.task_scope import TaskScope
-from orchestrator.workspace.paths import (
-    PATH_RULE,
-    escape_message,
-    inside_path,
-    leads_inside,
-    outside_path,
-)
-from sandbox_agent.protocol import Message
+from orchestrator.workspace.paths import leads_inside
 
-_MOST_PATH_BYTES = 4096
 _MOST_ENTRIES = 10_000
-_READING = ("file.read", "file.list")
 
 
 class FileDownload:
@@ -63,9 +45,8 @@ class Files:
     CapacityExhaustedError if there is no room to record them.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self._tasks = TaskScope("the opening of a file")
+    def __init__(self, requests: FileRequests) -> None:
+        self._requests = requests
 
     async def read(
         self, principal: Principal, session: Session, path: str, *, links: bool = True
@@ -74,10 +55,12 @@ class Files:
 
         Raises: ConflictError if the sandbox is too old to check that.
         """
-        link, path = await self._prepare(principal, session, "file.read", path)
-        opened = await self._open(link, "read", path, **({} if links else {"links": False}))
+        link, path = await self._requests.prepare(principal, session, "file.read", path)
+        opened = await self._requests.open(
+            link, "read", path, **({} if links else {"links": False})
+        )
         if not links and opened.get("links") is not False:
-            await _stream(link, opened).close()
+            await stream_of(link, opened).close()
             raise ConflictError(
                 "the sandbox was made before files could be read without following links: set the "
                 "session's permission level again"
@@ -85,7 +68,7 @@ class Files:
         # Agents of older sandboxes do not report it.
         known = opened.get("permissions") is not None
         permissions = whole_number(opened, "permissions") & 0o777 if known else 0o644
-        return FileDownload(_stream(link, opened), whole_number(opened, "size"), permissions)
+        return FileDownload(stream_of(link, opened), whole_number(opened, "size"), permissions)
 
     async def write(
         self,
@@ -106,13 +89,15 @@ class Files:
         above it are made.
         """
         operation = "append" if mode == "append" else "write"
-        link, path = await self._prepare(principal, session, "file.write", path)
-        opened = await self._open(link, operation, path, permissions=permissions, parents=parents)
-        stream = _stream(link, opened)
+        link, path = await self._requests.prepare(principal, session, "file.write", path)
+        opened = await self._requests.open(
+            link, operation, path, permissions=permissions, parents=parents
+        )
+        stream = stream_of(link, opened)
         try:
             await stream.push(chunks, session.limits.workspace_bytes)
             commit = {"stream": whole_number(opened, "stream"), "commit": True}
-            done = await self._ask(link, "file.close", commit)
+            done = await self._requests.ask(link, "file.close", commit)
         except BaseException:
             await stream.close()
             raise
@@ -121,9 +106,9 @@ class Files:
 
     async def list(self, principal: Principal, session: Session, path: str, depth: int) -> Listing:
         """What a directory holds, `depth` levels down."""
-        link, path = await self._prepare(principal, session, "file.list", path, whole=True)
+        link, path = await self._requests.prepare(principal, session, "file.list", path, whole=True)
         params = {"path": path, "depth": depth, "limit": _MOST_ENTRIES}
-        listed = await self._ask(link, "file.list", params)
+        listed = await self._requests.ask(link, "file.list", params)
         entries = listed.get("entries")
         if not isinstance(entries, list):
             raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
@@ -132,119 +117,35 @@ class Files:
 
     async def stat(self, principal: Principal, session: Session, path: str) -> FileEntry:
         """One file, directory or link."""
-        link, path = await self._prepare(principal, session, "file.read", path, whole=True)
-        return parse_entry(await self._ask(link, "file.stat", {"path": path}))
+        link, path = await self._requests.prepare(principal, session, "file.read", path, whole=True)
+        return parse_entry(await self._requests.ask(link, "file.stat", {"path": path}))
 
     async def mkdir(self, principal: Principal, session: Session, path: str) -> None:
         """Creates a directory and its parents."""
-        link, path = await self._prepare(principal, session, "file.mkdir", path)
-        await self._ask(link, "file.mkdir", {"path": path})
+        link, path = await self._requests.prepare(principal, session, "file.mkdir", path)
+        await self._requests.ask(link, "file.mkdir", {"path": path})
 
     async def delete(self, principal: Principal, session: Session, path: str) -> None:
         """Removes a file, a link or an empty directory."""
-        link, path = await self._prepare(principal, session, "file.delete", path)
-        await self._ask(link, "file.delete", {"path": path})
+        link, path = await self._requests.prepare(principal, session, "file.delete", path)
+        await self._requests.ask(link, "file.delete", {"path": path})
 
     async def move(
         self, principal: Principal, session: Session, source: str, destination: str
     ) -> None:
         """Renames a file or directory; a file at the destination is replaced."""
-        link, source = await self._prepare(principal, session, "file.move", source, name="source")
-        _, destination = await self._prepare(
+        link, source = await self._requests.prepare(
+            principal, session, "file.move", source, name="source"
+        )
+        _, destination = await self._requests.prepare(
             principal, session, "file.move", destination, name="destination"
         )
-        await self._ask(link, "file.move", {"source": source, "destination": destination})
+        await self._requests.ask(link, "file.move", {"source": source, "destination": destination})
 
     async def symlink(self, principal: Principal, session: Session, path: str, target: str) -> None:
         """Creates a symbolic link, whose target is relative to it and inside the workspace."""
-        link, path = await self._prepare(principal, session, "file.symlink", path)
+        link, path = await self._requests.prepare(principal, session, "file.symlink", path)
         check_path(target, "target")
         if not leads_inside(path, target):
-            raise await self._escape(principal, session, "file.symlink", "target", target)
-        await self._ask(link, "file.symlink", {"path": path, "target": target})
-
-    async def _prepare(
-        self,
-        principal: Principal,
-        session: Session,
-        operation: str,
-        path: str,
-        *,
-        whole: bool = False,
-        name: str = "path",
-    ) -> tuple[AgentLink, str]:
-        """The agent, and the path in its form: relative to the workspace, or absolute.
-
-        `whole` permits the workspace itself.
-
-        A path whose text leaves the workspace is refused here and recorded. The agent's kernel
-        refuses paths that leave it through links.
-        """
-        sandbox = session.check_open()
-        self._recorder.check_room(session)
-        check_path(path, name)
-        relative = inside_path(path)
-        if relative is None and session.level.commands is None:
-            relative = outside_path(path, writes=operation not in _READING)
-        if relative is None:
-            raise await self._escape(principal, session, operation, name, path)
-        if relative == "." and not whole:
-            raise ValidationError(f"{name} must name something inside the workspace", field=name)
-        return sandbox.link, relative
-
-    async def _escape(
-        self, principal: Principal, session: Session, operation: str, name: str, path: str
-    ) -> PermissionDeniedError:
-        """The recorded refusal of a path that leaves the workspace."""
-        detail = escape_message(path)
-        await self._recorder.refuse(
-            session,
-            EventDraft(
-                operation, actor=principal.name, rule=PATH_RULE, args={name: path}, error=detail
-            ),
-        )
-        return PermissionDeniedError(detail, rule=PATH_RULE, field=name)
-
-    async def _open(
-        self, link: AgentLink, operation: str, path: str, **members: int | None
-    ) -> Message:
-        """Opens a stream; closes it again if the caller is cancelled meanwhile."""
-
-        async def close(opened: Message) -> None:
-            await _stream(link, opened).close()
-
-        def abandoned(opened: Message) -> None:
-            self._tasks.spawn(close(opened))
-
-        params = {"op": operation, "path": path, **members}
-        return await self._tasks.shield(self._ask(link, "file.open", params), abandoned)
-
-    async def _ask(self, link: AgentLink, method: str, params: Message) -> Message:
-        """The agent's answer, or its error, once the reported event is recorded."""
-        try:
-            answer = await link.request(method, params)
-        except SandboxUnavailableError:
-            raise
-        except PaddockError:
-            await link.settled()
-            raise
-        await link.settled()
-        return answer
-
-
-def check_path(path: str, name: str = "path") -> None:
-    """Raises ValidationError for a path that is empty, too long or not text."""
-    if not path:
-        raise ValidationError(f"{name} must not be empty", field=name)
-    if "\0" in path:
-        raise ValidationError(f"{name} has a NUL character", field=name)
-    try:
-        raw = path.encode()
-    except UnicodeEncodeError:
-        raise ValidationError(f"{name} is not valid Unicode", field=name) from None
-    if len(raw) > _MOST_PATH_BYTES:
-        raise ValidationError(f"{name} is longer than {_MOST_PATH_BYTES} bytes", field=name)
-
-
-def _stream(link: AgentLink, opened: Message) -> FileStream:
-    return FileStream(link, whole_number(opened, "stream"))
+            raise await self._requests.escape(principal, session, "file.symlink", "target", target)
+        await self._requests.ask(link, "file.symlink", {"path": path, "target": target})

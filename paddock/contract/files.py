@@ -58,6 +58,32 @@ class FileWritten(Model):
     bytes: Count
 
 
+class ArchiveWritten(Model):
+    """What an archive held, all of which is written now."""
+
+    model_config = example(
+        {
+            "path": "src",
+            "format": "tar",
+            "files": 12,
+            "directories": 3,
+            "links": 1,
+            "bytes": 48213,
+            "paths_sha256": "5994471abb01112afcc18159f6cc74b4f511b99806da59b3caf5a9c173cacfc5",
+        }
+    )
+
+    path: str
+    format: Literal["tar", "zip"]
+    files: Count
+    directories: Count
+    links: Count = Field(description="Symbolic and hard links.")
+    bytes: Count = Field(description="Of all files together.")
+    paths_sha256: str = Field(
+        description="The digest of all paths in their order, each followed by a NUL, as recorded."
+    )
+
+
 class FilePath(Model):
     """The path that was created or removed."""
 
@@ -120,6 +146,13 @@ class WriteQuery(PathQuery):
     mode: Literal["overwrite", "append"] = "overwrite"
     permissions: Annotated[str, StringConstraints(pattern=r"^0?[0-7]{3}$")] | None = None
     parents: Truth = False
+
+
+class ArchiveQuery(Query):
+    """A directory, and the format of the archive."""
+
+    path: WorkspacePath = "."
+    format: Literal["tar", "zip"] = "tar"
 
 
 class ListQuery(Query):

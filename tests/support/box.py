@@ -15,6 +15,7 @@ from orchestrator.access.keys import Principal, Role
 from orchestrator.audit import query
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import Container
+from orchestrator.sessions.file_archives import ArchiveDownload, ArchiveSummary
 from orchestrator.sessions.file_entries import FileEntry, Listing
 from orchestrator.sessions.requests import ExecRequest, NewSession
 from orchestrator.sessions.session import Command, Session
@@ -171,6 +172,23 @@ class Box:
         download = await self.plane.files.read(TESTER, self.session, path)
         try:
             return b"".join([chunk async for chunk in download.chunks()])
+        finally:
+            await download.close()
+
+    async def unpack(self, data: bytes, path: str = ".", kind: str = "tar") -> ArchiveSummary:
+        """Unpacks an archive."""
+
+        async def pieces() -> AsyncIterator[bytes]:
+            for start in range(0, len(data), 100_000):
+                yield data[start : start + 100_000]
+
+        return await self.plane.file_archives.unpack(TESTER, self.session, path, kind, pieces())
+
+    async def pack(self, path: str = ".", kind: str = "tar") -> tuple[bytes, ArchiveDownload]:
+        """A directory's archive, and what was said of it."""
+        download = await self.plane.file_archives.pack(TESTER, self.session, path, kind)
+        try:
+            return b"".join([chunk async for chunk in download.chunks()]), download
         finally:
             await download.close()
 

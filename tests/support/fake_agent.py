@@ -26,6 +26,8 @@ from sandbox_agent.protocol import (
     request,
     result,
 )
+from tests.support.archives import Entry
+from tests.support.fake_archives import packed, summary, unpacked
 from tests.support.fake_terminals import FakeTerminals
 
 
@@ -98,6 +100,8 @@ class FakeAgent:
         # By path: permissions of files that have some, and link targets.
         self.permissions: dict[str, int] = {}
         self.links: dict[str, str] = {}
+        # Those that an archive named.
+        self.directories: set[str] = set()
         self._opened = 0
         self._seq = 0
         self._writer: asyncio.StreamWriter | None = None
@@ -327,6 +331,10 @@ class FakeAgent:
             self.emit("file.read", args={"path": path}, error="not found")
             raise AgentRefusalError("not_found", f"No such file or directory: {path}")
         content = bytearray(self.files[path] if mode == "read" else b"")
+        told: Message = {}
+        if mode == "pack":
+            content[:], told["summary"] = packed(path, params["format"], self._entries())
+            self.emit("file.pack", args={"path": path}, result={"files": len(self.files)})
         if params.get("permissions") is not None:
             self.permissions[path] = params["permissions"]
         self._opened += 1
@@ -334,7 +342,7 @@ class FakeAgent:
         self._streams[number] = (path, mode, content)
         if mode == "read":
             self.emit("file.read", args={"path": path}, result={"bytes": len(content)})
-        answer = {"stream": number, "size": len(content)}
+        answer = {"stream": number, "size": len(content), **told}
         if params.get("links") is False:
             answer["links"] = False
         if mode == "read":
@@ -357,10 +365,33 @@ class FakeAgent:
         if stream is None or not params["commit"]:
             return {"bytes": 0}
         path, mode, content = stream
+        if mode == "unpack":
+            return self._unpack(unpacked(path, bytes(content)))
         before = self.files.get(path, b"") if mode == "append" else b""
         self.files[path] = before + bytes(content)
         self.emit("file.write", args={"path": path}, result={"bytes": len(content)})
         return {"bytes": len(content)}
+
+    def _entries(self) -> list[Entry]:
+        """Everything in the workspace; directories are known only by what is in them."""
+        files = [
+            Entry(path, data, mode=self.permissions.get(path, 0o644))
+            for path, data in sorted(self.files.items())
+        ]
+        return files + [Entry(path, b"", "symlink", 0o777, to) for path, to in self.links.items()]
+
+    def _unpack(self, entries: list[Entry]) -> Message:
+        for entry in entries:
+            if entry.kind == "symlink":
+                self.links[entry.name] = entry.target
+            elif entry.kind == "directory":
+                self.directories.add(entry.name)
+            else:
+                self.files[entry.name] = entry.content
+                self.permissions[entry.name] = entry.mode
+        told = summary(entries)
+        self.emit("file.unpack", args={}, result=told)
+        return {"bytes": 0, "more": False, "summary": told}
 
     async def _on_file_list(self, params: Message) -> Message:
         self.emit("file.list", args={"path": params["path"]})

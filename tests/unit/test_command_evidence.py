@@ -37,6 +37,7 @@ from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import load_levels
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.budget import Budget, Kind
+from orchestrator.sessions.file_requests import FileRequests
 from orchestrator.sessions.files import Files
 from orchestrator.sessions.requests import Kept
 from orchestrator.sessions.session import MAX_RUNNING, Command, Session
@@ -472,7 +473,8 @@ async def test_a_file_that_is_opened_for_nobody_is_closed(
 ) -> None:
     link = Opening(error)
     session = SimpleNamespace(check_open=lambda: SimpleNamespace(link=link))
-    files = Files(cast(Any, SimpleNamespace(check_room=lambda _: None)))
+    requests = FileRequests(cast(Any, SimpleNamespace(check_room=lambda _: None)))
+    files = Files(requests)
     reading = asyncio.create_task(files.read(AGENT, cast(Any, session), "output.txt"))
     await until(lambda: link.asked == ["file.open"])
     for _ in range(times):
@@ -481,8 +483,8 @@ async def test_a_file_that_is_opened_for_nobody_is_closed(
     link.goes_on.set()
     with pytest.raises(asyncio.CancelledError):
         await reading
-    await files._tasks.drain()
-    await until(lambda: files._tasks.idle)
+    await requests._tasks.drain()
+    await until(lambda: requests._tasks.idle)
     assert link.asked == ["file.open", *([] if error else ["file.close"])]
 
 
@@ -500,7 +502,8 @@ async def test_an_agent_that_follows_links_is_not_read(told: dict[str, bool]) ->
 
     link = SimpleNamespace(request=request, settled=settled)
     session = SimpleNamespace(check_open=lambda: SimpleNamespace(link=link))
-    files = Files(cast(Any, SimpleNamespace(check_room=lambda _: None)))
+    requests = FileRequests(cast(Any, SimpleNamespace(check_room=lambda _: None)))
+    files = Files(requests)
     reading = files.read(AGENT, cast(Any, session), "output.txt", links=False)
     if told:
         assert (await reading).size == 9

@@ -1,0 +1,134 @@
+"""Trees of a workspace as one stream, packed and unpacked by the sandbox's agent."""
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+from orchestrator.access.keys import Principal
+from orchestrator.errors import SandboxUnavailableError
+from orchestrator.sessions.file_entries import whole_number
+from orchestrator.sessions.file_requests import FileRequests, stream_of
+from orchestrator.sessions.file_stream import FileStream
+from orchestrator.sessions.session import Session
+from sandbox_agent.protocol import Message
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_MOST_SKIPPED_NAMES = 64
+_LONGEST_NAME = 4096
+# The content's limit is the agent's; this one is for headers, of empty files as well.
+_MOST_HEADERS = 512 * 1024 * 1024
+
+
+class ArchiveSummary(NamedTuple):
+    """What an archive holds; `paths_sha256` is the digest of all paths, each followed by a NUL."""
+
+    files: int
+    directories: int
+    links: int
+    bytes: int
+    paths_sha256: str
+
+
+class ArchiveDownload:
+    """A directory being packed. The caller must close it.
+
+    `skipped`: how many entries are left out; `skipped_names` are the first of them, printable.
+    """
+
+    def __init__(
+        self, stream: FileStream, summary: ArchiveSummary, skipped: int, names: tuple[str, ...]
+    ) -> None:
+        self._stream = stream
+        self.summary = summary
+        self.skipped = skipped
+        self.skipped_names = names
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The archive, in chunks of at most 256 KiB.
+
+        Raises: ConflictError if a file became shorter meanwhile; SandboxUnavailableError.
+        """
+        return self._stream.chunks()
+
+    async def close(self) -> None:
+        """Releases the stream."""
+        await self._stream.close()
+
+
+class FileArchives:
+    """Archives of directories, `tar` or `zip`. Each one is a single event.
+
+    Both methods raise what those of `Files` do.
+    """
+
+    def __init__(self, requests: FileRequests) -> None:
+        self._requests = requests
+
+    async def pack(
+        self, principal: Principal, session: Session, path: str, kind: str
+    ) -> ArchiveDownload:
+        """Opens a directory for packing; what it holds is recorded before its first byte."""
+        link, path = await self._requests.prepare(principal, session, "file.pack", path, whole=True)
+        opened = await self._requests.open(link, "pack", path, format=kind, most_bytes=0)
+        stream = stream_of(link, opened)
+        try:
+            summary, told = _summary(opened), opened["summary"]
+            names = _names(told.get("skipped_names"))
+            return ArchiveDownload(stream, summary, whole_number(told, "skipped"), names)
+        except BaseException:
+            await stream.close()
+            raise
+
+    async def unpack(
+        self,
+        principal: Principal,
+        session: Session,
+        path: str,
+        kind: str,
+        chunks: AsyncIterator[bytes],
+    ) -> ArchiveSummary:
+        """Unpacks an archive into a directory, which is created if missing.
+
+        Each file appears as a whole, as soon as it has arrived. What was written before a failure
+        stays, and the event says what it was.
+
+        Raises: PermissionDeniedError for an entry that would leave the directory, ValidationError
+        for others that can't be written and for a damaged archive, TooLargeError.
+        """
+        link, path = await self._requests.prepare(
+            principal, session, "file.unpack", path, whole=True
+        )
+        most = session.limits.workspace_bytes
+        opened = await self._requests.open(link, "unpack", path, format=kind, most_bytes=most)
+        stream = stream_of(link, opened)
+        finish = {"stream": whole_number(opened, "stream"), "commit": True}
+        try:
+            await stream.push(chunks, most + _MOST_HEADERS)
+            done: Message = {"more": True}
+            while done.get("more") is True:
+                done = await self._requests.ask(link, "file.close", finish)
+        except BaseException:
+            await stream.close()
+            await link.settled()
+            raise
+        return _summary(done)
+
+
+def _summary(answer: Message) -> ArchiveSummary:
+    """Raises: SandboxUnavailableError for a malformed answer."""
+    told = answer.get("summary")
+    digest = told.get("paths_sha256") if isinstance(told, dict) else None
+    if not isinstance(told, dict) or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+    files, directories, links, size = (
+        whole_number(told, name) for name in ("files", "directories", "links", "bytes")
+    )
+    return ArchiveSummary(files, directories, links, size, digest)
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(value) > _MOST_SKIPPED_NAMES:
+        raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+    if not all(isinstance(name, str) and len(name) <= _LONGEST_NAME for name in value):
+        raise SandboxUnavailableError("the sandbox agent sent a malformed answer")
+    return tuple(value)

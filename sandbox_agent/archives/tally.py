@@ -1,0 +1,54 @@
+"""Counts what an archive holds, for the answer and the record."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from sandbox_agent.errors import AgentError
+from sandbox_agent.excerpts import LONGEST_PATHS, MOST_PATHS, text
+
+# Entries of one archive.
+MOST_ENTRIES = 200_000
+_KINDS = {"file": "files", "directory": "directories", "symlink": "links", "link": "links"}
+
+
+class Tally:
+    """The entries so far. `cut` removes secrets from paths before they are recorded."""
+
+    def __init__(self, cut: Callable[[str], str]) -> None:
+        self._cut = cut
+        self._counts = {"files": 0, "directories": 0, "links": 0}
+        self._paths: list[str] = []
+        self._room = LONGEST_PATHS
+        self._digest = hashlib.sha256()
+        self.entries = 0
+        self.bytes = 0
+
+    def check(self) -> None:
+        """Raises: AgentError if there can't be another entry."""
+        if self.entries >= MOST_ENTRIES:
+            raise AgentError("too_large", f"an archive may have {MOST_ENTRIES} entries")
+
+    def add(self, kind: str, path: str, size: int = 0) -> None:
+        """Counts an entry: a file, directory, symlink or (hard) link. Raises: AgentError."""
+        self.check()
+        self.entries += 1
+        self.bytes += size
+        self._counts[_KINDS[kind]] += 1
+        told = self._cut(path).encode("utf-8", "backslashreplace")
+        self._digest.update(told + b"\0")
+        kept = text(told.decode())
+        # Once a path has been left out, so are all that follow: it is the list's beginning.
+        self._room -= len(kept.encode())
+        if self._room >= 0 and len(self._paths) < MOST_PATHS:
+            self._paths.append(kept)
+
+    def members(self) -> dict[str, Any]:
+        """The counts, and the paths' beginning, number and digest, as events have them."""
+        return {
+            **self._counts,
+            "bytes": self.bytes,
+            "paths": self._paths,
+            "paths_words": self.entries,
+            "paths_sha256": self._digest.hexdigest(),
+        }

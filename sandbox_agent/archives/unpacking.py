@@ -1,0 +1,64 @@
+"""Unpacks a tar or zip archive beneath a directory and says what was written."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sandbox_agent import files
+from sandbox_agent.archives.tree import Tree
+from sandbox_agent.archives.untar import Untar
+from sandbox_agent.errors import AgentError
+from sandbox_agent.places import Place
+
+
+class Unpacking:
+    """Takes an archive's bytes in any pieces. After the first failure it accepts nothing more."""
+
+    def __init__(
+        self, place: Place, path: str, kind: str, most_bytes: int, cut: Callable[[str], str]
+    ) -> None:
+        """`kind`: tar or zip. Raises: OSError."""
+        self._tree = Tree(place, path, most_bytes, cut)
+        self._path = path
+        self._failure: AgentError | None = None
+        if kind == "tar":
+            self._archive: Any = Untar(self._tree)
+        else:
+            from sandbox_agent.archives.unzip import Unzip  # imported late: most archives are tar
+
+            self._archive = Unzip(self._tree, place)
+
+    def push(self, data: bytes) -> None:
+        """The next bytes. Raises: AgentError, which also says what was written before."""
+        self._guarded(lambda: self._archive.push(data))
+
+    def finish(self) -> bool:
+        """There are no more bytes; returns False if this must be called again.
+
+        Raises: AgentError, which also says what was written before.
+        """
+        return bool(self._guarded(self._archive.finish))
+
+    def members(self) -> dict[str, Any]:
+        """What was written so far, as events have it."""
+        return self._tree.tally.members()
+
+    def close(self) -> None:
+        """Releases everything."""
+        self._archive.close()
+        self._tree.close()
+
+    def _guarded(self, step: Callable[[], Any]) -> Any:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return step()
+        except OSError as error:
+            failure = files.refusal(error, self._path)
+        except AgentError as error:
+            failure = error
+        except MemoryError:
+            failure = AgentError("too_large", "the archive needs too much memory")
+        tally = self._tree.tally
+        before = f"{tally.entries} entries with {tally.bytes} bytes were written before"
+        self._failure = AgentError(failure.code, f"{failure.message}; {before}", failure.rule)
+        raise self._failure

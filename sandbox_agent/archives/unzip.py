@@ -1,0 +1,116 @@
+"""Unpacks a zip archive, whose table of contents is at its end: first it is kept, then unpacked."""
+
+import errno
+import os
+import stat
+import time
+import zipfile
+import zlib
+
+from sandbox_agent import files
+from sandbox_agent.archives import names
+from sandbox_agent.archives.tally import MOST_ENTRIES
+from sandbox_agent.archives.tree import Tree
+from sandbox_agent.errors import AgentError
+from sandbox_agent.places import Place, open_in
+from sandbox_agent.protocol import CHUNK_BYTES
+
+# One step of unpacking; the control plane asks for the next one.
+_STEP_SECONDS = 2.0
+_ENCRYPTED = 0x1
+_LONGEST_TARGET = 4096
+# The table of contents is read whole.
+_MOST_CONTENTS = 64 * 1024 * 1024
+_END = b"PK\x05\x06"
+_LONGEST_END = 22 + 0xFFFF
+
+
+class Unzip:
+    """Takes an archive's bytes in any pieces. All methods raise AgentError, OSError."""
+
+    def __init__(self, tree: Tree, place: Place) -> None:
+        self._tree = tree
+        # In the workspace, so that it counts towards the session's quota; it has no name.
+        self._kept = os.fdopen(open_in(place, ".", os.O_TMPFILE | os.O_RDWR, 0o600), "r+b", 0)
+        self._archive: zipfile.ZipFile | None = None
+        self._waiting: list[zipfile.ZipInfo] = []
+
+    def push(self, data: bytes) -> None:
+        """The next bytes."""
+        files.write_all(self._kept.fileno(), data)
+
+    def finish(self) -> bool:
+        """Unpacks for some time; returns whether everything is done."""
+        until = time.monotonic() + _STEP_SECONDS
+        try:
+            if self._archive is None:
+                self._archive = self._opened()
+                self._waiting = self._archive.infolist()[::-1]
+            while self._waiting:
+                self._entry(self._archive, self._waiting.pop())
+                if time.monotonic() >= until:
+                    return False
+        except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError) as error:
+            raise AgentError("validation_error", f"the archive is damaged: {error}") from None
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # for a place before the beginning
+                raise
+            raise AgentError("validation_error", "the archive is damaged") from None
+        self._tree.finish()
+        return True
+
+    def close(self) -> None:
+        """Frees what was kept."""
+        self._kept.close()
+
+    def _opened(self) -> zipfile.ZipFile:
+        size = self._kept.tell()
+        end = os.pread(self._kept.fileno(), _LONGEST_END, max(0, size - _LONGEST_END))
+        at = end.rfind(_END)
+        contents = int.from_bytes(end[at + 12 : at + 16], "little") if at >= 0 else 0
+        # With more than 4 GiB the size is elsewhere, and this is its largest value.
+        if contents > _MOST_CONTENTS:
+            raise AgentError("too_large", f"an archive may have {MOST_ENTRIES} entries")
+        archive = zipfile.ZipFile(self._kept)
+        if len(archive.infolist()) > MOST_ENTRIES:
+            raise AgentError("too_large", f"an archive may have {MOST_ENTRIES} entries")
+        return archive
+
+    def _entry(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
+        raw = info.orig_filename.encode("utf-8", "surrogateescape")
+        path = names.entry_path(raw)
+        # Archives of other systems have no mode.
+        mode = info.external_attr >> 16 if info.create_system == 3 else 0
+        kind = stat.S_IFMT(mode)
+        if info.flag_bits & _ENCRYPTED:
+            raise names.refused(raw, "is encrypted")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise names.refused(raw, "is compressed in another way than deflate")
+        if info.is_dir() or kind == stat.S_IFDIR:
+            self._tree.directory(path, mode & 0o777 if mode else 0o755)
+        elif kind == stat.S_IFLNK:
+            self._tree.symlink(path, self._target(archive, info, raw))
+        elif kind in (0, stat.S_IFREG):
+            self._file(archive, info, path, mode & 0o777 if mode else 0o644)
+        else:
+            raise names.refused(raw, "is neither a file, a directory nor a link")
+
+    def _target(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: bytes) -> bytes:
+        if info.file_size > _LONGEST_TARGET:
+            raise names.refused(name, "is a symbolic link that is too long")
+        with archive.open(info) as source:
+            return source.read(_LONGEST_TARGET)
+
+    def _file(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str, mode: int) -> None:
+        made = self._tree.file(path, mode)
+        try:
+            left = info.file_size
+            with archive.open(info) as source:
+                while data := source.read(CHUNK_BYTES):
+                    made.write(data)
+                    left -= len(data)
+            if left:
+                raise names.refused(path, "has another size than the archive says")
+            made.done()
+        finally:
+            made.close()

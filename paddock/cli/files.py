@@ -3,6 +3,7 @@
 import codecs
 import stat
 import sys
+from collections.abc import Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -18,6 +19,7 @@ from paddock.cli.terminal import note, print_foreign, print_json, print_table, s
 if TYPE_CHECKING:
     from paddock.client import Async, Paddock, Transfer
     from paddock.client.files import Files
+    from paddock.client.tar_stream import Progress
 
 app = group("Files of a session's workspace.")
 
@@ -92,8 +94,8 @@ async def put(
     kind = source.stat().st_mode  # a missing path raises its own error
     target = path or source.resolve().name
     if stat.S_ISDIR(kind):
-        with working(f"uploading {source}"):
-            sent = await found.files.upload_dir(source, target)
+        with working(f"uploading {source}") as show:
+            sent = await found.files.upload_dir(source, target, progress=_shown(show))
         _tell(sent, target)
         return
     if not stat.S_ISREG(kind):
@@ -120,8 +122,8 @@ async def get(
     name = PurePosixPath(path).name
     place = target or Path(name or ".")
     if not name or not await _get_file(files, path, place / name if place.is_dir() else place):
-        with working(f"downloading {path}"):
-            received = await files.download_dir(path, place)
+        with working(f"downloading {path}") as show:
+            received = await files.download_dir(path, place, progress=_shown(show))
         _tell(received, place)
 
 
@@ -142,6 +144,10 @@ async def _get_file(files: "Files[Async]", path: str, place: Path) -> bool:
             raise
         return False
     return True
+
+
+def _shown(show: Callable[[str], None]) -> "Progress":
+    return lambda files, count: show(f"{files} files, {size(count)}")
 
 
 def _tell(done: "Transfer", place: str | Path) -> None:

@@ -3,7 +3,7 @@
 import io
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
@@ -123,13 +123,13 @@ def complain(text: str) -> None:
 
 
 @contextmanager
-def working(text: str) -> Iterator[None]:
-    """Shows on a terminal what the command waits for."""
+def working(text: str) -> Iterator[Callable[[str], None]]:
+    """Shows on a terminal what the command waits for; yields a function that adds how far it is."""
     if not sys.stderr.isatty():
-        yield
+        yield lambda _so_far: None
         return
-    with console(sys.stderr).status(plain(text), spinner="dots"):
-        yield
+    with console(sys.stderr).status(plain(text), spinner="dots") as shown:
+        yield lambda so_far: shown.update(plain(f"{text}: {so_far}"))
 
 
 def print_foreign(text: str, stream: TextIO, *, raw: bool = False) -> None:

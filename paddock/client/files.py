@@ -13,8 +13,9 @@ from paddock.client.errors import LimitError
 from paddock.client.faces import F, Face, Link, method, stream
 from paddock.client.parsing import read
 from paddock.client.results import Transfer
+from paddock.client.tar_stream import Progress
 from paddock.client.transport import Transport
-from paddock.contract.files import FileList, FileWritten
+from paddock.contract.files import ArchiveWritten, FileList, FileWritten
 
 _SILENCE_SECONDS = 60.0
 _TRANSFER_SECONDS = 3600.0
@@ -121,34 +122,45 @@ class Files(Face[F]):
         return await listing(self._api, self._path, path, depth)
 
     @method
-    async def upload_dir(self, local: str | Path, path: str = ".") -> Transfer:
+    async def upload_dir(
+        self, local: str | Path, path: str = ".", *, progress: Progress | None = None
+    ) -> Transfer:
         """Copies a local directory's content into a directory of the workspace.
 
-        Existing files are replaced, others stay. Each file gets its local permissions, directories
-        get 0755. Symbolic links are not followed: relative ones that lead to something in the
-        directory are recreated; others are skipped, like sockets, devices and names that are not
-        UTF-8. A few files are sent at once. The first failure ends the transfer, and what was sent
-        stays.
+        Existing files are replaced, others stay. Each file gets its local permissions, new
+        directories get 0755. Symbolic links are not followed: relative ones that lead to something
+        in the directory are recreated; others are skipped, like sockets, devices and names that are
+        not UTF-8. The first failure ends the transfer, and what was sent stays. `progress` is
+        called in a thread with the files and bytes so far.
 
         Raises: OSError for a file that can't be read.
         """
-        return await directories.upload(_Remote(self._api, self._path), Path(local), path)
+        remote = _Remote(self._api, self._path)
+        return await directories.upload(remote, Path(local), path, progress)
 
     @method
-    async def download_dir(self, path: str, local: str | Path, *, max_bytes: int = GIB) -> Transfer:
+    async def download_dir(
+        self,
+        path: str,
+        local: str | Path,
+        *,
+        max_bytes: int = GIB,
+        progress: Progress | None = None,
+    ) -> Transfer:
         """Copies a directory of the workspace into a local directory, which is created if missing.
 
         Nothing is written outside `local`, whatever the workspace contains and whatever links
         `local` has in it. Existing files are replaced, each as a whole, and get their permissions
         reduced by the umask. Symbolic links that lead to something in the directory by a relative
-        path are recreated; others are skipped, like files that vanish meanwhile. The first failure
-        ends the transfer.
+        path are recreated; others are skipped, like FIFOs, names that are not UTF-8, and what the
+        session may not read. The first failure ends the transfer. `progress` is called in a thread
+        with the files and bytes so far.
 
         Raises: LimitError for more than `max_bytes` in all; OSError for a file that can't be
         written.
         """
         remote = _Remote(self._api, self._path)
-        return await directories.download(remote, path, Path(local), max_bytes)
+        return await directories.download(remote, path, Path(local), max_bytes, progress)
 
 
 class _Remote:
@@ -156,27 +168,20 @@ class _Remote:
 
     def __init__(self, api: Transport, url: str) -> None:
         self._api = api
-        self._url = url
+        self._url = f"{url}/archive"
 
-    def pieces(self, path: str) -> AsyncGenerator[bytes, None]:
-        """A file's content."""
-        return pieces(self._api, self._url, path)
+    def packed(
+        self, path: str, heed: Callable[[Mapping[str, str]], None]
+    ) -> AsyncGenerator[bytes, None]:
+        """A directory's archive."""
+        return pieces(self._api, self._url, path, heed)
 
-    async def put(self, path: str, content: BinaryIO, permissions: int) -> int:
-        """Replaces a file."""
-        return await put(self._api, self._url, path, content, "overwrite", permissions)
-
-    async def link(self, path: str, target: str) -> None:
-        """Makes a symbolic link."""
-        await make_link(self._api, self._url, path, target)
-
-    async def mkdir(self, path: str) -> None:
-        """Makes a directory and those above it."""
-        await make_directory(self._api, self._url, path)
-
-    async def list(self, path: str, depth: int) -> FileList:
-        """What a directory holds."""
-        return await listing(self._api, self._url, path, depth)
+    async def unpack(self, path: str, archive: AsyncGenerator[bytes, None]) -> ArchiveWritten:
+        """Unpacks an archive into a directory."""
+        answer = await self._api.json(
+            "PUT", self._url, params={"path": path}, timeout=_TRANSFER_SECONDS, data=archive
+        )
+        return read(ArchiveWritten, answer)
 
 
 async def pieces(

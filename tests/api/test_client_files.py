@@ -21,9 +21,13 @@ from paddock import (
     Session,
     Transfer,
 )
-from paddock.client.local import leads_inside
+from paddock.client.errors import ConnectionLostError, PaddockError
+from paddock.client.local import Directory, leads_inside
+from paddock.client.tar_stream import Receiving
 from tests.api.conftest import ADMIN_KEY, Api
+from tests.support.archives import Entry, tar_of
 from tests.support.fake_agent import AgentRefusalError
+from tests.support.fake_archives import summary
 
 _LINKS = ("a", "b", "d/a", "d/b", "d/e/a", "d/e/b")
 _STEPS = ("..", ".", "", "a", "b", "d", "e")
@@ -35,14 +39,21 @@ async def session(api: Api) -> AsyncIterator[Session]:
         yield await paddock.sessions.create(permission_level="high")
 
 
-def entry(path: str, kind: str = "file", size: int = 1) -> dict[str, Any]:
-    return {"path": path, "type": kind, "size": size, "mode": 0o644, "modified": 1.5}
+def sends(api: Api, data: bytes, *skipped: str, more: int = 0) -> None:
+    """Every archive of the workspace is this."""
+    told = {
+        **summary([]),
+        **{"skipped": len(skipped) + more, "skipped_names": list(skipped)},
+    }
+    parts = [data[start : start + 1000] for start in range(0, len(data), 1000)]
 
+    def opened(_params: Any) -> Any:
+        left[:] = parts
+        return {"stream": 9, "size": 0, "summary": told}
 
-def holds(api: Api, *entries: dict[str, Any]) -> None:
-    """Every listing of the workspace returns these entries."""
-    listing = {"entries": list(entries), "truncated": False}
-    api.agent.overrides["file.list"] = lambda _params: listing
+    left: list[bytes] = []
+    api.agent.overrides["file.open"] = opened
+    api.agent.overrides["file.pull"] = lambda _params: {"data": left.pop(0) if left else b""}
 
 
 def tree(root: Path) -> dict[str, bytes | str]:
@@ -120,8 +131,7 @@ async def test_there_and_back(api: Api, session: Session, tmp_path: Path) -> Non
     (source / "deep" / "er" / "x").write_bytes(os.urandom(300_000))
     sent = await session.files.upload_dir(source, "in")
     assert (sent.files, sent.skipped) == (21, ())
-    made = {params["path"] for method, params in api.agent.requests if method == "file.mkdir"}
-    assert made == {"in/deep/er", "in/empty"}
+    assert api.agent.directories == {"in/empty"}
     assert set(api.agents.files) == {f"in/{name}" for name in tree(source)}
     back = await session.files.download_dir("in", target)
     assert back == sent
@@ -144,7 +154,7 @@ async def test_permissions_travel(api: Api, session: Session, tmp_path: Path) ->
     await session.files.write("plain", "x", permissions=0o600)
     assert api.agent.permissions["plain"] == 0o600
     # Modes from a workspace never make a file writable for other users of this machine.
-    holds(api, entry("plain") | {"mode": 0o7777})
+    api.agent.permissions["plain"] = 0o7777
     before = os.umask(0o022)
     try:
         await session.files.download_dir(".", target)
@@ -211,32 +221,98 @@ async def test_what_is_no_file_stays(api: Api, session: Session, tmp_path: Path)
 async def test_nothing_is_written_outside(api: Api, session: Session, tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.mkdir()
-    for name in ("good", "../evil", "/evil", "a/../../evil", "a//b", "./a", "", "x\0y"):
-        api.agents.files[name] = b"x"
-    holds(
-        api,
-        entry("good"),
-        *(entry(name) for name in ("../evil", "/evil", "a/../../evil", "a//b", "./a", "", "x\0y")),
-        entry("link", "symlink"),
-        entry("socket", "other"),
-        entry("..", "directory"),
-        entry("gone"),
-    )
+    names = ("../evil", "/evil", "a/../../evil", "a//b", "./a", "evil\udcff")
+    evil = [Entry(name, b"x") for name in names]
+    links = [Entry("up", kind="symlink", target=".."), Entry("abs", kind="symlink", target="/etc")]
+    others = [Entry("hard", kind="link", target="../x"), Entry("pipe", kind="fifo")]
+    odd = [Entry("..", kind="directory"), Entry("device", kind="device")]
+    sends(api, tar_of([Entry("good", b"x"), *evil, *links, *others, *odd]), "socket", more=2)
     got = await session.files.download_dir(".", target)
     assert got.files == 1
-    assert len(got.skipped) == 11
+    assert {"socket", "… and 2 more", "pipe", "up", "abs", "hard"} <= set(got.skipped)
+    assert len(got.skipped) == len(evil) + len(links) + len(others) + len(odd) + 2
     assert tree(tmp_path) == {"target/good": b"x"}
 
 
-async def test_entries_beside_what_was_asked_for(
-    api: Api, session: Session, tmp_path: Path
+async def test_archives_that_are_damaged(api: Api, session: Session, tmp_path: Path) -> None:
+    data = tar_of([Entry("first", b"1"), Entry("n" * 300, b"x" * 5000)])
+    damaged = bytearray(data)
+    damaged[1024 + 3] ^= 1
+    for sent in (b"", data[:100], data[:3000], bytes(damaged), b"x" * 1000, data[512:]):
+        sends(api, bytes(sent))
+        with pytest.raises(ConnectionLostError, match="damaged"):
+            await session.files.download_dir(".", tmp_path)
+    assert set(tree(tmp_path)) <= {"first"}
+
+
+_PARTS = st.sampled_from(["..", ".", "", "a", "b", "\xff"])
+_PATHS = st.lists(_PARTS, min_size=1, max_size=3).map("/".join)
+
+
+@given(
+    st.lists(
+        st.builds(
+            Entry,
+            _PATHS,
+            st.binary(max_size=600),
+            st.sampled_from(["file", "directory", "symlink", "link", "fifo"]),
+            st.integers(0, 0o7777),
+            _PATHS,
+        ),
+        max_size=6,
+    ),
+    st.integers(0, 4000),
+    st.integers(0, 255),
+)
+def test_any_archive_stays_inside(entries: list[Entry], at: int, value: int) -> None:
+    data = bytearray(tar_of(entries))
+    data[at % len(data)] = value
+    with TemporaryDirectory() as name:
+        root = Path(name).resolve()
+        (root / "beside").write_bytes(b"kept")
+        receiving = Receiving(Directory(root / "in", make=True), 10_000, "it", None)
+        try:
+            for start in range(0, len(data), 700):
+                receiving.feed(bytes(data[start : start + 700]))
+            receiving.finish()
+        except (PaddockError, OSError):
+            pass
+        finally:
+            receiving.close()
+        assert sorted(os.listdir(root)) == ["beside", "in"]
+        assert (root / "beside").read_bytes() == b"kept"
+        for path in (root / "in").rglob("*"):
+            assert not path.name.startswith(".paddock")
+            assert Path(os.path.realpath(path)).is_relative_to(root / "in")
+
+
+async def test_progress(api: Api, session: Session, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for number in range(3):
+        (source / str(number)).write_bytes(bytes(300_000))
+    seen: list[tuple[int, int]] = []
+    await session.files.upload_dir(source, progress=lambda *so_far: seen.append(so_far))
+    assert seen == sorted(seen)
+    assert seen[-1] == (3, 900_000)
+    seen.clear()
+    got = tmp_path / "target"
+    await session.files.download_dir(".", got, progress=lambda *so_far: seen.append(so_far))
+    assert seen[-1] == (3, 900_000)
+
+
+async def test_a_local_file_that_can_not_be_read(
+    api: Api, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("in/a", "inside", "other/b"):
-        api.agents.files[name] = b"x"
-    holds(api, entry("in", "directory"), entry("in/a"), entry("inside"), entry("other/b"))
-    got = await session.files.download_dir("/workspace/in/", tmp_path)
-    assert tree(tmp_path) == {"a": b"x"}
-    assert got.skipped == ("in", "inside", "other/b")
+    (tmp_path / "a").write_bytes(b"a")
+
+    def broken(_self: Directory, _name: str) -> Any:
+        raise PermissionError(13, "Permission denied", "a")
+
+    monkeypatch.setattr(Directory, "open_file", broken)
+    with pytest.raises(PermissionError):
+        await session.files.upload_dir(tmp_path)
+    assert api.agents.files == {}
 
 
 async def test_links_in_the_target_are_not_followed(
@@ -248,15 +324,14 @@ async def test_links_in_the_target_are_not_followed(
     (outside / "file").write_text("kept")
     (target / "file").symlink_to(outside / "file")
     (target / "directory").symlink_to(outside)
-    api.agents.files |= {"file": b"new", "directory/file": b"new"}
-    holds(api, entry("file"))
+    sends(api, tar_of([Entry("file", b"new")]))
     await session.files.download_dir(".", target)
     assert (target / "file").read_bytes() == b"new"
     assert not (target / "file").is_symlink()
-    holds(api, entry("directory/file"))
+    sends(api, tar_of([Entry("directory/file", b"new")]))
     with pytest.raises(OSError, match="directory"):
         await session.files.download_dir(".", target)
-    holds(api, entry("directory/sub", "directory"))
+    sends(api, tar_of([Entry("directory/sub", kind="directory")]))
     with pytest.raises(OSError, match="directory"):
         await session.files.download_dir(".", target)
     assert tree(outside) == {"file": b"kept"}
@@ -277,28 +352,3 @@ async def test_a_download_that_fails_leaves_no_parts(
     with pytest.raises(ConflictError):
         await session.files.download_dir(".", tmp_path)
     assert tree(tmp_path) == {"big": b"before"}
-
-
-async def test_more_entries_than_one_listing_tells(
-    api: Api, session: Session, tmp_path: Path
-) -> None:
-    directories = {
-        ".": [entry("a", "directory"), entry("b", "directory")],
-        "a": [entry("a/1"), entry("a/c", "directory")],
-        "a/c": [entry("a/c/2")],
-    }
-    api.agents.files |= {"a/1": b"1", "a/c/2": b"2"}
-
-    def listing(params: Any) -> Any:
-        path, depth = params["path"], params["depth"]
-        if path == "b":
-            raise AgentRefusalError("not_found", "gone meanwhile")
-        return {"entries": directories[path], "truncated": depth > 1 and path != "a/c"}
-
-    api.agent.overrides["file.list"] = listing
-    got = await session.files.download_dir(".", tmp_path)
-    assert tree(tmp_path) == {"a/1": b"1", "a/c/2": b"2"}
-    assert got.skipped == ("b",)
-    api.agent.overrides["file.list"] = lambda _params: {"entries": [], "truncated": True}
-    with pytest.raises(LimitError):
-        await session.files.download_dir(".", tmp_path)

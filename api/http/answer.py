@@ -1,12 +1,16 @@
 """Writes answers as responses, whole or in pieces."""
 
 import json
+from collections.abc import Sequence
 
 from aiohttp import web
 
 from api.answers import JSON, Answer, Download, EventStream, Lines, Packed, Text
 from api.http import sse, stream
 from paddock.contract.base import Model
+
+# Clients refuse headers of more than 8 KiB.
+_LONGEST_HEADER = 4096
 
 
 async def respond(request: web.Request, answer: object) -> web.StreamResponse:
@@ -65,13 +69,21 @@ async def _packed(request: web.Request, answer: Packed) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": answer.MEDIA})
     count, names = answer.HEADERS
     response.headers[count] = str(answer.skipped)
-    response.headers[names] = json.dumps(list(answer.skipped_names))
+    response.headers[names] = _fitting(answer.skipped_names)
     with answer.held:
         await stream.begin(request, response)
         async for chunk in answer.chunks:
             await stream.write(request, response, chunk)
         await response.write_eof()
     return response
+
+
+def _fitting(names: Sequence[str]) -> str:
+    """The first of the names as JSON, as many as a header can hold."""
+    kept = list(names)
+    while len(text := json.dumps(kept)) > _LONGEST_HEADER:
+        kept.pop()
+    return text
 
 
 async def _send(request: web.Request, response: web.StreamResponse, answer: Download) -> bool:

@@ -15,6 +15,8 @@ from sandbox_agent.protocol import Message
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOST_SKIPPED_NAMES = 64
 _LONGEST_NAME = 4096
+# Unpacking a zip archive takes steps of 2 s: an hour at most.
+_MOST_STEPS = 1800
 # The content's limit is the agent's; this one is for headers, of empty files as well.
 _MOST_HEADERS = 512 * 1024 * 1024
 
@@ -104,9 +106,10 @@ class FileArchives:
         finish = {"stream": whole_number(opened, "stream"), "commit": True}
         try:
             await stream.push(chunks, most + _MOST_HEADERS)
-            done: Message = {"more": True}
-            while done.get("more") is True:
+            for _ in range(_MOST_STEPS):
                 done = await self._requests.ask(link, "file.close", finish)
+                if done.get("more") is not True:
+                    break
         except BaseException:
             await stream.close()
             await link.settled()

@@ -6,6 +6,7 @@ import stat
 import time
 import zipfile
 import zlib
+from collections.abc import Generator
 
 from sandbox_agent import files
 from sandbox_agent.archives import names
@@ -15,6 +16,7 @@ from sandbox_agent.errors import AgentError
 from sandbox_agent.places import Place, open_in
 from sandbox_agent.protocol import CHUNK_BYTES
 
+_Steps = Generator[None, None, None]
 # One step of unpacking; the control plane asks for the next one.
 _STEP_SECONDS = 2.0
 _ENCRYPTED = 0x1
@@ -32,8 +34,7 @@ class Unzip:
         self._tree = tree
         # In the workspace, so that it counts towards the session's quota; it has no name.
         self._kept = os.fdopen(open_in(place, ".", os.O_TMPFILE | os.O_RDWR, 0o600), "r+b", 0)
-        self._archive: zipfile.ZipFile | None = None
-        self._waiting: list[zipfile.ZipInfo] = []
+        self._steps = self._entries()
 
     def push(self, data: bytes) -> None:
         """The next bytes."""
@@ -43,11 +44,7 @@ class Unzip:
         """Unpacks for some time; returns whether everything is done."""
         until = time.monotonic() + _STEP_SECONDS
         try:
-            if self._archive is None:
-                self._archive = self._opened()
-                self._waiting = self._archive.infolist()[::-1]
-            while self._waiting:
-                self._entry(self._archive, self._waiting.pop())
+            for _ in self._steps:
                 if time.monotonic() >= until:
                     return False
         except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError) as error:
@@ -61,7 +58,14 @@ class Unzip:
 
     def close(self) -> None:
         """Frees what was kept."""
+        self._steps.close()
         self._kept.close()
+
+    def _entries(self) -> _Steps:
+        """Unpacks everything, one chunk or entry after the other."""
+        archive = self._opened()
+        for info in archive.infolist():
+            yield from self._entry(archive, info)
 
     def _opened(self) -> zipfile.ZipFile:
         size = self._kept.tell()
@@ -76,7 +80,7 @@ class Unzip:
             raise AgentError("too_large", f"an archive may have {MOST_ENTRIES} entries")
         return archive
 
-    def _entry(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
+    def _entry(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Steps:
         raw = info.orig_filename.encode("utf-8", "surrogateescape")
         path = names.entry_path(raw)
         # Archives of other systems have no mode.
@@ -91,9 +95,10 @@ class Unzip:
         elif kind == stat.S_IFLNK:
             self._tree.symlink(path, self._target(archive, info, raw))
         elif kind in (0, stat.S_IFREG):
-            self._file(archive, info, path, mode & 0o777 if mode else 0o644)
+            yield from self._file(archive, info, path, mode & 0o777 if mode else 0o644)
         else:
             raise names.refused(raw, "is neither a file, a directory nor a link")
+        yield
 
     def _target(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: bytes) -> bytes:
         if info.file_size > _LONGEST_TARGET:
@@ -101,7 +106,9 @@ class Unzip:
         with archive.open(info) as source:
             return source.read(_LONGEST_TARGET)
 
-    def _file(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str, mode: int) -> None:
+    def _file(
+        self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str, mode: int
+    ) -> _Steps:
         made = self._tree.file(path, mode)
         try:
             left = info.file_size
@@ -109,6 +116,7 @@ class Unzip:
                 while data := source.read(CHUNK_BYTES):
                     made.write(data)
                     left -= len(data)
+                    yield
             if left:
                 raise names.refused(path, "has another size than the archive says")
             made.done()

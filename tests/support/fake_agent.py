@@ -4,6 +4,7 @@ import asyncio
 import base64
 import os
 import secrets
+import tarfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -366,7 +367,11 @@ class FakeAgent:
             return {"bytes": 0}
         path, mode, content = stream
         if mode == "unpack":
-            return self._unpack(unpacked(path, bytes(content)))
+            try:
+                return self._unpack(unpacked(path, bytes(content)))
+            except tarfile.TarError as error:
+                self.emit("file.unpack", args={"path": path}, error="damaged")
+                raise AgentRefusalError("validation_error", f"damaged: {error}") from None
         before = self.files.get(path, b"") if mode == "append" else b""
         self.files[path] = before + bytes(content)
         self.emit("file.write", args={"path": path}, result={"bytes": len(content)})

@@ -33,6 +33,8 @@ def declared(texts: Iterable[str]) -> dict[str, Requirement]:
     return {canonicalize_name(requirement.name): requirement for requirement in found}
 
 
+# What the benchmark's peers need, in an environment of their own; modules by distribution.
+PEERS = {"llm-sandbox": "llm_sandbox", "swe-rex": "swerex"}
 RUN = declared(PROJECT["dependencies"])
 DEV = declared(PROJECT["optional-dependencies"]["dev"])
 
@@ -75,7 +77,10 @@ def test_tests_need_what_is_declared_and_nothing_else() -> None:
     assert {name.removeprefix("types-") for name in stubs} <= RUN.keys()
     for name, (user, call) in PROGRAMS.items():
         assert call in (ROOT / user).read_text(), name
-    assert imported(["tests", "scripts"]) - RUN.keys() == DEV.keys() - stubs - PROGRAMS.keys()
+    others = RUN.keys() | {canonicalize_name(module) for module in PEERS.values()}
+    assert imported(["tests", "scripts"]) - others == DEV.keys() - stubs - PROGRAMS.keys()
+    peers = (ROOT / "tests/bench/peers/requirements.txt").read_text().splitlines()[1:]
+    assert declared(peers).keys() == PEERS.keys() | {"aiohttp", "docker"}
 
 
 def locked(name: str) -> dict[str, str]:

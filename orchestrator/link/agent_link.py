@@ -36,7 +36,8 @@ log = logging.getLogger(__name__)
 
 # An agent whose connection broke reconnects within a second; a request waits this long for it.
 _RECONNECT_SECONDS = 5.0
-_REQUEST_SECONDS = 40.0
+# Unless a request has its own.
+REQUEST_SECONDS = 40.0
 # More than our agent ever has unacknowledged, so its answers never wait behind events. Above either
 # limit, nothing more is read from it.
 _MOST_RECORDING = 2048
@@ -116,7 +117,7 @@ class AgentLink:
             raise SandboxUnavailableError(self._refusal)
 
     async def request(
-        self, method: str, params: Message, timeout: float = _REQUEST_SECONDS
+        self, method: str, params: Message, timeout: float = REQUEST_SECONDS
     ) -> Message:
         """Sends a request to the agent.
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from orchestrator.engine.base import Container, ContainerState, Engine
 from orchestrator.errors import PaddockError, SandboxUnavailableError
+from orchestrator.link.agent_link import REQUEST_SECONDS
 from orchestrator.node.base import Node
 from orchestrator.observe.log_context import session_context
 from orchestrator.sandboxes.configuration import configuration_of
@@ -135,8 +136,10 @@ class AgentPart(Part):
 
     name = "agent"
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, seconds: float = REQUEST_SECONDS) -> None:
+        """`seconds` is the time limit for each of the agent's answers."""
         self._engine = engine
+        self._seconds = seconds
 
     async def open(self, plan: Plan) -> None:
         """Raises: SandboxUnavailableError."""
@@ -148,11 +151,11 @@ class AgentPart(Part):
 
     async def _configure(self, plan: Plan) -> None:
         """From here on, the agent can run the session's commands."""
-        await plan.link.request("configure", configuration_of(plan))
+        await plan.link.request("configure", configuration_of(plan), self._seconds)
         plan.link.expect_configured()
         secrets = plan.session.secrets.message()
         if secrets is not None:
-            await plan.link.request("secrets", secrets)
+            await plan.link.request("secrets", secrets, self._seconds)
 
 
 @asynccontextmanager

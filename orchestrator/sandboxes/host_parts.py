@@ -3,6 +3,7 @@
 from orchestrator.config.operator_mounts import OperatorMount, real_source
 from orchestrator.config.settings import Settings
 from orchestrator.engine.base import Bind, Container, Engine
+from orchestrator.errors import SandboxUnavailableError
 from orchestrator.sandboxes.directory import Shared
 from orchestrator.sandboxes.holding import Holding
 from orchestrator.sandboxes.parts import Part, Plan
@@ -34,6 +35,25 @@ class NetworkPart(Part):
     async def adopt(self, plan: Plan, container: Container) -> None:
         """The network's name is in a label."""
         plan.network = container.labels.get(LABEL_NETWORK) or None
+
+
+class RulesPart(Part):
+    """The rules of the open network, which may be gone since the sandbox was started."""
+
+    name = "network's rules"
+
+    def __init__(self, engine: Engine, image: str) -> None:
+        """`image` is the image whose programs install the rules."""
+        self._engine = engine
+        self._image = image
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: EngineUnavailableError; SandboxUnavailableError if the network is another."""
+        if plan.network is None:
+            return
+        opened = await self._engine.ensure_open_network(self._image)
+        if (opened.name, opened.resolvers) != (plan.network, plan.resolvers):
+            raise SandboxUnavailableError("the open network is not the one it was started with")
 
 
 class DirectoryPart(Part):

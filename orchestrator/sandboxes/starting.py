@@ -25,6 +25,7 @@ from orchestrator.sandboxes.host_parts import (
     NetworkPart,
     PointPart,
     QuotaPart,
+    RulesPart,
     WorkspacePart,
 )
 from orchestrator.sandboxes.parts import LABEL_SANDBOX, Assembly, Part, Plan
@@ -37,6 +38,10 @@ from orchestrator.sessions.session import Session
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.task_scope import TaskScope
 from paddock.contract.words import Start
+
+# The time limit for each answer of an agent that is already there. Without one, the session gets
+# another sandbox.
+_TAKE_OVER_SECONDS = 3.0
 
 
 class ImageChangedError(SandboxUnavailableError):
@@ -83,8 +88,9 @@ class Starter:
         self._ahead: tuple[Part, ...] = (
             *(network, directory, PointPart(places), *container, PreparePart()),
         )
-        self._late: tuple[Part, ...] = (quota, AttachPart(places))
-        self._last: tuple[Part, ...] = (agent,)
+        rules = RulesPart(engine, settings.image)
+        self._late: tuple[Part, ...] = (rules, quota, AttachPart(places))
+        self._last: tuple[Part, ...] = (AgentPart(engine, _TAKE_OVER_SECONDS),)
 
     async def start(
         self,
@@ -126,18 +132,20 @@ class Starter:
         the session's image. Raises: the errors of the parts; ImageChangedError.
         """
         plan = parts.plan
-        plan.tenancy.begin(session)
-        plan.limits = limits
-        if plan.link.hello is not None:
-            self._subscribers.hello(session, plan.link.hello)
-        await parts.extend(self._late)
         try:
+            plan.tenancy.begin(session)
+            plan.limits = limits
+            if plan.link.hello is not None:
+                self._subscribers.hello(session, plan.link.hello)
+            await parts.extend(self._late)
+            # The workspace is already there. Nothing but the agent of an image that the operator
+            # had listed runs beside it, and that agent does nothing without its configuration.
             if await image_id != plan.image:
                 raise ImageChangedError("the name of its image has another meaning now")
+            await parts.extend(self._last)
         except BaseException:
             await parts.close()
             raise
-        await parts.extend(self._last)
 
     async def adopt(self, session: Session, container: Container) -> Assembly:
         """The sandbox that an earlier control plane started. Raises: the errors of the parts."""

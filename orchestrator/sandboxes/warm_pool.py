@@ -143,7 +143,7 @@ class WarmPool:
         self._demand.asked(shape, now)
         self._changed.set()
         for waiting in self._waiting:
-            if waiting.shape == shape and waiting.fit:
+            if waiting.shape == shape and waiting.fit and not self._old(waiting, now):
                 self._waiting.remove(waiting)
                 self._metrics.warm_claimed(shape.level_name, now - waiting.since)
                 return waiting.parts
@@ -241,12 +241,15 @@ class WarmPool:
         left = wanted.copy()
         unwanted = []
         for waiting in reversed(self._waiting):  # the oldest go first
-            old = now - waiting.since >= self._settings.warm_age
+            old = self._old(waiting, now)
             if not waiting.fit or old or left[waiting.shape] <= 0:
                 unwanted.append(waiting)
             else:
                 left[waiting.shape] -= 1
         return unwanted
+
+    def _old(self, waiting: _Waiting, now: float) -> bool:
+        return now - waiting.since >= self._settings.warm_age
 
     def _next_look(self, now: float) -> float | None:
         """In how many seconds something becomes too old; None: never."""

@@ -11,6 +11,7 @@ from orchestrator.engine.base import LABEL_SESSION, Image
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.errors import SandboxUnavailableError
 from orchestrator.node.base import Resources
+from orchestrator.sandboxes.subscribers import Subscribers
 from tests.api.conftest import IMAGE, OPERATOR_KEY, Api, served
 from tests.support.fake_agent import Agents
 from tests.support.restart import reopened
@@ -97,6 +98,44 @@ async def test_one_that_can_t_be_taken_over_is_removed(
     assert made["sandbox"]["start"] == "cold"
     assert waiting not in warm.engine.containers
     assert "can't be taken over" in caplog.text
+
+
+@pytest.mark.parametrize("settings", [{"warm_least": {"high": 1}}], indirect=True)
+async def test_without_the_rules_of_the_open_network_nothing_is_taken_over(api: Api) -> None:
+    """The host's firewall may have been emptied since the sandbox was started."""
+    await ready(api.plane, "high")
+    (waiting,) = api.engine.containers
+    api.engine.fail_next("ensure_open_network")
+    body = {"permission_level": "high"}
+    await api.problem(503, "engine_unavailable", "POST", "/api/sessions", json=body)
+    assert waiting not in api.engine.containers
+    assert "configure" not in [method for method, _ in api.agent.requests]
+
+
+@pytest.mark.parametrize("settings", [{"warm_least": {"high": 1}}], indirect=True)
+async def test_a_sandbox_of_another_network_is_not_taken_over(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ready(api.plane, "high")
+    (waiting,) = api.engine.containers
+    monkeypatch.setattr(api.engine, "_instance", "another")
+    made = await api.session(permission_level="high")
+    assert made["sandbox"]["start"] == "cold"
+    assert waiting not in api.engine.containers
+
+
+async def test_one_whose_hello_is_not_heard_is_removed(
+    warm: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (waiting,) = warm.engine.containers
+
+    def fail() -> None:
+        raise SandboxUnavailableError("not heard")
+
+    monkeypatch.setattr(Subscribers, "hello", lambda *_: fail())
+    body = {"permission_level": "low"}
+    await warm.call("POST", "/api/sessions", json=body)
+    assert waiting not in warm.engine.containers
 
 
 async def test_one_that_dies_is_replaced(warm: Api) -> None:

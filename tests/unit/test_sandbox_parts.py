@@ -61,7 +61,7 @@ class Link:
     def expect_configured(self) -> None:
         self.said.append("expects configured")
 
-    async def request(self, method: str, params: dict[str, Any]) -> None:
+    async def request(self, method: str, params: dict[str, Any], timeout: float = 0) -> None:
         self.said.append(method)
         if method == "configure":
             if "refuses" in self.said:

@@ -177,6 +177,15 @@ async def test_one_that_ended_is_given_to_nobody_and_replaced() -> None:
     await host.pool.close()
 
 
+async def test_one_that_is_too_old_is_given_to_nobody() -> None:
+    host = Host(warm_least={"low": 1}, warm_age=100)
+    host.run()
+    await host.settled()
+    host.now += 100
+    assert host.take("low") is None
+    await host.pool.close()
+
+
 async def test_a_failure_is_not_repeated_at_once(caplog: pytest.LogCaptureFixture) -> None:
     host = Host(warm_least={"low": 1})
     host.fails = True

@@ -29,6 +29,7 @@ DECLARED = {
     "export_audit verify_audit explain_policy",
     Access.READ_ALL: "list_sessions list_policies list_approvals follow_all search_all_audit",
     Access.WORK: "exec feed_process signal_process read_file write_file delete_file list_files "
+    "read_archive write_archive "
     "make_directory make_link move_file open_terminal interact close_terminal "
     "interrupt_session",
     Access.MANAGE: "create_session ensure_session close_session pause_session resume_session "

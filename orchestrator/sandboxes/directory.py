@@ -90,10 +90,11 @@ class SandboxDirectory:
     def prepare_workspace(self) -> None:
         """Makes the mount point shared, for a workspace that is mounted later. Raises: MountError.
 
-        What is mounted on it afterwards appears in a container that was started before.
+        What is mounted on it afterwards appears in a container that was started before. Until then
+        it is read-only, also for the sandbox's root, so `remove` finds it empty.
         """
         point = str(self.workspace)
-        mounts.bind(point, point, noexec=True, shared=True)
+        mounts.bind(point, point, noexec=True, read_only=True, shared=True)
 
     def mount_workspace(self, data: Path, *, noexec: bool) -> None:
         """Mounts a workspace's files in it. Raises: MountError."""

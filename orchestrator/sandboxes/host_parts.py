@@ -116,7 +116,7 @@ class WorkspacePart(Part):
 
 
 class PointPart(WorkspacePart):
-    """The mount point of a workspace that is not known yet; nothing can be written there."""
+    """The mount point of a workspace that is not known yet; it is read-only."""
 
     async def open(self, plan: Plan) -> None:
         """Raises: EngineUnavailableError, MountError."""

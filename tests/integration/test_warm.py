@@ -98,6 +98,11 @@ async def test_nothing_can_be_written_while_it_waits(plane: ControlPlane) -> Non
     for waiting in plane.pool._waiting:
         point = waiting.parts.plan.directory.workspace
         assert (point.stat().st_uid, point.stat().st_mode & 0o777) == (0, 0o700)
+        first = waiting.parts.plan.first
+        assert first is not None
+        for path in (point, Path(f"/proc/{first.pid}/root/workspace")):  # on the host, inside
+            with pytest.raises(OSError, match="Read-only"):
+                (path / "file").touch()
         assert list(point.iterdir()) == []
         with pytest.raises(Exception, match="not configured"):
             await waiting.parts.plan.link.request("exec", {})

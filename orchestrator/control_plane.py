@@ -46,6 +46,7 @@ from orchestrator.policy.levels import Levels
 from orchestrator.reload import Reload
 from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sandboxes.service import Sandboxes
+from orchestrator.sandboxes.shapes import cold_levels
 from orchestrator.sandboxes.subscribers import Subscribers
 from orchestrator.sandboxes.warm_pool import WarmPool
 from orchestrator.sessions.agent_events import AgentEvents
@@ -123,6 +124,8 @@ class ControlPlane:
         self._resources.callback(os.close, lock)
         self.reload = Reload(settings)
         self.levels, self.keys = self.reload.levels, self.reload.keys
+        for name in cold_levels(settings.warm_least, self.levels):
+            log.warning("warm_least: sandboxes of level %s can't be started ahead", name)
         expiry = KeyExpiry(self.keys)
         self._resources.callback(expiry.close)
         expiry.start()

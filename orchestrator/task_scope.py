@@ -74,6 +74,11 @@ class TaskScope:
         """
         return await asyncio.shield(asyncio.gather(*self._tasks))
 
+    async def one_ended(self) -> None:
+        """Waits until one of the running tasks has ended, if there is one."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+
     async def drain(self) -> None:
         """Waits until no task is running any more, ignoring results."""
         while self._tasks:

@@ -87,6 +87,7 @@ class AgentLink:
         self._recording_bytes = 0
         self._in_ledger = asyncio.Semaphore(_MOST_IN_LEDGER)
         self._reporting = TaskScope("the record of a broken protocol")
+        self._when_lost: Callable[[], None] = lambda: None
 
     async def listen(self) -> None:
         """Opens the socket and replaces one left by an earlier control plane. Raises: OSError."""
@@ -145,6 +146,10 @@ class AgentLink:
     def hold(self, params: Message) -> HeldCommand:
         """Sends a command that the agent makes ready; it runs from `HeldCommand.go` on."""
         return HeldCommand(self.connection, self._current if self.connected else None, params)
+
+    def when_lost(self, call: Callable[[], None]) -> None:
+        """Has that called whenever the agent's connection has ended."""
+        self._when_lost = call
 
     async def settled(self) -> None:
         """Waits until every event received so far is durable.
@@ -304,3 +309,4 @@ class AgentLink:
             self._current = None
             if self._refusal is None:
                 self._connected.clear()
+            self._when_lost()

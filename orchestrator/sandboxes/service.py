@@ -16,7 +16,7 @@ from orchestrator.node.base import Node
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Level, SessionLimits
 from orchestrator.sandboxes.sandbox import Sandbox, assembled
-from orchestrator.sandboxes.shapes import Shape, can_wait
+from orchestrator.sandboxes.shapes import Shape, can_wait, has_usual_limits
 from orchestrator.sandboxes.starting import ImageChangedError, Starter
 from orchestrator.sandboxes.subscribers import Subscribers
 from orchestrator.sandboxes.suitability import Suitability
@@ -79,28 +79,33 @@ class Sandboxes:
         self, session: Session, level: Level, limits: SessionLimits
     ) -> Sandbox | None:
         """A sandbox that waited, now the session's; None if there is none, or it failed."""
-        if not self.pool.runs or not can_wait(level):
+        if not self.pool.runs or not can_wait(level) or not has_usual_limits(level, limits):
             return None
         image = session.image
         image_id = self.pool.image_id(image) or await self._suitability.image_id(image)
-        parts = self.pool.take(Shape.of(image, image_id, level, limits))
-        if parts is None:
+        waiting = self.pool.take(Shape.of(image, image_id, level), session.owner)
+        if waiting is None:
             return None
         # Meanwhile, the engine is asked whether the image's name still has that id.
         looking = self._looks.spawn(self._suitability.image_id(image))
+        name, failed, taken = waiting.parts.plan.name, False, False
         try:
-            await self._starter.take_over(parts, session, limits, looking)
+            await self._starter.take_over(waiting.parts, session, limits, looking)
+            taken = True
         except ImageChangedError as error:
             self.pool.image_changed(image, await looking)
-            log.info("sandbox %s is not used: %s", parts.plan.name, error.detail)
-            return None
+            log.info("sandbox %s is not used: %s", name, error.detail)
         except (SandboxUnavailableError, MountError) as error:
-            self.pool.failed()
-            log.warning("sandbox %s can't be taken over: %s", parts.plan.name, error.detail)
-            return None
+            failed = True
+            log.warning("sandbox %s can't be taken over: %s", name, error.detail)
         finally:
             looking.cancel()
-        return assembled(parts)
+            if not taken:
+                self.pool.not_taken_over(waiting, failed=failed)
+        if not taken:
+            return None
+        self.pool.taken_over(waiting)
+        return assembled(waiting.parts)
 
     async def adopt(self, session: Session, container: Container) -> Sandbox:
         """Adopts a sandbox that an earlier control plane started. If that fails, the sandbox stays.
@@ -139,6 +144,7 @@ class Sandboxes:
     async def remove(self, sandbox: Sandbox) -> None:
         """Removes the rest of a silenced sandbox; the next start finds what can't be removed."""
         await sandbox.parts.close()
+        self.pool.wake()
 
     async def leave(self, sandbox: Sandbox) -> None:
         """Releases it without ending it; the next control plane adopts it."""

@@ -1,15 +1,16 @@
 """What is fixed when a sandbox's container is created. Pure."""
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Self
 
-from orchestrator.engine.base import Limits
+from orchestrator.config.errors import ConfigError
 from orchestrator.policy.levels import Level, SessionLimits, effective_limits
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sandboxes of equal shapes differ only in their session.
+    """Sandboxes of equal shapes differ only in their session. They have their level's limits.
 
     An image's name may get another id, and a level's file another digest: the shape then differs.
     """
@@ -18,37 +19,23 @@ class Shape:
     image_id: str
     level_name: str
     level_sha256: str
-    limits: Limits  # the workspace's size is set when the session is known
     level: Level = field(compare=False, repr=False)
 
     @classmethod
-    def of(cls, image: str, image_id: str, level: Level, limits: SessionLimits) -> Self:
+    def of(cls, image: str, image_id: str, level: Level) -> Self:
         """The shape of a session's sandbox."""
-        names = [member.name for member in fields(Limits)]
-        container = Limits(**{name: getattr(limits, name) for name in names})
-        return cls(image, image_id, level.name, level.sha256, container, level)
-
-    def at(self, image_id: str, level: Level) -> Self | None:
-        """The shape with the present image and level; None if that level has no such sandboxes.
-
-        Limits of a session's own are kept only while the level is the same.
-        """
-        if level.sha256 == self.level_sha256:
-            return type(self).of(self.image, image_id, level, self.session_limits())
-        own = self.limits != type(self).of("", "", self.level, usual_limits(self.level)).limits
-        if own or not can_wait(level):
-            return None
-        return type(self).of(self.image, image_id, level, usual_limits(level))
-
-    def session_limits(self) -> SessionLimits:
-        """The limits, with the level's size of a workspace."""
-        values = {member.name: getattr(self.limits, member.name) for member in fields(Limits)}
-        return SessionLimits(**values, workspace_bytes=self.level.limits.workspace_bytes)
+        return cls(image, image_id, level.name, level.sha256, level)
 
 
 def usual_limits(level: Level) -> SessionLimits:
     """The limits of a session that requests none of its own."""
     return effective_limits(level, {})
+
+
+def has_usual_limits(level: Level, limits: SessionLimits) -> bool:
+    """Whether they are the level's own; the workspace's size is set when the session is known."""
+    usual = usual_limits(level)
+    return replace(limits, workspace_bytes=usual.workspace_bytes) == usual
 
 
 def can_wait(level: Level) -> bool:
@@ -58,3 +45,11 @@ def can_wait(level: Level) -> bool:
     operator's list are checked for the session that uses them.
     """
     return not level.rates.disk and not level.mounts
+
+
+def cold_levels(names: Iterable[str], levels: Mapping[str, Level]) -> list[str]:
+    """Those levels of `warm_least` whose sandboxes can't wait. Raises: ConfigError if unknown."""
+    for name in names:
+        if name not in levels:
+            raise ConfigError(f"warm_least: there is no level {name}")
+    return [name for name in names if not can_wait(levels[name])]

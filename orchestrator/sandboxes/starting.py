@@ -30,7 +30,7 @@ from orchestrator.sandboxes.host_parts import (
 )
 from orchestrator.sandboxes.parts import LABEL_SANDBOX, Assembly, Part, Plan
 from orchestrator.sandboxes.placing import Places
-from orchestrator.sandboxes.shapes import Shape
+from orchestrator.sandboxes.shapes import Shape, usual_limits
 from orchestrator.sandboxes.subscribers import Subscribers
 from orchestrator.sandboxes.suitability import Suitability
 from orchestrator.sandboxes.tenancy import Tenancy
@@ -110,7 +110,7 @@ class Starter:
     async def start_ahead(self, shape: Shape) -> Assembly:
         """A sandbox whose agent waits for its session. Raises: the errors of the parts."""
         directory = SandboxDirectory.fresh(self._settings.state_dir)
-        limits = shape.session_limits()
+        limits = usual_limits(shape.level)
         # By its id: the image's name may get another meaning.
         parts = self._assembly(
             Tenancy(), shape.image_id, shape.level, limits, directory, self._ahead

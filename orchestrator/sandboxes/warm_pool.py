@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from orchestrator.config.settings import Settings
 from orchestrator.errors import CapacityExhaustedError, PaddockError
@@ -15,6 +14,8 @@ from orchestrator.policy.levels import Level, Levels
 from orchestrator.sandboxes.parts import Assembly
 from orchestrator.sandboxes.shapes import Shape, can_wait, usual_limits
 from orchestrator.sandboxes.warm_demand import WarmDemand
+from orchestrator.sandboxes.warm_failures import WarmFailures
+from orchestrator.sandboxes.warm_waiting import Waiting, unwanted
 from orchestrator.task_scope import TaskScope
 from orchestrator.tasks import Round, Rounds, Supervised, TaskName, Tasks
 
@@ -22,26 +23,10 @@ log = logging.getLogger(__name__)
 
 # The time limit for one start and for the removal of what is not wanted.
 _ROUND_SECONDS = 120.0
-# After a failure, doubled with each further one.
-_FIRST_PAUSE = 2.0
-_LONGEST_PAUSE = 300.0
-# After which a host without room is examined again.
-_NO_ROOM_SECONDS = 10.0
-
-
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    """A sandbox that waits, since `since` on the pool's clock."""
-
-    shape: Shape
-    parts: Assembly
-    since: float
-    ended: bool = False
-
-    @property
-    def fit(self) -> bool:
-        """Whether a session may have it."""
-        return not self.ended and self.parts.plan.link.connected
+# For how long a start waits for sessions that are being created.
+_CALM_SECONDS = 5.0
+# Events cause rounds earlier: this is for what has none, such as memory that became free.
+_LONGEST_PAUSE = 60.0
 
 
 class WarmPool:
@@ -66,20 +51,18 @@ class WarmPool:
         self._metrics = metrics
         self._clock = clock
         self._demand = WarmDemand(settings.warm_sandboxes)
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[Waiting] = []
         # The latest known ids of images, by their names.
         self._images: dict[str, str] = {}
         # Removals continue if the pool's task is cancelled.
         self._removing = TaskScope("the removal of a sandbox that waited")
         self._changed = asyncio.Event()
         self._rounds = Rounds(_ROUND_SECONDS)
-        # Since the last success; nothing is started before that time.
-        self._failures = 0
-        self._not_before = 0.0
+        self._failures = WarmFailures()
         self._task: Supervised | None = None
         self._levels: Levels | None = None
         self._sessions: Callable[[], int] = lambda: 0
-        self._admit: Callable[[int], Awaitable[None]] | None = None
+        self._admit: Callable[[int, int], Awaitable[None]] | None = None
         self._quiet: Callable[[], Awaitable[None]] | None = None
 
     def run(
@@ -87,14 +70,14 @@ class WarmPool:
         tasks: Tasks,
         levels: Levels,
         sessions: Callable[[], int],
-        admit: Callable[[int], Awaitable[None]],
+        admit: Callable[[int, int], Awaitable[None]],
         quiet: Callable[[], Awaitable[None]],
     ) -> None:
         """Begins to keep sandboxes waiting, unless the settings have none.
 
         `sessions` returns the number of live sessions. `admit` raises CapacityExhaustedError if
-        the host has no room for one more than that number of sandboxes. `quiet` waits until no
-        session is being created.
+        the host has no room for one more than that number of sandboxes, with that many bytes of
+        memory. `quiet` waits until no session is being created.
         """
         if not self._settings.warm_sandboxes or self._settings.runtime is not None:
             return
@@ -108,17 +91,16 @@ class WarmPool:
         if task is not None:
             await task.close()
         await self.clear()
-        await self._removing.drain()
 
     @property
     def runs(self) -> bool:
         """Whether sandboxes may wait here. Other runtimes might not show late mounts."""
-        return self._task is not None
+        return self._task is not None and not self._failures.stopped
 
     @property
     def shapes(self) -> list[Shape]:
-        """The shapes of the sandboxes that wait."""
-        return [waiting.shape for waiting in self._waiting]
+        """The shapes of the sandboxes that a session may have."""
+        return [waiting.shape for waiting in self._waiting if waiting.fit]
 
     @property
     def container_ids(self) -> list[str]:
@@ -134,21 +116,41 @@ class WarmPool:
         self._images[image] = image_id
         self._changed.set()
 
-    def take(self, shape: Shape) -> Assembly | None:
-        """A sandbox of that shape, which now belongs to the caller; None if none is waiting."""
+    def wake(self) -> None:
+        """There may be room for another sandbox."""
+        self._changed.set()
+
+    def take(self, shape: Shape, account: str) -> Waiting | None:
+        """A sandbox of that shape for a session of that account; None if none is waiting.
+
+        It now belongs to the caller, who reports what becomes of it.
+        """
         if not self.runs:
             return None
-        now = self._clock()
+        now, age = self._clock(), self._settings.warm_age
         self._images[shape.image] = shape.image_id
-        self._demand.asked(shape, now)
+        self._demand.asked(shape, account, now)
         self._changed.set()
         for waiting in self._waiting:
-            if waiting.shape == shape and waiting.fit and not self._old(waiting, now):
+            if waiting.shape == shape and waiting.fit and not waiting.old(now, age):
                 self._waiting.remove(waiting)
-                self._metrics.warm_claimed(shape.level_name, now - waiting.since)
-                return waiting.parts
+                return waiting
         self._metrics.warm_claimed(shape.level_name, None)
         return None
+
+    def taken_over(self, waiting: Waiting) -> None:
+        """Notes that a session has it."""
+        self._failures.taken_over()
+        self._metrics.warm_claimed(waiting.shape.level_name, self._clock() - waiting.since)
+
+    def not_taken_over(self, waiting: Waiting, *, failed: bool) -> None:
+        """Notes that no session has it; if too many `failed`, none are started any more."""
+        self._metrics.warm_claimed(waiting.shape.level_name, None)
+        if failed:
+            self._failures.take_over_failed()
+            if self._failures.stopped:
+                log.error("sandboxes can't be taken over: until a restart, none is started ahead")
+                self._changed.set()
 
     def ended(self, container_id: str) -> None:
         """Notes that a container has ended; nothing happens if it is not one of the pool's."""
@@ -157,29 +159,26 @@ class WarmPool:
                 waiting.ended = True
                 self._changed.set()
 
-    def failed(self) -> float:
-        """Notes that one could not be started or taken over; returns the pause in seconds."""
-        pause = min(_FIRST_PAUSE * 2.0**self._failures, _LONGEST_PAUSE)
-        self._failures += 1
-        self._not_before = self._clock() + pause
-        return pause
-
     async def make_room(self) -> None:
-        """Removes what waits where the sessions need its place."""
-        surplus = self._sessions() + len(self._waiting) - self._settings.max_active
-        await self._remove(self._waiting[: max(0, surplus)])
+        """Removes what waits where the sessions need its place, and waits until it is free."""
+        self._discard(self._waiting[: max(0, self._surplus)])
+        while self._surplus + len(self._removing) > 0 and not self._removing.idle:
+            await self._removing.one_ended()
+
+    @property
+    def _surplus(self) -> int:
+        """How many sandboxes exist above the limit, without those that are being removed."""
+        return self._sessions() + len(self._waiting) - self._settings.max_active
 
     async def clear(self) -> bool:
         """Removes every sandbox that waits; returns whether there was one."""
-        some = bool(self._waiting)
-        await self._remove(list(self._waiting))
+        self._discard(list(self._waiting))
+        some = not self._removing.idle
+        await self._removing.drain()
         return some
 
     async def _keep(self) -> None:
-        if self._quiet is None:
-            raise RuntimeError("the pool does not run")
         while True:
-            await self._quiet()
             self._changed.clear()
             with self._rounds.round() as this:
                 pause = await self._round(this)
@@ -187,38 +186,54 @@ class WarmPool:
                 async with asyncio.timeout(pause):
                     await self._changed.wait()
 
-    async def _round(self, this: Round) -> float | None:
-        """Removes what is not wanted, or else starts one; returns the pause until the next round.
+    async def _round(self, this: Round) -> float:
+        """Removes what is not wanted, and starts one; returns the pause until the next round."""
+        if self._failures.stopped:
+            this.failed = True
+            self._discard(list(self._waiting))
+            return _LONGEST_PAUSE
+        least, now = await self._least(), self._clock()
+        self._demand.renew(self._current)
+        wanted = self._demand.wanted(now, least, Counter(self.shapes))
+        self._discard(unwanted(self._waiting, wanted, now, self._settings.warm_age))
+        missing = wanted - Counter(self.shapes)
+        pauses = {shape: self._failures.pause(shape, now) for shape in missing}
+        ready = [shape for shape, pause in pauses.items() if not pause]
+        this.failed = len(ready) < len(pauses)
+        if ready:
+            await self._calm()
+        for shape in ready:
+            if await self._tried(shape, this):
+                self._changed.set()  # another one may be missing
+                break
+        return min([self._next_look(now), *(pause for pause in pauses.values() if pause)])
 
-        None: until something changes.
-        """
-        now = self._clock()
+    async def _calm(self) -> None:
+        """Waits until no session is being created, but not for long: there may be always one."""
+        if self._quiet is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CALM_SECONDS):
+                    await self._quiet()
+
+    async def _tried(self, shape: Shape, this: Round) -> bool:
+        """Tries to start one; returns whether there was room for it."""
         try:
-            wanted = self._demand_now(now, await self._least())
-            await self._remove(self._unwanted(wanted, now))
-            missing = wanted - Counter(self.shapes)
-            if not missing:
-                return self._next_look(now)
-            if now < self._not_before:
-                return self._not_before - now
-            await self._start(next(iter(missing)))
+            await self._start(shape)
         except CapacityExhaustedError:
-            return _NO_ROOM_SECONDS
+            return False
         except (PaddockError, OSError) as error:
             this.failed = True
-            pause = self.failed()
-            log.warning("no sandbox can be started ahead, tried again in %g s: %s", pause, error)
-            return pause
-        self._changed.set()  # another one may be missing
-        return None
-
-    def _demand_now(self, now: float, least: Counter[Shape]) -> Counter[Shape]:
-        self._demand.renew(self._current)
-        return self._demand.wanted(now, least)
+            self._demand.forget(shape)
+            pause = self._failures.start_failed(shape, self._clock())
+            log.warning(
+                "no sandbox of level %s can be started ahead, tried again in %g s: %s",
+                *(shape.level_name, pause, error),
+            )
+        return True
 
     def _current(self, shape: Shape) -> Shape | None:
         level = self._level(shape.level_name)
-        return None if level is None else shape.at(self._images[shape.image], level)
+        return None if level is None else Shape.of(shape.image, self._images[shape.image], level)
 
     def _level(self, name: str) -> Level | None:
         """The level of that name, if its sandboxes can wait."""
@@ -226,48 +241,46 @@ class WarmPool:
         return level if level is not None and can_wait(level) else None
 
     async def _least(self) -> Counter[Shape]:
-        """What waits even without demand. Raises: EngineUnavailableError, ValidationError."""
+        """What waits even without demand; nothing while the default image is not known."""
         least: Counter[Shape] = Counter()
         image = self._settings.image
+        if not self._settings.warm_least:
+            return least
+        try:
+            self._images[image] = await self._find_image(image)
+        except (PaddockError, OSError) as error:
+            log.warning("image %s is not found for sandboxes ahead: %s", image, error)
         for name, number in self._settings.warm_least.items():
             level = self._level(name)
-            if level is not None and number:
-                image_id = self._images[image] = await self._find_image(image)
-                least[Shape.of(image, image_id, level, usual_limits(level))] = number
+            if level is not None and number and image in self._images:
+                least[Shape.of(image, self._images[image], level)] = number
         return least
 
-    def _unwanted(self, wanted: Counter[Shape], now: float) -> list[_Waiting]:
-        """What has ended or waited for too long, or is more than what is wanted."""
-        left = wanted.copy()
-        unwanted = []
-        for waiting in reversed(self._waiting):  # the oldest go first
-            old = self._old(waiting, now)
-            if not waiting.fit or old or left[waiting.shape] <= 0:
-                unwanted.append(waiting)
-            else:
-                left[waiting.shape] -= 1
-        return unwanted
-
-    def _old(self, waiting: _Waiting, now: float) -> bool:
-        return now - waiting.since >= self._settings.warm_age
-
-    def _next_look(self, now: float) -> float | None:
-        """In how many seconds something becomes too old; None: never."""
+    def _next_look(self, now: float) -> float:
+        """In how many seconds something becomes too old, at most the longest pause."""
         ages = [waiting.since + self._settings.warm_age - now for waiting in self._waiting]
         forgotten = self._demand.next_change(now)
-        return min([*ages, *([] if forgotten is None else [forgotten])], default=None)
+        return min([_LONGEST_PAUSE, *ages, *([] if forgotten is None else [forgotten])])
 
     async def _start(self, shape: Shape) -> None:
         """Raises: the errors of the parts; CapacityExhaustedError if the host has no room."""
+        image_id = await self._find_image(shape.image)
+        if image_id != shape.image_id:
+            # The earlier one may not exist any more.
+            self.image_changed(shape.image, image_id)
+            return
         if self._admit is not None:
-            await self._admit(self._sessions() + len(self._waiting))
+            exist = self._sessions() + len(self._waiting) + len(self._removing)
+            await self._admit(exist, usual_limits(shape.level).memory_bytes)
         parts = await self._start_one(shape)
-        self._failures = 0
-        self._waiting.append(_Waiting(shape, parts, self._clock()))
+        self._failures.started(shape)
+        self._waiting.append(Waiting(shape, parts, self._clock()))
+        parts.plan.link.when_lost(self._changed.set)
+        await self.make_room()  # for sessions that were admitted meanwhile
 
-    async def _remove(self, unwanted: list[_Waiting]) -> None:
-        """Returns once they, and others that are being removed, are gone."""
-        for waiting in unwanted:
+    def _discard(self, these: list[Waiting]) -> None:
+        """Begins to remove them."""
+        for waiting in these:
             self._waiting.remove(waiting)
-            self._removing.spawn(waiting.parts.close())
-        await self._removing.results()
+            removal = self._removing.spawn(waiting.parts.close())
+            removal.add_done_callback(lambda _: self._changed.set())

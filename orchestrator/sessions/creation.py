@@ -168,17 +168,20 @@ class Creation:
         except OSError:  # includes TimeoutError
             raise admission.silent() from None
 
-    async def check_room(self, sandboxes: int) -> None:
-        """Raises CapacityExhaustedError if the host has no room besides that many sandboxes."""
-        self._admit(sandboxes, await self._resources())
+    async def check_room(self, sandboxes: int, memory_bytes: int) -> None:
+        """Raises CapacityExhaustedError if the host has no room besides that many sandboxes.
 
-    def _admit(self, sandboxes: int, left: Resources) -> None:
+        Above the lowest free memory, that many bytes must be free, too.
+        """
+        self._admit(sandboxes, await self._resources(), memory_bytes)
+
+    def _admit(self, sandboxes: int, left: Resources, memory_bytes: int = 0) -> None:
         settings = self._settings
         admission.admit(
             sandboxes,
             settings.max_active,
             left,
-            settings.min_free_memory_bytes,
+            settings.min_free_memory_bytes + memory_bytes,
             settings.min_free_disk_bytes,
         )
 

@@ -214,9 +214,9 @@ class Sessions:
         self.deadlines.watch(session)
         return session, handle
 
-    async def check_room(self, sandboxes: int) -> None:
+    async def check_room(self, sandboxes: int, memory_bytes: int) -> None:
         """Raises CapacityExhaustedError if the host has no room besides that many sandboxes."""
-        await self._creation.check_room(sandboxes)
+        await self._creation.check_room(sandboxes, memory_bytes)
 
     def existing(self, principal: Principal, session_id: str) -> Session | None:
         """The caller's live session with that id."""

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.operator_mounts import OperatorMount
 from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import LABEL_SESSION, Image
@@ -16,6 +18,8 @@ from tests.api.conftest import IMAGE, OPERATOR_KEY, Api, served
 from tests.support.fake_agent import Agents
 from tests.support.restart import reopened
 from tests.support.until import until
+
+DATA = OperatorMount(source="/usr/share", target="/mnt/data")
 
 
 @pytest.fixture
@@ -58,10 +62,31 @@ async def test_a_session_takes_it_and_works_as_usual(warm: Api) -> None:
     assert answer["exit_code"] == 0
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {
+            "images": ["another"],
+            "mounts": {"data": OperatorMount(source="/usr/share", target="/mnt/data")},
+        }
+    ],
+    indirect=True,
+)
 async def test_another_level_image_or_limit_or_a_mount_is_cold(warm: Api) -> None:
-    for body in ({"permission_level": "high"}, {"limits": {"pids": 40}}):
+    assert warm.engine._images is not None
+    warm.engine._images["another"] = warm.engine._images[IMAGE]
+    (waiting,) = warm.engine.containers
+    for body in (
+        {"permission_level": "high"},
+        {"image": "another"},
+        {"limits": {"pids": 40}},
+        {"mounts": ["data"]},
+    ):
         made = await warm.session(**{"permission_level": "low", **body})
         assert made["sandbox"]["start"] == "cold"
+    assert waiting in warm.engine.containers
+    made = await warm.session(permission_level="low")
+    assert made["sandbox"]["start"] == "warm"
 
 
 async def test_its_events_are_those_of_a_cold_one(warm: Api) -> None:
@@ -98,6 +123,9 @@ async def test_one_that_can_t_be_taken_over_is_removed(
     assert made["sandbox"]["start"] == "cold"
     assert waiting not in warm.engine.containers
     assert "can't be taken over" in caplog.text
+    text = await (await warm.call("GET", "/metrics")).text()
+    assert 'paddock_warm_claims_total{level="low",outcome="hit"} 0.0' in text
+    assert 'paddock_warm_claims_total{level="low",outcome="miss"} 1.0' in text
 
 
 @pytest.mark.parametrize("settings", [{"warm_least": {"high": 1}}], indirect=True)
@@ -145,6 +173,30 @@ async def test_one_that_dies_is_replaced(warm: Api) -> None:
     await ready(warm.plane)
     made = await warm.session(permission_level="low")
     assert made["sandbox"]["start"] == "warm"
+
+
+async def test_one_that_lost_its_agent_is_replaced(warm: Api) -> None:
+    (waiting,) = warm.engine.containers
+    await warm.agent.close()
+    await until(lambda: waiting not in warm.engine.containers)
+    await ready(warm.plane)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"warm_sandboxes": 1, "warm_least": {}, "max_active": 1}], indirect=True
+)
+async def test_the_end_of_a_session_makes_room(api: Api) -> None:
+    made = await api.session(permission_level="low")
+    await api.json("DELETE", f"/api/sessions/{made['id']}")
+    await ready(api.plane)
+
+
+async def test_a_minimum_of_an_unknown_level_prevents_the_start(
+    settings: Settings, engine: FakeEngine
+) -> None:
+    wrong = settings.model_copy(update={"warm_least": {"gone": 1}})
+    with pytest.raises(ConfigError, match="warm_least: there is no level gone"):
+        await ControlPlane.open(wrong, engine)
 
 
 async def test_another_image_of_that_name_is_not_the_same(warm: Api) -> None:

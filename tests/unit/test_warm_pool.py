@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,8 +15,10 @@ from orchestrator.config.settings import Settings
 from orchestrator.errors import CapacityExhaustedError, EngineUnavailableError
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Levels, load_levels
-from orchestrator.sandboxes.shapes import Shape, usual_limits
+from orchestrator.sandboxes import warm_pool
+from orchestrator.sandboxes.shapes import Shape
 from orchestrator.sandboxes.tenancy import Tenancy
+from orchestrator.sandboxes.warm_failures import WarmFailures
 from orchestrator.sandboxes.warm_pool import WarmPool
 from orchestrator.tasks import Tasks
 
@@ -23,12 +26,23 @@ LEVELS = load_levels()
 NAMES = ("low", "high")
 
 
+class Link:
+    """An agent's link."""
+
+    def __init__(self) -> None:
+        self.connected = True
+        self.lost: Callable[[], None] = lambda: None
+
+    def when_lost(self, call: Callable[[], None]) -> None:
+        self.lost = call
+
+
 class Parts:
     """A sandbox of the host: it exists until it is closed."""
 
     def __init__(self, host: "Host", shape: Shape) -> None:
         self.shape = shape
-        link = SimpleNamespace(connected=True)
+        link = Link()
         host.made += 1
         self.plan = SimpleNamespace(container_id=str(host.made), link=link)
         self._host = host
@@ -36,6 +50,8 @@ class Parts:
 
     async def close(self) -> None:
         await asyncio.sleep(0)
+        if self._host.slow is not None:
+            await self._host.slow.wait()
         if self in self._host.existing:
             self._host.existing.remove(self)
 
@@ -49,6 +65,8 @@ class Host:
         self.sessions: list[Parts] = []
         self.image = "sha256:1"
         self.fails = self.full = False
+        self.failing: set[str] = set()  # levels
+        self.slow: asyncio.Event | None = None  # starts and removals wait for it
         self.now = 0.0
         self.starts: list[Shape] = []
         self.settings = Settings(**{"warm_sandboxes": 3, "max_active": 4, **settings})
@@ -70,11 +88,14 @@ class Host:
     async def start(self, shape: Shape) -> Parts:
         self.starts.append(shape)
         await asyncio.sleep(0)
-        if self.fails:
+        if self.slow is not None:
+            await self.slow.wait()
+        if self.fails or shape.level_name in self.failing:
             raise EngineUnavailableError("no engine")
         return Parts(self, shape)
 
-    async def admit(self, sandboxes: int) -> None:
+    async def admit(self, sandboxes: int, memory_bytes: int) -> None:
+        assert memory_bytes > 0
         if self.full or sandboxes >= self.settings.max_active:
             raise CapacityExhaustedError("full", retry_after=1)
 
@@ -87,10 +108,17 @@ class Host:
     def shape(self, name: str) -> Shape:
         level = self.levels[name]
         image = self.settings.image
-        return Shape.of(image, self.image, level, usual_limits(level))
+        return Shape.of(image, self.image, level)
 
-    def take(self, name: str) -> Parts | None:
-        return cast(Parts | None, self.pool.take(self.shape(name)))
+    def take(self, name: str, account: str = "a", *, works: bool = True) -> Parts | None:
+        waiting = self.pool.take(self.shape(name), account)
+        if waiting is None:
+            return None
+        if works:
+            self.pool.taken_over(waiting)
+        else:
+            self.pool.not_taken_over(waiting, failed=True)
+        return cast(Parts, waiting.parts)
 
     async def settled(self) -> None:
         for _ in range(60):
@@ -133,7 +161,7 @@ async def test_after_a_session_the_next_one_finds_a_sandbox() -> None:
 
 
 async def test_a_minimum_waits_without_demand_and_is_renewed() -> None:
-    host = Host(warm_least={"low": 2, "gone": 1}, warm_age=100)
+    host = Host(warm_least={"low": 2}, warm_age=100)
     host.run()
     await host.settled()
     assert host.waiting == {"low": 2}
@@ -171,7 +199,8 @@ async def test_one_that_ended_is_given_to_nobody_and_replaced() -> None:
     assert first not in host.existing
     second = host.existing[0]
     second.plan.link.connected = False
-    assert host.take("low") is None
+    assert host.pool.shapes == []
+    second.plan.link.lost()
     await host.settled()
     assert second not in host.existing
     await host.pool.close()
@@ -195,11 +224,158 @@ async def test_a_failure_is_not_repeated_at_once(caplog: pytest.LogCaptureFixtur
         host.take("low")
         await host.settled()
     assert len(host.starts) == 1
-    assert "no sandbox can be started ahead, tried again in 2 s: no engine" in caplog.text
+    assert (
+        "no sandbox of level low can be started ahead, tried again in 2 s: no engine" in caplog.text
+    )
     host.fails, host.now = False, host.now + 2
     host.take("low")
     await host.settled()
     assert host.waiting["low"] == 3
+    await host.pool.close()
+
+
+async def test_the_pause_has_a_limit() -> None:
+    host, failures = Host(), WarmFailures()
+    shape = host.shape("low")
+    pauses = [failures.start_failed(shape, 0) for _ in range(1100)]
+    assert pauses[:3] == [2, 4, 8]
+    assert pauses[-1] == 300
+    assert failures.pause(shape, 100) == 200
+    assert failures.pause(host.shape("high"), 100) == 0
+    failures.start_failed(host.shape("high"), 1000)  # by then, the others are forgotten
+    assert failures.start_failed(shape, 1000) == 2
+
+
+async def test_a_shape_that_can_t_start_stops_no_other() -> None:
+    host = Host(warm_least={"high": 1})
+    host.failing = {"high", "medium"}
+    host.run()
+    for _ in range(3):
+        host.take("low")
+        host.take("medium", "b")
+        await host.settled()
+    assert host.waiting["low"] > 0
+    assert Counter(shape.level_name for shape in host.starts)["high"] == 1
+    await host.pool.close()
+
+
+async def test_take_overs_that_fail_stop_the_pool(caplog: pytest.LogCaptureFixture) -> None:
+    """Each follows a start that succeeded."""
+    host = Host(warm_least={"low": 2})
+    host.run()
+    for works in (False, False, True, False, False, False):
+        await host.settled()
+        parts = host.take("low", works=works)
+        assert parts is not None
+        await parts.close()
+    await host.settled()
+    assert not host.pool.runs
+    assert host.existing == []
+    assert host.take("low") is None
+    assert "until a restart" in caplog.text
+    assert host.tasks.check().status == "warning"
+    await host.pool.close()
+
+
+async def test_a_start_under_way_makes_room_for_sessions() -> None:
+    host = Host(max_active=2, warm_least={"low": 1})
+    host.slow = asyncio.Event()
+    host.sessions.append(Parts(host, host.shape("high")))
+    host.run()
+    await host.settled()
+    host.sessions.append(Parts(host, host.shape("high")))
+    await host.pool.make_room()
+    host.slow.set()
+    await host.settled()
+    assert host.existing == host.sessions
+    await host.pool.close()
+
+
+async def test_a_session_waits_for_no_removal_that_it_does_not_need() -> None:
+    host = Host(warm_least={"low": 1})
+    host.run()
+    await host.settled()
+    host.slow = asyncio.Event()
+    host.pool.ended(host.pool.container_ids[0])
+    await host.settled()
+    removing = host.existing[0]
+    await host.pool.make_room()
+    assert removing in host.existing
+    host.slow.set()
+    await host.pool.close()
+
+
+async def test_shapes_in_turn_do_not_displace_each_other() -> None:
+    host = Host(warm_sandboxes=2, max_active=10)
+    host.run()
+    taken = []
+    for number in range(30):
+        taken.append(host.take(("low", "medium", "high")[number % 3]))
+        await host.settled()
+    assert sum(parts is not None for parts in taken) >= 15
+    await host.pool.close()
+
+
+async def test_an_image_that_was_replaced_does_not_stop_the_pool() -> None:
+    """Nothing can be started from an earlier image that was removed."""
+    host = Host()
+    host.run()
+    shape = host.shape("low")
+    host.image = "sha256:2"
+    host.pool.take(shape, "a")
+    await host.settled()
+    assert [shape.image_id for shape in host.pool.shapes] == ["sha256:2"]
+    assert len(host.starts) == 1
+    await host.pool.close()
+
+
+async def test_sessions_that_are_always_created_do_not_stop_the_pool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = Host(warm_least={"low": 1})
+    host.run()
+    await host.settled()
+    host.busy.clear()
+    (dead,) = host.existing
+    host.pool.ended(dead.plan.container_id)
+    await host.settled()
+    assert host.existing == []  # a removal waits for nobody
+    await host.pool.close()
+    monkeypatch.setattr(warm_pool, "_CALM_SECONDS", 0)
+    host = Host(warm_least={"low": 1})
+    host.busy.clear()
+    host.run()
+    await host.settled()
+    assert host.waiting == {"low": 1}
+    await host.pool.close()
+
+
+async def test_a_missing_default_image_stops_no_other() -> None:
+    host = Host(warm_least={"low": 1})
+
+    async def find(name: str) -> str:
+        if name == host.settings.image:
+            raise EngineUnavailableError("no such image")
+        return "sha256:1"
+
+    host.pool._find_image = find
+    host.run()
+    host.pool.take(replace(host.shape("high"), image="another"), "a")
+    await host.settled()
+    assert host.waiting == {"high": 1}
+    await host.pool.close()
+
+
+async def test_room_that_became_free_is_used() -> None:
+    host = Host(warm_least={"low": 1})
+    host.full = True
+    host.run()
+    await host.settled()
+    assert host.waiting == {}
+    host.full = False
+    host.pool.wake()
+    await host.settled()
+    assert host.waiting == {"low": 1}
     await host.pool.close()
 
 
@@ -219,9 +395,9 @@ async def test_sessions_go_first() -> None:
     host.sessions.append(Parts(host, host.shape("high")))
     await host.pool.make_room()
     assert len(host.existing) == host.settings.max_active
+    host.full = True
     assert await host.pool.clear()
     assert not await host.pool.clear()
-    host.full = True
     host.take("low")
     await host.settled()
     assert host.waiting == {}
@@ -265,6 +441,7 @@ class Pools(RuleBasedStateMachine):
         parts = host.take(name)
         if parts is None:
             host.sessions.append(cast(Parts, None))  # reserved
+            self.hold(False)
             await host.pool.make_room()
             host.sessions.pop()
             parts = Parts(host, host.shape(name))
@@ -279,6 +456,7 @@ class Pools(RuleBasedStateMachine):
     @rule(steps=st.integers(0, 9))
     def end(self, steps: int) -> None:
         if self.host.sessions:
+            self.hold(False)
             self.do(self.host.sessions.pop().close())
 
     @rule(which=st.integers(0, 9))
@@ -291,6 +469,30 @@ class Pools(RuleBasedStateMachine):
     def change(self, fails: bool, full: bool, seconds: int) -> None:
         self.host.fails, self.host.full = fails, full
         self.host.now += seconds
+
+    @rule(slow=st.booleans())
+    def hold(self, slow: bool) -> None:
+        """Starts and removals take long, or those that did end."""
+        if self.host.slow is not None:
+            self.host.slow.set()
+        self.host.slow = asyncio.Event() if slow else None
+
+    @rule()
+    def restart(self) -> None:
+        """The pool's task is cancelled, wherever it is."""
+        self.hold(False)
+        self.do(self._restarted())
+
+    async def _restarted(self) -> None:
+        await self.host.pool.close()
+        assert set(self.host.existing) == set(self.host.sessions)
+        self.host.run()
+
+    @rule()
+    def settle(self) -> None:
+        self.hold(False)
+        self.do(self.host.settled())
+        assert len(self.host.existing) <= self.host.settings.max_active
 
     @rule()
     def new_image(self) -> None:
@@ -315,6 +517,7 @@ class Pools(RuleBasedStateMachine):
         async def close() -> None:
             await self.host.pool.close()
 
+        self.hold(False)
         with self.runner:
             self.do(close())
         assert set(self.host.existing) <= set(self.host.sessions)

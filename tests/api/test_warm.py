@@ -11,7 +11,7 @@ from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.base import LABEL_SESSION, Image
 from orchestrator.engine.fake import FakeEngine
-from orchestrator.errors import SandboxUnavailableError
+from orchestrator.errors import CapacityExhaustedError, SandboxUnavailableError
 from orchestrator.node.base import Resources
 from orchestrator.sandboxes.subscribers import Subscribers
 from tests.api.conftest import IMAGE, OPERATOR_KEY, Api, served
@@ -267,3 +267,15 @@ async def test_a_refused_creation_costs_the_pool_nothing(
     assert len(warm.plane.pool.shapes) == 1
     await warm.problem(503, "capacity_exhausted", *call, json={})
     assert warm.plane.pool.shapes == []
+
+
+async def test_what_waits_leaves_memory_to_sessions(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def little() -> Resources:
+        return Resources(free_memory_bytes=2**20, free_disk_bytes=2**40)
+
+    monkeypatch.setattr(api.plane.node, "resources", little)
+    await api.plane.sessions.check_room(0, 2**20)
+    with pytest.raises(CapacityExhaustedError, match="memory"):
+        await api.plane.sessions.check_room(0, 2**20 + 1)

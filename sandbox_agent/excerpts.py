@@ -6,14 +6,14 @@ covers a secret would allow guesses to be checked.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 # UTF-8 bytes that are kept of one text, and of all words of a list together.
 LONGEST_TEXT = 1024
 LONGEST_WORDS = 4096
 MOST_WORDS = 64
-# Of `paths`, which are those of a whole archive.
+# Of `paths`, which are those of a whole archive: in JSON, where a character may take six bytes.
 LONGEST_PATHS = 32 * 1024
 MOST_PATHS = 1000
 # For any other value, in its JSON form.
@@ -46,6 +46,11 @@ def text(value: str, most: int = LONGEST_TEXT) -> str:
     return f"{kept}[{len(data) - len(kept.encode())} more bytes]"
 
 
+def json_size(value: str) -> int:
+    """The bytes that a text takes in the JSON list of a frame."""
+    return len(_encoded(json.dumps(value, ensure_ascii=False))) + len(",")
+
+
 def _member(name: str, value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         kept = text(value)
@@ -58,19 +63,20 @@ def _member(name: str, value: Any) -> dict[str, Any]:
 
 
 def _words(name: str, words: Sequence[str]) -> dict[str, Any]:
-    paths = name == "paths"
-    most = (MOST_PATHS, LONGEST_PATHS) if paths else (MOST_WORDS, LONGEST_WORDS)
-    kept = list(_kept(words, *most))
+    if name == "paths":
+        kept = list(_kept(words, MOST_PATHS, LONGEST_PATHS, json_size))
+    else:
+        kept = list(_kept(words, MOST_WORDS, LONGEST_WORDS, lambda word: len(_encoded(word))))
     if kept == list(words):
         return {name: kept}
     whole = b"".join(_encoded(word) + b"\0" for word in words)
     return {name: kept, f"{name}_words": len(words), **_whole(name, whole)}
 
 
-def _kept(words: Sequence[str], most: int, left: int) -> Iterator[str]:
+def _kept(words: Sequence[str], most: int, left: int, size: Callable[[str], int]) -> Iterator[str]:
     for word in words[:most]:
         kept = text(word)
-        left -= len(_encoded(kept))
+        left -= size(kept)
         if left < 0:
             return
         yield kept

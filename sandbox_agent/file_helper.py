@@ -10,7 +10,7 @@ from typing import Any
 
 from sandbox_agent import file_worker
 from sandbox_agent.confine import privileges
-from sandbox_agent.excerpts import LONGEST_TEXT, MOST_PATHS
+from sandbox_agent.excerpts import LONGEST_PATHS, LONGEST_TEXT, MOST_PATHS, json_size
 from sandbox_agent.file_worker import HEADER
 from sandbox_agent.loop import READ, WRITE, Loop, Timer
 from sandbox_agent.protocol import CHUNK_BYTES, MAX_FRAME_BYTES
@@ -201,3 +201,5 @@ def _check_summary(summary: dict[str, Any]) -> None:
             raise ValueError(f"{name} is no list")
         elif not all(isinstance(text, str) and len(text) <= LONGEST_TEXT for text in texts):
             raise ValueError(f"{name} has something that is no path")
+        elif sum(map(json_size, texts)) > LONGEST_PATHS:
+            raise ValueError(f"{name} is too long")

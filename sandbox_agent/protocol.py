@@ -50,7 +50,7 @@ Host → agent, requests
               paths lie outside it and are only for levels that allow any command
     file.open {op: pack|unpack, path, format: tar|zip, most_bytes} → {stream, summary}
               the tree beneath a directory as one stream. The summary is {files, directories, links,
-              bytes, paths, paths_words, paths_sha256}: the beginning, number and digest of the
+              bytes, paths_words, paths_sha256}: the last two are the number and digest of the
               paths; for `pack` also {skipped, skipped_names}, what can't be packed
     file.pull {stream, limit} → {data}     no data at the end
     file.push {stream, data} → {}

@@ -151,9 +151,9 @@ class Transfers:
             number, self._next_stream = self._next_stream, self._next_stream + 1
             self._streams[number] = _Stream(helper, mode, args)
             self._touch(number)
-            known: Message = {
-                name: answer[name] for name in ("permissions", "summary") if name in answer
-            }
+            known: Message = {name: answer[name] for name in ("permissions",) if name in answer}
+            if mode == "pack":
+                known["summary"] = _answered(answer)
             links = {"links": False} if "links" in request else {}
             reply({"stream": number, "size": answer.get("size", 0), **known, **links})
 
@@ -259,8 +259,7 @@ class Transfers:
             if number in self._streams:
                 self._forget(number)
                 self._end_unpacking(stream, answer, error)
-            summary = answer.get("summary", {})
-            reply(error or {"bytes": 0, "more": False, "summary": summary})
+            reply(error or {"bytes": 0, "more": False, "summary": _answered(answer)})
 
         stream.helper.ask({"method": "finish"}, answered)
 
@@ -291,6 +290,12 @@ def _counted(answer: Message) -> Message:
     """The summary of an archive, as its event has it."""
     summary: Message = answer.get("summary", {})
     return {name: value for name, value in summary.items() if name != "skipped_names"}
+
+
+def _answered(answer: Message) -> Message:
+    """The summary of an archive, as the caller gets it."""
+    summary: Message = answer.get("summary", {})
+    return {name: value for name, value in summary.items() if name != "paths"}
 
 
 def _error_of(answer: Message) -> AgentError | None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sandbox_agent.errors import AgentError
-from sandbox_agent.excerpts import LONGEST_PATHS, MOST_PATHS, text
+from sandbox_agent.excerpts import LONGEST_PATHS, MOST_PATHS, json_size, text
 
 # Entries of one archive.
 MOST_ENTRIES = 200_000
@@ -39,7 +39,7 @@ class Tally:
         self._digest.update(told + b"\0")
         kept = text(told.decode())
         # Once a path has been left out, so are all that follow: it is the list's beginning.
-        self._room -= len(kept.encode())
+        self._room -= json_size(kept)
         if self._room >= 0 and len(self._paths) < MOST_PATHS:
             self._paths.append(kept)
 

@@ -117,6 +117,19 @@ async def test_one_event_tells_what_was_moved(high: Box) -> None:
     assert event["result"]["paths_sha256"] == told.summary.paths_sha256
 
 
+async def test_names_that_take_more_room_as_json(high: Box) -> None:
+    script = "mkdir control; cd control; head=$(printf '\\001%.0s' $(seq 240))"
+    made = await high.bash(f"{script}; for number in $(seq 140); do touch $head$number; done")
+    assert made.exit_code == 0
+    before = await high.events("file.pack")
+    _, told = await high.pack("control")
+    (event,) = (await high.events("file.pack"))[len(before) :]
+    assert told.summary.files == event["result"]["files"] == event["result"]["paths_words"] == 140
+    assert 0 < len(event["result"]["paths"]) < 140
+    assert (await high.bash("true")).exit_code == 0
+    await high.bash("rm -r control")
+
+
 async def test_what_can_not_be_packed_is_named(high: Box) -> None:
     script = (
         "mkdir -p odd/d odd/shut && cd odd && echo kept > kept && mkfifo pipe && ln -s /etc out &&"

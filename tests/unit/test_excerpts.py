@@ -4,13 +4,16 @@ import hashlib
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.link.frames import EVENT, parse_frame
 from orchestrator.link.messages import parse_event
+from sandbox_agent.archives.tally import Tally
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.excerpts import LONGEST_TEXT, LONGEST_WORDS, MOST_WORDS, excerpts, text
-from sandbox_agent.protocol import Message
+from sandbox_agent.protocol import FrameDecoder, Message, encode
 from sandbox_agent.redaction import MARK, Redactor
 from sandbox_agent.session_secrets import SessionSecrets
 
@@ -101,3 +104,25 @@ def test_an_agent_tells_the_digest_of_what_has_no_secret() -> None:
     assert (told.args["argv_bytes"], told.args["argv_sha256"]) == (len(whole), digest(whole))
     assert told.error is not None
     assert len(told.error) <= LONGEST_TEXT
+
+
+@pytest.mark.parametrize("character", ["\x01", '"', "\n", "\udcff", "é", "a"])
+def test_an_event_of_any_paths_fits_into_its_frame(character: str) -> None:
+    tally = Tally(lambda path: path)
+    for number in range(300):
+        tally.add("file", f"{number}/" + character * 240, 1)
+    of_a_helper = {"paths": [character * LONGEST_TEXT] * 32}
+    for result in (tally.members(), of_a_helper):
+        sent: list[Message] = []
+        members: Message = {"decision": "allow", "rule": None, "command_id": None, "error": None}
+        events = EventBuffer("0" * 16, sent.append)
+        events.emit("file.pack", args={"path": "x"}, result=result, duration_ms=0, **members)
+        decoder = FrameDecoder()
+        decoder.add(encode(sent[0]))
+        body = decoder.take()
+        assert body is not None
+        told = parse_event(parse_frame(body, EVENT)["params"]).result
+        assert told is not None
+        assert 0 < len(told["paths"]) <= 300
+        # What the control plane records is what the agent told.
+        assert excerpts(told) == told

@@ -1,5 +1,6 @@
 """Any bytes are unpacked beneath a directory or refused, and what is packed can be unpacked."""
 
+import errno
 import io
 import os
 import tarfile
@@ -86,6 +87,15 @@ class Ground:
         return found
 
 
+def _is_loop(link: Path) -> bool:
+    """Whether the kernel refuses to follow it, so that it leads nowhere."""
+    try:
+        link.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
+
+
 @contextmanager
 def ground() -> Iterator[Ground]:
     with TemporaryDirectory() as name:
@@ -97,7 +107,7 @@ def ground() -> Iterator[Ground]:
             root = (made.root / "in").resolve()
             for path in root.rglob("*"):
                 assert not path.name.startswith(".paddock")
-                if path.is_symlink():
+                if path.is_symlink() and not _is_loop(path):
                     target = Path(os.path.realpath(path))
                     assert target.is_relative_to(root), (path, os.readlink(path))
         finally:
@@ -233,6 +243,11 @@ def test_a_file_that_changes_while_it_is_packed() -> None:
         '{"paths_sha256": 5}',
         '{"other": 1}',
         '{"paths": [' + '"x",' * 2000 + '"x"]}',
+        '{"skipped_names": ["'
+        + "\\u0001" * 1024
+        + '"'
+        + (', "' + "\\u0001" * 1024 + '"') * 31
+        + "]}",
     ],
 )
 def test_a_summary_that_no_event_could_have(summary: str) -> None:

@@ -154,7 +154,8 @@ def _tell(done: "Transfer", place: str | Path) -> None:
     links = f", {done.links} links" if done.links else ""
     note(f"{done.files} files{links}, {size(done.bytes)} to {place}")
     if done.skipped:
-        note(f"skipped, because they can't be transferred: {', '.join(done.skipped)}")
+        more = f" and {done.more_skipped} more" if done.more_skipped else ""
+        note(f"skipped, because they can't be transferred: {', '.join(done.skipped)}{more}")
 
 
 @app.command(epilog=example("paddock files rm web-1 notes.txt"))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from paddock.client.errors import PaddockError
-from paddock.client.local import Directory, off_loop, walk
+from paddock.client.local import Directory, finally_off_loop, off_loop, walk
 from paddock.client.results import Transfer
 from paddock.client.tar_stream import Progress, Receiving, Sending
 from paddock.contract.files import ArchiveWritten
@@ -56,7 +56,7 @@ async def upload(
             raise failures[0] from None
         raise
     finally:
-        sending.close()
+        await finally_off_loop(sending.close)
     skips = tuple(sorted(sending.skipped))
     return Transfer(files=written.files, bytes=written.bytes, skipped=skips, links=written.links)
 
@@ -68,10 +68,11 @@ async def download(
 
     Raises: LimitError, OSError, and the remote's errors.
     """
-    skipped: list[str] = []
+    told: Mapping[str, str] = {}
 
     def heed(headers: Mapping[str, str]) -> None:
-        skipped.extend(_skipped(headers))
+        nonlocal told
+        told = headers
 
     async with aclosing(remote.packed(path, heed)) as arriving:
         first = await anext(arriving, b"")  # a refusal creates no directory
@@ -83,19 +84,23 @@ async def download(
                 await off_loop(receiving.feed, piece)
             await off_loop(receiving.finish)
         finally:
-            receiving.close()
-    skips = tuple(sorted([*skipped, *receiving.skipped]))
+            await finally_off_loop(receiving.close)
+    skipped, more = _skipped(told)
     return Transfer(
-        files=receiving.files, bytes=receiving.bytes, skipped=skips, links=receiving.links
+        files=receiving.files,
+        bytes=receiving.bytes,
+        skipped=tuple(sorted([*skipped, *receiving.skipped])),
+        links=receiving.links,
+        more_skipped=more + receiving.more_skipped,
     )
 
 
-def _skipped(headers: Mapping[str, str]) -> list[str]:
-    """The names that the control plane left out, and a note if there are more."""
+def _skipped(headers: Mapping[str, str]) -> tuple[list[str], int]:
+    """The first names that the control plane left out, and how many others there are."""
     try:
         names = json.loads(headers.get(_SKIPPED_NAMES, "[]"))
         more = int(headers.get(_SKIPPED, "0")) - len(names)
     except (ValueError, TypeError, RecursionError):
-        return []
+        return [], 0
     found = [str(name) for name in names] if isinstance(names, list) else []
-    return [*found, f"… and {more} more"] if more > 0 else found
+    return found, max(more, 0)

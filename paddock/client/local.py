@@ -40,6 +40,11 @@ async def off_loop(function: Callable[P, T], *args: P.args, **options: P.kwargs)
     return await asyncio.to_thread(function, *args, **options)
 
 
+async def finally_off_loop(function: Callable[[], None]) -> None:
+    """Runs `function` in a thread, even if the caller is cancelled meanwhile: it releases."""
+    await asyncio.shield(off_loop(function))
+
+
 def walk(root: Path) -> Names:
     """The content of a directory, links not followed. Raises: OSError if it can't be read."""
     names = Names([], [], [], [])

@@ -19,9 +19,13 @@ ExecEvent = StartData | StreamedOutput | ExitData
 
 @dataclass(frozen=True, kw_only=True)
 class Transfer:
-    """The result of a directory transfer; `skipped` names what can't be transferred."""
+    """The result of a directory transfer.
+
+    `skipped` names what can't be transferred; `more_skipped` counts what it leaves out of many.
+    """
 
     files: int
     bytes: int
     skipped: tuple[str, ...]
     links: int = 0
+    more_skipped: int = 0

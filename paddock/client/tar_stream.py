@@ -14,6 +14,13 @@ BLOCK = 512
 _CHUNK_BYTES = 256 * 1024
 _MOST_ENTRIES = 200_000
 _LONGEST_EXTENDED = 64 * 1024
+# The kernel's limit of a path, in bytes.
+_LONGEST_NAME = 4095
+# Links are created last: until then their names and targets are in memory, in characters.
+_MOST_LINK_TEXT = 32 * 1024 * 1024
+_MOST_SKIPPED_NAMES = 1000
+# Programs fill an archive up with zeros.
+_MOST_FILLING = 1024 * 1024
 _DIRECTORY_MODE = 0o755
 _PAX_RECORD = re.compile(rb"([1-9][0-9]{0,8}) ([^=\n]+)=")
 
@@ -113,12 +120,15 @@ class Receiving:
         self._entries = 0
         self._lock = threading.Lock()
         self._links: list[tuple[str, str]] = []
+        self._link_text = 0
         self._ended = False
         self._unread = bytearray()
         self._parser = self._parse()
         next(self._parser)
         self.files = self.bytes = self.links = 0
+        # The names of the first skipped entries, and how many others there are.
         self.skipped: list[str] = []
+        self.more_skipped = 0
 
     def feed(self, data: bytes) -> None:
         """The next bytes. Raises: LimitError, ConnectionLostError if they are damaged, OSError."""
@@ -128,9 +138,9 @@ class Receiving:
 
     def finish(self) -> None:
         """There are no more bytes; creates the links. Raises: ConnectionLostError, OSError."""
-        if not self._ended:
-            raise self._damaged()
         with self._lock:
+            if not self._ended:
+                raise self._damaged()
             for name, target in self._links:
                 self._target.link(name, target)
                 self.links += 1
@@ -139,6 +149,7 @@ class Receiving:
         """Removes a file that has not arrived completely, and writes nothing more."""
         with self._lock:
             self._parser.close()
+            self._links.clear()
             self._target.close()
 
     def _damaged(self) -> ConnectionLostError:
@@ -152,21 +163,28 @@ class Receiving:
         return taken
 
     def _parse(self) -> _Waiting:
-        records: dict[str, str] = {}
         while (block := (yield from self._take(BLOCK))) != bytes(BLOCK):
-            try:
-                info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-            except tarfile.HeaderError:
-                raise self._damaged() from None
+            info, records = self._header(block), {}
             if info.type == tarfile.XHDTYPE:
                 records = yield from self._extended(info.size)
-                continue
+                info = self._header((yield from self._take(BLOCK)))
+                if info.type == tarfile.XHDTYPE:
+                    raise self._damaged()
             yield from self._entry(info, records)
-            records = {}
         self._ended = True
+        filling = 0
         while True:
+            filling += len(self._unread)
+            if filling > _MOST_FILLING or any(self._unread):
+                raise self._damaged()
             self._unread.clear()
             self._unread += yield
+
+    def _header(self, block: bytes) -> tarfile.TarInfo:
+        try:
+            return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        except tarfile.HeaderError:
+            raise self._damaged() from None
 
     def _extended(self, size: int) -> Generator[None, bytes, dict[str, str]]:
         if not 0 <= size <= _LONGEST_EXTENDED:
@@ -179,6 +197,9 @@ class Receiving:
             if found is None or not found.end() < end <= len(data):
                 raise self._damaged()
             value = data[found.end() : end - 1]
+            named = found[2] in (b"path", b"linkpath")
+            if named and len(value.removesuffix(b"/")) > _LONGEST_NAME:
+                raise self._damaged()
             records[found[2].decode(errors="replace")] = os.fsdecode(value)
             at = end
         return records
@@ -204,11 +225,23 @@ class Receiving:
         elif name is not None and info.isdir():
             self._target.make(name)
         elif name is not None and info.issym() and leads_inside(name, target):
-            self._links.append((name, target))
+            self._keep_link(name, target)
         else:
-            self.skipped.append(shown)
+            self._skip(shown)
             yield from self._content(size, len)
         yield from self._take(-size % BLOCK)
+
+    def _keep_link(self, name: str, target: str) -> None:
+        self._link_text += len(name) + len(target)
+        if self._link_text > _MOST_LINK_TEXT:
+            raise LimitError(f"the links of {self._what} have too long names and targets")
+        self._links.append((name, target))
+
+    def _skip(self, name: str) -> None:
+        if len(self.skipped) < _MOST_SKIPPED_NAMES:
+            self.skipped.append(name)
+        else:
+            self.more_skipped += 1
 
     def _content(self, size: int, write: Callable[[bytes], int]) -> _Waiting:
         self._left -= size

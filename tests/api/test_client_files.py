@@ -1,9 +1,12 @@
 """The client's file operations, and directories from malicious workspaces."""
 
 import os
-from collections.abc import AsyncIterator
+import tarfile
+import threading
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from io import BytesIO
+from itertools import islice, repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -229,8 +232,9 @@ async def test_nothing_is_written_outside(api: Api, session: Session, tmp_path: 
     sends(api, tar_of([Entry("good", b"x"), *evil, *links, *others, *odd]), "socket", more=2)
     got = await session.files.download_dir(".", target)
     assert got.files == 1
-    assert {"socket", "… and 2 more", "pipe", "up", "abs", "hard"} <= set(got.skipped)
-    assert len(got.skipped) == len(evil) + len(links) + len(others) + len(odd) + 2
+    assert {"socket", "pipe", "up", "abs", "hard"} <= set(got.skipped)
+    assert len(got.skipped) == len(evil) + len(links) + len(others) + len(odd) + 1
+    assert got.more_skipped == 2
     assert tree(tmp_path) == {"target/good": b"x"}
 
 
@@ -243,6 +247,97 @@ async def test_archives_that_are_damaged(api: Api, session: Session, tmp_path: P
         with pytest.raises(ConnectionLostError, match="damaged"):
             await session.files.download_dir(".", tmp_path)
     assert set(tree(tmp_path)) <= {"first"}
+
+
+def receive(target: Path, pieces: Iterable[bytes]) -> Receiving:
+    receiving = Receiving(Directory(target, make=True), 10_000, "it", None)
+    try:
+        for piece in pieces:
+            receiving.feed(piece)
+        receiving.finish()
+    finally:
+        receiving.close()
+    return receiving
+
+
+_END = 2 * 512
+
+
+def headers_only(entry: Entry) -> bytes:
+    """The headers of an entry, without the end of the archive."""
+    info = tarfile.TarInfo(entry.name)
+    info.type, info.linkname = tarfile.SYMTYPE, entry.target
+    return info.tobuf(tarfile.PAX_FORMAT)
+
+
+def extended() -> bytes:
+    """An extended header without the entry that it belongs to."""
+    return headers_only(Entry("l", target="t" * 200))[:-512]
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [
+        pytest.param(headers_only(Entry("l", target="t" * 60_000)), id="long target"),
+        pytest.param(headers_only(Entry("n" * 60_000)), id="long name"),
+        pytest.param(headers_only(Entry("l", target="t" * 4095)), id="links"),
+        pytest.param(extended(), id="extended headers"),
+    ],
+)
+def test_endless_headers_end(tmp_path: Path, endless: bytes) -> None:
+    pieces = islice(repeat(endless * 10), 1000)
+    with pytest.raises((LimitError, ConnectionLostError)):
+        receive(tmp_path / "in", pieces)
+    assert next(pieces, None) is not None
+    assert tree(tmp_path) == {}
+
+
+def test_an_extended_header_belongs_to_an_entry(tmp_path: Path) -> None:
+    empty = tarfile.TarInfo("empty")
+    empty.type = tarfile.XHDTYPE
+    for data in (extended() + bytes(_END), empty.tobuf() * 2 + bytes(_END)):
+        with pytest.raises(ConnectionLostError, match="damaged"):
+            receive(tmp_path / "in", [data])
+
+
+def test_little_may_follow_the_end(tmp_path: Path) -> None:
+    data = tar_of([Entry("a", b"x")])
+    assert receive(tmp_path / "in", [data, bytes(1024 * 512)]).files == 1
+    for after in ([b"x"], [bytes(1024 * 256)] * 5):
+        with pytest.raises(ConnectionLostError, match="damaged"):
+            receive(tmp_path / "in", [data, *after])
+
+
+def test_few_skipped_names_are_kept(tmp_path: Path) -> None:
+    pipes = tar_of([Entry(f"pipe{number}", kind="fifo") for number in range(1200)])
+    received = receive(tmp_path / "in", [pipes])
+    assert (len(received.skipped), received.more_skipped) == (1000, 200)
+
+
+def test_nothing_is_linked_after_the_close(tmp_path: Path) -> None:
+    receiving = Receiving(Directory(tmp_path / "in", make=True), 10_000, "it", None)
+    receiving.feed(tar_of([Entry("link", kind="symlink", target="x")]))
+    receiving.close()
+    receiving.finish()  # a thread that was abandoned
+    assert receiving.links == 0
+    assert tree(tmp_path) == {}
+
+
+async def test_directories_are_closed_in_threads(
+    api: Api, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[int] = []
+    close = Directory.close
+
+    def noted(directory: Directory) -> None:
+        closed.append(threading.get_ident())
+        close(directory)
+
+    monkeypatch.setattr(Directory, "close", noted)
+    await session.files.upload_dir(tmp_path)
+    await session.files.download_dir(".", tmp_path)
+    assert len(closed) == 2
+    assert threading.get_ident() not in closed
 
 
 _PARTS = st.sampled_from(["..", ".", "", "a", "b", "\xff"])

@@ -215,7 +215,8 @@ class LogWriter(logging.Handler):
         Lines that follow soon belong to the group: each of them would have to wake this thread.
         """
         lines = [self._lines.get()]
-        self._ending.wait(_GROUP_SECONDS)
+        if self._lines.qsize() < _MOST_IN_GROUP:  # otherwise there is enough for a group
+            self._ending.wait(_GROUP_SECONDS)
         with suppress(queue.Empty):
             while len(lines) < _MOST_IN_GROUP:
                 lines.append(self._lines.get_nowait())

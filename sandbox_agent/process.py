@@ -66,8 +66,7 @@ class Command:
         self.tree = self._prepare(guard, request)
 
     def go(self) -> None:
-        """Runs it."""
-        self.tree.go()
+        """Runs it. The word comes last: if anything before it fails, the program never runs."""
         request = self._request
         if request.timeout_ms is not None:
             self.tree.after(request.timeout_ms / 1000, lambda: self.cancel("timeout"))
@@ -76,6 +75,7 @@ class Command:
         if self._stdin is not None:
             data, stays_open = request.stdin or b"", request.stdin_open
             self._feed = Feed(self._loop, self._stdin, data, stays_open=stays_open)
+        self.tree.go()
 
     def drop(self) -> None:
         """Ends a command that never got its `go`; nothing calls back."""

@@ -73,9 +73,9 @@ class Tree:
 
     def go(self) -> None:
         """Lets the first process execute its program."""
-        self.guard.go()
-        self._started = time.monotonic()
         self._loop.watch(self.guard.socket.fileno(), READ, lambda _events: self._on_guard())
+        self._started = time.monotonic()
+        self.guard.go()
 
     def drop(self) -> None:
         """Ends a tree that never got its `go`."""

@@ -17,6 +17,7 @@ from orchestrator.audit.writer import Effect
 from orchestrator.commands.outcome import CommandExit, exit_of
 from orchestrator.errors import (
     BudgetExceededError,
+    ConflictError,
     NotFoundError,
     PaddockError,
     PermissionDeniedError,
@@ -188,10 +189,14 @@ class Executions:
         try:
             if session.check_open() is not sandbox:
                 raise SandboxUnavailableError("the session's sandbox was replaced: try again")
+            if sandbox.freezing is not None or command.ending:
+                # What stops it has begun, and is recorded after this command's start.
+                raise ConflictError("the command was stopped before it ran")
             held.check()
             command.dispatched = True
             await held.go(_START_SECONDS)
         except SandboxUnavailableError as error:
+            held.drop()  # before anything is recorded
             if not command.dispatched:
                 await self._never_ran(session, command, error)
             # Otherwise it may be running, and the agent's next hello will tell.
@@ -201,6 +206,7 @@ class Executions:
             await sandbox.link.settled()  # the agent reported it before it refused
             raise await self._budgets.refusal(session) from None
         except PaddockError as error:
+            held.drop()
             await self._never_ran(session, command, error)
             raise
 

@@ -154,15 +154,14 @@ class DockerEngine(Engine):
     async def remove(self, container_id: str) -> None:
         """See `Engine.remove`."""
         try:
-            async with self._removals.turn():
-                await self._call(
-                    "remove a container",
-                    lambda client: docker_containers.remove(client, container_id),
-                )
+            removal = await self._removals.begin(
+                lambda: self._submit(lambda client: docker_containers.remove(client, container_id))
+            )
         except TimeoutError as error:
             raise EngineUnavailableError(
                 f"the container engine removed no container within {self._timeout:g} s"
             ) from error
+        await self._answer("remove a container", removal)
 
     async def logs(self, container_id: str) -> str:
         """See `Engine.logs`: at most the last 100 lines."""

@@ -42,6 +42,7 @@ def remove(client: docker.APIClient, name: str) -> None:
         if error.status_code != 409:
             raise
         try:
-            client.wait(name, condition="removed")
+            # Without a limit of its own, this call would wait for ever.
+            client.wait(name, timeout=client.timeout, condition="removed")
         except NotFound:
             return

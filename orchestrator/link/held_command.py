@@ -29,6 +29,7 @@ class HeldCommand:
         self._connected = connected
         self._params = params
         self._sent: tuple[Connection, Asked] | None = None
+        # Whether the agent has the word, `go` or `drop`.
         self._told = False
         if connection is not None:
             with suppress(FrameError):
@@ -43,11 +44,16 @@ class HeldCommand:
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
+        self.drop()
         if self._sent is not None:
             connection, asked = self._sent
-            if not self._told:
-                self._say(connection, "drop")
             connection.forget(asked)
+
+    def drop(self) -> None:
+        """Has the agent drop it, unless it was told to `go`."""
+        if self._sent is not None and not self._told:
+            self._told = True
+            self._say(self._sent[0], "drop")
 
     def check(self) -> None:
         """Raises the error for which the agent can't run it, if there is one already."""

@@ -3,7 +3,7 @@
 import asyncio
 import functools
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import pytest_asyncio
@@ -141,6 +141,55 @@ async def test_a_session_that_changes_or_ends_before_the_word(
         assert all(event["result"] is None for event in await box.events("command.exit"))
         if change != "ended":
             await box.close()
+
+
+async def test_a_stop_that_has_begun_comes_before_the_word(
+    new_box: BoxFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the engine freezes the sandbox, the session does not count as closed yet."""
+    for change in ("low", "ended"):
+        box = await new_box("high")
+        engine = box.plane.engine
+        asked, frozen, pause = asyncio.Event(), asyncio.Event(), engine.pause
+
+        async def slow(
+            container_id: str,
+            asked: asyncio.Event = asked,
+            frozen: asyncio.Event = frozen,
+            pause: Callable[[str], Awaitable[None]] = pause,
+        ) -> None:
+            await pause(container_id)
+            asked.set()
+            await frozen.wait()
+
+        with monkeypatch.context() as patch:
+            disk = Disk(box, patch)
+            starting = await held(box, disk)
+            patch.setattr(engine, "pause", slow)
+            sessions = box.plane.sessions
+            if change == "ended":
+                work = sessions.close(TESTER, box.session, purge=False)
+            else:
+                work = sessions.change_settings(TESTER, box.session, change, {})
+            changing = asyncio.ensure_future(work)
+            await asked.wait()
+            disk.answer.set_result(None)
+            with pytest.raises(PaddockError):
+                await starting
+            frozen.set()
+            await changing
+        assert not await exists(box)
+        if change != "ended":
+            await box.close()
+
+
+async def test_a_command_that_is_ended_before_the_word(box: Box, disk: Disk) -> None:
+    starting = await held(box, disk)
+    await box.plane.executions.cancel_all(box.session, "client_gone")
+    disk.answer.set_result(None)
+    with pytest.raises(PaddockError):
+        await starting
+    await assert_works(box)
 
 
 def _closed(box: Box) -> bool:

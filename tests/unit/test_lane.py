@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from concurrent.futures import Future
 
 import pytest
 
@@ -10,39 +11,57 @@ from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.lane import Lane
 
 
-async def test_callers_wait_while_others_end() -> None:
-    lane, order = Lane(1, 0.05), list[int]()
-
-    async def call(number: int) -> None:
-        async with lane.turn():
-            order.append(number)
-            await asyncio.sleep(0.03)
-
-    # The last waits longer than the limit, but never longer than that between two ends.
-    await asyncio.gather(*map(call, range(5)))
-    assert sorted(order) == [0, 1, 2, 3, 4]
+async def until_waiting(lane: Lane) -> "asyncio.Task[Future[int]]":
+    """A caller that waits for its turn."""
+    waiting = asyncio.create_task(lane.begin(Future[int]))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    return waiting
 
 
-async def test_callers_give_up_if_nothing_ends() -> None:
+async def test_a_call_begins_when_another_has_ended() -> None:
+    lane = Lane(1, 60)
+    first = await lane.begin(Future[int])
+    waiting = await until_waiting(lane)
+    first.set_result(1)
+    second = await waiting
+    assert not second.done()
+
+
+async def test_a_caller_that_gives_up_frees_no_place() -> None:
+    """Its thread is still busy."""
     lane = Lane(1, 0.01)
-    async with lane.turn():
-        with pytest.raises(TimeoutError):
-            async with lane.turn():
-                pytest.fail("two at a time")
-    async with lane.turn():
-        pass
+    hanging = await lane.begin(Future[int])
+    wrapped = asyncio.wrap_future(hanging)
+    hanging.set_running_or_notify_cancel()
+    wrapped.cancel()
+    with pytest.raises(TimeoutError):
+        await lane.begin(Future[int])
+    hanging.set_result(1)
+    async with asyncio.timeout(5):
+        await lane.begin(Future[int])
+
+
+async def test_a_call_that_can_not_begin_keeps_no_place() -> None:
+    def refuse() -> Future[int]:
+        raise RuntimeError("closed")
+
+    lane = Lane(1, 0.01)
+    with pytest.raises(RuntimeError):
+        await lane.begin(refuse)
+    await lane.begin(Future[int])
 
 
 async def test_a_cancelled_caller_keeps_no_place() -> None:
     lane = Lane(1, 60)
-    async with lane.turn():
-        waiting = asyncio.create_task(lane.turn().__aenter__())
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-    async with asyncio.timeout(5), lane.turn():
-        pass
+    first = await lane.begin(Future[int])
+    waiting = await until_waiting(lane)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    first.set_result(1)
+    async with asyncio.timeout(5):
+        await lane.begin(Future[int])
 
 
 async def test_stops_find_a_thread_while_many_sandboxes_are_removed(

@@ -153,6 +153,26 @@ def test_a_reader_that_does_not_read_holds_up_nothing() -> None:
     os.close(writing)
 
 
+def test_lines_that_wait_are_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a small group waits for more lines; otherwise a flood would fill the queue."""
+    reading, writing = os.pipe()
+    handler = LogWriter(writing)
+    handler.setFormatter(make_formatter("json"))
+    waited = list[int]()
+    monkeypatch.setattr(handler._ending, "wait", lambda _: waited.append(handler._lines.qsize()))
+    handler.emit(record("x" * (1 << 20)))  # more than the pipe holds
+    text = os.read(reading, 1)  # the thread writes it now, until it is read
+    waited.clear()
+    for _ in range(1000):
+        handler.emit(record("more"))
+    while text.count(b"more") < 1000:
+        text += os.read(reading, 1 << 16)
+    handler.close()
+    os.close(reading)
+    os.close(writing)
+    assert max(waited) < 128
+
+
 def test_a_reader_that_has_gone_does_no_harm() -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -95,8 +95,8 @@ async def test_what_was_refused_and_is_not_on_record_is_tried_again(
     async def refuse(*_: object) -> None:
         raise ConflictError("not now")
 
-    sandbox = SimpleNamespace()
-    held = SimpleNamespace(check=lambda: None, go=refuse)
+    sandbox = SimpleNamespace(freezing=None)
+    held = SimpleNamespace(check=lambda: None, go=refuse, drop=lambda: None)
     session.check_open = lambda: sandbox
     record.answer.set_exception(AuditUnavailableError("the disk hangs"))
     ours = executions(record)

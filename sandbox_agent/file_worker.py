@@ -73,8 +73,7 @@ class _Worker:
             path = ""
             try:
                 if kind == b"D":
-                    (self._unpacking or self._pushing()).push(payload)
-                    self._answer(b"J", b"{}")
+                    self._answer(b"J", json.dumps(self._push(payload)).encode())
                     continue
                 request = json.loads(payload)
                 path = request.get("path", request.get("source", ""))
@@ -102,6 +101,14 @@ class _Worker:
 
     def _fail(self, error: AgentError) -> None:
         self._answer(b"J", json.dumps({"error": _told(error)}).encode())
+
+    def _push(self, data: bytes) -> dict[str, Any]:
+        if self._unpacking is None:
+            self._pushing().push(data)
+            return {}
+        self._unpacking.push(data)
+        # For the record, if this process is killed before the end.
+        return {"summary": self._unpacking.news()}
 
     def _pushing(self) -> "files.Writer | files.Appender":
         if self._target is None:

@@ -7,6 +7,7 @@ from typing import Any
 from sandbox_agent import params as given
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.errors import AgentError
+from sandbox_agent.excerpts import LONGEST_PATHS, MOST_PATHS, json_size
 from sandbox_agent.file_helper import FileHelper
 from sandbox_agent.loop import Loop, Timer
 from sandbox_agent.outputs import Reply
@@ -43,6 +44,19 @@ class _Stream:
         self.timer: Timer | None = None
         # Why an archive can't be unpacked.
         self.failure: AgentError | None = None
+        # The summary of what was unpacked so far, as far as it is known.
+        self.unpacked: Message = {}
+        self._room = LONGEST_PATHS
+
+    def note(self, summary: Message) -> None:
+        """Takes the summary so far, with the paths that are new in it."""
+        paths = self.unpacked.get("paths", [])
+        for path in summary.get("paths", ()):
+            self._room -= json_size(path)
+            if self._room < 0 or len(paths) >= MOST_PATHS:
+                break
+            paths.append(path)
+        self.unpacked = {**summary, "paths": paths}
 
 
 class Transfers:
@@ -202,7 +216,8 @@ class Transfers:
 
     def _end_unpacking(self, stream: _Stream, answer: Message, error: AgentError | None) -> None:
         stream.helper.close()
-        self._record("file.unpack", stream.args, _counted(answer), error)
+        known = {"summary": stream.unpacked} | answer
+        self._record("file.unpack", stream.args, _counted(known), error)
 
     def pull(self, params: Message, reply: Reply) -> None:
         """Reads the next bytes of an open file. Raises: AgentError."""
@@ -223,6 +238,8 @@ class Transfers:
         def answered(answer: Message, _data: bytes) -> None:
             error = _error_of(answer)
             stream.failure = stream.failure or error
+            if "summary" in answer:
+                stream.note(answer["summary"])
             reply(error or {})
 
         stream.helper.push(data, answered)
@@ -254,6 +271,7 @@ class Transfers:
         def answered(answer: Message, _data: bytes) -> None:
             error = _error_of(answer)
             if error is None and answer.get("more"):
+                stream.unpacked = answer.get("summary", stream.unpacked)
                 reply({"bytes": 0, "more": True})
                 return
             if number in self._streams:

@@ -1,11 +1,14 @@
 """Trees of a workspace as one stream, packed and unpacked by the sandbox's agent."""
 
+import asyncio
+import contextlib
 import re
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from orchestrator.access.keys import Principal
-from orchestrator.errors import SandboxUnavailableError
+from orchestrator.errors import PaddockError, SandboxUnavailableError, TooLargeError
+from orchestrator.link.agent_link import AgentLink
 from orchestrator.sessions.file_entries import whole_number
 from orchestrator.sessions.file_requests import FileRequests, stream_of
 from orchestrator.sessions.file_stream import FileStream
@@ -15,7 +18,8 @@ from sandbox_agent.protocol import Message
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOST_SKIPPED_NAMES = 64
 _LONGEST_NAME = 4096
-# Unpacking a zip archive takes steps of 2 s: an hour at most.
+# Unpacking a zip archive takes steps of 2 s.
+_MOST_SECONDS = 3600.0
 _MOST_STEPS = 1800
 # The content's limit is the agent's; this one is for headers, of empty files as well.
 _MOST_HEADERS = 512 * 1024 * 1024
@@ -106,15 +110,25 @@ class FileArchives:
         finish = {"stream": whole_number(opened, "stream"), "commit": True}
         try:
             await stream.push(chunks, most + _MOST_HEADERS)
-            for _ in range(_MOST_STEPS):
-                done = await self._requests.ask(link, "file.close", finish)
-                if done.get("more") is not True:
-                    break
+            return await self._finished(link, finish)
         except BaseException:
             await stream.close()
-            await link.settled()
+            # The reason why it failed is the answer, even if the agent is gone now.
+            with contextlib.suppress(PaddockError):
+                await link.settled()
             raise
-        return _summary(done)
+
+    async def _finished(self, link: AgentLink, finish: Message) -> ArchiveSummary:
+        """Unpacks the rest. Raises: TooLargeError if that takes too long."""
+        try:
+            async with asyncio.timeout(_MOST_SECONDS):
+                for _ in range(_MOST_STEPS):
+                    done = await self._requests.ask(link, "file.close", finish)
+                    if done.get("more") is not True:
+                        return _summary(done)
+        except TimeoutError:
+            pass
+        raise TooLargeError("the archive takes too long to unpack")
 
 
 def _summary(answer: Message) -> ArchiveSummary:

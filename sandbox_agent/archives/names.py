@@ -89,11 +89,16 @@ def shown(name: bytes | str) -> str:
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
+def entry(name: bytes | str) -> str:
+    """An entry in a message; escaped only once, because secrets are found in that form."""
+    return f"entry '{shown(name)}'"
+
+
 def refused(name: bytes | str, why: str) -> AgentError:
     """The refusal of an entry that can't be written."""
-    return AgentError("validation_error", f"entry {shown(name)!r} {why}")
+    return AgentError("validation_error", f"{entry(name)} {why}")
 
 
 def leads_out(name: bytes | str, why: str) -> AgentError:
     """The refusal of an entry that would leave the directory."""
-    return AgentError("permission_denied", f"entry {shown(name)!r} {why}", RULE)
+    return AgentError("permission_denied", f"{entry(name)} {why}", RULE)

@@ -21,6 +21,7 @@ class Tally:
         self._paths: list[str] = []
         self._room = LONGEST_PATHS
         self._digest = hashlib.sha256()
+        self._told = 0
         self.entries = 0
         self.bytes = 0
 
@@ -42,6 +43,11 @@ class Tally:
         self._room -= json_size(kept)
         if self._room >= 0 and len(self._paths) < MOST_PATHS:
             self._paths.append(kept)
+
+    def news(self) -> dict[str, Any]:
+        """Like `members`, but only with the paths that no earlier call returned."""
+        paths, self._told = self._paths[self._told :], len(self._paths)
+        return {**self.members(), "paths": paths}
 
     def members(self) -> dict[str, Any]:
         """The counts, and the paths' beginning, number and digest, as events have them."""

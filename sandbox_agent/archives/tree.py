@@ -108,7 +108,7 @@ class Tree:
         """Counts bytes of a file that is written; called by `NewFile`."""
         self._left -= size
         if self._left < 0:
-            text = f"entry {names.shown(path)!r}: a workspace of this session may hold"
+            text = f"{names.entry(path)}: a workspace of this session may hold"
             raise AgentError("too_large", f"{text} {self._most} bytes")
 
     def symlink(self, path: str, target: bytes) -> None:
@@ -215,7 +215,7 @@ def _check_free(directory: int, name: str, path: str) -> None:
 
 def _taken(path: str) -> AgentError:
     """The refusal of an entry whose name belongs to something of another type."""
-    text = f"entry {names.shown(path)!r}: something of another type has that name"
+    text = f"{names.entry(path)}: something of another type has that name"
     return AgentError("conflict", text)
 
 
@@ -235,7 +235,7 @@ def _put(directory: int, name: str, make: Callable[[str], None]) -> None:
 
 
 def _refusal(error: OSError, path: str, *, on_the_way: bool = False) -> AgentError:
-    name = f"entry {names.shown(path)!r}"
+    name = names.entry(path)
     if error.errno in (errno.ELOOP, errno.ENOTDIR) and on_the_way:
         return AgentError("conflict", f"{name}: a link or a file is on the way to it")
     refused = files.refusal(error, names.shown(path))

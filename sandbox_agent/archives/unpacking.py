@@ -42,6 +42,10 @@ class Unpacking:
         """What was written so far, as events have it."""
         return self._tree.tally.members()
 
+    def news(self) -> dict[str, Any]:
+        """Like `members`, but only with the paths that no earlier call returned."""
+        return self._tree.tally.news()
+
     def close(self) -> None:
         """Releases everything."""
         self._archive.close()

@@ -23,6 +23,7 @@ from sandbox_agent.archives.unpacking import Unpacking
 from sandbox_agent.errors import AgentError
 from sandbox_agent.file_helper import parse_answer
 from sandbox_agent.places import Place
+from sandbox_agent.redaction import Redactor
 from tests.support.archives import Entry, tar_of, zip_of
 
 _STEPS = st.sampled_from(["..", ".", "", "a", "b", "d", "ä", "n" * 120])
@@ -206,6 +207,17 @@ def test_more_entries_than_an_archive_may_have(monkeypatch: pytest.MonkeyPatch) 
         (place.root / "in" / "3").touch()
         with pytest.raises(AgentError, match="3 entries"):
             place.pack("tar")
+
+
+@pytest.mark.parametrize("name", ["/{}", "{}/x"])
+def test_a_refusal_has_no_secret(name: str) -> None:
+    secret = "pa\u200bss-word-0123456789é"
+    with ground() as place:
+        (place.root / "in").mkdir()
+        (place.root / "in" / secret).touch()
+        error = place.unpack(tar_of([Entry(name.format(secret), b"x")]))
+        assert error is not None
+        assert "0123456789" not in Redactor([secret]).text(error.message)
 
 
 def test_nothing_is_created_before_the_first_good_entry() -> None:

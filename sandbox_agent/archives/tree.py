@@ -67,18 +67,21 @@ class Tree:
             raise _refusal(error, path, on_the_way=True) from None
 
     def directory(self, path: str, mode: int) -> None:
-        """Creates a directory, which gets its mode at the end: until then files go into it."""
+        """Creates a directory, which gets its mode at the end: until then files go into it.
+
+        A directory that is there already keeps its mode.
+        """
         self.tally.check()
         if path != ".":
             above, name = self._parent(path)
             try:
                 os.mkdir(name, _NEW_MODE, dir_fd=above)
+                self._modes[path] = mode & 0o777
             except FileExistsError:
                 if not stat.S_ISDIR(os.lstat(name, dir_fd=above).st_mode):
                     raise _taken(path) from None
             except OSError as error:
                 raise _refusal(error, path) from None
-            self._modes[path] = mode & 0o777
             self.tally.add("directory", path)
 
     def file(self, path: str, mode: int) -> "NewFile":

@@ -49,8 +49,11 @@ async def test_directories_and_commands(paddock: Paddock, tmp_path: Path) -> Non
     (source / "configure").write_text("#!/bin/sh\necho configured\n")
     (source / "configure").chmod(0o755)
     (source / "src" / "again").symlink_to("../configure")
+    (source / "own").mkdir()
     async with await paddock.sessions.create(permission_level="high") as session:
+        assert (await session.exec("mkdir -m 0700 own")).ok
         sent = await session.files.upload_dir(source)
+        assert (await session.exec("stat -c %a own")).stdout == "700\n"
         assert (sent.files, sent.links, sent.skipped) == (2, 1, ("secret",))
         for program in ("./configure", "src/again"):
             assert (await session.exec(argv=[program])).stdout == "configured\n"

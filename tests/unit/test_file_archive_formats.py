@@ -136,6 +136,18 @@ def test_any_zip(entries: list[Entry]) -> None:
             assert place.shape() == before
 
 
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_only_new_directories_get_their_modes(kind: str) -> None:
+    with ground() as place:
+        (place.root / "in" / "old").mkdir(parents=True)
+        (place.root / "in" / "old").chmod(0o700)
+        entries = [Entry(name, kind="directory", mode=0o751) for name in ("old", "new")]
+        data = tar_of(entries) if kind == "tar" else zip_of(entries)
+        assert place.unpack(data, kind) is None
+        modes = {path.name: path.stat().st_mode & 0o777 for path in (place.root / "in").iterdir()}
+        assert modes == {"old": 0o700, "new": 0o751}
+
+
 @given(_ENTRIES, st.data())
 def test_a_changed_byte(entries: list[Entry], data: st.DataObject) -> None:
     archive = bytearray(tar_of(entries))

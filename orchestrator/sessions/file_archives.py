@@ -21,7 +21,7 @@ _LONGEST_NAME = 4096
 # Unpacking a zip archive takes steps of 2 s.
 _MOST_SECONDS = 3600.0
 _MOST_STEPS = 1800
-# The content's limit is the agent's; this one is for headers, of empty files as well.
+# What an archive has besides the contents of its files: headers, of empty files as well.
 _MOST_HEADERS = 512 * 1024 * 1024
 
 
@@ -49,12 +49,18 @@ class ArchiveDownload:
         self.skipped = skipped
         self.skipped_names = names
 
-    def chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncIterator[bytes]:
         """The archive, in chunks of at most 256 KiB.
 
         Raises: ConflictError if a file became shorter meanwhile; SandboxUnavailableError.
         """
-        return self._stream.chunks()
+        left = self.summary.bytes + _MOST_HEADERS
+        async with contextlib.aclosing(self._stream.chunks()) as chunks:
+            async for chunk in chunks:
+                left -= len(chunk)
+                if left < 0:
+                    raise SandboxUnavailableError("the archive is longer than the agent announced")
+                yield chunk
 
     async def close(self) -> None:
         """Releases the stream."""

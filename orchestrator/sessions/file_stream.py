@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from orchestrator.errors import PaddockError, SandboxUnavailableError, TooLargeError
 from orchestrator.link.agent_link import AgentLink
@@ -20,7 +20,7 @@ class FileStream:
         self._link = link
         self._number = number
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
         """The bytes, in chunks of at most 256 KiB.
 
         Each full chunk doubles the number of requests, because a small file needs only one.

@@ -22,13 +22,19 @@ class Tally:
         self._room = LONGEST_PATHS
         self._digest = hashlib.sha256()
         self._told = 0
+        self._implied = 0
         self.entries = 0
         self.bytes = 0
 
     def check(self) -> None:
         """Raises: AgentError if there can't be another entry."""
-        if self.entries >= MOST_ENTRIES:
+        if self.entries + self._implied >= MOST_ENTRIES:
             raise AgentError("too_large", f"an archive may have {MOST_ENTRIES} entries")
+
+    def imply(self) -> None:
+        """Counts a directory that no entry names, but the path of one. Raises: AgentError."""
+        self.check()
+        self._implied += 1
 
     def add(self, kind: str, path: str, size: int = 0) -> None:
         """Counts an entry: a file, directory, symlink or (hard) link. Raises: AgentError."""

@@ -52,7 +52,7 @@ class Tree:
         try:
             found = open_beneath(root, path, _DIRECTORY, links=False)
         except FileNotFoundError:
-            found = _made(root, path)
+            found = _made(root, path, self.tally.imply)
         if self._near is not None:
             os.close(self._near[1])
         self._near = path, found
@@ -194,13 +194,14 @@ class NewFile:
         os.close(self._descriptor)
 
 
-def _made(root: int, path: str) -> int:
-    """A directory beneath the root, created with its parents. Raises: OSError."""
+def _made(root: int, path: str, note: Callable[[], None]) -> int:
+    """A directory beneath the root, created with its parents, each noted. Raises: OSError."""
     current = os.dup(root)
     try:
         for part in path.split("/"):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(part, _NEW_MODE, dir_fd=current)
+                note()
             below = os.open(part, _DIRECTORY | os.O_NOFOLLOW, dir_fd=current)
             os.close(current)
             current = below

@@ -1,6 +1,7 @@
 """Unpacks a zip archive, whose table of contents is at its end: first it is kept, then unpacked."""
 
 import errno
+import io
 import os
 import stat
 import time
@@ -21,10 +22,8 @@ _Steps = Generator[None, None, None]
 _STEP_SECONDS = 2.0
 _ENCRYPTED = 0x1
 _LONGEST_TARGET = 4096
-# The table of contents is read whole.
+# The table of contents is read at once.
 _MOST_CONTENTS = 64 * 1024 * 1024
-_END = b"PK\x05\x06"
-_LONGEST_END = 22 + 0xFFFF
 
 
 class Unzip:
@@ -33,7 +32,7 @@ class Unzip:
     def __init__(self, tree: Tree, place: Place) -> None:
         self._tree = tree
         # In the workspace, so that it counts towards the session's quota; it has no name.
-        self._kept = os.fdopen(open_in(place, ".", os.O_TMPFILE | os.O_RDWR, 0o600), "r+b", 0)
+        self._kept = _Kept(open_in(place, ".", os.O_TMPFILE | os.O_RDWR, 0o600), "r+b")
         self._steps = self._entries()
 
     def push(self, data: bytes) -> None:
@@ -68,16 +67,9 @@ class Unzip:
             yield from self._entry(archive, info)
 
     def _opened(self) -> zipfile.ZipFile:
-        size = self._kept.tell()
-        end = os.pread(self._kept.fileno(), _LONGEST_END, max(0, size - _LONGEST_END))
-        at = end.rfind(_END)
-        contents = int.from_bytes(end[at + 12 : at + 16], "little") if at >= 0 else 0
-        # With more than 4 GiB the size is elsewhere, and this is its largest value.
-        if contents > _MOST_CONTENTS:
-            raise AgentError("too_large", f"an archive may have {MOST_ENTRIES} entries")
         archive = zipfile.ZipFile(self._kept)
         if len(archive.infolist()) > MOST_ENTRIES:
-            raise AgentError("too_large", f"an archive may have {MOST_ENTRIES} entries")
+            raise _too_many()
         return archive
 
     def _entry(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Steps:
@@ -122,3 +114,22 @@ class Unzip:
             made.done()
         finally:
             made.close()
+
+
+class _Kept(io.FileIO):
+    """The archive, of which no more is read at once than a table of contents may have.
+
+    An archive can have several ends that name different sizes; this bound is for the one that
+    zipfile follows.
+    """
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or size < 0:
+            size = _MOST_CONTENTS
+        elif size > _MOST_CONTENTS:
+            raise _too_many()
+        return super().read(size) or b""
+
+
+def _too_many() -> AgentError:
+    return AgentError("too_large", f"an archive may have {MOST_ENTRIES} entries")

@@ -156,3 +156,22 @@ async def test_an_archive_that_fails_in_the_middle_is_not_taken_for_whole(
     response = await api.call("GET", path)
     with pytest.raises(ClientPayloadError):
         await response.read()
+
+
+async def test_an_archive_that_does_not_end_is_cut(
+    api: Api, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.sessions.file_archives._MOST_HEADERS", 1024 * 1024)
+    sent = 0
+
+    def pull(_params: Message) -> Message:
+        nonlocal sent
+        sent += 256 * 1024
+        return {"data": bytes(256 * 1024)}
+
+    api.agent.overrides["file.pull"] = pull
+    response = await api.call("GET", path)
+    with pytest.raises(ClientPayloadError):
+        await response.read()
+    assert sent < 4 * 1024 * 1024
+    await api.agent.asked("file.close")

@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import struct
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -219,6 +220,38 @@ def test_more_entries_than_an_archive_may_have(monkeypatch: pytest.MonkeyPatch) 
         (place.root / "in" / "3").touch()
         with pytest.raises(AgentError, match="3 entries"):
             place.pack("tar")
+
+
+def test_directories_that_only_paths_name_are_entries_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sandbox_agent.archives.tally.MOST_ENTRIES", 4)
+    with ground() as place:
+        error = place.unpack(tar_of([Entry("a/b/c/d/e/f", b"x")]))
+        assert error is not None
+        assert "4 entries" in error.message
+        assert not any("f" in found for _, _, found in os.walk(place.root / "in"))
+        assert place.unpack(tar_of([Entry("a/b/c/f", b"x")])) is None
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_a_table_of_contents_is_bounded_by_the_end_that_counts(
+    far: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second end, of the form for large archives, has the size that is read."""
+    whole = zip_of([Entry(str(number)) for number in range(9)])
+    at = whole.rindex(b"PK\x05\x06")
+    size, start = struct.unpack_from("<II", whole, at + 12)
+    if far:
+        end = struct.pack("<4sQHHIIQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, 9, 9, size, start)
+        locator = struct.pack("<4sIQI", b"PK\6\7", 0, at, 1)
+        last = struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, 9, 9, 1, start, 0)
+        whole = whole[:at] + end + locator + last
+    with ground() as place:
+        assert place.unpack(whole, "zip") is None
+    monkeypatch.setattr("sandbox_agent.archives.unzip._MOST_CONTENTS", size - 1)
+    with ground() as place:
+        error = place.unpack(whole, "zip")
+        assert (error and error.code) == "too_large"
+        assert not (place.root / "in").exists()
 
 
 @pytest.mark.parametrize("name", ["/{}", "{}/x"])

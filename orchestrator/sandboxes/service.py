@@ -101,10 +101,10 @@ class Sandboxes:
         finally:
             looking.cancel()
             if not taken:
-                self.pool.not_taken_over(waiting, failed=failed)
+                self.pool.not_taken_over(waiting, session.owner, failed=failed)
         if not taken:
             return None
-        self.pool.taken_over(waiting)
+        self.pool.taken_over(waiting, session.owner)
         return assembled(waiting.parts)
 
     async def adopt(self, session: Session, container: Container) -> Sandbox:

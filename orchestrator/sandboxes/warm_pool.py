@@ -15,7 +15,7 @@ from orchestrator.sandboxes.parts import Assembly
 from orchestrator.sandboxes.shapes import Shape, can_wait, usual_limits
 from orchestrator.sandboxes.warm_demand import WarmDemand
 from orchestrator.sandboxes.warm_failures import WarmFailures
-from orchestrator.sandboxes.warm_waiting import Waiting, unwanted
+from orchestrator.sandboxes.warm_waiting import Waiting, suitable, unwanted
 from orchestrator.task_scope import TaskScope
 from orchestrator.tasks import Round, Rounds, Supervised, TaskName, Tasks
 
@@ -58,7 +58,9 @@ class WarmPool:
         self._removing = TaskScope("the removal of a sandbox that waited")
         self._changed = asyncio.Event()
         self._rounds = Rounds(_ROUND_SECONDS)
-        self._failures = WarmFailures()
+        self._starts: WarmFailures[Shape] = WarmFailures()
+        # By account, too: a take-over may fail because of the session's own workspace.
+        self._take_overs: WarmFailures[tuple[Shape, str]] = WarmFailures()
         self._task: Supervised | None = None
         self._levels: Levels | None = None
         self._sessions: Callable[[], int] = lambda: 0
@@ -90,12 +92,13 @@ class WarmPool:
         task, self._task = self._task, None
         if task is not None:
             await task.close()
-        await self.clear()
+        self._discard(list(self._waiting))
+        await self._removing.drain()
 
     @property
     def runs(self) -> bool:
         """Whether sandboxes may wait here. Other runtimes might not show late mounts."""
-        return self._task is not None and not self._failures.stopped
+        return self._task is not None
 
     @property
     def shapes(self) -> list[Shape]:
@@ -123,34 +126,40 @@ class WarmPool:
     def take(self, shape: Shape, account: str) -> Waiting | None:
         """A sandbox of that shape for a session of that account; None if none is waiting.
 
-        It now belongs to the caller, who reports what becomes of it.
+        None, too, for a while after the account's sessions could not take over such a sandbox. It
+        now belongs to the caller, who reports what becomes of it; only then is it replaced.
         """
         if not self.runs:
             return None
-        now, age = self._clock(), self._settings.warm_age
-        self._images[shape.image] = shape.image_id
-        self._demand.asked(shape, account, now)
-        self._changed.set()
-        for waiting in self._waiting:
-            if waiting.shape == shape and waiting.fit and not waiting.old(now, age):
-                self._waiting.remove(waiting)
-                return waiting
-        self._metrics.warm_claimed(shape.level_name, None)
-        return None
+        now, found = self._clock(), None
+        if not self._take_overs.pause((shape, account), now):
+            self._images[shape.image] = shape.image_id
+            self._demand.asked(shape, account, now)
+            found = suitable(self._waiting, shape, now, self._settings.warm_age)
+        if found is None:
+            self._metrics.warm_claimed(shape.level_name, None)
+            self._changed.set()
+            return None
+        self._waiting.remove(found)
+        return found
 
-    def taken_over(self, waiting: Waiting) -> None:
-        """Notes that a session has it."""
-        self._failures.taken_over()
+    def taken_over(self, waiting: Waiting, account: str) -> None:
+        """Notes that a session of that account has it."""
+        self._take_overs.succeeded((waiting.shape, account))
         self._metrics.warm_claimed(waiting.shape.level_name, self._clock() - waiting.since)
+        self._changed.set()
 
-    def not_taken_over(self, waiting: Waiting, *, failed: bool) -> None:
-        """Notes that no session has it; if too many `failed`, none are started any more."""
+    def not_taken_over(self, waiting: Waiting, account: str, *, failed: bool) -> None:
+        """Notes that no session has it; if it `failed`, the account's next ones start without."""
         self._metrics.warm_claimed(waiting.shape.level_name, None)
+        self._changed.set()
         if failed:
-            self._failures.take_over_failed()
-            if self._failures.stopped:
-                log.error("sandboxes can't be taken over: until a restart, none is started ahead")
-                self._changed.set()
+            pause = self._take_overs.failed((waiting.shape, account), self._clock())
+            log.warning(
+                "a sandbox of level %s could not be taken over: sessions of %s start without one "
+                "for %g s",
+                *(waiting.shape.level_name, account, pause),
+            )
 
     def ended(self, container_id: str) -> None:
         """Notes that a container has ended; nothing happens if it is not one of the pool's."""
@@ -170,11 +179,13 @@ class WarmPool:
         """How many sandboxes exist above the limit, without those that are being removed."""
         return self._sessions() + len(self._waiting) - self._settings.max_active
 
-    async def clear(self) -> bool:
-        """Removes every sandbox that waits; returns whether there was one."""
-        self._discard(list(self._waiting))
+    async def give_up_one(self) -> bool:
+        """Removes the oldest sandbox that waits; returns whether one was or is being removed."""
+        if self._waiting:
+            await asyncio.wait(self._discard(self._waiting[:1]))
+            return True
         some = not self._removing.idle
-        await self._removing.drain()
+        await self._removing.one_ended()
         return some
 
     async def _keep(self) -> None:
@@ -188,16 +199,12 @@ class WarmPool:
 
     async def _round(self, this: Round) -> float:
         """Removes what is not wanted, and starts one; returns the pause until the next round."""
-        if self._failures.stopped:
-            this.failed = True
-            self._discard(list(self._waiting))
-            return _LONGEST_PAUSE
         least, now = await self._least(), self._clock()
         self._demand.renew(self._current)
         wanted = self._demand.wanted(now, least, Counter(self.shapes))
         self._discard(unwanted(self._waiting, wanted, now, self._settings.warm_age))
         missing = wanted - Counter(self.shapes)
-        pauses = {shape: self._failures.pause(shape, now) for shape in missing}
+        pauses = {shape: self._starts.pause(shape, now) for shape in missing}
         ready = [shape for shape, pause in pauses.items() if not pause]
         this.failed = len(ready) < len(pauses)
         if ready:
@@ -224,7 +231,7 @@ class WarmPool:
         except (PaddockError, OSError) as error:
             this.failed = True
             self._demand.forget(shape)
-            pause = self._failures.start_failed(shape, self._clock())
+            pause = self._starts.failed(shape, self._clock())
             log.warning(
                 "no sandbox of level %s can be started ahead, tried again in %g s: %s",
                 *(shape.level_name, pause, error),
@@ -273,14 +280,16 @@ class WarmPool:
             exist = self._sessions() + len(self._waiting) + len(self._removing)
             await self._admit(exist, usual_limits(shape.level).memory_bytes)
         parts = await self._start_one(shape)
-        self._failures.started(shape)
+        self._starts.succeeded(shape)
         self._waiting.append(Waiting(shape, parts, self._clock()))
         parts.plan.link.when_lost(self._changed.set)
         await self.make_room()  # for sessions that were admitted meanwhile
 
-    def _discard(self, these: list[Waiting]) -> None:
+    def _discard(self, these: list[Waiting]) -> list[asyncio.Task[None]]:
         """Begins to remove them."""
+        removals = []
         for waiting in these:
             self._waiting.remove(waiting)
-            removal = self._removing.spawn(waiting.parts.close())
-            removal.add_done_callback(lambda _: self._changed.set())
+            removals.append(self._removing.spawn(waiting.parts.close()))
+            removals[-1].add_done_callback(lambda _: self._changed.set())
+        return removals

@@ -27,6 +27,14 @@ class Waiting:
         return now - self.since >= age
 
 
+def suitable(waiting: Sequence[Waiting], shape: Shape, now: float, age: float) -> Waiting | None:
+    """The oldest that a session with that shape may have."""
+    for each in waiting:
+        if each.shape == shape and each.fit and not each.old(now, age):
+            return each
+    return None
+
+
 def unwanted(
     waiting: Sequence[Waiting], wanted: Counter[Shape], now: float, age: float
 ) -> list[Waiting]:

@@ -86,8 +86,7 @@ class Creation:
         left = await self._resources()
         # Before the pool gives way, too: a refused creation must not cost it anything.
         self._check_share(principal, session)
-        short = left.free_memory_bytes < self._settings.min_free_memory_bytes
-        if short and await self._sandboxes.pool.clear():
+        while self._short_of_memory(left) and await self._sandboxes.pool.give_up_one():
             left = await self._resources()
         # Nothing else comes in between from here to the reservation.
         self._check_share(principal, session)
@@ -104,6 +103,9 @@ class Creation:
             raise
         self._registry.add(session)
         return session, handle
+
+    def _short_of_memory(self, left: Resources) -> bool:
+        return left.free_memory_bytes < self._settings.min_free_memory_bytes
 
     def _check_share(self, principal: Principal, session: Session) -> None:
         """Raises RateLimitedError or CapacityExhaustedError if the key has no room for it."""

@@ -256,7 +256,7 @@ async def test_what_waits_is_measured(warm: Api) -> None:
 async def test_a_refused_creation_costs_the_pool_nothing(
     warm: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The host is short of memory, so a creation that may happen clears the pool."""
+    """The host is short of memory, so a creation that may happen takes all that waits."""
 
     async def short() -> Resources:
         return Resources(free_memory_bytes=-1, free_disk_bytes=0)
@@ -267,6 +267,23 @@ async def test_a_refused_creation_costs_the_pool_nothing(
     assert len(warm.plane.pool.shapes) == 1
     await warm.problem(503, "capacity_exhausted", *call, json={})
     assert warm.plane.pool.shapes == []
+
+
+@pytest.mark.parametrize("settings", [{"warm_least": {"low": 1, "high": 1}}], indirect=True)
+async def test_a_creation_short_of_memory_takes_no_more_than_it_needs(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ready(api.plane, "low", "high")
+    before = set(api.plane.pool.container_ids)
+
+    async def one_is_too_many() -> Resources:
+        free = 2**40 if len(before & api.engine.containers.keys()) < len(before) else -1
+        return Resources(free_memory_bytes=free, free_disk_bytes=2**40)
+
+    monkeypatch.setattr(api.plane.node, "resources", one_is_too_many)
+    made = await api.session(permission_level="medium")
+    assert made["sandbox"]["start"] == "cold"
+    assert len(before & set(api.plane.pool.container_ids)) == 1
 
 
 async def test_what_waits_leaves_memory_to_sessions(

@@ -115,9 +115,9 @@ class Host:
         if waiting is None:
             return None
         if works:
-            self.pool.taken_over(waiting)
+            self.pool.taken_over(waiting, account)
         else:
-            self.pool.not_taken_over(waiting, failed=True)
+            self.pool.not_taken_over(waiting, account, failed=True)
         return cast(Parts, waiting.parts)
 
     async def settled(self) -> None:
@@ -235,15 +235,14 @@ async def test_a_failure_is_not_repeated_at_once(caplog: pytest.LogCaptureFixtur
 
 
 async def test_the_pause_has_a_limit() -> None:
-    host, failures = Host(), WarmFailures()
-    shape = host.shape("low")
-    pauses = [failures.start_failed(shape, 0) for _ in range(1100)]
+    failures = WarmFailures[str]()
+    pauses = [failures.failed("a", 0) for _ in range(1100)]
     assert pauses[:3] == [2, 4, 8]
     assert pauses[-1] == 300
-    assert failures.pause(shape, 100) == 200
-    assert failures.pause(host.shape("high"), 100) == 0
-    failures.start_failed(host.shape("high"), 1000)  # by then, the others are forgotten
-    assert failures.start_failed(shape, 1000) == 2
+    assert failures.pause("a", 100) == 200
+    assert failures.pause("b", 100) == 0
+    failures.failed("b", 1000)  # by then, the others are forgotten
+    assert failures.failed("a", 1000) == 2
 
 
 async def test_a_shape_that_can_t_start_stops_no_other() -> None:
@@ -259,21 +258,56 @@ async def test_a_shape_that_can_t_start_stops_no_other() -> None:
     await host.pool.close()
 
 
-async def test_take_overs_that_fail_stop_the_pool(caplog: pytest.LogCaptureFixture) -> None:
-    """Each follows a start that succeeded."""
+async def test_take_overs_that_fail_stop_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
+    """Each follows a start that succeeded, and may be the fault of the session's workspace."""
     host = Host(warm_least={"low": 2})
     host.run()
-    for works in (False, False, True, False, False, False):
+    for pause in (2, 4, 8, 16):
         await host.settled()
-        parts = host.take("low", works=works)
+        parts = host.take("low", works=False)
         assert parts is not None
         await parts.close()
+        assert f"sessions of a start without one for {pause} s" in caplog.text
+        await host.settled()
+        host.now += pause - 1
+        assert host.take("low") is None
+        other = host.take("low", "b")
+        assert other is not None
+        host.now += 1
     await host.settled()
-    assert not host.pool.runs
+    assert host.take("low") is not None  # after the pause, by itself
+    assert host.tasks.check().status == "ok"
+    await host.pool.close()
+
+
+async def test_a_sandbox_is_replaced_after_it_was_taken_over() -> None:
+    """Not meanwhile: the session's start goes first."""
+    host = Host(warm_least={"low": 1})
+    host.run()
+    await host.settled()
+    waiting = host.pool.take(host.shape("low"), "a")
+    assert waiting is not None
+    await host.settled()
+    assert len(host.starts) == 1
+    host.pool.taken_over(waiting, "a")
+    await host.settled()
+    assert len(host.starts) == 2
+    await host.pool.close()
+
+
+async def test_it_gives_up_one_at_a_time_and_waits_for_its_removal() -> None:
+    host = Host(warm_least={"low": 3})
+    host.run()
+    await host.settled()
+    oldest, second, _ = host.existing
+    host.full = True
+    assert await host.pool.give_up_one()
+    assert oldest not in host.existing
+    assert second in host.existing
+    assert await host.pool.give_up_one()
+    assert await host.pool.give_up_one()
     assert host.existing == []
-    assert host.take("low") is None
-    assert "until a restart" in caplog.text
-    assert host.tasks.check().status == "warning"
+    assert not await host.pool.give_up_one()
     await host.pool.close()
 
 
@@ -395,12 +429,6 @@ async def test_sessions_go_first() -> None:
     host.sessions.append(Parts(host, host.shape("high")))
     await host.pool.make_room()
     assert len(host.existing) == host.settings.max_active
-    host.full = True
-    assert await host.pool.clear()
-    assert not await host.pool.clear()
-    host.take("low")
-    await host.settled()
-    assert host.waiting == {}
     await host.pool.close()
 
 

@@ -9,6 +9,7 @@ from orchestrator.sandboxes.holding import Holding
 from orchestrator.sandboxes.parts import Part, Plan
 from orchestrator.sandboxes.placing import Places
 from orchestrator.sessions.workspaces import Workspaces
+from orchestrator.task_scope import together
 from sandbox_agent.protocol import RUN_DIR, WORKSPACE_DIR
 
 LABEL_NETWORK = "paddock.network"
@@ -91,9 +92,17 @@ class QuotaPart(Part):
 
     async def open(self, plan: Plan) -> None:
         """Raises UnmetError, EngineUnavailableError, OSError, errors of `Workspaces.prepare`."""
+        await self.prepare(plan)
+        await self.look(plan)
+
+    async def prepare(self, plan: Plan) -> None:
+        """The workspace itself. Raises: the errors of `Workspaces.prepare`."""
         workspace = plan.session.workspace
         plan.data = await self._workspaces.prepare(workspace, plan.limits.workspace_bytes)
-        plan.disk = await self._holding.disk(workspace, plan.level, plan.data)
+
+    async def look(self, plan: Plan) -> None:
+        """Its device. Raises: UnmetError, EngineUnavailableError, OSError."""
+        plan.disk = await self._holding.disk(plan.session.workspace, plan.level, plan.data)
 
 
 class WorkspacePart(Part):
@@ -106,9 +115,8 @@ class WorkspacePart(Part):
 
     async def open(self, plan: Plan) -> None:
         """Raises: EngineUnavailableError, MountError."""
-        directory, data, noexec = plan.directory, plan.data, plan.level.noexec
-        await self._places.make(directory, lambda: directory.mount_workspace(data, noexec=noexec))
-        plan.binds.append(Bind(str(directory.workspace), WORKSPACE_DIR, read_only=False))
+        await self._places.make(plan.directory, lambda: _mount(plan))
+        plan.binds.append(Bind(str(plan.directory.workspace), WORKSPACE_DIR, read_only=False))
 
     async def close(self, plan: Plan) -> None:
         """Raises: MountError, TimeoutError."""
@@ -129,17 +137,25 @@ class PointPart(WorkspacePart):
 class AttachPart(Part):
     """The session's workspace and names, in a sandbox that was started without them.
 
-    They are removed with its mount point and its directory, after the container.
+    Their mount and files are removed with its mount point and its directory, after the container.
     """
 
     name = "session's workspace"
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, quota: QuotaPart, places: Places) -> None:
+        self._quota = quota
         self._places = places
 
     async def open(self, plan: Plan) -> None:
-        """Raises: EngineUnavailableError, MountError, OSError."""
-        await self._places.make(plan.directory, lambda: _attach(plan))
+        """Does at the same time what needs nothing of each other, because a caller waits for it.
+
+        Raises: the errors of `QuotaPart.open`; MountError.
+        """
+        async with together() as begin:
+            begin(self._places.make(plan.directory, lambda: _name(plan)))
+            await self._quota.prepare(plan)
+            begin(self._quota.look(plan))
+            await self._places.make(plan.directory, lambda: _mount(plan))
 
 
 class MountsPart(Part):
@@ -193,11 +209,11 @@ def _make(plan: Plan) -> None:
         _name(plan)
 
 
-def _attach(plan: Plan) -> None:
+def _mount(plan: Plan) -> None:
     """Runs in a thread."""
-    _name(plan)
     plan.directory.mount_workspace(plan.data, noexec=plan.level.noexec)
 
 
 def _name(plan: Plan) -> None:
+    """Runs in a thread."""
     plan.directory.name_session(plan.session.workspace.uid, plan.level.home)

@@ -1,5 +1,6 @@
 """Starts, adopts and releases the sandboxes of sessions."""
 
+import asyncio
 import logging
 
 from orchestrator.audit.ledger import Ledger
@@ -59,35 +60,50 @@ class Sandboxes:
         """Raises UnmetError if this host can't enforce the level, before anything begins."""
         await self._suitability.check_level(level)
 
-    async def start(self, session: Session, level: Level, limits: SessionLimits) -> Sandbox:
+    def look_up(self, image: str) -> asyncio.Task[str] | None:
+        """Begins to ask the engine for the id that the image's name has; None if nobody needs it.
+
+        A session's creation does so as soon as possible, because `start` needs the answer.
+        """
+        return self._looks.spawn(self._suitability.image_id(image)) if self.pool.runs else None
+
+    async def start(
+        self,
+        session: Session,
+        level: Level,
+        limits: SessionLimits,
+        looking: asyncio.Task[str] | None = None,
+    ) -> Sandbox:
         """Starts a sandbox for the session at that level and waits for its agent's hello.
 
-        No other sandbox may use the session's workspace, because its size is set here. Raises:
+        `looking` is what `look_up` returned for the session's image, if it was called before. No
+        other sandbox may use the session's workspace, because its size is set here. Raises:
         EngineUnavailableError, SandboxUnavailableError, ValidationError, and the errors of
         `Workspaces.prepare`.
         """
         await self.check_level(level)
         mounts = self._mounts(session, level)
         await self._suitability.check_image(session.image)
-        warm = None if mounts else await self._taken_over(session, level, limits)
-        if warm is not None:
-            return warm
+        if not mounts and can_wait(level) and has_usual_limits(level, limits):
+            looking = looking or self.look_up(session.image)
+            if looking is not None:
+                warm = await self._taken_over(session, level, limits, looking)
+                if warm is not None:
+                    return warm
         await self.pool.make_room()
         return assembled(await self._starter.start(session, level, limits, mounts))
 
     async def _taken_over(
-        self, session: Session, level: Level, limits: SessionLimits
+        self, session: Session, level: Level, limits: SessionLimits, looking: asyncio.Task[str]
     ) -> Sandbox | None:
         """A sandbox that waited, now the session's; None if there is none, or it failed."""
-        if not self.pool.runs or not can_wait(level) or not has_usual_limits(level, limits):
-            return None
         image = session.image
-        image_id = self.pool.image_id(image) or await self._suitability.image_id(image)
+        # While the engine answers, its latest known id is used.
+        known = self.pool.image_id(image)
+        image_id = await asyncio.shield(looking) if known is None else known
         waiting = self.pool.take(Shape.of(image, image_id, level), session.owner)
         if waiting is None:
             return None
-        # Meanwhile, the engine is asked whether the image's name still has that id.
-        looking = self._looks.spawn(self._suitability.image_id(image))
         name, failed, taken = waiting.parts.plan.name, False, False
         try:
             await self._starter.take_over(waiting.parts, session, limits, looking)
@@ -99,7 +115,6 @@ class Sandboxes:
             failed = True
             log.warning("sandbox %s can't be taken over: %s", name, error.detail)
         finally:
-            looking.cancel()
             if not taken:
                 self.pool.not_taken_over(waiting, session.owner, failed=failed)
         if not taken:
@@ -152,6 +167,7 @@ class Sandboxes:
 
     async def close(self) -> None:
         """Waits a limited time for sandboxes that are being released."""
+        await self._looks.close()
         await self._releases.drain()
 
     def _mounts(self, session: Session, level: Level) -> dict[str, OperatorMount]:

@@ -66,6 +66,7 @@ class Starter:
         self._settings = settings
         self._node = node
         self._ledger = ledger
+        self._workspaces = workspaces
         self._subscribers = subscribers
         self._share = FairShare()
         self._releases = releases
@@ -89,7 +90,7 @@ class Starter:
             *(network, directory, PointPart(places), *container, PreparePart()),
         )
         rules = RulesPart(engine, settings.image)
-        self._late: tuple[Part, ...] = (rules, quota, AttachPart(places))
+        self._late: tuple[Part, ...] = (rules, AttachPart(quota, places))
         self._last: tuple[Part, ...] = (AgentPart(engine, _TAKE_OVER_SECONDS),)
 
     async def start(
@@ -117,6 +118,7 @@ class Starter:
         )
         parts.plan.start = Start.WARM
         await parts.open()
+        self._workspaces.expect(limits.workspace_bytes)
         return parts
 
     async def take_over(

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -54,6 +55,7 @@ class WarmPool:
         self._waiting: list[Waiting] = []
         # The latest known ids of images, by their names.
         self._images: dict[str, str] = {}
+        self._next_look_at_image = -math.inf
         # Removals continue if the pool's task is cancelled.
         self._removing = TaskScope("the removal of a sandbox that waited")
         self._changed = asyncio.Event()
@@ -199,7 +201,8 @@ class WarmPool:
 
     async def _round(self, this: Round) -> float:
         """Removes what is not wanted, and starts one; returns the pause until the next round."""
-        least, now = await self._least(), self._clock()
+        now = self._clock()
+        least = await self._least(now)
         self._demand.renew(self._current)
         wanted = self._demand.wanted(now, least, Counter(self.shapes))
         self._discard(unwanted(self._waiting, wanted, now, self._settings.warm_age))
@@ -247,16 +250,17 @@ class WarmPool:
         level = None if self._levels is None else self._levels.get(name)
         return level if level is not None and can_wait(level) else None
 
-    async def _least(self) -> Counter[Shape]:
+    async def _least(self, now: float) -> Counter[Shape]:
         """What waits even without demand; nothing while the default image is not known."""
         least: Counter[Shape] = Counter()
         image = self._settings.image
-        if not self._settings.warm_least:
-            return least
-        try:
-            self._images[image] = await self._find_image(image)
-        except (PaddockError, OSError) as error:
-            log.warning("image %s is not found for sandboxes ahead: %s", image, error)
+        if self._settings.warm_least and now >= self._next_look_at_image:
+            try:
+                self._images[image] = await self._find_image(image)
+                # Starts look at it, too; the engine has more to do while sessions are created.
+                self._next_look_at_image = now + _LONGEST_PAUSE
+            except (PaddockError, OSError) as error:
+                log.warning("image %s is not found for sandboxes ahead: %s", image, error)
         for name, number in self._settings.warm_least.items():
             level = self._level(name)
             if level is not None and number and image in self._images:

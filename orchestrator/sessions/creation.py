@@ -1,5 +1,6 @@
 """Creates sessions: checked, recorded, started and acknowledged, or removed completely."""
 
+import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Mapping
@@ -83,6 +84,7 @@ class Creation:
         stored = {**named, "labels": request.labels, "env": request.env}
         check_not_stored(stored, await self._recorder.told(session, stored))
         await self._sandboxes.check_level(session.level)
+        looking = self._sandboxes.look_up(session.image)
         left = await self._resources()
         # Before the pool gives way, too: a refused creation must not cost it anything.
         self._check_share(principal, session)
@@ -97,7 +99,7 @@ class Creation:
                 session.incarnation = await self._database.read(
                     lambda connection: session_rows.next_incarnation(connection, session.id)
                 )
-            await self._start(principal, session)
+            await self._start(principal, session, looking)
         except BaseException:
             self._registry.unreserve(session)
             raise
@@ -187,7 +189,9 @@ class Creation:
             settings.min_free_disk_bytes,
         )
 
-    async def _start(self, principal: Principal, session: Session) -> None:
+    async def _start(
+        self, principal: Principal, session: Session, looking: asyncio.Task[str] | None
+    ) -> None:
         """Records the session, starts its sandbox and acknowledges it; on failure, forgets it."""
         await self._recorder.record(
             session,
@@ -208,7 +212,7 @@ class Creation:
             effect=self._workspaces.claiming(session, self._shares.quota(principal)),
         )
         try:
-            sandbox = await self._sandboxes.start(session, session.level, session.limits)
+            sandbox = await self._sandboxes.start(session, session.level, session.limits, looking)
         except BaseException as error:
             await self._forget(session, error)
             raise

@@ -100,6 +100,10 @@ class Workspaces:
         slots.show(settings.workspaces_dir, workspace.id, data, slots_path(settings.state_dir))
         return data
 
+    def expect(self, size: int) -> None:
+        """Has new workspaces of that size made ahead."""
+        self._storage.expect(size)
+
     async def reserve(self, workspace: Workspace, size: int, quota: KeyLimits) -> None:
         """Counts a larger size for the workspace before it is resized.
 

@@ -7,11 +7,11 @@ disk space for it. Freed blocks return to the host (`discard`).
 import logging
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.errors import ConflictError, PaddockError
 from orchestrator.workspace import ext4, loop, mounts
-from orchestrator.workspace.prepared import PreparedImages
 from orchestrator.workspace.quota import DiskUsage
 from orchestrator.workspace.slots import make_data, make_slot
 
@@ -31,8 +31,9 @@ _LOOK_SECONDS = 0.01
 class DiskImages:
     """Slots with an image, mounted at `fs`. The data is a directory in it, next to lost+found."""
 
-    def __init__(self, prepared: PreparedImages | None = None) -> None:
-        self._prepared = prepared
+    def __init__(self, take: Callable[[int, Path], bool] = lambda _size, _slot: False) -> None:
+        """`take` moves a complete slot of that size to that place, unless there is none."""
+        self._take = take
 
     def data(self, slot: Path) -> Path:
         """The data directory in the mounted image."""
@@ -45,16 +46,26 @@ class DiskImages:
         resized; ImageError, MountError, CapacityExhaustedError, OSError.
         """
         make_slot(slot)
-        image = slot / _IMAGE
-        if image.exists():
+        if (slot / _IMAGE).exists():
             try:
                 self._fit(slot, size)
             finally:
                 self.mount(slot)
-        else:
-            self._make(image, size)
-            self.mount(slot)
+        elif not self._take(size, slot):
+            self.create(slot, size)
         return make_data(self.data(slot), uid)
+
+    def create(self, slot: Path, size: int) -> None:
+        """Creates the slot and its image, and mounts it.
+
+        Raises: ImageError, MountError, CapacityExhaustedError, OSError.
+        """
+        make_slot(slot)
+        draft = slot / _DRAFT
+        draft.unlink(missing_ok=True)
+        ext4.make(draft, size)
+        draft.replace(slot / _IMAGE)
+        self.mount(slot)
 
     def mount(self, slot: Path) -> None:
         """Mounts the image unless it is mounted. Raises: MountError, OSError."""
@@ -90,13 +101,6 @@ class DiskImages:
         for directory in (target, slot):
             if directory.exists():
                 directory.rmdir()
-
-    def _make(self, image: Path, size: int) -> None:
-        draft = image.with_name(_DRAFT)
-        draft.unlink(missing_ok=True)
-        if self._prepared is None or not self._prepared.take(size, draft):
-            ext4.make(draft, size)
-        draft.replace(image)
 
     def _fit(self, slot: Path, size: int) -> None:
         image, target = slot / _IMAGE, slot / _MOUNT

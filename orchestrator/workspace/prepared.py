@@ -1,55 +1,96 @@
-"""Disk images made in advance, so that a new workspace only has to take one."""
+"""Slots made in advance, so that a new workspace only has to take one."""
 
+import errno
+import logging
 import re
 import secrets
 from pathlib import Path
 
-from orchestrator.workspace import ext4
+from orchestrator.errors import PaddockError
+from orchestrator.workspace.disk_image import DiskImages
 
-# The number of images kept per requested size, and in all. They are nearly empty, so together they
-# take a few MiB.
+log = logging.getLogger(__name__)
+
+# The number of slots kept per requested size, and in all. They are nearly empty, so together they
+# take a few MiB; each has a mount and a loop device.
 READY = 4
 MOST = 16
-_NAME = re.compile(r"(\d+)-[0-9a-f]{16}\.img")
+_NAME = re.compile(r"(\d+)-[0-9a-f]{16}")
 
 
-class PreparedImages:
-    """A directory of complete images named by their size in bytes. Every call blocks."""
+class PreparedSlots:
+    """A directory of complete slots, mounted, named by their size in bytes. Every call blocks.
+
+    Their mounts move with them. They last as long as the process that made them.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._images = DiskImages()
 
-    def clean(self) -> None:
-        """Removes incomplete images; no other process uses the directory. Raises: OSError."""
+    def clear(self) -> None:
+        """Removes everything, also what a killed process left; no other process uses the directory.
+
+        What can't be removed is logged, and never taken. Raises: OSError.
+        """
         self._directory.mkdir(mode=0o700, exist_ok=True)
-        for path in self._directory.iterdir():
-            if path.is_file() and not _NAME.fullmatch(path.name):
+        for path in list(self._directory.iterdir()):
+            if not path.is_dir():  # earlier versions kept images only
                 path.unlink()
+                continue
+            try:
+                self._remove(path)
+            except (PaddockError, OSError) as error:
+                log.warning("%s, made ahead for a workspace, is not removed: %s", path, error)
 
-    def take(self, size: int, target: Path) -> bool:
-        """Moves an image of that size to `target`; False if there is none. Raises: OSError."""
+    def take(self, size: int, slot: Path) -> bool:
+        """Moves a slot of that size to `slot`, which is empty or missing; False if there is none.
+
+        Raises: OSError.
+        """
         for path in self._of(size):
             try:
-                path.rename(target)
+                path.rename(slot)
             except FileNotFoundError:  # another call took it
                 continue
+            except OSError as error:
+                if error.errno not in (
+                    errno.ENOTEMPTY,
+                    errno.EEXIST,
+                ):  # what a failed attempt left is used
+                    raise
+                return False
             return True
         return False
 
     def refill(self, size: int) -> None:
-        """Makes images of that size until enough are ready, and removes surplus images.
+        """Makes slots of that size until enough are ready, and removes surplus ones.
 
-        Raises: ImageError, CapacityExhaustedError, OSError.
+        Raises: ImageError, MountError, CapacityExhaustedError, OSError.
         """
         while len(self._of(size)) < READY:
             name = secrets.token_hex(8)
             draft = self._directory / f"{name}.new"
-            ext4.make(draft, size)
-            draft.rename(self._directory / f"{size}-{name}.img")
+            try:
+                self._images.create(draft, size)
+            except BaseException:
+                self._images.remove(draft, 0)
+                raise
+            draft.rename(self._directory / f"{size}-{name}")
         others = [path for path in self._directory.iterdir() if _NAME.fullmatch(path.name)]
         others = sorted(set(others) - set(self._of(size)), key=lambda path: path.lstat().st_mtime)
         for path in others[: max(0, len(others) + READY - MOST)]:
-            path.unlink(missing_ok=True)
+            self._remove(path)
+
+    def _remove(self, path: Path) -> None:
+        """Under another name, because another call might take it meanwhile."""
+        draft = path.with_suffix(".new")
+        try:
+            path.rename(draft)
+        except FileNotFoundError:
+            return
+        self._images.remove(draft, 0)
 
     def _of(self, size: int) -> list[Path]:
-        return sorted(self._directory.glob(f"{size}-*.img"))
+        found = self._directory.glob(f"{size}-*")
+        return sorted(path for path in found if _NAME.fullmatch(path.name))

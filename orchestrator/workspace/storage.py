@@ -5,6 +5,7 @@ import errno
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
@@ -18,7 +19,7 @@ from orchestrator.workspace import disk_image, mounts, project_quota
 from orchestrator.workspace.disk_image import DiskImages
 from orchestrator.workspace.paths import slot_path
 from orchestrator.workspace.plain_directory import PlainDirectories
-from orchestrator.workspace.prepared import PreparedImages
+from orchestrator.workspace.prepared import PreparedSlots
 from orchestrator.workspace.project_quota import KernelCalls, ProjectQuotas
 from orchestrator.workspace.quota import Choice, DiskUsage, Driver, Quota, choose
 from orchestrator.workspace.slots import Workspace
@@ -32,6 +33,8 @@ _MOUNT_SECONDS = 60.0
 _LONG_SECONDS = 1200.0
 _USAGE_SECONDS = 0.8
 _RETRY_SECONDS = 10
+_PAUSE_SECONDS = 0.5
+_CLEAR_SECONDS = 10.0
 # More threads than concurrent creations; a call that hangs keeps its thread.
 _MOST_THREADS = 32
 _MOST_LOOKS = 8
@@ -48,9 +51,9 @@ class Storage:
 
     def __init__(self, settings: Settings, choice: Choice) -> None:
         self._state_dir = settings.state_dir
-        self._prepared = PreparedImages(settings.state_dir / "prepared")
+        self._prepared = PreparedSlots(settings.state_dir / "prepared")
         self._drivers: dict[Quota, Driver] = {
-            Quota.IMAGE: DiskImages(self._prepared),
+            Quota.IMAGE: DiskImages(self._prepared.take),
             Quota.PROJECT: ProjectQuotas(KernelCalls()),
             Quota.NONE: PlainDirectories(),
         }
@@ -61,9 +64,10 @@ class Storage:
         # Slots with a call that took too long: it still runs, but nobody waits for it.
         self._overdue: set[str] = set()
         self._looking: dict[str, asyncio.Future[DiskUsage | None]] = {}
-        # Sizes for which images are to be made, and the task that makes them.
+        # Sizes for which slots are to be made, and the task that makes them.
         self._wanted: OrderedDict[int, None] = OrderedDict()
         self._refilling = TaskScope("making workspaces ahead")
+        self._closing = asyncio.Event()
 
     @classmethod
     async def open(cls, settings: Settings) -> Self:
@@ -73,7 +77,7 @@ class Storage:
         """
         prepared = settings.state_dir / "prepared"
         try:
-            await bounded(PreparedImages(prepared).clean, _MOUNT_SECONDS)
+            await bounded(PreparedSlots(prepared).clear, _MOUNT_SECONDS)
             choice = await bounded(lambda: choice_for(settings, prepared), _MOUNT_SECONDS)
         except (OSError, TimeoutError) as error:
             raise StorageError(f"the state directory can't be used: {error}") from error
@@ -96,8 +100,13 @@ class Storage:
             workspace, lambda: driver.open(slot, workspace.uid, size), _LONG_SECONDS
         )
         if workspace.quota is Quota.IMAGE:
-            self._refill(size)
+            self._expect(size)
         return data
+
+    def expect(self, size: int) -> None:
+        """A new workspace of that size may be needed."""
+        if self.choice.quota is Quota.IMAGE:
+            self._expect(size)
 
     async def mount(self, workspace: Workspace) -> None:
         """Makes an existing workspace visible again, for example after the host started.
@@ -152,9 +161,14 @@ class Storage:
         return await self._threads.call(unmount, _MOUNT_SECONDS)
 
     async def close(self) -> None:
-        """Ends background work; workspaces stay as they are."""
+        """Ends background work and removes what was made ahead; workspaces stay as they are."""
         self._wanted.clear()
+        self._closing.set()
         await self._refilling.drain()
+        try:
+            await self._threads.call(self._prepared.clear, _CLEAR_SECONDS)
+        except OSError as error:  # includes TimeoutError
+            log.warning("workspaces made ahead are removed by the next start: %s", error)
 
     def _slot(self, workspace: Workspace) -> Path:
         return slot_path(self._state_dir, workspace.slot)
@@ -208,13 +222,17 @@ class Storage:
         calling.add_done_callback(came_back)
         return calling
 
-    def _refill(self, size: int) -> None:
-        """Schedules images of that size; sizes that are already waiting come first."""
+    def _expect(self, size: int) -> None:
+        """Schedules slots of that size; sizes that are already waiting come first."""
         self._wanted[size] = None
-        if self._refilling.idle:
+        if self._refilling.idle and not self._closing.is_set():
             self._refilling.spawn(self._refill_wanted())
 
     async def _refill_wanted(self) -> None:
+        """Begins after a pause, because the session that took a slot is still being started."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PAUSE_SECONDS):
+                await self._closing.wait()
         while self._wanted:
             size, _ = self._wanted.popitem(last=False)
             refill = partial(self._prepared.refill, size)

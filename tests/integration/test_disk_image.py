@@ -12,7 +12,7 @@ import pytest
 from orchestrator.errors import CapacityExhaustedError, ConflictError, PaddockError
 from orchestrator.workspace import disk_image, ext4, loop, mounts
 from orchestrator.workspace.disk_image import DiskImages
-from orchestrator.workspace.prepared import READY, PreparedImages
+from orchestrator.workspace.prepared import READY, PreparedSlots
 from tests.support.leaks import devices_below, unmount_all
 
 MIB = 1024 * 1024
@@ -242,13 +242,56 @@ def test_a_host_without_the_tools_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     assert "mkfs.ext4, e2fsck, resize2fs not found" in (disk_image.refusal(tmp_path) or "")
 
 
-def test_an_image_made_ahead_is_one_like_others(tmp_path: Path, slot: Path) -> None:
-    pool = PreparedImages(tmp_path / "prepared")
-    pool.clean()
-    pool.refill(64 * MIB)
-    assert len(list((tmp_path / "prepared").iterdir())) == READY
-    images = DiskImages(pool)
-    (images.open(slot, UID, 64 * MIB) / "file").write_text("x")
-    assert len(list((tmp_path / "prepared").iterdir())) == READY - 1
+def test_a_slot_made_ahead_is_one_like_others(tmp_path: Path, slot: Path) -> None:
+    ahead = tmp_path / "prepared"
+    slots = PreparedSlots(ahead)
+    slots.clear()
+    slots.refill(64 * MIB)
+    assert len(list(ahead.iterdir())) == len(mounts.mounts_under(str(ahead))) == READY
+    images = DiskImages(slots.take)
+    data = images.open(slot, UID, 64 * MIB)
+    (data / "file").write_text("x")
+    assert (data.stat().st_uid, data.stat().st_mode & 0o777) == (UID, 0o700)
+    assert mounts.mounts_under(str(slot.parent)) == [str(slot / "fs")]
+    assert len(mounts.mounts_under(str(ahead))) == READY - 1
     assert ext4.measure(slot / "workspace.img").size == 64 * MIB
+    assert images.open(slot, UID, 32 * MIB) == data  # resized, so mounted again
+    assert (data / "file").read_text() == "x"
     images.remove(slot, UID)
+    slots.clear()
+    assert list(ahead.iterdir()) == []
+    assert devices_below(tmp_path) == []
+
+
+def test_what_a_killed_process_made_ahead_is_removed(tmp_path: Path, slot: Path) -> None:
+    """Complete or not, mounted or not, in the form of this version or of an earlier one."""
+    ahead = tmp_path / "prepared"
+    slots = PreparedSlots(ahead)
+    slots.clear()
+    slots.refill(32 * MIB)
+    complete, unmounted, *_ = sorted(ahead.iterdir())
+    complete.rename(ahead / "0123456789abcdef.new")
+    mounts.unmount(str(unmounted / "fs"))
+    (ahead / "0123456789abcde0.new").mkdir()
+    (ahead / "0123456789abcde0.new" / "workspace.img.new").write_text("begun")
+    (ahead / "33554432-0123456789abcdef.img").write_text("of an earlier version")
+    PreparedSlots(ahead).clear()
+    assert list(ahead.iterdir()) == []
+    assert mounts.mounts_under(str(tmp_path)) == []
+    assert devices_below(tmp_path) == []
+
+
+def test_a_refill_that_fails_leaves_nothing(
+    tmp_path: Path, slot: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slots = PreparedSlots(tmp_path / "prepared")
+    slots.clear()
+
+    def fail(*_: object) -> None:
+        raise mounts.MountError("no mount")
+
+    monkeypatch.setattr(mounts, "mount_device", fail)
+    with pytest.raises(mounts.MountError):
+        slots.refill(32 * MIB)
+    assert list((tmp_path / "prepared").iterdir()) == []
+    assert devices_below(tmp_path) == []

@@ -14,6 +14,7 @@ from orchestrator.errors import CapacityExhaustedError, SandboxUnavailableError
 from orchestrator.sessions.requests import NewSession
 from orchestrator.workspace import slots
 from orchestrator.workspace.mounts import mounts_under
+from orchestrator.workspace.prepared import READY
 from orchestrator.workspace.quota import Quota
 from orchestrator.workspace.storage import StorageError
 from tests.conftest import BoxFactory
@@ -233,18 +234,17 @@ def mounts_of(box: Box) -> list[str]:
     return mounts_under(str(box.session.sandbox.directory.path))
 
 
-async def test_images_are_made_ahead_and_outlive_a_control_plane(sandbox_image: str) -> None:
+async def test_slots_are_made_ahead_and_removed_at_the_end(sandbox_image: str) -> None:
     with state(image=sandbox_image) as settings:
+        ahead = settings.state_dir / "prepared"
         async with running(settings) as plane:
             await (await Box.create(plane, "low")).close()
-        ready = list((settings.state_dir / "prepared").iterdir())
-        assert ready
-        assert all(path.name.startswith(f"{256 * MIB}-") for path in ready)
-        inodes = {path.stat().st_ino for path in ready}
-        async with running(settings) as plane:
+            await until(lambda: len(list(ahead.glob(f"{256 * MIB}-*"))) == READY)
+            inodes = {(slot / "workspace.img").stat().st_ino for slot in ahead.iterdir()}
             box = await Box.create(plane, "low")
             assert (slot_of(box) / "workspace.img").stat().st_ino in inodes
             await clear(plane)
+        assert list(ahead.iterdir()) == []
 
 
 async def test_what_was_made_without_a_limit_stays_so(sandbox_image: str) -> None:
@@ -281,7 +281,7 @@ async def test_a_host_without_room_refuses_a_session(
     def fail(*_arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("orchestrator.workspace.disk_image.DiskImages._make", fail)
+    monkeypatch.setattr("orchestrator.workspace.disk_image.DiskImages.open", fail)
     with pytest.raises(CapacityExhaustedError, match="disk space"):
         await control_plane.sessions.create(TESTER, NewSession(id="no-room"))
     monkeypatch.undo()

@@ -14,10 +14,12 @@ import pytest
 
 from images.builder import build
 from tests.support.leaks import (
+    NONE_AHEAD,
     NOTHING,
     assert_kept_are_whole,
     instance,
     left_behind,
+    made_ahead,
     networks,
     workspaces_left,
 )
@@ -261,7 +263,7 @@ async def test_killed_at_random_moments_of_making_workspaces(server: Server) -> 
         await asyncio.gather(*work, return_exceptions=True)
         await server.start()
         assert_kept_are_whole(server.state_dir)
-        assert workspaces_left(server.state_dir)["half-made images"] == []
+        assert made_ahead(server.state_dir) == NONE_AHEAD
         for session in (await server.ok("GET", "/api/sessions?status=active"))["items"]:
             assert (await run(server, session["id"], ["ls"]))["exit_code"] == 0
             await server.ok("DELETE", f"/api/sessions/{session['id']}?purge=true")

@@ -5,13 +5,24 @@ import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
 from orchestrator.workspace import mounts
 from tests.support.box import TESTER, Box, mount_options
-from tests.support.leaks import NOTHING, containers, left_behind
+from tests.support.dying import POINTS
+from tests.support.leaks import (
+    NO_WORKSPACES,
+    NONE_AHEAD,
+    NOTHING,
+    containers,
+    left_behind,
+    made_ahead,
+    unmount_all,
+    workspaces_left,
+)
 from tests.support.plane import opened
 from tests.support.server import Server, serving
 from tests.support.until import until
@@ -176,7 +187,7 @@ async def test_a_kill_leaves_what_sessions_have_and_nothing_else(
         "PADDOCK_MIN_FREE_DISK_BYTES": "0",
     }
     async with serving(tmp_path / "state", **environment) as server:
-        await two_wait(server)
+        await wait(server, 2)
         made = await server.ok("POST", "/api/sessions", {"permission_level": "low"})
         assert made["sandbox"]["start"] == "warm"
         before = set(containers(server.state_dir))
@@ -187,14 +198,57 @@ async def test_a_kill_leaves_what_sessions_have_and_nothing_else(
         assert (await server.ok("GET", path))["sandbox"] == made["sandbox"]
         answer = await server.ok("POST", path + "/exec", {"argv": ["pwd"]})
         assert answer["stdout"] == "/workspace\n"
-        await two_wait(server)
+        await wait(server, 2)
         await server.ok("DELETE", path + "?purge=true")
         await server.stop()
         assert left_behind(server.state_dir) == NOTHING
 
 
-async def two_wait(server: Server) -> None:
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_kill_while_a_session_takes_it_over_leaves_nothing(
+    tmp_path: Path, sandbox_image: str, point: str
+) -> None:
+    """Nobody learned of the session, so its workspace goes, too."""
+    environment = {
+        "PADDOCK_IMAGE": sandbox_image,
+        "PADDOCK_WARM_SANDBOXES": "1",
+        "PADDOCK_WARM_LEAST": '{"low": 1}',
+        "PADDOCK_MIN_FREE_MEMORY_BYTES": "0",
+        "PADDOCK_MIN_FREE_DISK_BYTES": "0",
+        "DIES_AFTER": point,
+    }
+    server = Server(tmp_path / "state", **environment)
+    server.module = "tests.support.dying"
+    try:
+        await server.start()
+        await wait(server, 1)
+        before = left_behind(server.state_dir)
+        (name,) = before["directories"]
+        with pytest.raises(aiohttp.ClientError):
+            await server.call("POST", "/api/sessions", {"id": "lost", "permission_level": "low"})
+        assert left_behind(server.state_dir)["directories"] == [name]
+        await server.kill()
+        server.module = "paddock"
+        await server.start()
+        after = left_behind(server.state_dir)
+        assert not set(after["containers"]) & set(before["containers"])
+        assert name not in str(after)
+        assert workspaces_left(server.state_dir) == NO_WORKSPACES
+        assert (await server.ok("GET", "/api/sessions"))["items"] == []
+        await wait(server, 1)
+        body = {"id": "lost", "permission_level": "low"}
+        assert (await server.ok("POST", "/api/sessions", body))["sandbox"]["start"] == "warm"
+        await server.ok("DELETE", "/api/sessions/lost?purge=true")
+    finally:
+        await server.stop()
+        unmount_all(server.state_dir)
+    assert left_behind(server.state_dir) == NOTHING
+    assert made_ahead(server.state_dir) == NONE_AHEAD
+
+
+async def wait(server: Server, number: int) -> None:
+    """Waits until that many sandboxes wait at low."""
     text = ""
-    while 'paddock_warm_sandboxes{level="low"} 2.0' not in text:
+    while f'paddock_warm_sandboxes{{level="low"}} {number}.0' not in text:
         async with server.client.get("/metrics") as response:
             text = await response.text()

@@ -57,13 +57,11 @@ NOTHING: dict[str, list[str]] = {"containers": [], "mounts": [], "directories": 
 
 def workspaces_left(state_dir: Path) -> dict[str, list[str]]:
     """Everything of workspaces on the host; they outlive sessions until they are purged."""
-    prepared = state_dir / "prepared"
     return {
         "mounts": mounts_under(str(state_dir / "slots")),
-        "loop devices": devices_below(state_dir),
+        "loop devices": devices_below(state_dir / "slots"),
         "slots": _names(state_dir / "slots"),
         "links": _names(state_dir / "session-workspaces"),
-        "half-made images": [name for name in _names(prepared) if not name.endswith(".img")],
     }
 
 
@@ -72,8 +70,20 @@ NO_WORKSPACES: dict[str, list[str]] = {
     "loop devices": [],
     "slots": [],
     "links": [],
-    "half-made images": [],
 }
+
+
+def made_ahead(state_dir: Path) -> dict[str, list[str]]:
+    """Everything of slots that were made for future workspaces; none outlives its process."""
+    prepared = state_dir / "prepared"
+    return {
+        "mounts": mounts_under(str(prepared)),
+        "loop devices": devices_below(prepared),
+        "slots": _names(prepared),
+    }
+
+
+NONE_AHEAD: dict[str, list[str]] = {"mounts": [], "loop devices": [], "slots": []}
 
 
 def devices_below(directory: Path) -> list[str]:

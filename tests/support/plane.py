@@ -15,8 +15,10 @@ from orchestrator.workspace.mounts import mounts_under
 from tests.support.box import TESTER
 from tests.support.leaks import (
     NO_WORKSPACES,
+    NONE_AHEAD,
     NOTHING,
     left_behind,
+    made_ahead,
     networks,
     unmount_all,
     workspaces_left,
@@ -36,8 +38,9 @@ def state(**settings: Any) -> Iterator[Settings]:
             yield Settings(state_dir=state_dir, uid_base=uid_base(), **members)
         finally:
             left, mounts = workspaces_left(state_dir), mounts_under(directory)
+            ahead = made_ahead(state_dir)
             unmount_all(Path(directory))
-        assert (left, mounts) == (NO_WORKSPACES, [])
+        assert (left, ahead, mounts) == (NO_WORKSPACES, NONE_AHEAD, [])
         assert networks(state_dir) == []
 
 

@@ -36,6 +36,8 @@ class Server:
         self._directory = directory
         self._port = _free_port()
         self._environment = environment
+        # The module that is run.
+        self.module = "paddock"
         # Its output up to its last end.
         self.log = b""
         self._process: asyncio.subprocess.Process | None = None
@@ -66,7 +68,7 @@ class Server:
             **self._environment,
         }
         self._process = await asyncio.create_subprocess_exec(
-            *(self._python, "-m", "paddock", "serve"),
+            *(self._python, "-m", self.module, "serve"),
             cwd=self._directory,
             env=environment,
             stdout=asyncio.subprocess.PIPE,

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from orchestrator.config.errors import ConfigError
 from orchestrator.workspace import ext4, project_quota
+from orchestrator.workspace.disk_image import DiskImages
 from orchestrator.workspace.ext4 import FileSystem, ImageError
-from orchestrator.workspace.prepared import MOST, READY, PreparedImages
+from orchestrator.workspace.prepared import MOST, READY, PreparedSlots
 from orchestrator.workspace.project_quota import ProjectQuotas, ProjectUse
 from orchestrator.workspace.quota import Choice, DiskUsage, Quota, choose
 
@@ -102,36 +103,64 @@ def test_a_copy_keeps_data_and_holes(tmp_path: Path) -> None:
 
 def fill(directory: Path, size: int, count: int) -> None:
     for number in range(count):
-        (directory / f"{size}-{number:016x}.img").write_text("x")
+        slot = directory / f"{size}-{number:016x}"
+        slot.mkdir(parents=True)
+        (slot / "workspace.img").write_text("x")
 
 
-def test_prepared_images_are_taken_once(tmp_path: Path) -> None:
-    pool = PreparedImages(tmp_path)
-    fill(tmp_path, 100, 2)
-    assert pool.take(100, tmp_path / "a")
-    assert not pool.take(10, tmp_path / "b")
-    assert pool.take(100, tmp_path / "b")
-    assert not pool.take(100, tmp_path / "c")
+def test_prepared_slots_are_taken_once(tmp_path: Path) -> None:
+    slots = PreparedSlots(tmp_path / "prepared")
+    fill(tmp_path / "prepared", 100, 2)
+    (tmp_path / "b").mkdir()  # as a creation that was killed leaves it
+    assert slots.take(100, tmp_path / "a")
+    assert not slots.take(10, tmp_path / "b")
+    assert slots.take(100, tmp_path / "b")
+    assert not slots.take(100, tmp_path / "c")
+    assert (tmp_path / "b" / "workspace.img").read_text() == "x"
 
 
-def test_what_is_not_complete_is_removed(tmp_path: Path) -> None:
-    pool = PreparedImages(tmp_path / "prepared")
-    pool.clean()
+def test_a_slot_that_is_begun_is_not_replaced(tmp_path: Path) -> None:
+    slots = PreparedSlots(tmp_path / "prepared")
     fill(tmp_path / "prepared", 100, 1)
-    (tmp_path / "prepared" / "0123456789abcdef.new").write_text("x")
-    pool.clean()
-    assert [path.name for path in (tmp_path / "prepared").iterdir()] == [f"100-{0:016x}.img"]
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "workspace.img.new").write_text("begun")
+    assert not slots.take(100, tmp_path / "a")
+    assert slots.take(100, tmp_path / "b")
 
 
-def test_sizes_that_nobody_asks_for_make_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ext4, "make", lambda path, _size: path.touch())
-    pool = PreparedImages(tmp_path)
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slots without images."""
+
+    def create(_images: DiskImages, slot: Path, _size: int) -> None:
+        slot.mkdir()
+
+    monkeypatch.setattr(DiskImages, "create", create)
+
+
+@pytest.mark.usefixtures("made")
+def test_sizes_that_nobody_asks_for_make_room(tmp_path: Path) -> None:
+    slots = PreparedSlots(tmp_path)
     for size in range(10, 20):
-        pool.refill(size)
-        assert len(list(tmp_path.glob(f"{size}-*.img"))) == READY
+        slots.refill(size)
+        assert len(list(tmp_path.glob(f"{size}-*"))) == READY
         assert len(list(tmp_path.iterdir())) <= MOST
+
+
+def test_what_can_t_be_removed_is_never_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may have lost its mount, and with it its limit."""
+    slots = PreparedSlots(tmp_path / "prepared")
+    fill(tmp_path / "prepared", 100, 2)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(DiskImages, "remove", fail)
+    slots.clear()
+    assert not slots.take(100, tmp_path / "a")
+    assert caplog.text.count("is not removed") == 2
 
 
 class FakeCalls:

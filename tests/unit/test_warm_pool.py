@@ -161,7 +161,7 @@ async def test_after_a_session_the_next_one_finds_a_sandbox() -> None:
 
 
 async def test_a_minimum_waits_without_demand_and_is_renewed() -> None:
-    host = Host(warm_least={"low": 2}, warm_age=100)
+    host = Host(warm_least={"low": 2}, warm_age=160)
     host.run()
     await host.settled()
     assert host.waiting == {"low": 2}
@@ -170,12 +170,13 @@ async def test_a_minimum_waits_without_demand_and_is_renewed() -> None:
     await host.settled()
     assert host.existing == before
     host.image = "sha256:2"
+    host.now += 60
     host.levels.replace(LEVELS)
     await host.settled()
     assert {shape.image_id for shape in host.pool.shapes} == {"sha256:2"}
     assert not set(before) & set(host.existing)
     before = list(host.existing)
-    host.now += 100
+    host.now += 160
     host.levels.replace(LEVELS)
     await host.settled()
     assert host.waiting == {"low": 2}

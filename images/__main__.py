@@ -12,7 +12,7 @@ from images import base
 from images.builder import build
 from images.errors import BuildError
 from images.progress import detail, failure, step
-from images.recipes import RECIPES, SANDBOX, Recipe
+from images.recipes import SANDBOX, find_recipe
 
 PING_SECONDS = 5
 
@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command")
     command = commands.add_parser("build", help="build an image if something in it changed")
     command.add_argument(
-        "name", nargs="?", choices=RECIPES, default=SANDBOX.name, help="which (%(default)s)"
+        "name", nargs="?", default=SANDBOX.name, help="which, or a list of packages (%(default)s)"
     )
     command.add_argument("--force", action="store_true", help="build even if nothing changed")
     command.add_argument("--tag", help="another name for the image")
@@ -31,17 +31,20 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--wait", type=float, default=0, metavar="SECONDS")
     options = parser.parse_args(arguments)
     if options.command == "build":
-        return _build(RECIPES[options.name], options.tag, options.force)
+        return _build(options.name, options.tag, options.force)
     if options.command == "engine":
         return _engine(options.wait)
     parser.print_help()
     return 0
 
 
-def _build(recipe: Recipe, tag: str | None, force: bool) -> int:
+def _build(name: str, tag: str | None, force: bool) -> int:
     started = time.monotonic()
     try:
-        image = build(tag, recipe=recipe, force=force, report=detail)
+        image = build(tag, recipe=find_recipe(name), force=force, report=detail)
+    except LookupError:
+        failure(f"no image {name}; `paddock images list` shows them")
+        return 2
     except BuildError as error:
         failure(str(error))
         return 1

@@ -6,6 +6,7 @@ Python dependencies are looked up only when the image is built; `--force` looks 
 
 import hashlib
 import io
+import os
 import tarfile
 from collections.abc import Mapping
 from contextlib import closing
@@ -17,7 +18,7 @@ from requests.exceptions import RequestException
 
 from images import base
 from images.errors import BuildError
-from images.recipes import BASE_UNUSED, ROOT, SANDBOX, Recipe, base_packages, context_files
+from images.recipes import BASE_PACKAGES, BASE_UNUSED, ROOT, SANDBOX, Recipe, context_files
 from orchestrator.engine.base import LABEL_INPUTS
 
 # The longest silence of the engine during a build step, in seconds.
@@ -81,7 +82,7 @@ def _build(
 ) -> Result:
     if not (ROOT / recipe.dockerfile).exists():
         raise BuildError("images can be built only in a checkout of the repository")
-    packages, unused = base_packages(recipe=recipe), (ROOT / BASE_UNUSED).read_bytes()
+    packages, unused = ((ROOT / path).read_bytes() for path in (BASE_PACKAGES, BASE_UNUSED))
     base_name = base.choose(client, packages, unused, report)
     base_image = base.inspect(client, base_name)
     if base_image is None:
@@ -89,7 +90,7 @@ def _build(
     files = context_files(recipe=recipe)
     inputs = input_hash(files, str(base_image["Id"]))
     previous = base.inspect(client, name)
-    if previous and not force and _labels(previous).get(LABEL_INPUTS) == inputs:
+    if previous and not force and labels_of(previous).get(LABEL_INPUTS) == inputs:
         return Result(name, str(previous["Id"]), built=False)
     if recipe.prepare is not None:
         files |= recipe.prepare(files, str(base_image["Architecture"]), report)
@@ -99,7 +100,7 @@ def _build(
         custom_context=True,
         dockerfile=recipe.dockerfile,
         tag=name,
-        buildargs={"BASE_IMAGE": base_name},
+        buildargs={"BASE_IMAGE": base_name, **_proxies()},
         labels={**recipe.labels, LABEL_INPUTS: inputs},
         nocache=force,
         rm=True,
@@ -120,7 +121,15 @@ def _build(
     return Result(name, str(current["Id"]), built=True)
 
 
-def _labels(image: Mapping[str, Any]) -> dict[str, str]:
+def _proxies() -> dict[str, str]:
+    """This machine's proxies, for what the build fetches. They do not end up in the image."""
+    names = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY")
+    either = (*names, *(name.lower() for name in names))
+    return {name: os.environ[name] for name in either if name in os.environ}
+
+
+def labels_of(image: Mapping[str, Any]) -> dict[str, str]:
+    """The labels in the engine's description of an image."""
     return dict(image["Config"].get("Labels") or {})
 
 

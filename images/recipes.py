@@ -5,13 +5,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from images import base, site
+from images.errors import BuildError
+from images.package_lists import PackageList, read_list
 from orchestrator.engine.base import LABEL_PROTOCOL
 from sandbox_agent.protocol import PROTOCOL_VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
-# The list of the Debian packages in a base made here, the same for every image.
+# The lists of the Debian packages in a base made here, and of the files that are left out.
 BASE_PACKAGES = "images/sandbox/packages"
 BASE_UNUSED = "images/sandbox/unused"
+# Sandbox images with more programs; an operator's own list can be anywhere.
+LISTS = "images/sandbox"
 
 Files = dict[str, bytes]
 
@@ -21,31 +25,32 @@ class Recipe(NamedTuple):
 
     `sources` are patterns relative to the repository. `prepare` makes the further files for the
     build, for an engine of the given architecture. `more_packages` are Debian packages in addition
-    to those of the base's list.
+    to those of the base.
     """
 
     name: str
     image: str
+    description: str
+    dockerfile: str
     sources: tuple[str, ...]
     labels: Mapping[str, str]
     prepare: Callable[[Files, str, base.Report], Files] | None = None
     more_packages: tuple[str, ...] = ()
 
-    @property
-    def dockerfile(self) -> str:
-        """The path relative to the repository."""
-        return f"images/{self.name}/Dockerfile"
-
 
 SANDBOX = Recipe(
     name="sandbox",
     image="paddock/sandbox:latest",
+    description="Sandboxes: the programs of the permission levels, git and Python.",
+    dockerfile="images/sandbox/Dockerfile",
     sources=("images/sandbox/Dockerfile", BASE_PACKAGES, BASE_UNUSED, "sandbox_agent/**/*.py"),
     labels={LABEL_PROTOCOL: str(PROTOCOL_VERSION)},
 )
 CONTROL_PLANE = Recipe(
     name="control-plane",
     image="paddock/control-plane:latest",
+    description="The control plane, for Compose.",
+    dockerfile="images/control-plane/Dockerfile",
     sources=(
         "images/control-plane/Dockerfile",
         "images/control-plane/packages",
@@ -61,7 +66,36 @@ CONTROL_PLANE = Recipe(
     labels={},
     prepare=site.install,
 )
-RECIPES = {recipe.name: recipe for recipe in (SANDBOX, CONTROL_PLANE)}
+
+
+def recipes(root: Path = ROOT) -> dict[str, Recipe]:
+    """All images that can be built without a list of one's own, by name."""
+    lists = (_with_packages(read_list(path)) for path in sorted((root / LISTS).glob("*.toml")))
+    return {recipe.name: recipe for recipe in (SANDBOX, *lists, CONTROL_PLANE)}
+
+
+def find_recipe(name: str, root: Path = ROOT) -> Recipe:
+    """The recipe of that name, or the one that a list of packages (a path to `*.toml`) gives.
+
+    Raises: BuildError, which names the field, for a faulty list; LookupError if there is none.
+    """
+    known = recipes(root)
+    if not name.endswith(".toml"):
+        return known[name]
+    listed = read_list(Path(name))
+    if listed.name in known and Path(name).resolve().parent != (root / LISTS).resolve():
+        raise BuildError(f"{name}: {listed.name} is an image of Paddock's own: rename the file")
+    return _with_packages(listed)
+
+
+def _with_packages(listed: PackageList) -> Recipe:
+    """A sandbox image with the packages of a list."""
+    return SANDBOX._replace(
+        name=listed.name,
+        image=f"paddock/{listed.name}:latest",
+        description=listed.description,
+        more_packages=listed.packages,
+    )
 
 
 def context_files(root: Path = ROOT, recipe: Recipe = SANDBOX) -> Files:
@@ -69,15 +103,8 @@ def context_files(root: Path = ROOT, recipe: Recipe = SANDBOX) -> Files:
     found = {path for pattern in recipe.sources for path in root.glob(pattern)}
     files = {name: path.read_bytes() for name, path in _sources(root, found)}
     if recipe.more_packages:
-        files[BASE_PACKAGES] = base_packages(root, recipe)
+        files[BASE_PACKAGES] += "".join(f"{name}\n" for name in recipe.more_packages).encode()
     return files
-
-
-def base_packages(root: Path = ROOT, recipe: Recipe = SANDBOX) -> bytes:
-    """The list of the packages in a base of the recipe's image, one per line."""
-    return (root / BASE_PACKAGES).read_bytes() + b"".join(
-        name.encode() + b"\n" for name in recipe.more_packages
-    )
 
 
 def _sources(root: Path, found: set[Path]) -> Iterator[tuple[str, Path]]:

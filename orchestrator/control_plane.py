@@ -44,6 +44,7 @@ from orchestrator.observe.gauges import Gauges
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Levels
 from orchestrator.reload import Reload
+from orchestrator.sandboxes.allowed_images import AllowedImages
 from orchestrator.sandboxes.sandbox import Sandbox
 from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sandboxes.shapes import cold_levels
@@ -84,6 +85,7 @@ class ControlPlane:
     followers: Followers
     streams: Streams
     node: Node
+    images: AllowedImages
     engine: Engine
     pool: WarmPool
     sessions: Sessions
@@ -146,6 +148,7 @@ class ControlPlane:
         self.engine = measured(engine, self.metrics)
         self._resources.push_async_callback(self.engine.close)
         self.node = node = await LocalNode.open(settings, self.engine)
+        self.images = AllowedImages(self.engine, (settings.image, *settings.images))
         self._resources.push_async_callback(node.close)
         self.ready = Readiness(settings, node, self.database, self.reload, self.tasks)
         room = RecordRoom(

@@ -38,6 +38,9 @@ class Executor:
         self._allowed = (
             None if configuration.commands is None else frozenset(configuration.commands)
         )
+        # Where anything may run, also what its user has installed. The image's programs come first.
+        own = "" if configuration.commands is not None else f":{configuration.home}/.local/bin"
+        self._path = PATH + own
         self._events = events
         self._work = work
         self._guards = guards
@@ -106,7 +109,7 @@ class Executor:
         if message is not None:
             raise AgentError("permission_denied", message, "environment-allowlist")
         base = {
-            "PATH": PATH,
+            "PATH": self._path,
             "HOME": self._configuration.home,
             "USER": "sandbox",
             "LOGNAME": "sandbox",
@@ -116,7 +119,7 @@ class Executor:
 
     def _program(self, name: str, env: dict[str, str]) -> str:
         """The file behind a bare name, looked up once because the image can't change."""
-        if "/" in name or env["PATH"] != PATH:
+        if "/" in name or env["PATH"] != self._path:
             return name
         if name not in self._programs:
             found = find_program(name)

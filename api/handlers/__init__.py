@@ -8,6 +8,7 @@ from api.handlers import (
     file_archives,
     files,
     health,
+    images,
     policies,
     processes,
     sessions,
@@ -18,7 +19,7 @@ from api.handlers import (
 from api.operation import Operation, operations_of
 
 _MODULES = (
-    *(sessions, settings, commands, processes, files, file_archives, terminals),
+    *(sessions, settings, images, commands, processes, files, file_archives, terminals),
     *(tools, approvals),
     *(events, audit, health, policies),
 )

@@ -1,16 +1,15 @@
 """Whether this host, its engine, an image and a sandbox can enforce a level."""
 
-from orchestrator.engine.base import LABEL_PROTOCOL, Engine, missing_image
+from orchestrator.engine.base import Engine
 from orchestrator.errors import (
     EngineUnavailableError,
     SandboxUnavailableError,
-    ValidationError,
 )
 from orchestrator.link.messages import Hello
 from orchestrator.node.host import Host
 from orchestrator.policy.levels import Level
 from orchestrator.policy.requirements import check
-from sandbox_agent.protocol import PROTOCOL_VERSION
+from orchestrator.sandboxes.allowed_images import usable
 
 
 class Suitability:
@@ -41,17 +40,7 @@ class Suitability:
     async def image_id(self, image: str) -> str:
         """The id of the image that has that name now. Raises: as `check_image`."""
         await self._check_engine()
-        found = await self._engine.image(image)
-        if found is None:
-            raise missing_image(image)
-        protocol = found.labels.get(LABEL_PROTOCOL)
-        if protocol != str(PROTOCOL_VERSION):
-            raise ValidationError(
-                f"image {image} has sandbox protocol {protocol}, but this control plane needs "
-                f"{PROTOCOL_VERSION}: rebuild it with `python -m images build`",
-                field="image",
-            )
-        return found.id
+        return usable(image, await self._engine.image(image)).id
 
     async def _check_engine(self) -> None:
         """Raises: EngineUnavailableError if this engine can't confine sandboxes."""

@@ -18,6 +18,7 @@ from orchestrator.errors import PaddockError, ValidationError
 from orchestrator.node.base import Node, Resources
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Level, Levels, effective_limits
+from orchestrator.sandboxes.allowed_images import full_name
 from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sessions import admission, session_rows
 from orchestrator.sessions.budget import Budget, Kind, limits_of
@@ -120,9 +121,9 @@ class Creation:
         level = self._levels.named(request.permission_level or bounds.default_level(self._levels))
         bounds.check_level(level, self._levels)
         session_id = validate_id(request.id or f"sess-{secrets.token_hex(8)}")
-        image = bounds.image(request.image, settings.image)
-        if image not in (settings.image, *settings.images):
-            raise ValidationError(f"image {image} is not on the operator's list", field="image")
+        allowed = (settings.image, *settings.images)
+        asked = None if request.image is None else full_name(request.image, allowed)
+        image = full_name(bounds.image(asked, settings.image), allowed)
         for name in request.env:
             if not allowed_variable(name, level.environment):
                 raise ValidationError(f"env.{name} is not allowed at {level.name}", field="env")

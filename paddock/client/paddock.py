@@ -17,6 +17,7 @@ from paddock.client.sessions import Sessions
 from paddock.client.streams import never, resumed
 from paddock.client.transport import Options, Pool, Transport
 from paddock.contract.audit import AuditEvent
+from paddock.contract.images import Image
 from paddock.contract.system import Explanation, Level, Readiness
 
 _PAGE = 500
@@ -29,6 +30,15 @@ class Policies(Face[F]):
     async def list(self) -> tuple[Level, ...]:
         """The levels, lowest first."""
         return read_items(Level, await self._api.json("GET", "/api/policies"))
+
+
+class Images(Face[F]):
+    """The images that sessions may request."""
+
+    @method
+    async def list(self) -> tuple[Image, ...]:
+        """The operator's images, the default one first, and whether each is usable."""
+        return read_items(Image, await self._api.json("GET", "/api/images"))
 
 
 class _Client(Face[F]):
@@ -51,6 +61,7 @@ class _Client(Face[F]):
         super().__init__(link)
         self.sessions: Sessions[F] = Sessions(link)
         self.policies: Policies[F] = Policies(link)
+        self.images: Images[F] = Images(link)
         self.approvals: Approvals[F] = Approvals(link)
         self.archives: Archives[F] = Archives(link)
 

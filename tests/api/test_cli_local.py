@@ -220,22 +220,66 @@ def test_images(monkeypatch: pytest.MonkeyPatch) -> None:
     here = Presence(
         "sandbox",
         "paddock/sandbox:latest",
+        "What sandboxes are made of.",
+        "stale",
         "sha256:0123456789abcdef",
         2**20,
         "2026-01-01T00:00:00Z",
     )
-    absent = Presence("control-plane", "paddock/control-plane:latest")
+    absent = Presence("control-plane", "paddock/control-plane:latest", "The server.", "missing")
     monkeypatch.setattr(images.inventory, "inventory", lambda: [here, absent])
     listed = run("images", "list").out.splitlines()
-    assert listed[1].split()[:3] == ["sandbox", "paddock/sandbox:latest", "0123456789ab"]
+    assert listed[1].split()[:3] == ["sandbox", "paddock/sandbox:latest", "stale"]
     assert listed[2].split()[2] == "missing"
     assert json.loads(run("images", "list", "--json").out)[1]["id"] is None
     built = builder.Result("paddock/sandbox:latest", "sha256:1", True)
     monkeypatch.setattr(builder, "build", lambda *_args, **_options: built)
     assert run("images", "build").out == "paddock/sandbox:latest built\n"
     assert json.loads(run("images", "build", "--json").out)["built"] is True
-    ended = run("images", "build", "nothing")
-    assert (ended.status, "sandbox" in ended.line) == (2, True)
+    for command in ("build", "show"):
+        ended = run("images", command, "nothing")
+        assert (ended.status, "sandbox" in ended.line, "dev" in ended.line) == (2, True, True)
+
+
+def test_an_image_with_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        images.inventory,
+        "look_up",
+        lambda recipe: Presence(recipe.name, recipe.image, recipe.description, "missing"),
+    )
+    shown = run("images", "show", "python")
+    assert "python3-venv" in shown.out
+    assert "`paddock images build python`" in shown.err
+    assert "python3-venv" in json.loads(run("images", "show", "python", "--json").out)["packages"]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("", "packages"),
+        ("packages = []", "packages"),
+        ('packages = ["a b"]', "packages.0"),
+        ('packages = ["$(id)"]', "packages.0"),
+        ('packages = ["-y"]', "packages.0"),
+        ("packages = 5", "packages"),
+        ('packages = ["jq"]\nsource = "x"', "source"),
+        ('packages = ["jq"]\ndescription = "\\u001b"', "description"),
+        ("packages = [", "my.toml"),
+        ("#" * 70_000, "65536"),
+    ],
+)
+def test_a_faulty_list_of_packages(text: str, named: str, tmp_path: Path) -> None:
+    (tmp_path / "my.toml").write_text(text)
+    ended = run("images", "build", str(tmp_path / "my.toml"))
+    assert (ended.status, named in ended.line, "my.toml" in ended.line) == (1, True, True)
+
+
+@pytest.mark.parametrize("name", ["sandbox.toml", "dev.toml", "Mine.toml", ".toml", "absent.toml"])
+def test_a_list_of_packages_with_a_name_that_can_t_be(name: str, tmp_path: Path) -> None:
+    if "absent" not in name:
+        (tmp_path / name).write_text('packages = ["jq"]')
+    ended = run("images", "build", str(tmp_path / name))
+    assert (ended.status, name in ended.line) == (1, True)
 
 
 def test_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:

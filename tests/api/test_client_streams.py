@@ -143,7 +143,7 @@ async def test_without_resume_the_connection_is_the_command(
             await anext(events)
     assert (await api.agent.asked("cancel"))["reason"] == "client_gone"
     ran = await api.agent.asked("exec")
-    assert (ran["background"], ran["timeout_ms"]) == (False, 20_000)
+    assert (ran["background"], ran["timeout_ms"]) == (False, 600_000)
 
 
 async def test_refusals_end_a_stream(session: Session, paddock: Paddock) -> None:

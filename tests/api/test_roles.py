@@ -27,7 +27,8 @@ DECLARED = {
     Access.READ: "inspect_session show_budget show_settings list_processes read_process list_tools "
     "list_terminals read_terminal read_transcript follow_session search_audit count_audit "
     "export_audit verify_audit explain_policy",
-    Access.READ_ALL: "list_sessions list_policies list_approvals follow_all search_all_audit",
+    Access.READ_ALL: "list_sessions list_policies list_images list_approvals follow_all "
+    "search_all_audit",
     Access.WORK: "exec feed_process signal_process read_file write_file delete_file list_files "
     "read_archive write_archive "
     "make_directory make_link move_file open_terminal interact close_terminal "

@@ -1,7 +1,6 @@
 """Images with real programs for tools, and with the servers that some of them use.
 
-The base with the programs is built once and kept, under a name that depends on its packages; adding
-this checkout's agent takes seconds.
+The engine keeps the layer with the programs; adding this checkout's agent takes seconds.
 """
 
 import secrets
@@ -48,7 +47,7 @@ def programs_image() -> Iterator[str]:
         yield name
     finally:
         with closing(docker.APIClient(version="auto")) as client:
-            client.remove_image(name)
+            client.remove_image(name, noprune=True)
 
 
 @contextmanager

@@ -16,8 +16,9 @@ from images.recipes import (
     CONTROL_PLANE,
     ROOT,
     SANDBOX,
-    base_packages,
     context_files,
+    find_recipe,
+    recipes,
 )
 from images.site import platform_options
 from orchestrator.engine.base import LABEL_PROTOCOL
@@ -172,12 +173,17 @@ def test_mirrors_and_proxies_do_not_get_into_the_base() -> None:
     assert '"$1"/etc/apt/apt.conf.d/99mmdebstrap' in hook
 
 
-def test_more_packages_are_those_of_another_base() -> None:
-    more = SANDBOX._replace(more_packages=("gdb", "nodejs"))
-    plain, packages = base_packages(recipe=SANDBOX), base_packages(recipe=more)
-    assert packages == plain + b"gdb\nnodejs\n"
-    assert context_files(recipe=more) == {
-        **context_files(recipe=SANDBOX),
-        BASE_PACKAGES: packages,
-    }
-    assert base.local_name(plain, b"") != base.local_name(packages, b"")
+def test_an_image_with_more_packages_is_a_sandbox_image_with_another_list(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('packages = ["gdb", "nodejs"]')
+    mine = find_recipe(str(tmp_path / "mine.toml"))
+    assert (mine.name, mine.image, mine.labels) == ("mine", "paddock/mine:latest", SANDBOX.labels)
+    plain, more = context_files(recipe=SANDBOX), context_files(recipe=mine)
+    assert more == {**plain, BASE_PACKAGES: plain[BASE_PACKAGES] + b"gdb\nnodejs\n"}
+    assert input_hash(plain, "sha256:1") != input_hash(more, "sha256:1")
+
+
+def test_every_list_can_be_built_by_its_name() -> None:
+    assert {"sandbox", "control-plane", "dev", "node", "python"} == set(recipes())
+    for name, recipe in recipes().items():
+        assert find_recipe(name) == recipe
+        assert recipe.description

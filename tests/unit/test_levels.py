@@ -41,7 +41,8 @@ def test_packaged_levels() -> None:
     assert (low.limits.cpus, low.limits.memory_bytes, low.limits.pids) == (0.5, 256 * MIB, 64)
     assert (medium.limits.tmp_bytes, medium.limits.workspace_bytes) == (64 * MIB, 1024 * MIB)
     assert (high.limits.shm_bytes, high.limits.workspace_bytes) == (64 * MIB, 10240 * MIB)
-    assert (low.timeout_default, low.timeout_max, high.timeout_max) == (20, 120, 3600)
+    assert (low.timeout_default, low.timeout_max) == (20, 120)
+    assert (high.timeout_default, high.timeout_max) == (600, 3600)
     assert (low.home, high.home) == ("/nonexistent", "/workspace")
     assert low.environment == ("LANG", "LC_*", "TZ", "TERM", "NO_COLOR")
     assert high.environment is None

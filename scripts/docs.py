@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import annotated_types
-import typer.main
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
@@ -91,7 +90,7 @@ def exits() -> str:
 
 def commands() -> str:
     """All commands with help, arguments, options and an example."""
-    found = _commands(typer.main.get_command(build()), "paddock")
+    found = _commands(build(), "paddock")
     return "\n\n".join(_command(name, command) for name, command in found)
 
 

@@ -2,9 +2,11 @@
 
 import os
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from paddock.cli import (
     approvals,
@@ -56,7 +58,7 @@ def root(
     """Governed sandboxes for AI agents: run commands, watch them, and prove what was done."""
 
 
-def build() -> typer.Typer:
+def build() -> TyperGroup:
     """The whole command line."""
     app = typer.Typer(
         name="paddock",
@@ -83,7 +85,7 @@ def build() -> typer.Typer:
     for name, module in (("approvals", approvals), ("audit", audit), ("policies", policies)):
         app.add_typer(module.app, name=name)
     app.add_typer(own.machine)
-    return app
+    return cast(TyperGroup, get_command(app))
 
 
 def main(arguments: list[str] | None = None) -> int:

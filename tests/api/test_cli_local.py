@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from docker.errors import DockerException
 
 import images.inventory
@@ -46,7 +45,7 @@ def commands(
     group: Any = None, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Every command, by its path of subcommand names."""
-    group = group or typer.main.get_command(build())
+    group = group or build()
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from commands(command, (*path, name))

@@ -497,7 +497,7 @@ def test_a_restart_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     run_state_machine_as_test(
         Restarts,
         settings=how(
-            max_examples=40,
+            max_examples=how().max_examples * 2 // 5,
             stateful_step_count=20,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -28,6 +28,7 @@ from tests.api.test_exec import read_event
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Agents
 from tests.support.manifests import PSQL
+from tests.support.restart import reopened
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "cedar"
 ADMIN = Principal("admin", Role.ADMIN)
@@ -201,7 +202,7 @@ async def test_a_restart_expires_what_waits(
     session, _ = await before.sessions.create(ADMIN, NewSession(id="web-1"))
     asked = await before.approvals.obtain(session, DROP, "handle:web-1", 0)
     await before.close()
-    after = await ControlPlane.open(settings, engine)
+    after = await reopened(settings, engine, agents)
     try:
         (found,), _ = await after.approvals.list(ADMIN)
         assert (found.id, found.status) == (asked.id, "expired")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import AuditUnavailableError
+from orchestrator.link import agent_link
 from orchestrator.sessions.session import Session
 from paddock.contract.words import Status
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
@@ -376,7 +377,10 @@ async def test_an_agent_can_not_end_a_session_by_a_budget_that_it_has_not(api: A
     assert (await api.json("GET", path))["status"] == "active"
 
 
-async def test_reports_without_form_are_not_believed(api: Api) -> None:
+async def test_reports_without_form_are_not_believed(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_link, "_RECONNECT_SECONDS", 0.1)
     path = await make(api, budget={"time": 600})
     api.agent.emit("budget.exceeded", args={"kind": "time", "consumed": 1}, decision="deny")
     # The malformed report drops the connection before any part of it is recorded.

@@ -15,6 +15,7 @@ from api.handlers import OPERATIONS
 from api.logs import logging_to_stdout
 from orchestrator.access.limits import LIMIT_FIELDS
 from orchestrator.config.settings import Settings
+from orchestrator.link import agent_link
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.fake_agent import Play
 from tests.support.until import until
@@ -169,6 +170,13 @@ async def test_no_secret_is_logged(log: Path, api: Api, monkeypatch: pytest.Monk
         assert secret not in text
 
 
+@pytest.fixture
+def lost_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hardly any time is given to an agent to connect again."""
+    monkeypatch.setattr(agent_link, "_RECONNECT_SECONDS", 0.1)
+
+
+@pytest.mark.usefixtures("lost_for_good")
 async def test_an_agents_lines_name_its_session_and_no_request(log: Path, api: Api) -> None:
     await api.session(id="mine")
     sandbox = api.plane.sessions.registry.live[0].sandbox
@@ -180,6 +188,7 @@ async def test_an_agents_lines_name_its_session_and_no_request(log: Path, api: A
     assert {(line.get("session_id"), line.get("request_id")) for line in said} == {("mine", None)}
 
 
+@pytest.mark.usefixtures("lost_for_good")
 async def test_an_agent_that_breaks_the_protocol_is_on_record_and_counted(api: Api) -> None:
     session = await api.session(id="mine")
     api.agent.emit("made.up")

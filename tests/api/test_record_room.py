@@ -15,6 +15,7 @@ from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.session import Session
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.fake_agent import Play
+from tests.support.restart import reopened
 from tests.support.until import until
 
 SESSIONS = "/api/sessions"
@@ -251,7 +252,7 @@ async def test_the_same_refusal_again_and_again_is_counted(
 
 
 async def test_what_was_counted_is_on_record_when_the_control_plane_stops(
-    api: Api, settings: Settings, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+    api: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(refusals, "_BURST", 1)
     monkeypatch.setattr(refusals, "_RATE", 0)
@@ -261,7 +262,7 @@ async def test_what_was_counted_is_on_record_when_the_control_plane_stops(
     for _ in range(10):
         await refuse(api, made["handle"], 0)
     await api.plane.close()
-    again = await ControlPlane.open(settings, engine)
+    again = await reopened(settings, api.engine, api.agents)
     try:
         events = await query.latest_denials(again.database, session.key, 10)
         assert [event["args"].get("repeats") for event in events] == [9, None]
@@ -299,7 +300,7 @@ async def test_the_end_tells_how_many_refusals_could_not_be_recorded(
 
 @pytest.mark.usefixtures("counted_at_once")
 async def test_a_kill_says_that_refusals_may_be_missing(
-    api: Api, settings: Settings, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+    api: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = await api.session(id="box", permission_level="low")
     await api.session(id="other", permission_level="low")
@@ -313,7 +314,7 @@ async def test_a_kill_says_that_refusals_may_be_missing(
     monkeypatch.setattr(api.plane.sessions._recorder._refusals, "_tell", lost)
     await api.plane.close()
     for _ in range(2):  # only one gap is recorded
-        again = await ControlPlane.open(settings, engine)
+        again = await reopened(settings, api.engine, api.agents)
         try:
             (gap,) = await query.events(again.database, session.key, operation="audit.gap")
             assert list(gap["args"]) == ["refusals_since"]

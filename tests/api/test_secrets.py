@@ -23,6 +23,7 @@ from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.errors import ConflictError
+from orchestrator.link import agent_link
 from orchestrator.node.processes import Earlier, Measured, Process, Usage
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.cutting import MOST_AT_ONCE
@@ -524,6 +525,7 @@ async def test_while_they_are_not_known_again_nothing_is_shown_or_stored(
     await agents.latest.close()
     process = Process(7, 8, "sh", ["sh", "-c", f"echo {TOKEN}"], "sleeping", 0.0, 0.0, 1)
     measured = Measured([process], Usage(0.0, 0.0, 0, 1))
+    monkeypatch.setattr(agent_link, "_RECONNECT_SECONDS", 0.1)
     again = await ControlPlane.open(settings, engine)
     try:
         (session,) = again.sessions.list(ADMIN)

@@ -15,7 +15,7 @@ from orchestrator.errors import CapacityExhaustedError, SandboxUnavailableError
 from orchestrator.node.base import Resources
 from orchestrator.sandboxes.subscribers import Subscribers
 from tests.api.conftest import IMAGE, OPERATOR_KEY, Api, served
-from tests.support.fake_agent import Agents
+from tests.support.fake_agent import AgentRefusalError, Agents
 from tests.support.restart import reopened
 from tests.support.until import until
 
@@ -116,7 +116,7 @@ async def test_one_that_can_t_be_taken_over_is_removed(
     (waiting,) = warm.engine.containers
 
     def refuse(_params: Any) -> Any:
-        raise SandboxUnavailableError("the session's workspace is not mounted")
+        raise AgentRefusalError("internal_error", "the session's workspace is not mounted")
 
     warm.agent.overrides["configure"] = refuse
     made = await warm.session(permission_level="low")
@@ -156,13 +156,15 @@ async def test_one_whose_hello_is_not_heard_is_removed(
     warm: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (waiting,) = warm.engine.containers
+    hello = Subscribers.hello
 
-    def fail() -> None:
+    def fail(*_: object) -> None:
+        monkeypatch.setattr(Subscribers, "hello", hello)
         raise SandboxUnavailableError("not heard")
 
-    monkeypatch.setattr(Subscribers, "hello", lambda *_: fail())
-    body = {"permission_level": "low"}
-    await warm.call("POST", "/api/sessions", json=body)
+    monkeypatch.setattr(Subscribers, "hello", fail)
+    made = await warm.session(permission_level="low")
+    assert made["sandbox"]["start"] == "cold"
     assert waiting not in warm.engine.containers
 
 

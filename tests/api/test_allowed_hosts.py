@@ -8,6 +8,7 @@ from pydantic import SecretStr
 from api.handlers import OPERATIONS
 from orchestrator.config.settings import Settings
 from tests.api.conftest import ADMIN_KEY, Api
+from tests.support.cases import each
 
 OTHERS = ("/", "/api/docs", "/api/docs/docs.js", "/api/docs/docs.css", "/api/openapi.json",
           "/api/docs/redoc.standalone.js", "/nothing/here")  # fmt: skip
@@ -43,7 +44,7 @@ async def test_names_of_the_list_are_answered(api: Api) -> None:
             assert response.status == 200, (host, path)
 
 
-@pytest.mark.parametrize(
+@each(
     "head",
     [
         "GET /healthz HTTP/1.0",

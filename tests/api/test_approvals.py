@@ -25,6 +25,7 @@ from paddock import Approval, ConflictError, NotFoundError, Paddock, PermissionD
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_cli import started
 from tests.api.test_exec import read_event
+from tests.support.cases import each
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Agents
 from tests.support.manifests import PSQL
@@ -117,7 +118,7 @@ async def test_others_approvals_are_not_there(api: Api, session: dict[str, Any])
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "field"),
     [
         ({}, "decision"),
@@ -140,7 +141,7 @@ async def test_bad_bodies_change_nothing(
     assert len(listed["items"]) == 1
 
 
-@pytest.mark.parametrize("query", ["status=open", "limit=0", "cursor=x", "owner=a"])
+@each("query", ["status=open", "limit=0", "cursor=x", "owner=a"])
 async def test_bad_queries(api: Api, query: str) -> None:
     await api.problem(400, "validation_error", "GET", f"/api/approvals?{query}")
 

@@ -13,6 +13,7 @@ from orchestrator.config.settings import AnchorSettings, Settings
 from orchestrator.engine.fake import FakeEngine
 from paddock import Paddock
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
+from tests.support.cases import each
 from tests.support.cli import Ended, run_beside
 from tests.support.until import until
 
@@ -114,9 +115,7 @@ async def test_only_admins_archive(api: Api) -> None:
     assert (await api.json("GET", "/api/sessions/web-1/audit"))["items"]
 
 
-@pytest.mark.parametrize(
-    "body", [{"older_than": 59}, {"older_than": "60"}, {"older_than": 10**12}, {"more": 1}, []]
-)
+@each("body", [{"older_than": 59}, {"older_than": "60"}, {"older_than": 10**12}, {"more": 1}, []])
 async def test_bodies_that_can_not_be(api: Api, body: Any) -> None:
     await closed(api, "web-1")
     await api.problem(400, "validation_error", "POST", ARCHIVES, json=body)

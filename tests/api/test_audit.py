@@ -14,6 +14,7 @@ from orchestrator.store.round_robin import asker
 from paddock.audit.chain import verify_chain
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.api.test_exec import read_event, read_events
+from tests.support.cases import each
 from tests.support.until import until
 
 
@@ -150,7 +151,7 @@ async def test_heartbeat(api: Api, path: str, monkeypatch: pytest.MonkeyPatch) -
         assert await stream.content.readline() == b": alive\n"
 
 
-@pytest.mark.parametrize("last", ["x", "-1", "1.5", ""])
+@each("last", ["x", "-1", "1.5", ""])
 async def test_bad_last_event_id(api: Api, path: str, last: str) -> None:
     await api.problem(
         400, "validation_error", "GET", path + "/events", headers={"Last-Event-ID": last}

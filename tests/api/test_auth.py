@@ -3,9 +3,10 @@
 import pytest
 
 from tests.api.conftest import ADMIN_KEY, IMAGE, OPERATOR_KEY, Api
+from tests.support.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [
         None,

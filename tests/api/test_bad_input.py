@@ -12,11 +12,18 @@ from aiohttp.test_utils import TestClient, TestServer
 from api.app import create_app
 from orchestrator.control_plane import ControlPlane
 from tests.api.conftest import ADMIN_KEY, Api
+from tests.support.cases import each
 
 SESSIONS = "/api/sessions"
 
 
-@pytest.mark.parametrize(
+@pytest.fixture
+async def session(api: Api) -> str:
+    """The path of a session."""
+    return f"{SESSIONS}/{(await api.session())['id']}"
+
+
+@each(
     "body",
     [
         b"",
@@ -47,7 +54,7 @@ async def test_bodies_that_are_no_objects(api: Api, body: bytes) -> None:
     assert (await api.json("GET", SESSIONS))["items"] == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "field"),
     [
         ({"nope": 1}, "nope"),
@@ -88,7 +95,7 @@ async def test_sessions_that_can_not_be(api: Api, body: dict[str, Any], field: s
     assert not api.engine.containers
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "field"),
     [
         ({}, None),
@@ -126,23 +133,24 @@ async def test_sessions_that_can_not_be(api: Api, body: dict[str, Any], field: s
         ({"argv": ["ls"], "shell": True}, "shell"),
     ],
 )
-async def test_commands_that_can_not_be(api: Api, body: dict[str, Any], field: str | None) -> None:
-    path = f"{SESSIONS}/{(await api.session())['id']}"
+async def test_commands_that_can_not_be(
+    api: Api, session: str, body: dict[str, Any], field: str | None
+) -> None:
     data = io.BytesIO(json.dumps(body).encode())
-    problem = await api.problem(400, "validation_error", "POST", path + "/exec", data=data)
+    problem = await api.problem(400, "validation_error", "POST", session + "/exec", data=data)
     assert problem.get("field") == field
     assert not any(method == "exec" for method, _ in api.agent.requests)
-    assert (await api.json("GET", path + "/audit?operation=command.start"))["items"] == []
+    assert (await api.json("GET", session + "/audit?operation=command.start"))["items"] == []
 
 
-@pytest.mark.parametrize("signal", ["", "SIGNOPE", "SEGV", 0, -9, 64, 1.5, True, None, ["KILL"]])
-async def test_signals_that_can_not_be(api: Api, signal: Any) -> None:
-    path = f"{SESSIONS}/{(await api.session())['id']}/processes/x/signal"
-    problem = await api.problem(400, "validation_error", "POST", path, json={"signal": signal})
+@each("signal", ["", "SIGNOPE", "SEGV", 0, -9, 64, 1.5, True, None, ["KILL"]])
+async def test_signals_that_can_not_be(api: Api, session: str, signal: Any) -> None:
+    where = ("POST", f"{session}/processes/x/signal")
+    problem = await api.problem(400, "validation_error", *where, json={"signal": signal})
     assert problem["field"] == "signal"
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "field"),
     [
         ("limit=0", "limit"),
@@ -241,7 +249,7 @@ async def test_a_client_that_vanishes_creating(api: Api) -> None:
     assert (await api.json("GET", f"{SESSIONS}/lost"))["status"] == "completed"
 
 
-@pytest.mark.parametrize(
+@each(
     "head",
     [
         b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\xff\xfe: x\r\n\r\n",
@@ -260,7 +268,7 @@ async def test_what_is_no_http(api: Api, head: bytes) -> None:
     assert (await api.json("GET", "/healthz"))["status"] == "ok"
 
 
-@pytest.mark.parametrize("value", [b"Bearer \xff\xfe", b"\xff", b"Bearer \xed\xa0\x80"])
+@each("value", [b"Bearer \xff\xfe", b"\xff", b"Bearer \xed\xa0\x80"])
 async def test_a_credential_that_is_no_text(api: Api, value: bytes) -> None:
     head = b"GET /api/sessions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: "
     answer = await exchange(api, head + value + b"\r\n\r\n")

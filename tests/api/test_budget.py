@@ -12,6 +12,7 @@ from orchestrator.link import agent_link
 from orchestrator.sessions.session import Session
 from paddock.contract.words import Status
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
+from tests.support.cases import each
 from tests.support.fake_agent import AgentRefusalError, Play
 from tests.support.until import until
 
@@ -64,7 +65,7 @@ def configuration(api: Api) -> dict[str, Any]:
     return api.agent.configuration
 
 
-@pytest.mark.parametrize(
+@each(
     ("budget", "field"),
     [
         (b'{"sleep": 1}', "budget.sleep"),
@@ -99,7 +100,7 @@ async def test_budgets_that_can_not_be(api: Api, budget: bytes, field: str | Non
     assert not api.engine.containers
 
 
-@pytest.mark.parametrize("seconds", [0, -1, 1.5, True, "10", 10**10])
+@each("seconds", [0, -1, 1.5, True, "10", 10**10])
 async def test_wall_timeouts_that_can_not_be(api: Api, seconds: Any) -> None:
     body = {"wall_timeout": seconds}
     problem = await api.problem(400, "validation_error", "POST", SESSIONS, json=body)

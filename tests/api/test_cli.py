@@ -17,6 +17,7 @@ from aiohttp.test_utils import TestServer, unused_port
 
 from paddock.cli.exits import Status
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
+from tests.support.cases import each
 from tests.support.cli import Ended, run_beside
 from tests.support.fake_agent import AgentRefusalError, Play
 
@@ -328,7 +329,7 @@ async def test_a_budget_from_its_limits_to_its_end(api: Api) -> None:
     assert shown["remaining"]["commands"] == 0
 
 
-@pytest.mark.parametrize("text", ["commands", "=1", "commands=", "commands=ten", "commands=1_0x"])
+@each("text", ["commands", "=1", "commands=", "commands=ten", "commands=1_0x"])
 async def test_budgets_that_are_none(api: Api, text: str) -> None:
     ended = await run_beside("sessions", "create", "--budget", text)
     assert ended.status == 2

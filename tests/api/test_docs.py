@@ -3,11 +3,10 @@
 import hashlib
 import re
 
-import pytest
-
 from api import docs
 from api.openapi import document
 from tests.api.conftest import Api
+from tests.support.cases import each
 
 # Files of the npm package, unmodified.
 REDOC_SHA256 = "dcaf76612bc4a3fbcc923a8966dee2f6146a5f32e5ce1b6f02dd60cbbf89500b"
@@ -58,6 +57,6 @@ async def test_redoc_is_the_published_one_without_its_logo(api: Api) -> None:
     assert len(vendored) - len(served) == len(docs._LOGO) - len(docs._NO_LOGO)
 
 
-@pytest.mark.parametrize("path", ["/", "/docs.html", "/redoc/LICENSE", "/%2e%2e/app.py"])
+@each("path", ["/", "/docs.html", "/redoc/LICENSE", "/%2e%2e/app.py"])
 async def test_nothing_else_is_served(api: Api, path: str) -> None:
     await api.problem(404, "not_found", "GET", PAGE + path, key=None)

@@ -11,6 +11,7 @@ from aiohttp import ClientResponse, ClientTimeout
 
 from sandbox_agent.protocol import MOST_CHUNKS, MOST_TOLD_BYTES
 from tests.api.conftest import OPERATOR_KEY, Api
+from tests.support.cases import each
 from tests.support.contract import check_event
 from tests.support.fake_agent import AgentRefusalError, Play
 
@@ -409,7 +410,7 @@ async def test_a_command_is_lost_once(api: Api, path: str) -> None:
 CUT = base64.b64encode(b"a\xe2\x82").decode()
 
 
-@pytest.mark.parametrize(
+@each(
     "page",
     [
         {"chunks": [], "next": -1},

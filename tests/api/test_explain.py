@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import pytest
-
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
+from tests.support.cases import each
 
 EXPLAIN = "/api/policies/explain"
 
@@ -45,7 +44,7 @@ async def test_by_level(api: Api) -> None:
     assert (answer["verdict"], answer["rule"]) == ("deny", "path-outside-workspace")
 
 
-@pytest.mark.parametrize(
+@each(
     "words",
     [
         {"command": "ls"},
@@ -91,7 +90,7 @@ async def test_whose_session(api: Api) -> None:
     await api.problem(401, "unauthorized", "POST", EXPLAIN, json=body, key=None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "field"),
     [
         ({}, None),

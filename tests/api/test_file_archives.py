@@ -14,6 +14,7 @@ from aiohttp import ClientPayloadError
 from sandbox_agent.protocol import Message
 from tests.api.conftest import Api
 from tests.support.archives import Entry, tar_of
+from tests.support.cases import each
 from tests.support.fake_agent import AgentRefusalError
 
 
@@ -47,7 +48,7 @@ async def test_there_and_back(api: Api, path: str) -> None:
 @pytest.mark.parametrize(
     "query", ["?path=", "?format=rar", "?path=a%00b", "?depth=1", "?path=a&path=b"]
 )
-@pytest.mark.parametrize("method", ["GET", "PUT"])
+@each("method", ["GET", "PUT"])
 async def test_bad_parameters(api: Api, path: str, method: str, query: str) -> None:
     await api.problem(400, "validation_error", method, path + query)
     assert api.agents.files == {}
@@ -102,7 +103,7 @@ async def test_unpacking_in_steps(api: Api, path: str) -> None:
     assert answers == []
 
 
-@pytest.mark.parametrize(
+@each(
     "summary",
     [
         None,
@@ -118,7 +119,7 @@ async def test_summaries_that_can_not_be(api: Api, path: str, summary: Any) -> N
     await api.problem(502, "sandbox_unavailable", "PUT", path, data=b"")
 
 
-@pytest.mark.parametrize(
+@each(
     "members",
     [
         *({"skipped_names": value} for value in ("x", [5], ["x"] * 1000, None)),

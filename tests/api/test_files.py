@@ -12,6 +12,7 @@ from aiohttp import ClientPayloadError
 from orchestrator.access.keys import Principal, Role
 from orchestrator.errors import SandboxUnavailableError
 from tests.api.conftest import ADMIN_KEY, Api
+from tests.support.cases import each
 
 ADMIN = Principal("admin", Role.ADMIN)
 
@@ -70,7 +71,7 @@ async def test_links_that_leave_the_workspace(api: Api, path: str, target: str) 
     assert (denied["operation"], denied["args"]) == ("file.symlink", {"target": target})
 
 
-@pytest.mark.parametrize("name", ["..", "../x", "/etc/passwd", "a/../../b", "%2e%2e/x"])
+@each("name", ["..", "../x", "/etc/passwd", "a/../../b", "%2e%2e/x"])
 async def test_paths_that_leave_the_workspace(api: Api, path: str, name: str) -> None:
     for method in ("GET", "PUT", "DELETE"):
         problem = await api.problem(
@@ -80,7 +81,7 @@ async def test_paths_that_leave_the_workspace(api: Api, path: str, name: str) ->
     assert api.agents.files == {}
 
 
-@pytest.mark.parametrize(
+@each(
     "query",
     [
         "",
@@ -211,7 +212,7 @@ async def test_workspace_limit(api: Api) -> None:
     assert api.agents.files == {}
 
 
-@pytest.mark.parametrize(
+@each(
     "members",
     [
         {"size": -1},
@@ -237,7 +238,7 @@ async def test_entries_that_can_not_be(api: Api, path: str, members: dict[str, A
         await api.plane.files.stat(ADMIN, session, "a")
 
 
-@pytest.mark.parametrize("size", [-1, 2**53, 10**400, True, "3", None])
+@each("size", [-1, 2**53, 10**400, True, "3", None])
 async def test_sizes_that_can_not_be(api: Api, path: str, size: Any) -> None:
     api.agent.overrides["file.open"] = lambda _: {"stream": 1, "size": size}
     await api.problem(502, "sandbox_unavailable", "GET", path + "/files?path=a")

@@ -16,6 +16,7 @@ from orchestrator.sessions.session import MAX_RUNNING
 from orchestrator.terminals.evidence import RAW_NAME
 from orchestrator.tools.catalog import read_catalog
 from tests.api.conftest import OPERATOR_KEY, Api
+from tests.support.cases import each
 
 TOOLS = Path(__file__).parents[1] / "fixtures" / "governed"
 ADMIN = Principal("admin", Role.ADMIN)
@@ -91,7 +92,7 @@ async def test_a_handle_opens_asks_lists_and_closes(api: Api) -> None:
     assert (asked["decision"], asked["rule"]) == ("allow", "allowed")
 
 
-@pytest.mark.parametrize(
+@each(
     ("tool", "text", "rule"),
     [
         ("fake.shout", "say hello", "unknown-tool"),
@@ -116,7 +117,7 @@ async def test_what_the_gates_deny_reaches_nothing(
     assert (denied["decision"], denied["rule"]) == ("deny", rule)
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "field"),
     [
         ({}, "tool"),
@@ -139,7 +140,7 @@ async def test_bad_lines_change_nothing(api: Api, body: dict[str, Any], field: s
     assert await mine.events("pty.interaction") == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "field"),
     [
         ({}, "tool"),
@@ -178,7 +179,7 @@ async def test_a_session_opens_only_its_tools(api: Api) -> None:
     assert rules["python3.calculate"] is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "field"),
     [
         ({"role": ""}, "role"),

@@ -7,6 +7,7 @@ import pytest
 from orchestrator.config.operator_mounts import OperatorMount
 from orchestrator.config.settings import Settings
 from tests.api.conftest import Api
+from tests.support.cases import each
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ async def test_what_is_not_on_the_list(api: Api) -> None:
     assert (await api.json("GET", "/api/sessions"))["items"] == []
 
 
-@pytest.mark.parametrize("mounts", [["../x"], [""], ["a/b"], [1], "postgresql", ["a"] * 17])
+@each("mounts", [["../x"], [""], ["a/b"], [1], "postgresql", ["a"] * 17])
 async def test_what_is_no_name(api: Api, mounts: object) -> None:
     answer = await api.problem(
         400, "validation_error", "POST", "/api/sessions", json={"mounts": mounts}

@@ -14,6 +14,7 @@ from orchestrator.sessions.session import MAX_RUNNING
 from paddock import ApprovalPendingError, Paddock, PermissionDeniedError
 from sandbox_agent.protocol import Message
 from tests.api.conftest import OPERATOR_KEY, Api
+from tests.support.cases import each
 from tests.support.cli import run_beside
 from tests.support.fake_agent import Play
 from tests.support.keys import entry
@@ -123,7 +124,7 @@ async def test_the_level_holds_its_words(api: Api) -> None:
     await api.problem(403, "permission_denied", "POST", path, json=body)
 
 
-@pytest.mark.parametrize(
+@each(
     "body",
     [
         {"tool": "fetch", "command": "ls"},

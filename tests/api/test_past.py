@@ -8,6 +8,7 @@ from orchestrator.audit import search as searching
 from orchestrator.config.settings import Settings
 from paddock import Paddock
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
+from tests.support.cases import each
 
 AUDIT = "/api/sessions/box/audit"
 
@@ -260,7 +261,7 @@ async def test_events_of_earlier_versions_get_their_incarnation(api: Api) -> Non
         assert {event["incarnation"] for event in found} == {1}
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "field"),
     [
         ("decision=no", "decision"),

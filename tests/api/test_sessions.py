@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.api.conftest import OPERATOR_KEY, OTHER_KEY, Api
+from tests.support.cases import each
 
 
 async def test_create_inspect_close(api: Api) -> None:
@@ -124,7 +125,7 @@ async def test_settings(api: Api) -> None:
     assert changed == {**before, "permission_level": "high"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "detail"),
     [
         ({}, "body.settings must be an object"),

@@ -8,7 +8,6 @@ import typer
 from api.commands import images, keys
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import AsJson, example
-from paddock.cli.server import PANEL
 from paddock.cli.terminal import note, print_json, print_table, working
 
 if TYPE_CHECKING:
@@ -17,10 +16,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 for _name, _module in (("keys", keys), ("images", images)):
-    app.add_typer(_module.app, name=_name, rich_help_panel=PANEL)
+    app.add_typer(_module.app, name=_name)
 
 
-@app.command(rich_help_panel=PANEL, epilog=example("paddock serve"))
+@app.command(epilog=example("paddock serve"))
 def serve() -> None:
     """Run the control plane until TERM or Ctrl-C; its sandboxes keep running.
 
@@ -35,7 +34,7 @@ def serve() -> None:
     asyncio.run(run_server(load_settings()))
 
 
-@app.command(rich_help_panel=PANEL, epilog=example("paddock doctor"))
+@app.command(epilog=example("paddock doctor"))
 def doctor(as_json: AsJson = False) -> None:
     """Check whether this machine can run sandboxes, and report what to fix.
 
@@ -67,7 +66,7 @@ def _show_checks(checks: "list[Check]") -> None:
         print_table(("status", "check", "what to do"), mend, nothing="", title="To mend")
 
 
-@app.command(rich_help_panel=PANEL, epilog=example("paddock openapi -o openapi.json"))
+@app.command(epilog=example("paddock openapi -o openapi.json"))
 def openapi(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to a file.")

@@ -6,7 +6,7 @@ from typing import NoReturn
 import typer
 
 from paddock.cli.exits import Failure, Status
-from paddock.cli.server import PANEL, Server
+from paddock.cli.server import Server
 
 _ANY_ARGUMENTS = {"ignore_unknown_options": True, "allow_extra_args": True}
 _MACHINE = {
@@ -26,8 +26,8 @@ _REMEDY = "install paddock-server, or run it in the server's image"
 def absent() -> Server:
     """A placeholder for the missing server."""
     return Server(
-        machine=_commands("paddock", _MACHINE, PANEL),
-        tools=_commands("paddock tools", _TOOLS, None),
+        machine=_commands("paddock", _MACHINE),
+        tools=_commands("paddock tools", _TOOLS),
         explain=lambda _error: None,
         find_url=_no_url,
         find_key=_no_key,
@@ -35,14 +35,13 @@ def absent() -> Server:
     )
 
 
-def _commands(above: str, commands: Mapping[str, str], panel: str | None) -> typer.Typer:
+def _commands(above: str, commands: Mapping[str, str]) -> typer.Typer:
     """Commands that accept any arguments and only report what they need."""
     app = typer.Typer()
     for name, help_text in commands.items():
         app.command(
             name,
             help=f"{help_text} Needs paddock-server.",
-            rich_help_panel=panel,
             context_settings=_ANY_ARGUMENTS,
         )(_refusal(f"{above} {name}"))
     return app

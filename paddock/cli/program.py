@@ -28,10 +28,12 @@ TRACEBACK_VARIABLE = "PADDOCK_TRACEBACK"
 _SIGPIPE = 13
 _SIGINT = 2
 
+_KEPT_LINES = "\b"  # the paragraph that begins with it keeps its lines
 _EPILOGUE = "\n".join(
     (
-        "Exit status:\n",
-        *(f"* **{status.value}**: {meaning}" for status, meaning in MEANINGS.items()),
+        _KEPT_LINES,
+        "Exit status:",
+        *(f"  {status.value}  {meaning}" for status, meaning in MEANINGS.items()),
         "\n`run` and `exec` give their command's own; 128 + n after signal n.",
     )
 )
@@ -64,7 +66,7 @@ def build() -> TyperGroup:
         name="paddock",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        rich_markup_mode="markdown",
+        rich_markup_mode=None,  # loading what draws panels takes longer than all the rest
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(epilog=_EPILOGUE)(root)
@@ -129,11 +131,19 @@ def _report(error: BaseException) -> int:
 
 def _failure(error: BaseException) -> Failure:
     if isinstance(error, typer.TyperException):
-        text = error.format_message().strip().rstrip(".")
-        context = getattr(error, "ctx", None)
-        path = context.command_path if context is not None else "paddock"
-        return Failure(text[:1].lower() + text[1:], f"see `{path} --help`", Status.USAGE)
+        return _misuse(error)
     # Loaded only after a failure.
     from paddock.cli.errors import explain
 
     return explain(error, TRACEBACK_VARIABLE)
+
+
+def _misuse(error: typer.TyperException) -> Failure:
+    context = getattr(error, "ctx", None)
+    text = error.format_message()
+    if context is not None and text == context.get_help():  # no command was given
+        print(text)
+        return Failure("", status=Status.USAGE)
+    text = text.strip().rstrip(".")
+    path = context.command_path if context is not None else "paddock"
+    return Failure(text[:1].lower() + text[1:], f"see `{path} --help`", Status.USAGE)

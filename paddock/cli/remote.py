@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 KEY_VARIABLE = "PADDOCK_KEY"
 _MAX_KEY_BYTES = 4096
-_PANEL = "Connection"
 
 _Url = Annotated[
     str | None,
@@ -28,7 +27,6 @@ _Url = Annotated[
         envvar="PADDOCK_URL",
         metavar="URL",
         help="The control plane; by default that of the state directory.",
-        rich_help_panel=_PANEL,
     ),
 ]
 _Key = Annotated[
@@ -37,7 +35,6 @@ _Key = Annotated[
         "--key",
         metavar="KEY",
         help=f"An API key or a session's handle; {KEY_VARIABLE} keeps it out of process lists.",
-        rich_help_panel=_PANEL,
     ),
 ]
 _KeyFile = Annotated[
@@ -46,7 +43,6 @@ _KeyFile = Annotated[
         "--key-file",
         metavar="FILE",
         help="A file with the key; by default admin.key in the state directory.",
-        rich_help_panel=_PANEL,
     ),
 ]
 

@@ -11,7 +11,6 @@ from paddock.cli.exits import Failure
 
 # The entry point group that names an installed server's `Server`.
 GROUP = "paddock.server"
-PANEL = "This machine"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import termios
 from typing import NamedTuple, NoReturn
 
 from sandbox_agent import guard_messages
-from sandbox_agent.confine import beneath, privileges, seccomp, syscalls
+from sandbox_agent.confine import beneath, execution, privileges, syscalls
 from sandbox_agent.confine.profile import Profile
 from sandbox_agent.guard_messages import Denied, Failed, Step
 
@@ -44,37 +44,39 @@ class Pipes(NamedTuple):
     stderr: int
 
 
+class Prepared(NamedTuple):
+    """A command whose process has nothing left to compute: what it enters, checks and executes."""
+
+    number: int
+    plan: Plan
+    pipes: Pipes
+    calls: list[execution.Call]
+
+
 def become_command(
-    number: int, uid: int, profile: Profile, starter: socket.socket, agent: socket.socket
+    prepared: Prepared, uid: int, profile: Profile, starter: socket.socket, agent: socket.socket
 ) -> NoReturn:
     """Runs in the command's process up to its exec. It must never become a second guard."""
     try:
-        failed = _tried(number, uid, profile, starter)
+        failed = _tried(prepared, uid, profile, starter)
         if failed is not None:
             agent.send(guard_messages.report(failed))
     finally:
         os._exit(_NOT_FOUND)
 
 
-def wait_for_plan(starter: socket.socket, number: int) -> bool:
-    """Waits until the plan of that command is the next message; False if there will be none."""
-    wanted = guard_messages.plan(number)
-    most = guard_messages.MOST_BYTES
-    while message := starter.recv(most, socket.MSG_PEEK):
-        if message == wanted:
-            return True
-        # It was for an earlier command, whose process has died.
-        _, descriptors, _, _ = socket.recv_fds(starter, most, _DESCRIPTORS)
-        for descriptor in descriptors:
-            os.close(descriptor)
-    return False
-
-
 def receive_plan(starter: socket.socket, number: int) -> tuple[Plan, Pipes] | None:
     """The plan and pipes of the command with that number; None if there will be no such command."""
-    if not wait_for_plan(starter, number):
-        return None
-    _, descriptors, _, _ = socket.recv_fds(starter, guard_messages.MOST_BYTES, _DESCRIPTORS)
+    wanted, most = guard_messages.plan(number), guard_messages.MOST_BYTES
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(starter, most, _DESCRIPTORS)
+        if message == wanted:
+            break
+        for descriptor in descriptors:
+            os.close(descriptor)
+        if not message:
+            return None
+        # It was for an earlier command, whose process has died.
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)  # `recv_fds` passes no flags on to the kernel
     *pipes, document = descriptors
@@ -83,28 +85,38 @@ def receive_plan(starter: socket.socket, number: int) -> tuple[Plan, Pipes] | No
     return plan, Pipes(*pipes)
 
 
+def prepare(number: int, plan: Plan, pipes: Pipes, profile: Profile) -> Prepared:
+    """Computes what the process needs. Raises: ValueError for words that no program can receive."""
+    # The process copies every page of the guard's memory that it touches, so it touches few.
+    calls = execution.calls(profile.machine, _candidates(plan), plan.argv, plan.env, profile.cookie)
+    return Prepared(number, plan, pipes, calls)
+
+
+def _candidates(plan: Plan) -> list[str]:
+    """The files that may be the plan's program, along the PATH as a shell looks it up."""
+    if "/" in plan.program:
+        return [plan.program]
+    return [f"{item or '.'}/{plan.program}" for item in os.get_exec_path(plan.env)]
+
+
 def _tried(
-    number: int, uid: int, profile: Profile, starter: socket.socket
+    prepared: Prepared, uid: int, profile: Profile, starter: socket.socket
 ) -> Failed | Denied | None:
     """Becomes the command, or returns the reason for a failure; None if it is not wanted any more.
 
-    The order of the steps matters. The caller waits for them, so `run` does in advance whatever it
-    can. Nothing of the workspace is looked at before the word to go.
+    The order of the steps matters. Nothing of the workspace is looked at before the word to go.
     """
     step = Step.START
+    plan = prepared.plan
     try:
         os.setsid()
-        received = receive_plan(starter, number)
-        if received is None:
-            return None
-        plan, pipes = received
-        for target, fd in enumerate(pipes):
+        for target, fd in enumerate(prepared.pipes):
             os.dup2(fd, target)
         if plan.terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         privileges.drop_to(uid)
         workspace = os.open(plan.workspace, os.O_PATH | os.O_DIRECTORY)
-        if starter.recv(guard_messages.MOST_BYTES) != guard_messages.go(number):
+        if starter.recv(guard_messages.MOST_BYTES) != guard_messages.go(prepared.number):
             return None
         step = Step.DIRECTORY
         _enter(workspace, plan.cwd)
@@ -115,10 +127,10 @@ def _tried(
         if profile.ruleset is not None and not profile.scoped:
             syscalls.landlock_restrict(profile.ruleset)
         step = Step.PROGRAM
-        _execute(plan, profile)
+        _execute(prepared.calls)
     except OSError as error:
         return Failed(step, error.errno or errno.EINVAL)
-    except Exception:  # noqa: BLE001 - invalid words, as with a NUL, and lack of memory
+    except Exception:  # noqa: BLE001 - lack of memory
         return Failed(step, errno.EINVAL)
 
 
@@ -130,16 +142,12 @@ def _enter(workspace: int, directory: str) -> None:
         os.fchdir(beneath.open_path(workspace, directory))
 
 
-def _execute(plan: Plan, profile: Profile) -> NoReturn:
-    """Executes the plan's program, looked up along the PATH as a shell does. Raises: OSError."""
-    if "/" in plan.program:
-        candidates = [plan.program]
-    else:
-        candidates = [f"{item or '.'}/{plan.program}" for item in os.get_exec_path(plan.env)]
-    refused = OSError(errno.ENOENT, os.strerror(errno.ENOENT), plan.program)
-    for path in candidates:
+def _execute(calls: list[execution.Call]) -> NoReturn:
+    """Executes the first program that exists. Raises: OSError."""
+    refused = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+    for call in calls:
         try:
-            seccomp.execute(profile.machine, path, plan.argv, plan.env, profile.cookie)
+            call.make()
         except (FileNotFoundError, NotADirectoryError):
             continue
         except PermissionError as error:

@@ -12,6 +12,8 @@ _FIRST_DELAY = 0.01
 _LONGEST_DELAY = 1.0
 # Deferred messages go out with the next urgent message, or after this time.
 _SOON_SECONDS = 0.02
+# A larger buffer would be mapped and unmapped for every message.
+_RECEIVE_BYTES = 64 * 1024
 # A control plane that stops reading is disconnected at this size. It gets what it missed after the
 # next dial.
 _MOST_UNSENT_BYTES = 32 * 1024 * 1024
@@ -120,7 +122,7 @@ class Connection:
 
     def _receive(self, connection: socket.socket) -> None:
         try:
-            data = connection.recv(1024 * 1024)
+            data = connection.recv(_RECEIVE_BYTES)
             messages = self._decoder.feed(data)
         except BlockingIOError:
             return

@@ -31,7 +31,10 @@ def excerpts(members: Mapping[str, Any]) -> dict[str, Any]:
     """
     cut: dict[str, Any] = {}
     for name, value in members.items():
-        cut |= _member(text(name), value)
+        if isinstance(value, str | list | tuple | dict):
+            cut |= _member(text(name), value)
+        else:
+            cut[text(name)] = value
     return cut
 
 
@@ -51,15 +54,13 @@ def json_size(value: str) -> int:
     return len(_encoded(json.dumps(value, ensure_ascii=False))) + len(",")
 
 
-def _member(name: str, value: Any) -> dict[str, Any]:
+def _member(name: str, value: str | list[Any] | tuple[Any, ...] | dict[Any, Any]) -> dict[str, Any]:
     if isinstance(value, str):
         kept = text(value)
         return {name: value} if kept is value else {name: kept, **_whole(name, _encoded(value))}
-    if isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
+    if not isinstance(value, dict) and all(isinstance(word, str) for word in value):
         return _words(name, value)
-    if isinstance(value, list | tuple | dict):
-        return _value(name, value)
-    return {name: value}
+    return _value(name, value)
 
 
 def _words(name: str, words: Sequence[str]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import functools
 import os
 from typing import Any
 
-from sandbox_agent import builtin, commands
+from sandbox_agent import builtin, commands, exec_request
 from sandbox_agent import params as given
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.command_process import Plan
@@ -65,7 +65,7 @@ class Executor:
         self._work.check(command_id)
         cwd = self._decide(argv, given.text(params, "cwd"))
         env = self._environment(given.mapping(params, "env"), secrets)
-        request = _request(params, self._plan(argv, cwd, env))
+        request = exec_request.parse(params, self._plan(argv, cwd, env))
         self._work.remember(command_id)
         ready = self._ready(argv, request)
         if params.get("held") is True:
@@ -164,7 +164,11 @@ class Executor:
             raise AgentError("busy", f"no room for another process: {error.strerror}") from None
 
     def _start(self, command: Command) -> None:
-        command.go()
+        try:
+            command.go()
+        except BaseException:  # no memory to watch it: it was not told to go
+            command.drop()
+            raise
         self._running[command.id] = command
         self.outputs.add(command.id, command.output)
         self._work.begin(command)
@@ -266,8 +270,9 @@ class Executor:
 
     def cancel(self, params: Message, reply: Reply) -> None:
         """Ends a command and its whole tree; a command that has already ended is no error."""
-        command = self._running.get(given.text(params, "command_id"))
-        reason = given.text(params, "reason")
+        command_id, reason = given.text(params, "command_id"), given.text(params, "reason")
+        self._work.drop(command_id)  # a held one never starts
+        command = self._running.get(command_id)
         if command is not None:
             command.cancel(reason)
         reply({})
@@ -275,23 +280,6 @@ class Executor:
 
 def _nothing() -> None:
     """Does nothing."""
-
-
-def _request(params: Message, plan: Plan) -> Request:
-    """Raises: AgentError."""
-    stdin, timeout = params.get("stdin"), params.get("timeout_ms")
-    return Request(
-        command_id=given.text(params, "command_id"),
-        plan=plan,
-        stdin=None if stdin is None else given.data(params, "stdin"),
-        stdin_open=given.flag(params, "stdin_open"),
-        timeout_ms=None
-        if timeout is None
-        else given.number(params, "timeout_ms", 0, given.MOST_MS),
-        background=given.flag(params, "background"),
-        collect=params.get("collect") is True,
-        unread=params.get("unread") is True,
-    )
 
 
 def _relative(path: str) -> str:

@@ -22,6 +22,7 @@ from sandbox_agent.confine.libraries import Libraries
 from sandbox_agent.confine.profile import Profile, Tool
 from sandbox_agent.exec_record import ExecRecorder, Source
 from sandbox_agent.guard_process import Setup, run
+from sandbox_agent.limits import Meter
 from sandbox_agent.loop import Loop
 from sandbox_agent.protocol import WORKSPACE_DIR, Configuration
 
@@ -32,7 +33,7 @@ _KEPT = 2
 class Guard:
     """The agent's side of one guard. Raises: OSError if no process can be created."""
 
-    def __init__(self, setup: Setup, recorder: ExecRecorder) -> None:
+    def __init__(self, setup: Setup, recorder: ExecRecorder, meter: Meter) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         starter, its_starter = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -48,13 +49,14 @@ class Guard:
         ours.setblocking(False)
         starter.setblocking(False)
         self.socket = ours
-        # Leads to the process that waits for the next command.
+        # Carries what starts a command: its plan, then the word to go.
         self._starter = starter
         # The uid of its commands' processes, and how many processes that uid may have.
         self.uid, self.processes = setup.uid, setup.processes
         self._on_end: Callable[[], None] | None = None
         self._ended = False
         self._number = 0
+        self.meter = meter
         self._recorder = recorder
         self._source = Source(setup.profile.executable)
         self._listener: int | None = None
@@ -111,10 +113,7 @@ class Guard:
 
     @property
     def idle(self) -> bool:
-        """Whether it waits for a command: without one, it has nothing to report.
-
-        The process that waits for the next command is the first to be killed when memory runs out.
-        """
+        """Whether it waits for a command: without one, it has nothing to report."""
         try:
             self.receive()
         except BlockingIOError:
@@ -174,6 +173,7 @@ class Guards:
         self._configuration = configuration
         self._abi = abi
         self._recorder = ExecRecorder(loop, events, configuration.uid)
+        self._meter = Meter()
         self._profile: Profile | None = None
         self._idle: list[Guard] = []
 
@@ -222,7 +222,9 @@ class Guards:
 
     def _make(self, held_to: Profile) -> Guard:
         guard = Guard(
-            Setup(self._configuration.uid, self._configuration.processes, held_to), self._recorder
+            Setup(self._configuration.uid, self._configuration.processes, held_to),
+            self._recorder,
+            self._meter,
         )
         self._loop.on_exit(guard.pid, functools.partial(self._ended, guard))
         return guard

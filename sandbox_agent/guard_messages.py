@@ -1,11 +1,10 @@
 """The messages between the agent and a guard. Pure.
 
 They use two SOCK_SEQPACKET pairs. No message contains words of a command, so each one is short
-whatever the command is. `N` numbers the guard's commands. The second pair leads to the process that
-the guard has forked for its next command:
+whatever the command is. `N` numbers the guard's commands. The second pair is for what starts one:
 
-    agent → process pN         the plan, with descriptors: the three pipes and the document
-                    gN         go: execute it
+    agent → guard   pN         the plan, with descriptors: the three pipes and the document
+    agent → process gN         go: execute it
 
     agent → guard   s<number> N  signal the command's process group
                     t N        TERM to the whole tree

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import gc
 import os
 import select
 import signal
@@ -10,6 +11,7 @@ import sys
 from typing import Any, NamedTuple
 
 from sandbox_agent import command_process, guard_messages, limits, processes
+from sandbox_agent.command_process import Pipes, Plan
 from sandbox_agent.confine import privileges, seccomp, syscalls
 from sandbox_agent.confine.profile import Profile
 from sandbox_agent.guard_messages import Ended, Failed, Gone, Report, Step
@@ -38,6 +40,8 @@ def run(setup: Setup, agent: socket.socket, starter: socket.socket) -> None:
         if profile.ruleset is not None:
             keep.add(profile.ruleset)
         _close_others(keep)
+        # A collection would touch every object, and so copy all memory that is shared by forks.
+        gc.disable()
         syscalls.become_subreaper()
         preference = privileges.OomPreference()
         # The command inherits these, so nothing is left to do at the time a caller waits for it.
@@ -107,11 +111,7 @@ class _Guard:
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
 
     def run(self) -> None:
-        """Runs commands in turn; the next one starts when nothing of the previous one is left.
-
-        The process of the next command is forked before its plan arrives: the fork takes longer
-        than all that the process itself has to do.
-        """
+        """Runs commands in turn; the next one starts when nothing of the previous one is left."""
         while self._serve():
             pass
 
@@ -120,37 +120,34 @@ class _Guard:
         self._number += 1
         self._first_ended = self._left_behind = False
         self._outlived = 0
-        try:
-            self._fork()
-        except OSError:
-            return self._serve_late()
-        return self._attend()
-
-    def _serve_late(self) -> bool:
-        """Like `_serve`, if the sandbox had no room for the process ahead of the plan."""
-        if not command_process.wait_for_plan(self._starter, self._number):
+        received = command_process.receive_plan(self._starter, self._number)
+        if received is None:
             return False
-        try:
-            self._fork()
-        except OSError as error:
-            received = command_process.receive_plan(self._starter, self._number)
-            if received is None:
-                return False
-            for fd in received[1]:
-                os.close(fd)
-            self._send(Failed(Step.START, error.errno or errno.EAGAIN))
-            self._send(Ended(0, 0, 0, left=False, full=False))
-            return True
-        return self._attend()
+        plan, pipes = received
+        failed = self._start(plan, pipes)
+        for fd in set(pipes):
+            os.close(fd)
+        if failed is None:
+            return self._attend()
+        self._send(Failed(Step.START, failed))
+        self._send(Ended(0, 0, 0, left=False, full=False))
+        return True
 
-    def _fork(self) -> None:
-        """Forks the command's process. Raises: OSError."""
-        with self._preference.to_be_killed():  # inherited: the command can't set it
-            self._first = os.fork()
-            if self._first == 0:
-                command_process.become_command(
-                    self._number, self._uid, self._profile, self._starter, self._agent
-                )
+    def _start(self, plan: Plan, pipes: Pipes) -> int | None:
+        """Forks the command's process, which waits for the word to go; returns an error number."""
+        try:
+            prepared = command_process.prepare(self._number, plan, pipes, self._profile)
+            with self._preference.to_be_killed():  # inherited: the command can't set it
+                self._first = os.fork()
+                if self._first == 0:
+                    command_process.become_command(
+                        prepared, self._uid, self._profile, self._starter, self._agent
+                    )
+        except OSError as error:
+            return error.errno or errno.EAGAIN
+        except ValueError:  # words that no program can receive
+            return errno.EINVAL
+        return None
 
     def _attend(self) -> bool:
         """Waits until nothing of the command is left; returns False if the agent is gone."""

@@ -31,16 +31,24 @@ class Counters(NamedTuple):
     peak: int
 
 
-def counters() -> Counters:
-    """Reads the current counters."""
-    return Counters(
-        member(_read(_MEMORY), b"oom_kill"), member(_read(_REFUSED), b"max"), number(_read(_PEAK))
-    )
+class Meter:
+    """Reads the sandbox's counters, from files that stay open."""
 
+    def __init__(self) -> None:
+        self._memory, self._refused = _opened(_MEMORY), _opened(_REFUSED)
+        self._peak, self._current = _opened(_PEAK), _opened(_CURRENT)
 
-def running() -> int:
-    """The number of processes and threads in the sandbox; 0 if the kernel does not report it."""
-    return number(_read(_CURRENT))
+    def counters(self) -> Counters:
+        """The current counters."""
+        return Counters(
+            member(_read(self._memory), b"oom_kill"),
+            member(_read(self._refused), b"max"),
+            number(_read(self._peak)),
+        )
+
+    def running(self) -> int:
+        """The number of processes and threads in the sandbox; 0 if it is not reported."""
+        return number(_read(self._current))
 
 
 def struck(before: Counters, after: Counters, now: int, most: int, *, full: bool) -> str | None:
@@ -88,11 +96,19 @@ def number(text: bytes) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-def _read(paths: tuple[str, ...]) -> bytes:
+def _opened(paths: tuple[str, ...]) -> int | None:
     for path in paths:
         try:
-            with open(path, "rb", buffering=0) as file:
-                return file.read(4096) or b""
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             continue
-    return b""
+    return None
+
+
+def _read(descriptor: int | None) -> bytes:
+    if descriptor is None:
+        return b""
+    try:
+        return os.pread(descriptor, 4096, 0)
+    except OSError:
+        return b""

@@ -80,8 +80,11 @@ class Command:
     def drop(self) -> None:
         """Ends a command that never got its `go`; nothing calls back."""
         self.tree.drop()
-        _close_all(self._streams)
-        if self._stdin is not None:
+        for fd in list(self._streams):
+            self._close_stream(fd)
+        if self._feed is not None:
+            self._feed.close()
+        elif self._stdin is not None:
             os.close(self._stdin)
 
     def _prepare(self, guard: Guard, request: Request) -> Tree:

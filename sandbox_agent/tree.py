@@ -59,7 +59,7 @@ class Tree:
         self._on_left = on_left
         self._on_gone = on_gone
         self._started = 0.0
-        self._counters = limits.counters()
+        self._counters = guard.meter.counters()
         self._struck: str | None = None
         self._ended: Ended | None = None
         self._reason: str | None = None
@@ -79,6 +79,10 @@ class Tree:
 
     def drop(self) -> None:
         """Ends a tree that never got its `go`."""
+        for timer in self._timers:
+            timer.cancel()
+        if not self.guard.closed:
+            self._loop.unwatch(self.guard.socket.fileno())
         self.guard.close()
 
     @property
@@ -183,7 +187,7 @@ class Tree:
         self._ended = ended
         if ended.status and self._struck is None:
             most = self.guard.processes + len(self._loop.children) + 1
-            after, now = limits.counters(), limits.running()
+            after, now = self.guard.meter.counters(), self.guard.meter.running()
             self._struck = limits.struck(self._counters, after, now, most, full=ended.full)
         if ended.left:
             self._on_left()

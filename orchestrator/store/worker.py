@@ -26,12 +26,16 @@ class Worker:
         self._name = name
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._stopped = False
 
     async def run(self, function: Callable[[], T]) -> T:
         """The result of `function`, after those of earlier calls.
 
-        A call that is cancelled before its turn has no effect. Raises: the errors of `function`.
+        A call that is cancelled before its turn has no effect. Raises: the errors of `function`;
+        RuntimeError after `stop`.
         """
+        if self._stopped:
+            raise RuntimeError(f"{self._name} was stopped")
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
             self._thread.start()
@@ -41,6 +45,7 @@ class Worker:
 
     def stop(self) -> None:
         """Ends the thread after the calls so far."""
+        self._stopped = True
         self._jobs.put(None)
 
     def _work(self) -> None:

@@ -285,24 +285,3 @@ def install(machine: str, code: bytes, listen: bool) -> int | None:
         return None
     os.set_inheritable(fd, False)
     return fd
-
-
-def execute(
-    machine: str, path: str, argv: list[str], env: dict[str, str], cookie: tuple[int, int] | None
-) -> None:
-    """Like `os.execve`, but unreported if this is the filter's cookie. Raises: OSError."""
-    if cookie is None:
-        os.execve(path, argv, env)  # noqa: S606 - no shell is the point
-    words = [os.fsencode(word) for word in argv]
-    variables = [os.fsencode(f"{name}={value}") for name, value in env.items()]
-    if any(b"\0" in text for text in (*words, *variables)):
-        raise ValueError("embedded null byte")
-    _LIBC.syscall(
-        ARCHITECTURES[machine].calls["execve"],
-        os.fsencode(path),
-        (ctypes.c_char_p * (len(words) + 1))(*words, None),
-        (ctypes.c_char_p * (len(variables) + 1))(*variables, None),
-        ctypes.c_long(cookie[0]),
-        ctypes.c_long(cookie[1]),
-    )
-    checked(-1, path)

@@ -20,6 +20,7 @@ from sandbox_agent.confine import profile, syscalls
 from sandbox_agent.exec_record import ExecRecorder
 from sandbox_agent.guard import Guard
 from sandbox_agent.guard_process import Setup
+from sandbox_agent.limits import Meter
 from sandbox_agent.loop import Loop
 from sandbox_agent.output import Output
 from sandbox_agent.process import Command, Request
@@ -36,12 +37,12 @@ def built(paths, record):
 
 confined = built(True, True)
 bare = confined._replace(ruleset=None, code=ALLOW, writable_code=True, cookie=None)
-loop = Loop()
+loop, meter = Loop(), Meter()
 events = EventBuffer("0" * 16, lambda message: None)
 recorder = ExecRecorder(loop, events, 54321)
 
 def guard(kind):
-    return Guard(Setup(54321, 100, kind), recorder)
+    return Guard(Setup(54321, 100, kind), recorder, meter)
 
 TRUE, NESTED = ["/bin/true"], ["/bin/sh", "-c", "exec /bin/true"]
 sides = {

@@ -192,6 +192,19 @@ async def test_a_command_that_is_ended_before_the_word(box: Box, disk: Disk) -> 
     await assert_works(box)
 
 
+async def test_the_agent_drops_a_held_command_that_it_is_told_to_cancel(
+    box: Box, disk: Disk
+) -> None:
+    starting = await held(box, disk)
+    (command,) = box.session.commands.values()
+    await box.ask("cancel", command_id=command.id, reason="for a test")
+    disk.answer.set_result(None)
+    await starting  # the word to go finds no command
+    await box.plane.executions.reconcile(box.session)
+    assert (await box.finish(command)).exit_code is None
+    await assert_works(box)
+
+
 def _closed(box: Box) -> bool:
     try:
         box.session.check_open()

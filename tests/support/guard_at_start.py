@@ -16,6 +16,7 @@ from sandbox_agent.confine import profile, syscalls
 from sandbox_agent.exec_record import ExecRecorder
 from sandbox_agent.guard import Guard
 from sandbox_agent.guard_process import Setup
+from sandbox_agent.limits import Meter
 from sandbox_agent.loop import Loop
 from sandbox_agent.output import Output
 from sandbox_agent.process import Command, Request
@@ -44,7 +45,7 @@ def main() -> None:
     loop = Loop()
     confined = profile.build(BOOT, syscalls.landlock_abi())
     recorder = ExecRecorder(loop, EventBuffer("0" * 16, lambda _: None), UID)
-    guard = Guard(Setup(UID, 100, confined), recorder)
+    guard = Guard(Setup(UID, 100, confined), recorder, Meter())
     plan = Plan("sleep", ["sleep", "1000"], {"PATH": "/usr/bin:/bin"}, ".", [], "/tmp")
     told: dict[str, Callable[[Command], object]] = {
         "TERM": lambda command: command.cancel("over"),

@@ -16,6 +16,7 @@ from sandbox_agent.confine.profile import Profile
 from sandbox_agent.exec_record import ExecRecorder
 from sandbox_agent.guard import Guard
 from sandbox_agent.guard_process import Setup
+from sandbox_agent.limits import Meter
 from sandbox_agent.loop import Loop
 from sandbox_agent.output import Output
 from sandbox_agent.process import Command, Request
@@ -52,7 +53,7 @@ def guard(loop: Loop) -> Guard:
     code = seccomp.program(machine, wanted)
     profile = Profile(machine, None, False, code, True, None, None)
     recorder = ExecRecorder(loop, EventBuffer("0" * 16, lambda _: None), UID)
-    return Guard(Setup(UID, processes=100, profile=profile), recorder)
+    return Guard(Setup(UID, processes=100, profile=profile), recorder, Meter())
 
 
 def main() -> None:

@@ -36,9 +36,11 @@ def test_the_first_counter_that_is_there(monkeypatch: pytest.MonkeyPatch, tmp_pa
     path = tmp_path / "memory.oom_control"
     monkeypatch.setattr(limits, "_MEMORY", ("/absent/memory.events", str(path)))
     monkeypatch.setattr(limits, "_REFUSED", ("/absent/pids.events",))
-    assert limits.counters().killed == 0
+    path.write_text("oom_kill 0\n")
+    meter = limits.Meter()
+    assert meter.counters().killed == 0
     path.write_text("oom_kill 7\n")
-    assert limits.counters()[:2] == (7, 0)
+    assert meter.counters()[:2] == (7, 0)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from sandbox_agent.command_process import Pipes, Plan
 from sandbox_agent.confine.profile import Tool
 from sandbox_agent.guard import Guard
+from sandbox_agent.limits import Meter
 from sandbox_agent.loop import Loop
 from sandbox_agent.protocol import Message
 from sandbox_agent.pty.device import MOST_COOKED_BYTES
@@ -41,6 +42,7 @@ class Program:
 
     def __init__(self) -> None:
         self.socket, self._other = socket.socketpair()
+        self.meter = Meter()
         self.slave = -1
         self.waits = True
         self.reads = File(1, 1)

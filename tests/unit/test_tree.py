@@ -15,6 +15,7 @@ from sandbox_agent.command_process import Pipes, Plan
 from sandbox_agent.confine import privileges
 from sandbox_agent.guard import Guard
 from sandbox_agent.guard_messages import Denied, Ended, Failed, Gone, Step
+from sandbox_agent.limits import Meter
 from sandbox_agent.loop import Loop
 from sandbox_agent.tree import Tree
 
@@ -29,6 +30,7 @@ class Sayings:
     def __init__(self, *messages: bytes) -> None:
         self.socket, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.uid, self.processes = 54321, 64
+        self.meter = Meter()
         self.killed = False
         self.orders: list[bytes] = []
         self._messages = [*messages, b""]

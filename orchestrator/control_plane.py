@@ -33,6 +33,8 @@ from orchestrator.commands.governed import GovernedCommands
 from orchestrator.commands.left_evidence import remove_left
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.settings import Settings, ensure_state_dir
+from orchestrator.egress.part import EgressPart
+from orchestrator.egress.resolver import CheckedResolver, Resolver
 from orchestrator.engine.base import Engine
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.measured import measured
@@ -105,21 +107,24 @@ class ControlPlane:
         self._resources = AsyncExitStack()
 
     @classmethod
-    async def open(cls, settings: Settings, engine: Engine | None = None) -> Self:
+    async def open(
+        cls, settings: Settings, engine: Engine | None = None, resolver: Resolver | None = None
+    ) -> Self:
         """Locks the state directory, opens everything, and takes over what an earlier run left.
 
-        `engine` is for tests; None: the Docker engine of the settings. Raises: ConfigError,
+        `engine` and `resolver` are for tests; None: the Docker engine of the settings, and this
+        host's name servers. Raises: ConfigError,
         StoreError, StorageError, EngineUnavailableError, AuditUnavailableError.
         """
         self = cls(settings)
         try:
-            await self._open(engine)
+            await self._open(engine, resolver)
         except BaseException:
             await self.close()
             raise
         return self
 
-    async def _open(self, engine: Engine | None) -> None:
+    async def _open(self, engine: Engine | None, resolver: Resolver | None) -> None:
         settings = self.settings
         ensure_state_dir(settings.state_dir)
         lock = _lock(settings.state_dir / "lock")
@@ -187,8 +192,13 @@ class ControlPlane:
         )
         self._resources.push_async_callback(self.tools.close)
         subscribers = self._subscribers(agent_events, recorder)
+        way_out = EgressPart(node, recorder, budgets, resolver or CheckedResolver())
+        self._resources.push_async_callback(way_out.shut_down)
+        subscribers.on_gone(way_out.settle)
         workspaces = Workspaces(settings, self.database, node.storage)
-        sandboxes = Sandboxes(settings, node, self.ledger, workspaces, subscribers, self.metrics)
+        sandboxes = Sandboxes(
+            *(settings, node, self.ledger, workspaces, subscribers, way_out, self.metrics)
+        )
         self._resources.push_async_callback(sandboxes.close)
         self.pool = sandboxes.pool
         self.sessions = Sessions(

@@ -16,6 +16,7 @@ from sandbox_agent.outputs import Outputs, Reply, told
 from sandbox_agent.process import Command, Request
 from sandbox_agent.programs import PATH, find_program
 from sandbox_agent.protocol import WORKSPACE_DIR, Configuration, Message
+from sandbox_agent.proxy_variables import proxy_variables
 from sandbox_agent.session_secrets import SessionSecrets
 from sandbox_agent.stored_output import Room, StoredOutput
 from sandbox_agent.work import Ready, Work
@@ -114,6 +115,7 @@ class Executor:
             "USER": "sandbox",
             "LOGNAME": "sandbox",
             "LANG": "C.UTF-8",
+            **proxy_variables(self._configuration.egress),
         }
         return {**base, **self._secrets.variables(patterns), **requested, **secrets}
 

@@ -92,7 +92,7 @@ import math
 import struct
 from typing import Any, NamedTuple
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 # No frame needs to be larger: bulk data is sent in chunks of CHUNK_BYTES.
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
@@ -109,6 +109,12 @@ MOST_TOLD_CHUNKS = 256
 MOST_STORED = 64
 SOCKET_NAME = "control.sock"
 RUN_DIR = "/run/paddock"
+# The way out: the socket of the proxy on the host, for the forwarder's user only, and the port at
+# which the forwarder listens inside the sandbox. The uid is below those of all workspaces.
+EGRESS_SOCKET_NAME = "egress.sock"
+EGRESS_DIR = "/run/paddock-egress"
+EGRESS_PORT = 3128
+FORWARDER_UID = 990
 WORKSPACE_DIR = "/workspace"
 
 # The events that an agent may report; the control plane refuses any other.
@@ -211,6 +217,8 @@ class Configuration(NamedTuple):
     writable: tuple[str, ...] = ()
     # Where any command may run: commands known to write are held to the workspace by their words.
     guard_writes: bool = True
+    # Whether the sandbox has the way out through the proxy.
+    egress: bool = False
 
 
 class Entry(NamedTuple):

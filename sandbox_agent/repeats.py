@@ -39,6 +39,11 @@ class Repeats(Generic[T]):
         self._remember(like, event)
         return True
 
+    def count(self, like: str, event: T) -> None:
+        """Counts an event that is not to be reported individually."""
+        self._remember(like, event)
+        self._known[like] = self._known[like][0] + 1, event
+
     def counted(self) -> list[tuple[str, T, int]]:
         """The counted events that are not reported yet: kind, last event and number."""
         return [(like, event, count) for like, (count, event) in self._known.items() if count]

@@ -108,7 +108,7 @@ class Agent:
             # Everything that exists now stays forever. Without collections, its memory stays
             # shared with forks.
             gc.freeze()
-            service.guards.prepare()
+            service.prepare()
 
     def _refuse(self, reason: str) -> None:
         """Ends the agent, and with it the sandbox."""

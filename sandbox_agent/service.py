@@ -6,6 +6,7 @@ from collections.abc import Callable
 from sandbox_agent.audit import EventBuffer
 from sandbox_agent.confine.libraries import Libraries
 from sandbox_agent.executor import Executor
+from sandbox_agent.forwarder import Forwarder
 from sandbox_agent.guard import Guards
 from sandbox_agent.loop import Loop
 from sandbox_agent.outputs import Reply
@@ -30,8 +31,10 @@ class Service:
     ) -> None:
         """`programs` is what the level's commands need, if it is known.
 
-        Raises: BudgetError; ConfinementError if commands can't be confined.
+        Raises: BudgetError; ConfinementError if commands can't be confined; OSError if there is no
+        way out.
         """
+        self._forwarder = Forwarder(loop, abi) if configuration.egress else None
         self.guards = Guards(loop, configuration, abi, events, programs)
         self.work = Work(loop, configuration, events)
         self._executor = Executor(loop, configuration, events, self.work, self.guards, secrets)
@@ -61,6 +64,12 @@ class Service:
         }
         for name in ("list", "stat", "mkdir", "delete", "move", "symlink"):
             self.methods[f"file.{name}"] = functools.partial(self._transfers.operate, name)
+
+    def prepare(self) -> None:
+        """Starts the forwarder, if there is a way out, and the first guard in advance."""
+        if self._forwarder is not None:
+            self._forwarder.start()
+        self.guards.prepare()
 
     @property
     def running(self) -> list[str]:

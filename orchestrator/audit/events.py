@@ -37,6 +37,8 @@ OPERATIONS = frozenset(
         "pty.output",
         "pty.exit",
         "pty.close",
+        "egress.request",
+        "egress.close",
         "budget.exceeded",
         "approval.request",
         "approval.decision",

@@ -122,12 +122,12 @@ class Recorder:
         if full and session.live:
             self._on_full(session)
 
-    async def refuse(self, session: Session, draft: EventDraft) -> None:
+    async def refuse(self, session: Session, draft: EventDraft, *, alone: bool = True) -> None:
         """Records a refusal that had no effect; refusals are free.
 
         Above a rate, identical refusals of a session are counted, and recorded a second later as
-        one event with `args.repeats`. Raises: the errors of `check_room`, `told` and
-        `Session.check_not_ending`, AuditUnavailableError.
+        one event with `args.repeats`. Not `alone`: it is always counted. Raises: the errors of
+        `check_room`, `told` and `Session.check_not_ending`, AuditUnavailableError.
         """
         session.check_not_ending()
         self.check_room(session)
@@ -139,7 +139,7 @@ class Recorder:
             args=excerpts.excerpts(dict(zip(draft.args, values, strict=True))),
             error=None if error is None else excerpts.text(error),
         )
-        await self._refusals.record(session, refusal)
+        await self._refusals.record(session, refusal, alone=alone)
 
     async def record_often(self, session: Session, draft: EventDraft) -> None:
         """Records an event that can be repeated often without a request.

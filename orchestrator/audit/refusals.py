@@ -82,14 +82,19 @@ class Refusals:
         self._closing = asyncio.Event()
         self._tasks = TaskScope("counted refusals")
 
-    async def record(self, session: Session, draft: EventDraft) -> None:
+    async def record(self, session: Session, draft: EventDraft, *, alone: bool = True) -> None:
         """Records a refusal, or counts it: then it is recorded a second later, or with the end.
+
+        Not `alone`: it is always counted.
 
         The draft contains no secrets and is as short as what is recorded. Raises:
         AuditUnavailableError.
         """
         counted = self._counted.get(session.key) or self._begin(session)
-        if counted.repeats.take(_like(draft), draft, time.monotonic()):
+        like = _like(draft)
+        if not alone:
+            counted.repeats.count(like, draft)
+        elif counted.repeats.take(like, draft, time.monotonic()):
             await self._record(session, draft)
             return
         if counted.task is None:

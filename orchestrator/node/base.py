@@ -63,6 +63,9 @@ class Node(Host, Protocol):
     def listen(self, run_dir: Path) -> socket.socket:
         """The socket in a sandbox's run directory to which its agent connects. Raises: OSError."""
 
+    def listen_for_egress(self, directory: Path) -> socket.socket:
+        """The socket to which a sandbox's forwarder connects. Raises: OSError."""
+
     async def first_process(self, container_id: str, pid: int) -> FirstProcess | None:
         """The facts about a container's first process, the host's `pid`; None: not visible.
 

@@ -14,7 +14,7 @@ from orchestrator.node.host import LocalHost
 from orchestrator.node.killing import FirstProcess, first_process, kill_all
 from orchestrator.node.processes import Earlier, measure
 from orchestrator.node.resources import load, resources
-from orchestrator.node.sockets import listening
+from orchestrator.node.sockets import listening, listening_for_egress
 from orchestrator.policy.requirements import Facts
 from orchestrator.threads import Threads
 from orchestrator.workspace.storage import Storage
@@ -72,6 +72,10 @@ class LocalNode:
     def listen(self, run_dir: Path) -> socket.socket:
         """See `Node`."""
         return listening(run_dir)
+
+    def listen_for_egress(self, directory: Path) -> socket.socket:
+        """See `Node`."""
+        return listening_for_egress(directory)
 
     async def first_process(self, container_id: str, pid: int) -> FirstProcess | None:
         """See `Node`."""

@@ -5,9 +5,10 @@ import os
 import socket
 from pathlib import Path
 
-from sandbox_agent.protocol import SOCKET_NAME
+from sandbox_agent.protocol import EGRESS_SOCKET_NAME, FORWARDER_UID, SOCKET_NAME
 
 _BACKLOG = 8
+_EGRESS_BACKLOG = 64
 
 
 def listening(run_dir: Path) -> socket.socket:
@@ -15,24 +16,41 @@ def listening(run_dir: Path) -> socket.socket:
 
     Only root may connect, and the call does not block.
     """
-    directory = os.open(run_dir, os.O_PATH | os.O_DIRECTORY)
-    try:
-        # By descriptor, because a socket's path may have only 107 bytes.
-        return _listening(f"/proc/self/fd/{directory}/{SOCKET_NAME}")
-    finally:
-        os.close(directory)
+    return _listening(run_dir, SOCKET_NAME, _BACKLOG, group=None)
 
 
-def _listening(path: str) -> socket.socket:
+def listening_for_egress(directory: Path) -> socket.socket:
+    """Likewise for the proxy's socket: only the sandbox's forwarder may connect.
+
+    Raises: OSError.
+    """
+    return _listening(directory, EGRESS_SOCKET_NAME, _EGRESS_BACKLOG, group=FORWARDER_UID)
+
+
+def _listening(directory: Path, name: str, backlog: int, group: int | None) -> socket.socket:
+    opened = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        # By descriptor, because a socket's path may have only 107 bytes.
+        path = f"/proc/self/fd/{opened}/{name}"
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
         listener.bind(path)
         os.chmod(path, 0o600)
-        listener.listen(_BACKLOG)
+        if group is not None:
+            # By its group, because the directory must stay ours to remove.
+            _permit(path, group, 0o660)
+            _permit(f"/proc/self/fd/{opened}", group, 0o710)
+        listener.listen(backlog)
         listener.setblocking(False)
     except BaseException:
         listener.close()
         raise
+    finally:
+        os.close(opened)
     return listener
+
+
+def _permit(path: str, group: int, mode: int) -> None:
+    os.chown(path, 0, group)
+    os.chmod(path, mode)

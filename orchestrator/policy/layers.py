@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from orchestrator.egress.hosts import HostError, parse_host
 from orchestrator.policy import known_commands
 from orchestrator.policy.levels import Level
 from sandbox_agent.baseline import BASELINE, DEVICES
@@ -158,12 +159,25 @@ def _network(level: Level, words: Sequence[str]) -> Iterator[Stop]:
                 f"{name} uses the network, and a sandbox at {level.name} has none",
                 'Use a level with `network = "open"`, or set that in the level\'s file.',
             )
+    elif level.network == "egress":
+        yield from _egress(level, hosts)
     elif dropped is not None:
         yield Stop(
             "network",
             f"the network does not reach the host or link-local addresses: {_short(dropped)}",
             "No level permits it: sandboxes may not reach the host.",
         )
+
+
+def _egress(level: Level, hosts: Iterable[str]) -> Iterator[Stop]:
+    for host in hosts:
+        try:
+            decision = level.egress.decide_any_port(parse_host(host))
+        except HostError as error:
+            yield Stop("network", f"the proxy refuses {_short(host)}: {error}", "Use its name.")
+            continue
+        if decision.remedy is not None and not known_commands.is_loopback(host):
+            yield Stop("network", f"{decision.rule}: {decision.why}", decision.remedy)
 
 
 def _within(path: str, places: Iterable[str]) -> bool:

@@ -21,6 +21,7 @@ from orchestrator.config.operator_files import read_regular
 from orchestrator.config.operator_mounts import MountName
 from orchestrator.config.schema_errors import reason
 from orchestrator.policy import toml_lines
+from orchestrator.policy.egress_table import EgressTable
 
 _MIB = 1024 * 1024
 # The default and the maximum of a session's recorded bytes.
@@ -38,6 +39,7 @@ MINIMUMS: dict[str, float] = {
 LEAST_DISK_RATE = _MIB
 LEAST_NETWORK_RATE = 16 * 1024
 MOST_RATE = 4_000_000_000
+NetworkMode = Literal["none", "egress", "open"]
 RiskTier = Literal["info", "low", "medium", "high", "critical"]
 # From this version on, Landlock's rules cover truncating, too.
 _TRUNCATE_ABI = 3
@@ -148,7 +150,7 @@ class LevelTable(_Table):
     rank: int = Field(ge=0, le=1000)
     risk_tier: RiskTier
     commands: _Commands
-    network: Literal["none", "open"]
+    network: NetworkMode
     noexec: bool
     guard_writes: bool = True
     environment: _Variables
@@ -161,6 +163,7 @@ class LevelTable(_Table):
     timeout: TimeoutTable
     limits: LimitsTable
     rates: RatesTable = RatesTable()
+    egress: EgressTable = EgressTable()
 
 
 class LevelFile:
@@ -219,8 +222,14 @@ def _contradictions(table: LevelTable) -> Iterator[tuple[toml_lines.Path, str]]:
             'can be true only if commands are listed: with "any" there is nothing to confine to',
         )
     for name in ("network_receive", "network_send"):
-        if table.network == "none" and getattr(table.rates, name) is not None:
+        if table.network != "open" and getattr(table.rates, name) is not None:
             yield ("rates", name), 'has no effect without network = "open"'
+    if table.network != "egress" and (table.egress.allow or table.egress.deny):
+        yield ("egress",), 'has no effect without network = "egress"'
+    for kind in ("allow", "deny"):
+        for index, rule in enumerate(getattr(table.egress, kind)):
+            if (rule.host is None) == (rule.cidr is None):
+                yield ("egress", kind, index), "must have either host or cidr"
     if not table.guard_writes and table.commands is not None:
         yield ("guard_writes",), 'can be false only with commands = "any"'
     for name in ("read", "execute"):

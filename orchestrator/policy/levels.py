@@ -8,9 +8,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from orchestrator.config.operator_files import files_in
+from orchestrator.egress.rules import NO_RULES, Rules
 from orchestrator.engine.base import NO_RATES, Limits, Rates
 from orchestrator.errors import ValidationError
 from orchestrator.policy.level_file import (
@@ -18,6 +19,7 @@ from orchestrator.policy.level_file import (
     MINIMUMS,
     LevelError,
     LevelFile,
+    NetworkMode,
     RiskTier,
 )
 from orchestrator.policy.requirements import Requirements
@@ -45,7 +47,7 @@ class Level:
     rank: int  # the order of levels; a lower rank is a lower level
     risk_tier: RiskTier  # the highest tier of a tool's command
     commands: frozenset[str] | None  # None: any command
-    network: Literal["none", "open"]
+    network: NetworkMode
     limits: SessionLimits
     timeout_default: int  # in seconds
     timeout_max: int
@@ -61,6 +63,8 @@ class Level:
     # For levels that allow any command: well-known commands may write to the workspace only.
     guard_writes: bool = True
     rates: Rates = NO_RATES
+    # What it may reach with `network = "egress"`.
+    egress: Rules = NO_RULES
 
     def stored(self) -> dict[str, Any]:
         """What the store keeps, as JSON has it; `commands` and `environment` are None for any."""
@@ -83,6 +87,7 @@ class Level:
             "mounts": list(self.mounts),
             "guard_writes": self.guard_writes,
             "rates": asdict(self.rates),
+            "egress": self.egress.stored(),
             "sha256": self.sha256,
         }
 
@@ -190,6 +195,7 @@ def _level(name: str, file: LevelFile) -> Level:
         mounts=tuple(table.mounts),
         guard_writes=table.guard_writes,
         rates=Rates(**table.rates.model_dump()),
+        egress=table.egress.rules(),
         sha256=hashlib.sha256(file.data).hexdigest(),
     )
 
@@ -207,6 +213,7 @@ def restore_level(public: Mapping[str, Any]) -> Level:
             "limits": SessionLimits(**public["limits"]),
             "mounts": tuple(public.get("mounts", ())),
             "rates": Rates(**public.get("rates", {})),
+            "egress": Rules.restored(public.get("egress", {})),
             "audit_bytes": public.get("audit_bytes", DEFAULT_AUDIT_BYTES),
         }
     )

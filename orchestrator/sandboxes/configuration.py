@@ -5,9 +5,9 @@ from orchestrator.sessions.budget import Kind
 from orchestrator.sessions.session import MAX_RUNNING
 from sandbox_agent.protocol import Configuration, Message
 
-# The container's processes that are not the session's: the agent, a guard for each command, and the
-# agent's file workers.
-_OWN_PROCESSES = 1 + MAX_RUNNING + 8
+# The container's processes that are not the session's: the agent, its forwarder, a guard for each
+# command, and the agent's file workers.
+_OWN_PROCESSES = 1 + 1 + MAX_RUNNING + 8
 
 
 def configuration_of(plan: Plan) -> Message:
@@ -42,4 +42,5 @@ def _configuration(plan: Plan) -> Configuration:
         output_budget_bytes=budget.limits.get(Kind.OUTPUT_BYTES),
         writable=tuple(mount.target for mount in plan.mounts.values() if not mount.read_only),
         guard_writes=level.guard_writes,
+        egress=level.network == "egress",
     )

@@ -9,6 +9,7 @@ from typing import NamedTuple, Self
 
 from orchestrator.engine.resolvers import resolv_conf
 from orchestrator.workspace import mounts
+from sandbox_agent.protocol import EGRESS_SOCKET_NAME
 
 # The only files in a run directory; nothing else is ever removed from it. Earlier versions created
 # boot.json.
@@ -44,6 +45,11 @@ class SandboxDirectory:
         return self.run / "control.sock"
 
     @property
+    def egress(self) -> Path:
+        """For the forwarder's user only; has the socket of the proxy."""
+        return self.path / "egress"
+
+    @property
     def workspace(self) -> Path:
         """The mount point of the workspace's data, with the session's flags."""
         return self.path / "workspace"
@@ -76,7 +82,7 @@ class SandboxDirectory:
     def make(self, *, resolvers: tuple[str, ...] = ()) -> None:
         """Creates it with its files, which name no session yet. Raises: OSError."""
         self.path.parent.mkdir(mode=0o700, exist_ok=True)
-        for directory in (self.path, self.run, self.workspace, self.mounts):
+        for directory in (self.path, self.run, self.egress, self.workspace, self.mounts):
             directory.mkdir(mode=0o700)
         _write(self.passwd, passwd_text())
         _write(self.group, group_text())
@@ -124,10 +130,10 @@ class SandboxDirectory:
         Nothing is deleted recursively, so files of a workspace that is still mounted are safe.
         Raises: OSError if it contains an unknown file.
         """
-        files = (self.passwd, self.group, self.resolv_conf)
+        files = (self.passwd, self.group, self.resolv_conf, self.egress / EGRESS_SOCKET_NAME)
         for file in (*(self.run / name for name in RUN_FILES), *files):
             file.unlink(missing_ok=True)
-        for directory in (self.mounts, self.run, self.workspace, self.path):
+        for directory in (self.mounts, self.run, self.egress, self.workspace, self.path):
             with suppress(FileNotFoundError):
                 directory.rmdir()
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.config.operator_mounts import OperatorMount
+from orchestrator.egress.door import Door
 from orchestrator.engine.base import Bind, Container
 from orchestrator.errors import PaddockError
 from orchestrator.link.agent_link import AgentLink
@@ -44,6 +45,7 @@ class Plan:
     mount_names: tuple[str, ...] = ()
     network: str | None = None  # None: no network
     resolvers: tuple[str, ...] = ()  # IPv4 addresses
+    door: Door | None = None  # None: no way out
     data: Path = Path()  # the workspace's files
     disk: str | None = None  # the workspace's device, `major:minor`, if it has rates
     start: Start = Start.COLD

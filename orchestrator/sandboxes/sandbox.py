@@ -45,6 +45,16 @@ class Sandbox:
         """16 hex digits, on the host and in the container's labels."""
         return self.directory.name
 
+    def shut_off(self) -> None:
+        """Ends its connections to the outside at once, and refuses others until `reopen`."""
+        if self.parts.plan.door is not None:
+            self.parts.plan.door.shut()
+
+    def reopen(self) -> None:
+        """Its requests to the outside are decided again."""
+        if self.parts.plan.door is not None:
+            self.parts.plan.door.reopen()
+
 
 def assembled(parts: Assembly) -> Sandbox:
     """The sandbox with these open parts. Raises: SandboxUnavailableError without a container."""

@@ -16,6 +16,7 @@ from orchestrator.errors import (
 from orchestrator.node.base import Node
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Level, SessionLimits
+from orchestrator.sandboxes.parts import Part
 from orchestrator.sandboxes.sandbox import Sandbox, assembled
 from orchestrator.sandboxes.shapes import Shape, can_wait, has_usual_limits
 from orchestrator.sandboxes.starting import ImageChangedError, Starter
@@ -42,6 +43,7 @@ class Sandboxes:
         ledger: Ledger,
         workspaces: Workspaces,
         subscribers: Subscribers,
+        way_out: Part,
         metrics: Metrics,
     ) -> None:
         self._settings = settings
@@ -50,7 +52,8 @@ class Sandboxes:
         self._looks = TaskScope("a look at an image")
         self._suitability = Suitability(node.engine, node)
         self._starter = Starter(
-            *(settings, node, ledger, workspaces, subscribers, self._suitability, self._releases)
+            *(settings, node, ledger, workspaces, subscribers, self._suitability),
+            *(way_out, self._releases),
         )
         self.pool = WarmPool(
             settings, self._starter.start_ahead, self._suitability.image_id, metrics

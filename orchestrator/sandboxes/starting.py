@@ -59,9 +59,10 @@ class Starter:
         workspaces: Workspaces,
         subscribers: Subscribers,
         suitability: Suitability,
+        way_out: Part,
         releases: TaskScope,
     ) -> None:
-        """`releases` holds the releases of sandboxes."""
+        """`way_out` is the part of that name. `releases` holds the releases of sandboxes."""
         engine = node.engine
         self._settings = settings
         self._node = node
@@ -85,12 +86,14 @@ class Starter:
         # Each part may use what earlier parts offer. They are released in reverse: the agent's
         # link, the rates, the container, and then the mounts made for it.
         workspace = (quota, WorkspacePart(places), MountsPart(settings, places))
-        self._whole: tuple[Part, ...] = (network, directory, *workspace, *container, agent)
+        self._whole: tuple[Part, ...] = (
+            *(network, directory, *workspace, *container, way_out, agent),
+        )
         self._ahead: tuple[Part, ...] = (
             *(network, directory, PointPart(places), *container, PreparePart()),
         )
         rules = RulesPart(engine, settings.image)
-        self._late: tuple[Part, ...] = (rules, AttachPart(quota, places))
+        self._late: tuple[Part, ...] = (rules, AttachPart(quota, places), way_out)
         self._last: tuple[Part, ...] = (AgentPart(engine, _TAKE_OVER_SECONDS),)
 
     async def start(

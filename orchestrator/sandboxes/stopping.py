@@ -26,6 +26,7 @@ class Stopper:
 
         It is frozen only once, however often this is called.
         """
+        sandbox.shut_off()
         if sandbox.freezing is None:
             sandbox.freezing = self._tasks.begin(self._freeze(sandbox))
         return await asyncio.shield(sandbox.freezing)
@@ -41,6 +42,7 @@ class Stopper:
 
         Raises: SandboxUnavailableError if it can't be thawed; none of it runs then.
         """
+        sandbox.shut_off()
         if not await self._freeze(sandbox):
             raise SandboxUnavailableError("the sandbox can't be frozen, so what ran was killed")
 
@@ -53,6 +55,8 @@ class Stopper:
             log.warning("sandbox %s can't be thawed, so it is killed: %s", sandbox.name, error)
             await self._kill(sandbox)
             return False
+        # A session that ends is refused all the same.
+        sandbox.reopen()
         return True
 
     async def _freeze(self, sandbox: Sandbox) -> bool:

@@ -73,6 +73,7 @@ class Pausing:
                 await self._stopper.hold(sandbox)
                 raise
             session.status = Status.ACTIVE
+            sandbox.reopen()
             self._deadlines.watch(session)
             await sandbox.link.wait_connected(self._hello_timeout)
 

@@ -48,6 +48,7 @@ _LOW = {
         "network_receive": None,
         "network_send": None,
     },
+    "egress": {"allow": [], "deny": []},
     "environment": ["LANG", "LC_*", "TZ"],
     "requires": {"landlock": 3, "seccomp": True, "mounts": True, "quota": False},
     "confinement": {
@@ -162,6 +163,21 @@ class LevelConfinement(Model):
     record_execs: bool = Field(description="Programs that a command executes are recorded.")
 
 
+class EgressRule(Model):
+    """Hosts or addresses at certain ports."""
+
+    host: str | None = Field(description="A name, or `*.name` for all names below it.")
+    cidr: str | None = Field(description="A network; null if there is a host.")
+    ports: list[int] = Field(description="Empty: every port.")
+
+
+class LevelEgress(Model):
+    """The rules of the way out. What none allows is denied; `deny` beats `allow`."""
+
+    allow: list[EgressRule]
+    deny: list[EgressRule]
+
+
 class Level(Model):
     """A permission level as defined by its file."""
 
@@ -171,7 +187,7 @@ class Level(Model):
     rank: Count = Field(description="The order of levels: a lower level has a lower rank.")
     risk_tier: RiskTier = Field(description="The highest risk tier of a tool's command.")
     commands: list[str] | None = Field(description="The commands that may run; null: any.")
-    network: Annotated[Literal["none", "open"], WORDS]
+    network: Annotated[Literal["none", "egress", "open"], WORDS]
     limits: LevelLimits
     timeout_default: int = Field(description="Seconds.")
     timeout_max: int = Field(description="Seconds.")
@@ -185,6 +201,7 @@ class Level(Model):
         "workspace only."
     )
     rates: LevelRates
+    egress: LevelEgress = Field(description="What may be reached with the network `egress`.")
     environment: list[str] | None = Field(
         description="Variables that callers may set, or prefixes ending in `*`; null: any."
     )

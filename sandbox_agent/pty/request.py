@@ -33,8 +33,11 @@ class Request(NamedTuple):
     idle_ms: int
 
 
-def parse(params: Message) -> Request:
-    """Parses the parameters. Raises: AgentError if they are malformed."""
+def parse(params: Message, outside: dict[str, str]) -> Request:
+    """Parses the parameters; `outside` are the variables of the way out.
+
+    Raises: AgentError if they are malformed.
+    """
     argv, sanitize = given.texts(params, "argv"), given.texts(params, "sanitize")
     if not argv or not set(sanitize) <= set(SANITIZERS):
         message = "argv must not be empty, and sanitize must have known names only"
@@ -42,7 +45,7 @@ def parse(params: Message) -> Request:
     plan = Plan(
         program=argv[0],
         argv=argv,
-        env=environment(given.mapping(params, "env")),
+        env=environment({**outside, **given.mapping(params, "env")}),
         cwd=".",
         inside=[],
         workspace=WORKSPACE_DIR,

@@ -12,6 +12,7 @@ from sandbox_agent.guard import Guards
 from sandbox_agent.loop import Loop
 from sandbox_agent.outputs import Reply
 from sandbox_agent.protocol import Configuration, Message
+from sandbox_agent.proxy_variables import proxy_variables
 from sandbox_agent.pty.request import parse
 from sandbox_agent.pty.terminal import Terminal
 from sandbox_agent.pty.waiting import Waiting
@@ -41,6 +42,7 @@ class Terminals:
         self._work = work
         self._guards = guards
         self._waiting = Waiting(configuration.uid)
+        self._outside = proxy_variables(configuration.egress)
         self._running: dict[str, Terminal] = {}
         self._ended: OrderedDict[str, Terminal] = OrderedDict()
 
@@ -51,7 +53,7 @@ class Terminals:
 
     def open(self, params: Message, reply: Reply) -> None:
         """Starts a program on its own terminal. Raises: AgentError, ValueError."""
-        request = parse(params)
+        request = parse(params, self._outside)
         if self._exposed:
             message = "terminals at this level need a kernel with Landlock scopes (Linux 6.12)"
             raise AgentError("conflict", message)

@@ -9,7 +9,7 @@ from orchestrator.engine.fake import FakeEngine
 from orchestrator.node.base import Load, Look, Node, Resources
 from orchestrator.node.killing import FirstProcess
 from orchestrator.node.processes import Earlier, Measured
-from orchestrator.node.sockets import listening
+from orchestrator.node.sockets import listening, listening_for_egress
 from orchestrator.policy.requirements import Facts
 from orchestrator.workspace.storage import Storage
 
@@ -52,6 +52,9 @@ class FakeNode(Node):
 
     def listen(self, run_dir: Path) -> socket.socket:
         return listening(run_dir)
+
+    def listen_for_egress(self, directory: Path) -> socket.socket:
+        return listening_for_egress(directory)
 
     async def first_process(self, container_id: str, pid: int) -> FirstProcess | None:
         self._answer()

@@ -10,6 +10,7 @@ from typing import Any
 from orchestrator.audit.verify import verify
 from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
+from orchestrator.egress.resolver import Resolver
 from orchestrator.workspace import slots
 from orchestrator.workspace.mounts import mounts_under
 from tests.support.box import TESTER
@@ -45,9 +46,11 @@ def state(**settings: Any) -> Iterator[Settings]:
 
 
 @asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[ControlPlane]:
+async def running(
+    settings: Settings, resolver: Resolver | None = None
+) -> AsyncIterator[ControlPlane]:
     """A control plane with those settings; kept workspaces stay."""
-    plane = await ControlPlane.open(settings)
+    plane = await ControlPlane.open(settings, resolver=resolver)
     try:
         yield plane
     finally:
@@ -59,10 +62,11 @@ async def opened(**settings: Any) -> AsyncIterator[ControlPlane]:
     """A control plane with a separate state directory.
 
     At its end, every session is closed, every chain is verified, every workspace is purged, and
-    nothing is left on the host.
+    nothing is left on the host. `resolver` among the settings finds the addresses of the way out.
     """
+    resolver = settings.pop("resolver", None)
     with state(**settings) as checked:
-        async with running(checked) as plane:
+        async with running(checked, resolver) as plane:
             yield plane
             await clear(plane)
 
@@ -73,7 +77,8 @@ async def clear(plane: ControlPlane) -> None:
         await plane.sessions.close(TESTER, session, purge=False)
     await plane.pool.close()
     await _assert_whole(plane)
-    assert left_behind(plane.settings.state_dir) == NOTHING
+    left = left_behind(plane.settings.state_dir)
+    assert left == NOTHING, left
     for workspace in await plane.database.read(slots.kept):
         await plane.sessions.purge(TESTER, workspace.id)
 

@@ -76,7 +76,10 @@ async def test_kills_that_hang_take_few_threads(
     storage = SimpleNamespace(choice=Choice(Quota.NONE, ()))
     stops = Stopper(LocalNode(tmp_path, cast(Any, Broken()), cast(Any, storage)))
     held = [
-        cast(Sandbox, SimpleNamespace(name="x", container_id="c", first=None, freezing=None))
+        cast(
+            Sandbox,
+            SimpleNamespace(name="x", container_id="c", first=None, freezing=None, shut_off=list),
+        )
         for _ in range(SANDBOXES)
     ]
     frozen = await asyncio.gather(*(stops.freeze(sandbox) for sandbox in held))

@@ -81,7 +81,7 @@ def test_a_file_in_the_directory_replaces_the_packaged_one(tmp_path: Path) -> No
         ("rank = 100", "rank = 1001", 2, "rank: must be less than or equal to 1000"),
         ("rank = 100", "rank = 200", 2, "rank: 200 is also the rank of medium"),
         ('risk_tier = "low"', 'risk_tier = "none"', 3, "risk_tier: must be 'info', 'low', "),
-        ('network = "none"', 'network = "host"', 8, "network: must be 'none' or 'open'"),
+        ('network = "none"', 'network = "host"', 8, "network: must be 'none', 'egress' or 'open'"),
         ("cpus = 0.5", "cpus = -1", 28, "limits.cpus: "),
         ("cpus = 0.5", "cpus = nan", 28, "limits.cpus: "),
         ("cpus = 0.5", "cpus = '1'", 28, "limits.cpus: "),

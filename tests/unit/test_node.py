@@ -48,6 +48,11 @@ class Held:
     looks: Looks = field(default_factory=Looks)
     link: Any = field(default_factory=lambda: SimpleNamespace(spend=lambda seconds: None))
 
+    def shut_off(self) -> None:
+        """It has no way out."""
+
+    reopen = shut_off
+
 
 def sandbox() -> Sandbox:
     return cast(Sandbox, Held())

@@ -1,0 +1,1 @@
+"""The governed way out: what sandboxes without a network may reach, through a proxy on the host."""

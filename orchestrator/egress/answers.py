@@ -1,0 +1,27 @@
+"""The proxy's own answers. Pure."""
+
+from http import HTTPStatus
+
+from orchestrator.egress.rules import Decision
+
+ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+
+
+def answer(status: HTTPStatus, text: str) -> bytes:
+    """A complete answer; the connection is closed after it."""
+    body = f"{text}\n".encode()
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\n"
+        "Content-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def denied(decision: Decision) -> bytes:
+    """Names the rule, and how to have the request allowed."""
+    lines = [f"Paddock denied this request: {decision.why}.", f"Rule: {decision.rule}"]
+    if decision.remedy is not None:
+        lines.append(decision.remedy)
+    return answer(HTTPStatus.FORBIDDEN, "\n".join(lines))

@@ -1,0 +1,122 @@
+"""The socket by which one session's sandbox reaches the proxy, and its connections."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+
+from orchestrator.audit.recorder import Recorder
+from orchestrator.egress.evidence import ConnectionEvidence
+from orchestrator.egress.exchange import EgressExchange
+from orchestrator.egress.limits import EgressLimits
+from orchestrator.egress.meter import Meter, SpentError
+from orchestrator.egress.resolver import Resolver
+from orchestrator.egress.shares import ConnectionShares
+from orchestrator.egress.stream import accepted
+from orchestrator.errors import SandboxUnavailableError
+from orchestrator.link.fair_share import Pace
+from orchestrator.sessions.session import Session
+from orchestrator.task_scope import TaskScope
+
+log = logging.getLogger(__name__)
+
+# After a failure to accept, for example when no descriptors are left.
+_FAILED_SECONDS = 1.0
+
+
+class Door:
+    """Who connects here is the session: only its sandbox has the socket.
+
+    `shut` ends all connections and refuses requests until `reopen`.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        sandbox: str,
+        recorder: Recorder,
+        resolver: Resolver,
+        limits: EgressLimits,
+        shares: ConnectionShares,
+        on_spent: Callable[[Session], None],
+    ) -> None:
+        """`sandbox` is the sandbox's name. `on_spent` ends a session with no budget left."""
+        self._session = session
+        self._sandbox = sandbox
+        self._resolver = resolver
+        self._limits = limits
+        self._shares = shares
+        self._on_spent = on_spent
+        self._evidence = ConnectionEvidence(recorder, session)
+        self._pace = Pace(limits.pace_seconds, limits.burst)
+        self._accepting = TaskScope("the way out of a sandbox")
+        self._exchanges = TaskScope("a connection of a sandbox")
+        self._records = TaskScope("the record of a sandbox's connection")
+        self._shut = False
+
+    def open(self, listener: socket.socket) -> None:
+        """Serves connections to the socket, which it closes in the end."""
+        self._accepting.spawn(self._accept(listener))
+
+    def shut(self) -> None:
+        """Ends all connections at once; requests are refused from now on."""
+        self._shut = True
+        self._exchanges.cancel()
+
+    def reopen(self) -> None:
+        """Requests are decided again."""
+        self._shut = False
+
+    async def settled(self) -> None:
+        """Ends all connections, and returns when their ends are recorded as far as possible."""
+        self.shut()
+        await self._exchanges.close()
+        await self._records.drain()
+
+    async def close(self) -> None:
+        """Closes the socket and all connections."""
+        await self._accepting.close()
+        await self.settled()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with listener:
+            while True:
+                await asyncio.sleep(self._pace.wait())
+                while len(self._exchanges) >= self._limits.connections:
+                    await self._exchanges.one_ended()
+                try:
+                    connection, _ = await loop.sock_accept(listener)
+                except OSError as error:
+                    log.warning("a sandbox's connection can't be accepted: %s", error)
+                    await asyncio.sleep(_FAILED_SECONDS)
+                    continue
+                self._pace.count()
+                self._exchanges.spawn(self._serve(connection))
+
+    async def _serve(self, connection: socket.socket) -> None:
+        with connection, self._shares.taken(self._session.owner) as admitted:
+            if not admitted:
+                return
+            meter = Meter(self._session.budget, self._limits.transfer_bytes)
+            exchange = EgressExchange(
+                await accepted(connection, self._limits.head_bytes),
+                self._session.level.egress,
+                self._resolver,
+                self._evidence,
+                meter,
+                self._limits,
+                self._admit,
+                self._records,
+            )
+            try:
+                await exchange.run()
+            except SpentError:
+                self.shut()
+                self._on_spent(self._session)
+
+    def _admit(self) -> None:
+        """Raises: SandboxUnavailableError, the errors of `Session.check_open`."""
+        sandbox = self._session.check_open()
+        if self._shut or sandbox.name != self._sandbox or sandbox.freezing is not None:
+            raise SandboxUnavailableError("the session is being stopped or changed")

@@ -1,0 +1,104 @@
+"""What is recorded about a session's connections."""
+
+import secrets
+from typing import Any, NamedTuple
+
+from orchestrator.audit.events import EventDraft, Made
+from orchestrator.audit.recorder import Recorder
+from orchestrator.egress.hosts import Address
+from orchestrator.egress.request_head import RequestHead
+from orchestrator.egress.rules import Decision
+from orchestrator.link.fair_share import Pace
+from orchestrator.sessions import session_rows
+from orchestrator.sessions.session import Session
+
+_ACTOR = "sandbox"
+# Denials that are recorded with what they concern: per second, and in a burst.
+_DENIALS_PER_SECOND, _BURST = 5, 50
+
+
+class ConnectionEnd(NamedTuple):
+    """The end of a connection: bytes to and from the upstream, and why it ended, unless usual."""
+
+    sent: int
+    received: int
+    milliseconds: int
+    address: Address | None = None
+    error: str | None = None
+
+
+class ConnectionEvidence:
+    """The records of one session's connections."""
+
+    def __init__(self, recorder: Recorder, session: Session) -> None:
+        self._recorder = recorder
+        self._session = session
+        self._pace = Pace(1 / _DENIALS_PER_SECOND, _BURST)
+
+    async def allowed(
+        self, head: RequestHead, decision: Decision, addresses: tuple[Address, ...]
+    ) -> str:
+        """Records a request before a connection is made for it; returns its id.
+
+        Raises: AuditUnavailableError, the errors of `Recorder.check_room` and
+        `Session.check_live`.
+        """
+        self._recorder.check_room(self._session)
+        connection_id = secrets.token_hex(8)
+        shown = {**_args(head), "addresses": [str(address) for address in addresses]}
+        draft = EventDraft(
+            "egress.request",
+            actor=_ACTOR,
+            decision="allow",
+            rule=decision.rule,
+            args=shown,
+            made=Made(args={"connection_id": connection_id}),
+        )
+        await self._recorder.record(self._session, draft)
+        return connection_id
+
+    async def denied(self, head: RequestHead, decision: Decision) -> None:
+        """Records a denial. Above a rate, denials by one rule are only counted.
+
+        Raises: the errors of `Recorder.refuse`.
+        """
+        alone = self._pace.wait() == 0
+        if alone:
+            self._pace.count()
+        draft = EventDraft(
+            "egress.request",
+            actor=_ACTOR,
+            decision="deny",
+            rule=decision.rule,
+            args=_args(head) if alone else {},
+            error=decision.why if alone else None,
+        )
+        await self._recorder.refuse(self._session, draft, alone=alone)
+
+    async def closed(self, head: RequestHead, connection_id: str, ended: ConnectionEnd) -> None:
+        """Records the end of a connection, and stores what the session has used by then.
+
+        Raises: AuditUnavailableError.
+        """
+        result: dict[str, Any] = {"sent_bytes": ended.sent, "received_bytes": ended.received}
+        if ended.address is not None:
+            result["address"] = str(ended.address)
+        draft = EventDraft(
+            "egress.close",
+            actor=_ACTOR,
+            args=_args(head),
+            result=result,
+            made=Made(args={"connection_id": connection_id}),
+            error=ended.error,
+            duration_ms=ended.milliseconds,
+            stop=True,
+        )
+        await self._recorder.record(self._session, draft, session_rows.with_budget(self._session))
+
+
+def _args(head: RequestHead) -> dict[str, Any]:
+    """The query is left out: it often has credentials."""
+    shown: dict[str, Any] = {"host": str(head.host), "port": head.port, "method": head.method}
+    if not head.connect:
+        shown["path"] = head.path.partition("?")[0]
+    return shown

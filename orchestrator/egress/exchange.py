@@ -1,0 +1,272 @@
+"""One connection of a sandbox: a request, the decision, and the transfer."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from http import HTTPStatus
+
+from orchestrator.egress import answers
+from orchestrator.egress.client_hello import HelloError, check_name, read_hello
+from orchestrator.egress.evidence import ConnectionEnd, ConnectionEvidence
+from orchestrator.egress.hosts import Address
+from orchestrator.egress.limits import EgressLimits
+from orchestrator.egress.meter import Meter, SpentError
+from orchestrator.egress.request_body import BodyError, body_of
+from orchestrator.egress.request_head import HeadError, RequestHead, parse_head
+from orchestrator.egress.resolver import LookupFailedError, Resolver
+from orchestrator.egress.rules import Decision, Rules
+from orchestrator.egress.stream import Stream, connect
+from orchestrator.errors import PaddockError
+from orchestrator.task_scope import TaskScope, together
+
+# After an answer, what the client still sends is read for so long, so that it sees the answer.
+_LINGER_SECONDS = 1.0
+
+
+class RefusedError(Exception):
+    """The request is not carried out; `answer` is for the client."""
+
+    def __init__(self, answer: bytes) -> None:
+        super().__init__()
+        self.answer = answer
+
+    @classmethod
+    def said(cls, status: HTTPStatus, text: str) -> "RefusedError":
+        """With an answer of that status and text."""
+        return cls(answers.answer(status, text))
+
+
+class EgressExchange:
+    """Serves one connection; `run` returns when it is over."""
+
+    def __init__(
+        self,
+        client: Stream,
+        rules: Rules,
+        resolver: Resolver,
+        evidence: ConnectionEvidence,
+        meter: Meter,
+        limits: EgressLimits,
+        admit: Callable[[], None],
+        records: TaskScope,
+    ) -> None:
+        """`admit` raises a PaddockError if the session may not reach anything now.
+
+        `records` has the records of ends, which are written even if the exchange is cancelled.
+        """
+        self._client = client
+        self._rules = rules
+        self._resolver = resolver
+        self._evidence = evidence
+        self._meter = meter
+        self._limits = limits
+        self._admit = admit
+        self._records = records
+        self._connected: Address | None = None
+
+    async def run(self) -> None:
+        """Raises: SpentError if the session's budget is used up."""
+        try:
+            with suppress(OSError):  # the client is gone
+                await self._serve()
+        finally:
+            self._client.abort()
+
+    async def _serve(self) -> None:
+        try:
+            head = await self._read_head()
+            decision = self._rules.decide(head.host, head.port)
+            addresses = await self._addresses(head, decision)
+            connection_id = await self._begin(head, decision, addresses)
+        except RefusedError as refused:
+            await self._answer(refused.answer)
+            return
+        await self._recorded_transfer(head, addresses, connection_id)
+
+    async def _read_head(self) -> RequestHead:
+        """Raises: RefusedError."""
+        try:
+            async with asyncio.timeout(self._limits.head_seconds):
+                return parse_head(await self._client.read_head())
+        except TimeoutError:
+            raise RefusedError.said(
+                HTTPStatus.REQUEST_TIMEOUT, "The request took too long."
+            ) from None
+        except asyncio.LimitOverrunError:
+            raise RefusedError.said(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request's head is too long."
+            ) from None
+        except asyncio.IncompleteReadError:
+            raise ConnectionResetError from None
+        except HeadError as error:
+            raise RefusedError.said(
+                HTTPStatus.BAD_REQUEST, f"Paddock refused this request: {error}."
+            ) from None
+
+    async def _addresses(self, head: RequestHead, decision: Decision) -> tuple[Address, ...]:
+        """The addresses to connect to, if the request is allowed. Raises: RefusedError."""
+        try:
+            self._admit()
+            if not decision.allow:
+                raise await self._denied(head, decision)
+            found = await self._resolver.find(self._rules, head.host, head.port)
+            if found.denied is not None:
+                raise await self._denied(head, found.denied)
+        except LookupFailedError as error:
+            raise RefusedError.said(HTTPStatus.BAD_GATEWAY, f"{error}.") from None
+        except PaddockError as error:
+            raise _unavailable(error) from None
+        return found.addresses
+
+    async def _denied(self, head: RequestHead, decision: Decision) -> RefusedError:
+        """The refusal, once it is on record. Raises: PaddockError."""
+        await self._evidence.denied(head, decision)
+        return RefusedError(answers.denied(decision))
+
+    async def _begin(
+        self, head: RequestHead, decision: Decision, addresses: tuple[Address, ...]
+    ) -> str:
+        """Records that a connection will be made. Raises: RefusedError."""
+        try:
+            self._admit()
+            connection_id = await self._evidence.allowed(head, decision, addresses)
+        except PaddockError as error:
+            raise _unavailable(error) from None
+        return connection_id
+
+    async def _recorded_transfer(
+        self, head: RequestHead, addresses: tuple[Address, ...], connection_id: str
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        began, error = loop.time(), "cut"
+        try:
+            error = await self._transfer(head, addresses)
+        except SpentError as spent:
+            error = str(spent)
+            if spent.budget:
+                raise
+        except OSError as failed:
+            error = f"lost: {type(failed).__name__}"
+        finally:
+            ended = ConnectionEnd(
+                self._meter.sent,
+                self._meter.received,
+                int((loop.time() - began) * 1000),
+                self._connected,
+                error or None,
+            )
+            self._records.spawn(self._evidence.closed(head, connection_id, ended))
+
+    async def _transfer(self, head: RequestHead, addresses: tuple[Address, ...]) -> str:
+        """Returns why it ended; empty: the upstream has ended it. Raises: OSError, SpentError."""
+        try:
+            upstream = await self._connect(addresses, head.port)
+        except OSError as error:
+            why = "takes too long" if isinstance(error, TimeoutError) else f"failed: {error}"
+            text = f"The connection to {head.host} at port {head.port} {why}."
+            await self._answer(answers.answer(HTTPStatus.BAD_GATEWAY, text))
+            return text
+        try:
+            self._admit()  # it may have been paused or ended meanwhile
+            return await self._relay(head, upstream)
+        except PaddockError as error:
+            return error.detail
+        except (HelloError, BodyError) as error:
+            return f"refused: {error}"
+        except TimeoutError:
+            return "nothing was sent for too long"
+        finally:
+            upstream.abort()
+
+    async def _connect(self, addresses: tuple[Address, ...], port: int) -> Stream:
+        """Connects to the first address that answers. Raises: OSError."""
+        failed: OSError = ConnectionError("there is no address")
+        async with asyncio.timeout(self._limits.connect_seconds):
+            for address in addresses:
+                try:
+                    stream = await connect(address, port)
+                except OSError as error:
+                    failed = error
+                else:
+                    self._connected = address
+                    return stream
+        raise failed
+
+    async def _relay(self, head: RequestHead, upstream: Stream) -> str:
+        """Raises: OSError, SpentError, HelloError, BodyError, TimeoutError."""
+        first = head.upstream()
+        if head.connect:
+            await self._client.write(answers.ESTABLISHED)
+            first = await self._hello(head)
+        async with asyncio.timeout(self._limits.idle_seconds) as idle:
+            await self._send(upstream, first, idle)
+            async with together() as start:
+                sending = start(
+                    self._tunnel(upstream, idle)
+                    if head.connect
+                    else self._body(upstream, head, idle)
+                )
+                await self._receive(upstream, idle)
+                sending.cancel()
+        await self._end_client()
+        return ""
+
+    async def _hello(self, head: RequestHead) -> bytes:
+        """The client's first bytes, which name the requested host to the upstream.
+
+        Raises: HelloError, OSError, TimeoutError.
+        """
+        data = b""
+        async with asyncio.timeout(self._limits.head_seconds):
+            while (hello := read_hello(data)) is None:
+                more = await self._client.read()
+                if not more:
+                    raise HelloError("the client ended before it began TLS")
+                data += more
+        check_name(hello, head.host)
+        return data
+
+    async def _tunnel(self, upstream: Stream, idle: asyncio.Timeout) -> None:
+        while data := await self._client.read():
+            await self._send(upstream, data, idle)
+        upstream.finish()
+
+    async def _body(self, upstream: Stream, head: RequestHead, idle: asyncio.Timeout) -> None:
+        """Passes the request's body on, and nothing after it."""
+        body = body_of(head.length)
+        while not body.complete:
+            data = await self._client.read()
+            if not data:
+                raise BodyError("the client ended within the request's body")
+            await self._send(upstream, data[: body.take(data)], idle)
+
+    async def _send(self, upstream: Stream, data: bytes, idle: asyncio.Timeout) -> None:
+        await upstream.write(data[: self._meter.send(len(data))])
+        self._meter.check()
+        self._renew(idle)
+
+    async def _receive(self, upstream: Stream, idle: asyncio.Timeout) -> None:
+        while data := await upstream.read():
+            await self._client.write(data[: self._meter.receive(len(data))])
+            self._meter.check()
+            self._renew(idle)
+
+    def _renew(self, idle: asyncio.Timeout) -> None:
+        idle.reschedule(asyncio.get_running_loop().time() + self._limits.idle_seconds)
+
+    async def _answer(self, answer: bytes) -> None:
+        await self._client.write(answer)
+        await self._end_client()
+
+    async def _end_client(self) -> None:
+        """Lets the client read the rest, and see a proper end."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LINGER_SECONDS):
+                await self._client.flush()
+                self._client.finish()
+                while await self._client.read():
+                    pass
+
+
+def _unavailable(error: PaddockError) -> RefusedError:
+    return RefusedError.said(HTTPStatus.SERVICE_UNAVAILABLE, f"Paddock: {error.detail}.")

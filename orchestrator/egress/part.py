@@ -1,0 +1,80 @@
+"""The way out as a part of a sandbox."""
+
+from orchestrator.audit.recorder import Recorder
+from orchestrator.egress.door import Door
+from orchestrator.egress.limits import EGRESS_LIMITS, EgressLimits
+from orchestrator.egress.resolver import Resolver
+from orchestrator.egress.shares import ConnectionShares
+from orchestrator.engine.base import Container
+from orchestrator.node.base import Node
+from orchestrator.sandboxes.parts import Part, Plan
+from orchestrator.sandboxes.sandbox import Sandbox
+from orchestrator.sessions.budget import Kind
+from orchestrator.sessions.budgets import Budgets
+from orchestrator.sessions.session import Session
+from orchestrator.task_scope import TaskScope
+
+
+class EgressPart(Part):
+    """The socket of the way out, if the level has one: from the session's configuration on."""
+
+    name = "way out"
+
+    def __init__(
+        self,
+        node: Node,
+        recorder: Recorder,
+        budgets: Budgets,
+        resolver: Resolver,
+        limits: EgressLimits = EGRESS_LIMITS,
+    ) -> None:
+        self._node = node
+        self._recorder = recorder
+        self._budgets = budgets
+        self._resolver = resolver
+        self._limits = limits
+        self._shares = ConnectionShares(limits.key_connections)
+        self._ends = TaskScope("the end of a session without budget")
+
+    async def open(self, plan: Plan) -> None:
+        """Raises: OSError."""
+        if plan.level.network != "egress":
+            return
+        listener = self._node.listen_for_egress(plan.directory.egress)
+        plan.door = Door(
+            plan.session,
+            plan.name,
+            self._recorder,
+            self._resolver,
+            self._limits,
+            self._shares,
+            self._spent,
+        )
+        plan.door.open(listener)
+
+    async def adopt(self, plan: Plan, container: Container) -> None:
+        """Raises: OSError."""
+        await self.open(plan)
+
+    async def leave(self, plan: Plan) -> None:
+        """Its connections end; the sandbox can make new ones once it is adopted."""
+        await self.close(plan)
+
+    async def close(self, plan: Plan) -> None:
+        """Ends all connections."""
+        if plan.door is not None:
+            await plan.door.close()
+
+    async def settle(self, sandbox: Sandbox) -> None:
+        """Ends a sandbox's connections, and returns when that is recorded."""
+        if sandbox.parts.plan.door is not None:
+            await sandbox.parts.plan.door.settled()
+
+    async def shut_down(self) -> None:
+        """Waits for sessions that are being ended."""
+        await self._ends.drain()
+
+    def _spent(self, session: Session) -> None:
+        if session.budget.exceeded is None and Kind.EGRESS_BYTES in session.budget.limits:
+            self._budgets.exceed(session, Kind.EGRESS_BYTES, "system")
+            self._ends.spawn(self._budgets.end(session))

@@ -1,0 +1,85 @@
+"""The rules of the way out in a level file."""
+
+import ipaddress
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from orchestrator.egress.addresses import unlistable
+from orchestrator.egress.hosts import HostError, parse_host
+from orchestrator.egress.rules import WEB_PORTS, Rule, Rules
+
+_MOST_RULES = 1000
+_MOST_PORTS = 64
+
+
+def _host(value: str) -> str:
+    below = value.startswith("*.")
+    try:
+        name = parse_host(value[2:] if below else value)
+    except HostError as error:
+        raise ValueError(f"must be a host or *.domain: {error}") from None
+    if not isinstance(name, str):
+        raise ValueError("must be a name: list addresses with cidr")
+    if below and "." not in name:
+        raise ValueError("must not be a whole top-level domain")
+    return f"*.{name}" if below else name
+
+
+def _cidr(value: str) -> str:
+    try:
+        return str(ipaddress.ip_network(value))
+    except ValueError as error:
+        raise ValueError(f"must be a network such as 192.0.2.0/24: {error}") from None
+
+
+def _listable(value: str) -> str:
+    kind = unlistable(ipaddress.ip_network(value))
+    if kind is not None:
+        raise ValueError(f"has {kind} addresses, which no sandbox may reach")
+    return value
+
+
+_Host = Annotated[str, AfterValidator(_host)]
+_Cidr = Annotated[str, AfterValidator(_cidr)]
+_Ports = Annotated[
+    list[Annotated[int, Field(ge=1, le=65535)]], Field(min_length=1, max_length=_MOST_PORTS)
+]
+
+
+class _RuleTable(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+
+class AllowTable(_RuleTable):
+    """Hosts or addresses that may be reached, by default at the ports of the web."""
+
+    host: _Host | None = None
+    cidr: Annotated[_Cidr, AfterValidator(_listable)] | None = None
+    ports: _Ports = list(WEB_PORTS)
+
+
+class DenyTable(_RuleTable):
+    """Hosts or addresses that may not be reached, by default at any port."""
+
+    host: _Host | None = None
+    cidr: _Cidr | None = None
+    ports: _Ports | None = None
+
+
+class EgressTable(BaseModel):
+    """All rules; what none of them allows is denied."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+    allow: Annotated[list[AllowTable], Field(max_length=_MOST_RULES)] = []
+    deny: Annotated[list[DenyTable], Field(max_length=_MOST_RULES)] = []
+
+    def rules(self) -> Rules:
+        """The same rules for decisions."""
+        return Rules(tuple(map(_rule, self.allow)), tuple(map(_rule, self.deny)))
+
+
+def _rule(table: AllowTable | DenyTable) -> Rule:
+    network = None if table.cidr is None else ipaddress.ip_network(table.cidr)
+    return Rule(table.host, network, tuple(table.ports or ()))

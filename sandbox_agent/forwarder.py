@@ -1,0 +1,47 @@
+"""The agent's side of the forwarder: its listener on loopback, and its process.
+
+The process is the agent's child, so that nothing that it does stalls the agent's loop. It has a uid
+of its own, which no command has: no command can signal or trace it, or open the proxy's socket.
+"""
+
+import os
+import socket
+
+from sandbox_agent import forwarder_process
+from sandbox_agent.loop import Loop
+from sandbox_agent.protocol import EGRESS_PORT
+
+_BACKLOG = 64
+_RESTART_SECONDS = 1.0
+
+
+class Forwarder:
+    """Relays connections to the loopback port to the proxy on the host."""
+
+    def __init__(self, loop: Loop, abi: int) -> None:
+        """Connections wait until `start`. Raises: OSError."""
+        self._loop = loop
+        self._abi = abi
+        self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._listener.bind(("127.0.0.1", EGRESS_PORT))
+            self._listener.listen(_BACKLOG)
+            self._listener.setblocking(False)
+        except OSError:
+            self._listener.close()
+            raise
+
+    def start(self) -> None:
+        """Starts the process, and starts it again whenever it ends."""
+        try:
+            pid = os.fork()
+        except OSError:  # no room for another process now
+            self._again()
+            return
+        if pid == 0:
+            forwarder_process.run(self._listener, self._abi)
+        self._loop.on_exit(pid, self._again)
+
+    def _again(self) -> None:
+        self._loop.after(_RESTART_SECONDS, self.start)

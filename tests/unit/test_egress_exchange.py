@@ -1,0 +1,249 @@
+"""One connection to the proxy, with real servers on loopback."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from orchestrator.egress.evidence import ConnectionEnd, ConnectionEvidence
+from orchestrator.egress.exchange import EgressExchange
+from orchestrator.egress.hosts import Address
+from orchestrator.egress.limits import EGRESS_LIMITS
+from orchestrator.egress.meter import Meter, SpentError
+from orchestrator.egress.request_head import RequestHead
+from orchestrator.egress.rules import Decision, Rule, Rules
+from orchestrator.egress.stream import accepted
+from orchestrator.errors import AuditUnavailableError, SandboxUnavailableError
+from orchestrator.sessions.budget import Budget, Kind
+from orchestrator.task_scope import TaskScope
+from tests.support.egress import Endless, Names, NamesResolver, Web, hello, web
+from tests.unit.test_egress_requests import client_hello
+
+pytestmark = pytest.mark.asyncio
+
+
+class Kept(ConnectionEvidence):
+    """Keeps the evidence in order."""
+
+    def __init__(self, server: Web) -> None:
+        self.said: list[str] = []
+        self.ends: list[ConnectionEnd] = []
+        self.connections_before: int | None = None
+        self.broken = False
+        self._server = server
+
+    async def allowed(
+        self, head: RequestHead, decision: Decision, addresses: tuple[Address, ...]
+    ) -> str:
+        if self.broken:
+            raise AuditUnavailableError("the ledger can't be written")
+        await asyncio.sleep(0)
+        self.connections_before = self._server.connections
+        self.said.append(f"allowed {head.host} by {decision.rule}")
+        return "id"
+
+    async def denied(self, head: RequestHead, decision: Decision) -> None:
+        self.said.append(f"denied {head.host} by {decision.rule}")
+
+    async def closed(self, head: RequestHead, connection_id: str, ended: ConnectionEnd) -> None:
+        self.said.append(f"closed {head.host}: {ended.error}")
+        self.ends.append(ended)
+
+
+class Client:
+    """A client of one exchange."""
+
+    def __init__(self, server: Web, **limits: Any) -> None:
+        self.evidence = Kept(server)
+        self.budget = Budget(datetime.now(UTC))
+        self.records = TaskScope("records")
+        self.limits = EGRESS_LIMITS._replace(**limits)
+        self.admitted = True
+        self.names = Names()
+        self.names.answers = {"allowed.example": [["127.0.0.1"]], "dead.example": [["127.0.0.1"]]}
+        self.rules = Rules((Rule("allowed.example"), Rule("dead.example"), Rule("gone.example")))
+        self.ours, self._theirs = socket.socketpair()
+        self.ours.setblocking(False)
+
+    def admit(self) -> None:
+        if not self.admitted:
+            raise SandboxUnavailableError("the session is paused")
+
+    async def run(self) -> None:
+        meter = Meter(self.budget, self.limits.transfer_bytes)
+        exchange = EgressExchange(
+            await accepted(self._theirs, self.limits.head_bytes),
+            *(self.rules, NamesResolver(self.names), self.evidence, meter),
+            *(self.limits, self.admit, self.records),
+        )
+        await exchange.run()
+
+    async def say(self, data: bytes) -> bytes:
+        """Sends all of it, and returns everything that is answered."""
+        reader, writer = await asyncio.open_unix_connection(sock=self.ours)
+        serving = asyncio.create_task(self.run())
+        try:
+            writer.write(data)
+            answer = await reader.read()
+        except ConnectionResetError:
+            answer = b""
+        finally:
+            writer.close()
+            await serving
+            await self.records.drain()
+        return answer
+
+
+@asynccontextmanager
+async def serving(server: Web | None = None, **limits: Any) -> AsyncIterator[tuple[Web, Client]]:
+    async with web(server or hello()) as served:
+        yield served, Client(served, **limits)
+
+
+def get(server: Web, host: str = "allowed.example", more: str = "") -> bytes:
+    at = f"{host}:{server.port}"
+    return f"GET http://{at}/ HTTP/1.1\r\nHost: {at}\r\n{more}\r\n".encode()
+
+
+async def test_the_record_comes_before_the_connection() -> None:
+    async with serving() as (server, client):
+        answer = await client.say(get(server))
+        assert answer == server.answer
+        assert client.evidence.connections_before == 0
+        assert client.evidence.said == [
+            "allowed allowed.example by allow allowed.example",
+            "closed allowed.example: None",
+        ]
+        assert client.evidence.ends[0].received == len(server.answer)
+
+
+async def test_without_a_record_there_is_no_connection() -> None:
+    async with serving() as (server, client):
+        client.evidence.broken = True
+        assert (await client.say(get(server))).startswith(b"HTTP/1.1 503 ")
+        assert server.connections == 0
+
+
+async def test_a_session_that_may_not_work_reaches_nothing() -> None:
+    async with serving() as (server, client):
+        client.admitted = False
+        assert (await client.say(get(server))).startswith(b"HTTP/1.1 503 ")
+        assert (server.connections, client.evidence.said) == (0, [])
+
+
+@pytest.mark.parametrize("host", ["other.example", "127.0.0.1", "[::1]"])
+async def test_what_is_not_allowed_is_denied(host: str) -> None:
+    async with serving() as (server, client):
+        answer = await client.say(get(server, host))
+        assert answer.startswith(b"HTTP/1.1 403 ")
+        assert b"Rule: not-listed\n" in answer
+        assert (server.connections, client.names.asked) == (0, [])
+
+
+async def test_a_name_without_an_address_is_a_bad_gateway() -> None:
+    async with serving() as (server, client):
+        assert (await client.say(get(server, "gone.example"))).startswith(b"HTTP/1.1 502 ")
+
+
+async def test_a_port_without_a_server_is_a_bad_gateway() -> None:
+    async with serving() as (server, client):
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            server.port = unused.getsockname()[1]
+            answer = await client.say(get(server, "dead.example"))
+        assert answer.startswith(b"HTTP/1.1 502 ")
+        assert client.evidence.said[-1].startswith("closed dead.example: The connection to ")
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", b"400"),
+        (b"\r\n\r\n", b"400"),
+        (b"GET http://a/ HTTP/1.1\r\nX: " + b"y" * 20_000 + b"\r\n\r\n", b"431"),
+        (b"y" * 100_000, b"431"),
+    ],
+)
+async def test_a_bad_head_is_answered(data: bytes, status: bytes) -> None:
+    async with serving() as (server, client):
+        assert (await client.say(data)).startswith(b"HTTP/1.1 " + status)
+        assert server.connections == 0
+
+
+async def test_a_head_that_never_ends_is_given_up() -> None:
+    async with serving(head_seconds=0.05) as (_, client):
+        assert (await client.say(b"GET http://a/ HT")).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_a_tunnel_waits_for_tls_only_so_long() -> None:
+    async with serving(head_seconds=0.05) as (server, client):
+        at = f"allowed.example:{server.port}"
+        answer = await client.say(f"CONNECT {at} HTTP/1.1\r\n\r\n".encode())
+        assert answer == b"HTTP/1.1 200 Connection established\r\n\r\n"
+        assert client.evidence.said[-1] == "closed allowed.example: nothing was sent for too long"
+        assert b"".join(server.received) == b""
+
+
+@pytest.mark.parametrize("name", ["other.example", None])
+async def test_a_tunnel_for_another_name_carries_nothing(name: str | None) -> None:
+    async with serving() as (server, client):
+        at = f"allowed.example:{server.port}"
+        await client.say(f"CONNECT {at} HTTP/1.1\r\n\r\n".encode() + client_hello(name))
+        assert "refused: " in client.evidence.said[-1]
+        assert b"".join(server.received) == b""
+
+
+async def test_a_silent_upstream_is_given_up() -> None:
+    class Silent(Web):
+        async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+    async with serving(Silent(b""), idle_seconds=0.05) as (server, client):
+        await client.say(get(server))
+        assert client.evidence.said[-1] == "closed allowed.example: nothing was sent for too long"
+
+
+async def test_a_connection_s_limit_cuts_it() -> None:
+    async with serving(Endless(), transfer_bytes=200_000) as (server, client):
+        assert len(await client.say(get(server))) == 200_000
+        assert client.evidence.ends[0].received == 200_000
+
+
+async def test_the_budget_cuts_it_at_its_last_byte() -> None:
+    async with serving(Endless()) as (server, client):
+        client.budget.limits[Kind.EGRESS_BYTES] = 100_000
+        with pytest.raises(SpentError):
+            await client.say(get(server))
+        assert client.budget.used(Kind.EGRESS_BYTES) == 100_000
+
+
+async def test_nothing_after_the_body_is_passed_on() -> None:
+    async with serving() as (server, client):
+        await client.say(get(server, more="Content-Length: 3\r\n") + b"abcGET /second HTTP/1.1\r\n")
+        assert server.received[0].endswith(b"\r\n\r\nabc")
+
+
+async def test_malformed_chunks_end_the_connection() -> None:
+    async with serving() as (server, client):
+        chunks = b"3\r\nabcd\r\n0\r\n\r\n"
+        await client.say(get(server, more="Transfer-Encoding: chunked\r\n") + chunks)
+        assert "refused: " in client.evidence.said[-1]
+
+
+async def test_a_cancelled_connection_is_on_record() -> None:
+    async with serving(Endless()) as (server, client):
+        task = asyncio.create_task(client.run())
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(client.ours, get(server))
+        await loop.sock_recv(client.ours, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await client.records.drain()
+        assert client.evidence.said[-1] == "closed allowed.example: cut"
+        client.ours.close()

@@ -1,0 +1,90 @@
+"""What is not allowed is denied, and what is denied stays denied."""
+
+import ipaddress
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.egress.hosts import parse_host
+from orchestrator.egress.rules import ADDRESS_REFUSED, NO_RULES, NOT_LISTED, Rule, Rules
+
+RULES = Rules(
+    allow=(
+        Rule("example.org", None, (80, 443)),
+        Rule("*.example.net", None, (443,)),
+        Rule(None, ipaddress.ip_network("10.1.0.0/16"), (5432,)),
+    ),
+    deny=(
+        Rule("bad.example.net"),
+        Rule(None, ipaddress.ip_network("10.1.9.0/24")),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "rule"),
+    [
+        ("example.org", 443, "allow example.org:80,443"),
+        ("EXAMPLE.org.", 80, "allow example.org:80,443"),
+        ("example.org", 22, NOT_LISTED),
+        ("www.example.org", 443, NOT_LISTED),
+        ("example.net", 443, NOT_LISTED),
+        ("a.example.net", 443, "allow *.example.net:443"),
+        ("a.b.example.net", 443, "allow *.example.net:443"),
+        ("xexample.net", 443, NOT_LISTED),
+        ("example.net.evil.org", 443, NOT_LISTED),
+        ("bad.example.net", 443, "deny bad.example.net"),
+        ("10.1.2.3", 5432, "allow 10.1.0.0/16:5432"),
+        ("10.1.2.3", 5433, NOT_LISTED),
+        ("::ffff:10.1.2.3", 5432, "allow 10.1.0.0/16:5432"),
+        ("10.1.9.3", 5432, "deny 10.1.9.0/24"),
+        ("10.2.2.3", 5432, NOT_LISTED),
+    ],
+)
+def test_a_request_is_decided_by_the_first_rule_that_denies_or_allows(
+    host: str, port: int, rule: str
+) -> None:
+    decision = RULES.decide(parse_host(host), port)
+    assert decision.rule == rule
+    assert decision.allow == rule.startswith("allow ")
+    assert (decision.remedy is None) == decision.allow
+
+
+def test_a_remedy_is_what_to_add_to_the_file() -> None:
+    assert 'host = "a.org" and ports = [22]' in str(NO_RULES.decide("a.org", 22).remedy)
+    address = ipaddress.IPv4Address("1.1.1.1")
+    assert 'cidr = "1.1.1.1/32"' in str(NO_RULES.decide(address, 443).remedy)
+
+
+@pytest.mark.parametrize(
+    ("address", "port", "rule"),
+    [
+        ("93.184.216.34", 443, "public"),
+        ("10.1.2.3", 5432, "allow 10.1.0.0/16:5432"),
+        ("10.1.2.3", 443, ADDRESS_REFUSED),
+        ("10.1.9.3", 5432, "deny 10.1.9.0/24"),
+        ("127.0.0.1", 443, ADDRESS_REFUSED),
+        ("169.254.169.254", 80, ADDRESS_REFUSED),
+    ],
+)
+def test_an_address_must_be_public_or_listed(address: str, port: int, rule: str) -> None:
+    decision = RULES.decide_address(ipaddress.ip_address(address), port)
+    assert decision.rule == rule
+    assert decision.allow == (rule == "public" or rule.startswith("allow "))
+
+
+def test_a_rule_can_t_list_what_no_sandbox_may_reach() -> None:
+    everything = Rules(allow=(Rule(None, ipaddress.ip_network("0.0.0.0/0")),))
+    assert not everything.decide_address(ipaddress.ip_address("127.0.0.1"), 80).allow
+
+
+@given(st.from_regex(r"[a-z]{1,8}(\.[a-z]{1,8}){0,3}", fullmatch=True), st.integers(1, 65535))
+def test_without_rules_nothing_is_allowed(host: str, port: int) -> None:
+    assert not NO_RULES.decide(host, port).allow
+
+
+def test_rules_are_stored_and_restored() -> None:
+    assert Rules.restored(json.loads(json.dumps(RULES.stored()))) == RULES
+    assert Rules.restored({}) == NO_RULES

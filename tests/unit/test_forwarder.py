@@ -1,0 +1,135 @@
+"""The forwarder relays bytes in both directions, and holds little of them."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from sandbox_agent.forwarder_process import BUFFER_BYTES, MOST_CONNECTIONS, Relays
+from sandbox_agent.proxy_variables import proxy_variables
+
+
+class Relayed:
+    """A forwarder that is driven by the test, and the proxy's socket."""
+
+    def __init__(self, path: Path) -> None:
+        self.proxy = socket.socket(socket.AF_UNIX)
+        self.proxy.bind(str(path))
+        self.proxy.listen(100)
+        self.proxy.settimeout(10)
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=100)
+        self.listener.setblocking(False)
+        self.relays = Relays(self.listener, str(path))
+
+    def client(self) -> socket.socket:
+        client = socket.create_connection(self.listener.getsockname(), 10)
+        client.settimeout(10)
+        return client
+
+    def pair(self) -> tuple[socket.socket, socket.socket]:
+        """A client, and its connection to the proxy."""
+        client = self.client()
+        self.relays.step(10)
+        return client, self.proxy.accept()[0]
+
+    def close(self) -> None:
+        self.relays.close()
+        self.proxy.close()
+        self.listener.close()
+
+
+@pytest.fixture
+def relayed(tmp_path: Path) -> Iterator[Relayed]:
+    made = Relayed(tmp_path / "s")
+    yield made
+    made.close()
+
+
+def steps(relayed: Relayed, number: int = 20) -> None:
+    for _ in range(number):
+        relayed.relays.step(0)
+
+
+def test_bytes_pass_in_both_directions_until_both_end(relayed: Relayed) -> None:
+    client, proxy = relayed.pair()
+    with client, proxy:
+        client.sendall(b"question")
+        client.shutdown(socket.SHUT_WR)
+        steps(relayed)
+        assert proxy.recv(100) == b"question"
+        assert proxy.recv(100) == b""
+        proxy.sendall(b"answer")
+        proxy.close()
+        steps(relayed)
+        assert client.recv(100) == b"answer"
+        assert client.recv(100) == b""
+
+
+def test_a_slow_reader_is_waited_for(relayed: Relayed) -> None:
+    client, proxy = relayed.pair()
+    with client, proxy:
+        for each in (client, proxy):
+            each.setblocking(False)
+        sent = 0
+        for _ in range(400):
+            with suppress(BlockingIOError):
+                sent += proxy.send(b"x" * 65536)
+            relayed.relays.step(0)
+        # The kernel's buffers of two connections, and one of ours.
+        assert sent < 2**24
+        got = 0
+        for _ in range(20_000):
+            relayed.relays.step(0)
+            try:
+                got += len(client.recv(65536))
+            except BlockingIOError:
+                if got == sent:
+                    break
+        assert got == sent
+        assert sent > BUFFER_BYTES
+
+
+def test_only_so_many_connections_are_open(relayed: Relayed) -> None:
+    clients = [relayed.client() for _ in range(MOST_CONNECTIONS + 5)]
+    steps(relayed, 200)
+    served = []
+    relayed.proxy.setblocking(False)
+    with suppress(BlockingIOError):
+        while True:
+            served.append(relayed.proxy.accept()[0])
+    assert len(served) == MOST_CONNECTIONS
+    for each in (*clients, *served):
+        each.close()
+    steps(relayed, 300)
+    # The others got their turn.
+    with suppress(BlockingIOError):
+        while True:
+            served.append(relayed.proxy.accept()[0])
+    for each in served:
+        each.close()
+    assert len(served) == MOST_CONNECTIONS + 5
+    steps(relayed, 300)
+
+
+def test_without_a_proxy_the_client_is_closed(relayed: Relayed) -> None:
+    relayed.proxy.close()
+    with relayed.client() as client:
+        steps(relayed)
+        assert client.recv(1) == b""
+
+
+def test_a_reset_closes_both(relayed: Relayed) -> None:
+    client, proxy = relayed.pair()
+    with proxy:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        client.close()
+        steps(relayed)
+        assert proxy.recv(1) == b""
+
+
+def test_programs_find_it_by_both_spellings() -> None:
+    variables = proxy_variables(egress=True)
+    assert variables["http_proxy"] == variables["HTTPS_PROXY"] == "http://127.0.0.1:3128"
+    assert proxy_variables(egress=False) == {}

@@ -1,0 +1,114 @@
+"""Rules in a level's file: their errors name the line and the field."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from api.views.levels import level as view
+from orchestrator.egress.rules import Rules
+from orchestrator.policy.layers import command_stops
+from orchestrator.policy.level_file import LevelError
+from orchestrator.policy.levels import load_levels, restore_level
+from tests.support.egress import level_with
+
+GOOD = """
+[[egress.allow]]
+host = "PyPI.org."
+
+[[egress.allow]]
+host = "*.bücher.example"
+ports = [8443]
+
+[[egress.allow]]
+cidr = "10.1.0.0/16"
+
+[[egress.deny]]
+host = "evil.pypi.org"
+"""
+
+
+def rules_of(directory: Path, text: str) -> Rules:
+    (directory / "out.toml").write_text(level_with(text), encoding="utf-8")
+    return load_levels(directory)["out"].egress
+
+
+def test_rules_are_in_one_spelling_and_have_the_usual_ports(tmp_path: Path) -> None:
+    rules = rules_of(tmp_path, GOOD)
+    assert [str(rule) for rule in rules.allow] == [
+        "pypi.org:80,443",
+        "*.xn--bcher-kva.example:8443",
+        "10.1.0.0/16:80,443",
+    ]
+    assert [str(rule) for rule in rules.deny] == ["evil.pypi.org"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[[egress.allow]]\nhost = "a b"', "egress.allow.0.host: must be a host or *.domain"),
+        ('[[egress.allow]]\nhost = "*.com"', "must not be a whole top-level domain"),
+        ('[[egress.allow]]\nhost = "a.*.org"', "egress.allow.0.host: must be a host"),
+        ('[[egress.allow]]\nhost = "*"', "egress.allow.0.host: must be a host"),
+        ('[[egress.allow]]\nhost = "127.1"', "list addresses with cidr"),
+        ('[[egress.allow]]\nhost = "http://a.org"', "egress.allow.0.host: must be a host"),
+        ('[[egress.allow]]\ncidr = "10.0.0.1/8"', "egress.allow.0.cidr: must be a network"),
+        ('[[egress.allow]]\ncidr = "169.254.0.0/16"', "has link-local addresses"),
+        ('[[egress.allow]]\ncidr = "0.0.0.0/0"', "egress.allow.0.cidr: has "),
+        ('[[egress.allow]]\nhost = "a.org"\nports = []', "egress.allow.0.ports"),
+        ('[[egress.allow]]\nhost = "a.org"\nports = [0]', "egress.allow.0.ports.0"),
+        ('[[egress.allow]]\nhost = "a.org"\nports = [65536]', "egress.allow.0.ports.0"),
+        ('[[egress.allow]]\nhost = "a.org"\nports = ["80"]', "egress.allow.0.ports.0"),
+        ('[[egress.allow]]\nhost = "a.org"\nmethods = ["GET"]', "egress.allow.0.methods"),
+        ("[[egress.allow]]\nports = [80]", "egress.allow.0: must have either host or cidr"),
+        (
+            '[[egress.deny]]\nhost = "a.org"\ncidr = "10.0.0.0/8"',
+            "egress.deny.0: must have either host or cidr",
+        ),
+    ],
+)
+def test_a_bad_rule_is_refused_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(LevelError) as refused:
+        rules_of(tmp_path, f"{GOOD}\n{text}\n")
+    place = said.replace("allow.0", "allow.3").replace("deny.0", "deny.1")
+    assert place in str(refused.value)
+    line = int(str(refused.value).removeprefix(f"{tmp_path / 'out.toml'}:").partition(":")[0])
+    lines = level_with(f"{GOOD}\n{text}\n").splitlines()
+    first = len(lines) - text.count("\n")
+    assert first <= line <= len(lines), lines[line - 1]
+
+
+def test_rules_need_a_way_out(tmp_path: Path) -> None:
+    text = level_with(GOOD).replace('network = "egress"', 'network = "none"')
+    (tmp_path / "out.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(LevelError, match="egress: has no effect without"):
+        load_levels(tmp_path)
+
+
+def test_a_session_s_level_keeps_its_rules(tmp_path: Path) -> None:
+    rules_of(tmp_path, GOOD)
+    level = load_levels(tmp_path)["out"]
+    assert restore_level(json.loads(json.dumps(level.stored()))) == level
+    earlier = level.stored()
+    del earlier["egress"]
+    assert restore_level(earlier) == replace(level, egress=Rules())
+    shown = view(level).egress.model_dump()
+    assert shown["allow"][2] == {"host": None, "cidr": "10.1.0.0/16", "ports": [80, 443]}
+
+
+@pytest.mark.parametrize(
+    ("command", "stops"),
+    [
+        ("curl https://pypi.org/simple", []),
+        ("curl https://a.xn--bcher-kva.example:8443/", []),
+        ("curl https://other.org/", ["network"]),
+        ("curl http://127.0.0.1:8000/", []),
+        ("curl http://169.254.169.254/", ["network"]),
+    ],
+)
+def test_explanations_know_the_rules(tmp_path: Path, command: str, stops: list[str]) -> None:
+    rules_of(tmp_path, GOOD)
+    found = command_stops(load_levels(tmp_path)["out"], command.split(), "/workspace")
+    assert [stop.layer for stop in found] == stops
+    assert all(stop.remedy for stop in found)

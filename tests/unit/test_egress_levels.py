@@ -79,6 +79,15 @@ def test_a_bad_rule_is_refused_with_its_place(tmp_path: Path, text: str, said: s
     assert first <= line <= len(lines), lines[line - 1]
 
 
+def test_the_documented_rules_are_valid(tmp_path: Path) -> None:
+    document = (Path(__file__).parents[2] / "docs" / "egress.md").read_text()
+    mode, _, text = document.partition("```toml\n")[2].partition("```")[0].partition("\n")
+    assert mode == 'network = "egress"'
+    rules = rules_of(tmp_path, text)
+    assert rules.decide("files.pythonhosted.org", 443).allow
+    assert not rules.decide("evil.pythonhosted.org", 443).allow
+
+
 def test_rules_need_a_way_out(tmp_path: Path) -> None:
     text = level_with(GOOD).replace('network = "egress"', 'network = "none"')
     (tmp_path / "out.toml").write_text(text, encoding="utf-8")

@@ -81,17 +81,8 @@ class Rules:
         for rule in self.allow:
             if rule.matches(host, port):
                 return Decision(True, f"allow {rule}")
-        if isinstance(host, str):
-            remedy = f'an `[[egress.allow]]` rule with host = "{host}"'
-        else:
-            remedy = f'an `[[egress.allow]]` rule with cidr = "{host}/{host.max_prefixlen}"'
-        if port not in WEB_PORTS:
-            remedy += f" and ports = [{port}]"
         return Decision(
-            False,
-            NOT_LISTED,
-            f"no rule allows {host} at port {port}",
-            f"The operator can add {remedy} to the file of the permission level.",
+            False, NOT_LISTED, f"no rule allows {host} at port {port}", _remedy(host, port)
         )
 
     def decide_any_port(self, host: Host) -> Decision:
@@ -109,7 +100,7 @@ class Rules:
         listed = [rule for rule in self.allow if rule.matches(address, port)]
         if found is None or (found.listable and listed):
             return Decision(True, f"allow {listed[0]}" if listed else "public")
-        remedy = "No rule can allow it: sandboxes may not reach it."
+        remedy = _NO_REMEDY
         if found.listable:
             remedy = "The operator can list it as `cidr` of an `[[egress.allow]]` rule."
         return Decision(False, ADDRESS_REFUSED, f"{address} is a {found.kind} address", remedy)
@@ -125,6 +116,24 @@ class Rules:
 
 
 NO_RULES = Rules()
+_NO_REMEDY = "No rule can allow it: sandboxes may not reach it."
+
+
+def _remedy(host: Host, port: int) -> str:
+    """How the operator can allow what no rule allows yet."""
+    if isinstance(host, str):
+        rule = f'host = "{host}"'
+    else:
+        found = special(host)
+        if found is not None and not found.listable:
+            return _NO_REMEDY
+        rule = f'cidr = "{host}/{host.max_prefixlen}"'
+    if port not in WEB_PORTS:
+        rule += f" and ports = [{port}]"
+    return (
+        f"The operator can add an `[[egress.allow]]` rule with {rule} to the file of the "
+        "permission level."
+    )
 
 
 def _denied(rule: Rule, host: Host, port: int) -> Decision:

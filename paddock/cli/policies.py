@@ -30,6 +30,7 @@ from paddock.cli.terminal import (
 
 if TYPE_CHECKING:
     from paddock.client import LevelConfinement, LevelRates, LevelRequirements, Paddock
+    from paddock.contract.system import EgressRule
 
 # The default of sessions.
 _DEFAULT_LEVEL = "medium"
@@ -86,6 +87,8 @@ async def show(
             ("rank", found.rank),
             ("highest risk tier", found.risk_tier),
             ("network", found.network),
+            ("may reach", _reach(found.egress.allow)),
+            ("may not reach", _reach(found.egress.deny)),
             ("needs", _needs(found.requires)),
             ("confined to", _confinement(found.confinement)),
             ("also readable", " ".join(found.confinement.read) or None),
@@ -167,6 +170,15 @@ async def explain(
 
 def _names(names: list[str] | None) -> str:
     return "any" if names is None else " ".join(names) or "none"
+
+
+def _reach(rules: "list[EgressRule]") -> str | None:
+    """Hosts and networks with their ports, as answers of the way out name them."""
+    texts = (
+        f"{rule.host or rule.cidr}{':' if rule.ports else ''}{','.join(map(str, rule.ports))}"
+        for rule in rules
+    )
+    return " ".join(texts) or None
 
 
 def _needs(requires: "LevelRequirements") -> str:

@@ -8,6 +8,8 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 
+from orchestrator.egress.rules import Rule, Rules
 from paddock.cli.exits import Status
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, Api
 from tests.support.cases import each
@@ -538,6 +541,18 @@ async def test_a_full_disk_is_told_with_its_remedy(session: str) -> None:
     ended = await run_beside("audit", "export", session, "-o", "/dev/full")
     assert ended.status == 1
     assert "free some space" in ended.line
+
+
+async def test_a_level_shows_what_it_may_reach(api: Api) -> None:
+    assert "may reach" not in (await run_beside("policies", "show", "medium")).out
+    ports = Rule("a.org", ports=(80, 443))
+    rules = Rules((ports, Rule(network=ip_network("10.1.0.0/16"))), (Rule("b.a.org"),))
+    out = replace(api.plane.levels["medium"], network="egress", egress=rules)
+    api.plane.levels.replace({**api.plane.levels, "medium": out})
+    lines = (await run_beside("policies", "show", "medium")).out.splitlines()
+    shown = [" ".join(line.split()) for line in lines]
+    assert "may reach a.org:80,443 10.1.0.0/16" in shown
+    assert "may not reach b.a.org" in shown
 
 
 async def test_policies(api: Api, session: str) -> None:

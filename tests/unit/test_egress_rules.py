@@ -56,6 +56,8 @@ def test_a_remedy_is_what_to_add_to_the_file() -> None:
     assert 'host = "a.org" and ports = [22]' in str(NO_RULES.decide("a.org", 22).remedy)
     address = ipaddress.IPv4Address("1.1.1.1")
     assert 'cidr = "1.1.1.1/32"' in str(NO_RULES.decide(address, 443).remedy)
+    metadata = ipaddress.IPv4Address("169.254.169.254")
+    assert str(NO_RULES.decide(metadata, 80).remedy).startswith("No rule can allow it")
 
 
 @pytest.mark.parametrize(

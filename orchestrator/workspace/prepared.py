@@ -54,12 +54,9 @@ class PreparedSlots:
             except FileNotFoundError:  # another call took it
                 continue
             except OSError as error:
-                if error.errno not in (
-                    errno.ENOTEMPTY,
-                    errno.EEXIST,
-                ):  # what a failed attempt left is used
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
-                return False
+                return False  # what a failed attempt left is used
             return True
         return False
 

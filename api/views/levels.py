@@ -36,4 +36,12 @@ def level(shown: levels.Level) -> Level:
 
 
 def _rule(rule: Rule) -> EgressRule:
-    return EgressRule.model_validate(members(EgressRule, rule, ports=list(rule.ports)))
+    return EgressRule.model_validate(
+        members(
+            EgressRule,
+            rule,
+            ports=list(rule.ports),
+            methods=list(rule.methods),
+            paths=[str(glob) for glob in rule.paths],
+        )
+    )

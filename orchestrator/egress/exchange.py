@@ -75,7 +75,7 @@ class EgressExchange:
     async def _serve(self) -> None:
         try:
             head = await self._read_head()
-            decision = self._rules.decide(head.host, head.port)
+            decision = self._rules.decide(head.host, head.port, head.requested)
             addresses = await self._addresses(head, decision)
             connection_id = await self._begin(head, decision, addresses)
         except RefusedError as refused:
@@ -109,6 +109,10 @@ class EgressExchange:
             self._admit()
             if not decision.allow:
                 raise await self._denied(head, decision)
+            if decision.inspect:
+                raise RefusedError.said(
+                    HTTPStatus.NOT_IMPLEMENTED, "Paddock can't inspect TLS yet."
+                )
             found = await self._resolver.find(self._rules, head.host, head.port)
             if found.denied is not None:
                 raise await self._denied(head, found.denied)

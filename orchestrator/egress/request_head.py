@@ -8,6 +8,7 @@ import re
 from typing import NamedTuple
 
 from orchestrator.egress.hosts import Host, HostError, authority, parse_host
+from orchestrator.egress.requested import Requested
 
 _MOST_HEADERS = 128
 _MOST_LENGTH_DIGITS = 15
@@ -47,6 +48,11 @@ class RequestHead(NamedTuple):
     def connect(self) -> bool:
         """Whether it asks for a tunnel."""
         return self.method == "CONNECT"
+
+    @property
+    def requested(self) -> Requested | None:
+        """What it asks of the host; None: a tunnel."""
+        return None if self.connect else Requested.of(self.method, self.path, self.headers)
 
     def upstream(self) -> bytes:
         """The head as the upstream receives it: of the only request on its connection."""

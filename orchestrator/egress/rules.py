@@ -1,32 +1,62 @@
 """The rules of the way out, and their decisions. Pure.
 
-A request is denied unless a rule allows it; a rule that denies beats one that allows.
+A request is denied unless a rule allows it; a rule that denies beats one that allows. What a tunnel
+carries is decided as a whole, unless a rule has it inspected.
 """
 
 import ipaddress
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from orchestrator.egress.addresses import Network, special
 from orchestrator.egress.hosts import Address, Host, plain
+from orchestrator.egress.requested import Glob, Requested
 
 WEB_PORTS = (80, 443)
 NOT_LISTED = "not-listed"
 ADDRESS_REFUSED = "address-refused"
+NOT_INSPECTED = "not-inspected"
+_MOST_SHOWN = 200  # of a path, in characters
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """Hosts or addresses at certain ports.
 
-    Either `host` is set, a name or `*.name` for all names below it, or `network` is. `ports` empty:
-    every port.
+    Either `host` is set, a name or `*.name` for all names below it, or `network` is. `ports`,
+    `methods`, `paths` empty: every one. `inspect`: TLS to the host is read.
     """
 
     host: str | None = None
     network: Network | None = None
     ports: tuple[int, ...] = ()
+    methods: tuple[str, ...] = ()
+    paths: tuple[Glob, ...] = ()
+    inspect: bool = False
+
+    @property
+    def partial(self) -> bool:
+        """Whether it speaks of some requests to its hosts, not of all."""
+        return bool(self.methods or self.paths)
+
+    def allows(self, requested: Requested) -> bool:
+        """Whether it allows this request to one of its hosts."""
+        if not self.partial:
+            return True
+        return requested.plain is not None and self._speaks_of(requested.method, requested.plain)
+
+    def denies(self, requested: Requested) -> bool:
+        """Whether it denies this request: also one that could be read as what it denies."""
+        if not self.partial:
+            return True
+        return requested.plain is None or self._speaks_of(requested.method, requested.plain)
+
+    def _speaks_of(self, method: str, plain: str) -> bool:
+        if self.methods and method not in self.methods:
+            return False
+        return not self.paths or any(glob.matches(plain) for glob in self.paths)
 
     def matches(self, host: Host, port: int) -> bool:
         """Whether it speaks of this host at this port. An address matches only networks."""
@@ -53,17 +83,22 @@ class Rule:
     def __str__(self) -> str:
         """As events and answers name it."""
         ports = "" if not self.ports else ":" + ",".join(map(str, self.ports))
-        return f"{self.host or self.network}{ports}"
+        parts = [f"{self.host or self.network}{ports}", ",".join(self.methods), *self.paths]
+        return " ".join(str(part) for part in parts if part)
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`rule` names what decided; `why` and `remedy` are sentences, None if it is allowed."""
+    """`rule` names what decided; `why` and `remedy` are sentences, None if it is allowed.
+
+    `inspect`: each request in the tunnel is to be decided.
+    """
 
     allow: bool
     rule: str
     why: str | None = None
     remedy: str | None = None
+    inspect: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +108,26 @@ class Rules:
     allow: tuple[Rule, ...] = ()
     deny: tuple[Rule, ...] = ()
 
-    def decide(self, host: Host, port: int) -> Decision:
-        """About a host as it was requested, before its addresses are known."""
-        for rule in self.deny:
-            if rule.matches(host, port):
+    def decide(self, host: Host, port: int, requested: Requested | None = None) -> Decision:
+        """Before the host's addresses are known. `requested` None: about a tunnel."""
+        allow = [rule for rule in self.allow if rule.matches(host, port)]
+        deny = [rule for rule in self.deny if rule.matches(host, port)]
+        if requested is None:
+            return _tunnel(allow, deny, host, port)
+        for rule in deny:
+            if rule.denies(requested):
                 return _denied(rule, host, port)
-        for rule in self.allow:
-            if rule.matches(host, port):
+        for rule in allow:
+            if rule.allows(requested):
                 return Decision(True, f"allow {rule}")
-        return Decision(
-            False, NOT_LISTED, f"no rule allows {host} at port {port}", _remedy(host, port)
-        )
+        return _not_listed(host, port, requested if allow else None)
 
     def decide_any_port(self, host: Host) -> Decision:
-        """Whether it may be requested at some port."""
+        """Whether something may be requested of it at some port."""
         ports = [port for rule in self.allow for port in rule.ports or WEB_PORTS]
         decisions = [self.decide(host, port) for port in dict.fromkeys([WEB_PORTS[-1], *ports])]
-        return next((each for each in decisions if each.allow), decisions[0])
+        found = (each for each in decisions if each.allow or each.rule == NOT_INSPECTED)
+        return next((Decision(True, each.rule) for each in found), decisions[0])
 
     def decide_address(self, address: Address, port: int) -> Decision:
         """About an address of a host that is allowed: it must be public, or listed."""
@@ -119,17 +157,67 @@ NO_RULES = Rules()
 _NO_REMEDY = "No rule can allow it: sandboxes may not reach it."
 
 
-def _remedy(host: Host, port: int) -> str:
+def _tunnel(allow: Sequence[Rule], deny: Sequence[Rule], host: Host, port: int) -> Decision:
+    """About a tunnel, from the rules about its host and port."""
+    inspect = any(rule.inspect for rule in (*allow, *deny))
+    for rule in deny:
+        if not rule.partial:
+            return _denied(rule, host, port)
+        if not inspect:
+            return _not_inspected(f"deny {rule}", rule)
+    for rule in sorted(allow, key=lambda each: each.inspect, reverse=True):
+        if inspect or not rule.partial:
+            return Decision(True, f"allow {rule}", inspect=inspect)
+    if not allow:
+        return _not_listed(host, port, None)
+    return _not_inspected(NOT_INSPECTED, allow[0])
+
+
+def _not_inspected(name: str, rule: Rule) -> Decision:
+    return Decision(
+        False,
+        name,
+        f"the rule {rule} is about methods or paths, which can't be seen in TLS",
+        "The operator can add `inspect = true` to the rule in the file of the permission level.",
+    )
+
+
+def _not_listed(host: Host, port: int, requested: Requested | None) -> Decision:
+    """`requested`: for a host that some rule is about."""
+    if requested is None:
+        return Decision(
+            False, NOT_LISTED, f"no rule allows {host} at port {port}", _remedy(host, port)
+        )
+    if requested.plain is None:
+        why = f"no rule about methods or paths can allow the request, because {requested.why}"
+        return Decision(False, NOT_LISTED, why, "Send it in its usual form.")
+    path = requested.plain[:_MOST_SHOWN]
+    return Decision(
+        False,
+        NOT_LISTED,
+        f"no rule allows {requested.method} {path} at {host}, port {port}",
+        _remedy(
+            host,
+            port,
+            f"methods = [{json.dumps(requested.method)}]",
+            f"paths = [{json.dumps(path, ensure_ascii=False)}]",
+        ),
+    )
+
+
+def _remedy(host: Host, port: int, *more: str) -> str:
     """How the operator can allow what no rule allows yet."""
     if isinstance(host, str):
-        rule = f'host = "{host}"'
+        fields = [f'host = "{host}"']
     else:
         found = special(host)
         if found is not None and not found.listable:
             return _NO_REMEDY
-        rule = f'cidr = "{host}/{host.max_prefixlen}"'
+        fields = [f'cidr = "{host}/{host.max_prefixlen}"']
     if port not in WEB_PORTS:
-        rule += f" and ports = [{port}]"
+        fields.append(f"ports = [{port}]")
+    *first, last = [*fields, *more]
+    rule = f"{', '.join(first)} and {last}" if first else last
     return (
         f"The operator can add an `[[egress.allow]]` rule with {rule} to the file of the "
         "permission level."
@@ -151,6 +239,9 @@ def _stored(rules: Iterable[Rule]) -> list[dict[str, Any]]:
             "host": rule.host,
             "cidr": rule.cidr,
             "ports": list(rule.ports),
+            "methods": list(rule.methods),
+            "paths": [str(glob) for glob in rule.paths],
+            "inspect": rule.inspect,
         }
         for rule in rules
     ]
@@ -162,6 +253,9 @@ def _restored(values: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
             each["host"],
             None if each["cidr"] is None else ipaddress.ip_network(each["cidr"]),
             tuple(each["ports"]),
+            tuple(each.get("methods", ())),
+            tuple(map(Glob, each.get("paths", ()))),
+            each.get("inspect", False),
         )
         for each in values
     )

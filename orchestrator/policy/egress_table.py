@@ -1,16 +1,19 @@
 """The rules of the way out in a level file."""
 
 import ipaddress
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from orchestrator.egress.addresses import unlistable
 from orchestrator.egress.hosts import HostError, parse_host
+from orchestrator.egress.requested import Glob, check_glob, check_method
 from orchestrator.egress.rules import WEB_PORTS, Rule, Rules
 
 _MOST_RULES = 1000
 _MOST_PORTS = 64
+_MOST_PARTS = 64
 
 
 def _host(value: str) -> str:
@@ -47,8 +50,21 @@ _Ports = Annotated[
 ]
 
 
+_Methods = Annotated[
+    list[Annotated[str, AfterValidator(check_method)]],
+    Field(min_length=1, max_length=_MOST_PARTS),
+]
+_Paths = Annotated[
+    list[Annotated[str, AfterValidator(check_glob)]], Field(min_length=1, max_length=_MOST_PARTS)
+]
+
+
 class _RuleTable(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+    methods: _Methods | None = None
+    paths: _Paths | None = None
+    inspect: bool = False
 
 
 class AllowTable(_RuleTable):
@@ -75,11 +91,40 @@ class EgressTable(BaseModel):
     allow: Annotated[list[AllowTable], Field(max_length=_MOST_RULES)] = []
     deny: Annotated[list[DenyTable], Field(max_length=_MOST_RULES)] = []
 
+    def contradictions(self) -> Iterator[tuple[tuple[str, int], str]]:
+        """The places of rules whose fields are valid only separately, and what is said of them."""
+        lists: dict[str, Sequence[AllowTable | DenyTable]] = {
+            "allow": self.allow,
+            "deny": self.deny,
+        }
+        for kind, tables in lists.items():
+            for index, table in enumerate(tables):
+                if said := _contradiction(table):
+                    yield (kind, index), said
+
     def rules(self) -> Rules:
         """The same rules for decisions."""
         return Rules(tuple(map(_rule, self.allow)), tuple(map(_rule, self.deny)))
 
 
+def _contradiction(table: AllowTable | DenyTable) -> str | None:
+    if (table.host is None) == (table.cidr is None):
+        return "must have either host or cidr"
+    parts = [name for name in ("methods", "paths", "inspect") if getattr(table, name)]
+    if parts and table.host is None:
+        return f"{parts[0]} needs host"
+    if isinstance(table, DenyTable) and parts == ["inspect"]:
+        return "inspect needs methods or paths: without them it denies every connection"
+    return None
+
+
 def _rule(table: AllowTable | DenyTable) -> Rule:
     network = None if table.cidr is None else ipaddress.ip_network(table.cidr)
-    return Rule(table.host, network, tuple(table.ports or ()))
+    return Rule(
+        table.host,
+        network,
+        tuple(table.ports or ()),
+        tuple(table.methods or ()),
+        tuple(map(Glob, table.paths or ())),
+        table.inspect,
+    )

@@ -226,10 +226,8 @@ def _contradictions(table: LevelTable) -> Iterator[tuple[toml_lines.Path, str]]:
             yield ("rates", name), 'has no effect without network = "open"'
     if table.network != "egress" and (table.egress.allow or table.egress.deny):
         yield ("egress",), 'has no effect without network = "egress"'
-    for kind in ("allow", "deny"):
-        for index, rule in enumerate(getattr(table.egress, kind)):
-            if (rule.host is None) == (rule.cidr is None):
-                yield ("egress", kind, index), "must have either host or cidr"
+    for place, said in table.egress.contradictions():
+        yield ("egress", *place), said
     if not table.guard_writes and table.commands is not None:
         yield ("guard_writes",), 'can be false only with commands = "any"'
     for name in ("read", "execute"):

@@ -173,12 +173,15 @@ def _names(names: list[str] | None) -> str:
 
 
 def _reach(rules: "list[EgressRule]") -> str | None:
-    """Hosts and networks with their ports, as answers of the way out name them."""
-    texts = (
-        f"{rule.host or rule.cidr}{':' if rule.ports else ''}{','.join(map(str, rule.ports))}"
-        for rule in rules
-    )
-    return " ".join(texts) or None
+    """The rules, as answers of the way out name them."""
+    return "; ".join(map(_rule, rules)) or None
+
+
+def _rule(rule: "EgressRule") -> str:
+    ports = f":{','.join(map(str, rule.ports))}" if rule.ports else ""
+    inspected = "(inspected)" if rule.inspect else ""
+    parts = [f"{rule.host or rule.cidr}{ports}", ",".join(rule.methods), *rule.paths, inspected]
+    return " ".join(part for part in parts if part)
 
 
 def _needs(requires: "LevelRequirements") -> str:

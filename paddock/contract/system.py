@@ -169,6 +169,12 @@ class EgressRule(Model):
     host: str | None = Field(description="A name, or `*.name` for all names below it.")
     cidr: str | None = Field(description="A network; null if there is a host.")
     ports: list[int] = Field(description="Empty: every port.")
+    methods: list[str] = Field(description="Empty: every method.")
+    paths: list[str] = Field(
+        description="Globs: `*` is any part of a segment, `**` any part of the path. Empty: every "
+        "path."
+    )
+    inspect: bool = Field(description="TLS to the host is read, so that each request is decided.")
 
 
 class LevelEgress(Model):

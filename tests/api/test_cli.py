@@ -551,7 +551,7 @@ async def test_a_level_shows_what_it_may_reach(api: Api) -> None:
     api.plane.levels.replace({**api.plane.levels, "medium": out})
     lines = (await run_beside("policies", "show", "medium")).out.splitlines()
     shown = [" ".join(line.split()) for line in lines]
-    assert "may reach a.org:80,443 10.1.0.0/16" in shown
+    assert "may reach a.org:80,443; 10.1.0.0/16" in shown
     assert "may not reach b.a.org" in shown
 
 

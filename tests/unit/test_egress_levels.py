@@ -28,6 +28,15 @@ cidr = "10.1.0.0/16"
 host = "evil.pypi.org"
 """
 
+REQUESTS = """
+[[egress.allow]]
+host = "pypi.org"
+ports = [443]
+methods = ["GET", "HEAD"]
+paths = ["/simple/**"]
+inspect = true
+"""
+
 
 def rules_of(directory: Path, text: str) -> Rules:
     (directory / "out.toml").write_text(level_with(text), encoding="utf-8")
@@ -60,7 +69,18 @@ def test_rules_are_in_one_spelling_and_have_the_usual_ports(tmp_path: Path) -> N
         ('[[egress.allow]]\nhost = "a.org"\nports = [0]', "egress.allow.0.ports.0"),
         ('[[egress.allow]]\nhost = "a.org"\nports = [65536]', "egress.allow.0.ports.0"),
         ('[[egress.allow]]\nhost = "a.org"\nports = ["80"]', "egress.allow.0.ports.0"),
-        ('[[egress.allow]]\nhost = "a.org"\nmethods = ["GET"]', "egress.allow.0.methods"),
+        ('[[egress.allow]]\nhost = "a.org"\nmethods = ["get"]', "egress.allow.0.methods.0: must"),
+        ('[[egress.allow]]\nhost = "a.org"\nmethods = []', "egress.allow.0.methods"),
+        ('[[egress.allow]]\nhost = "a.org"\nmethods = ["CONNECT"]', "egress.allow.0.methods.0"),
+        (
+            '[[egress.allow]]\nhost = "a.org"\npaths = ["x/**"]',
+            "egress.allow.0.paths.0: must begin",
+        ),
+        ('[[egress.allow]]\nhost = "a.org"\npaths = ["/%41"]', "egress.allow.0.paths.0: must"),
+        ('[[egress.allow]]\nhost = "a.org"\npaths = ["/a/../b"]', "paths.0: matches no path"),
+        ('[[egress.allow]]\nhost = "a.org"\npaths = ["/***"]', "paths.0: may have * and **"),
+        ('[[egress.allow]]\ncidr = "10.0.0.0/8"\ninspect = true', "allow.0: inspect needs host"),
+        ('[[egress.deny]]\nhost = "a.org"\ninspect = true', "deny.0: inspect needs methods"),
         ("[[egress.allow]]\nports = [80]", "egress.allow.0: must have either host or cidr"),
         (
             '[[egress.deny]]\nhost = "a.org"\ncidr = "10.0.0.0/8"',
@@ -103,7 +123,35 @@ def test_a_session_s_level_keeps_its_rules(tmp_path: Path) -> None:
     del earlier["egress"]
     assert restore_level(earlier) == replace(level, egress=Rules())
     shown = view(level).egress.model_dump()
-    assert shown["allow"][2] == {"host": None, "cidr": "10.1.0.0/16", "ports": [80, 443]}
+    assert shown["allow"][2] == {
+        "host": None,
+        "cidr": "10.1.0.0/16",
+        "ports": [80, 443],
+        "methods": [],
+        "paths": [],
+        "inspect": False,
+    }
+
+
+def test_rules_about_requests_are_kept(tmp_path: Path) -> None:
+    rules_of(tmp_path, REQUESTS)
+    level = load_levels(tmp_path)["out"]
+    assert [str(rule) for rule in level.egress.allow] == [
+        "pypi.org:443 GET,HEAD /simple/**",
+    ]
+    assert restore_level(json.loads(json.dumps(level.stored()))) == level
+    (shown,) = view(level).egress.allow
+    assert (shown.methods, shown.paths, shown.inspect) == (["GET", "HEAD"], ["/simple/**"], True)
+
+
+def test_rules_of_an_earlier_release_are_about_every_request(tmp_path: Path) -> None:
+    rules_of(tmp_path, GOOD)
+    level = load_levels(tmp_path)["out"]
+    earlier = level.stored()
+    for rule in (*earlier["egress"]["allow"], *earlier["egress"]["deny"]):
+        for name in ("methods", "paths", "inspect"):
+            del rule[name]
+    assert restore_level(earlier) == level
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from orchestrator.commands.governed import GovernedCommands
 from orchestrator.commands.left_evidence import remove_left
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.settings import Settings, ensure_state_dir
+from orchestrator.egress.interception import Interception
 from orchestrator.egress.part import EgressPart
 from orchestrator.egress.resolver import CheckedResolver, Resolver
 from orchestrator.engine.base import Engine
@@ -192,7 +193,8 @@ class ControlPlane:
         )
         self._resources.push_async_callback(self.tools.close)
         subscribers = self._subscribers(agent_events, recorder)
-        way_out = EgressPart(node, recorder, budgets, resolver or CheckedResolver())
+        interception = Interception(settings.state_dir, settings.ca_file)
+        way_out = EgressPart(node, recorder, budgets, resolver or CheckedResolver(), interception)
         self._resources.push_async_callback(way_out.shut_down)
         subscribers.on_gone(way_out.settle)
         workspaces = Workspaces(settings, self.database, node.storage)

@@ -13,6 +13,7 @@ BASELINE = (
     "/etc/ssl/certs",
     "/etc/ssl/openssl.cnf",
     "/proc/filesystems",
+    "/run/paddock-ca",
     "/usr/lib/locale",
     "/usr/lib/ssl",
     "/usr/share/ca-certificates",

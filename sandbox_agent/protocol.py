@@ -114,6 +114,9 @@ RUN_DIR = "/run/paddock"
 EGRESS_SOCKET_NAME = "egress.sock"
 EGRESS_DIR = "/run/paddock-egress"
 EGRESS_PORT = 3128
+# Only where TLS is inspected: the certificate of the proxy's authority, and a bundle with it.
+CA_DIR = "/run/paddock-ca"
+CA_NAME, CA_BUNDLE_NAME = "ca.pem", "bundle.pem"
 FORWARDER_UID = 990
 WORKSPACE_DIR = "/workspace"
 

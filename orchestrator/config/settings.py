@@ -172,6 +172,11 @@ class Settings(BaseSettings):
         description="Cedar policies, `*.cedar`, for input that is sent to tools. Unset: policies "
         "are not evaluated; set: input that no policy permits is denied.",
     )
+    ca_file: Path | None = Field(
+        default=None,
+        description="Certificates of authorities, in PEM, that inspected connections of the way "
+        "out trust in addition to this host's.",
+    )
     approval_webhook_url: str | None = Field(
         default=None,
         description="The URL that receives a POST for each pending approval, as "

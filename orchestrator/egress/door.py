@@ -8,6 +8,7 @@ from collections.abc import Callable
 from orchestrator.audit.recorder import Recorder
 from orchestrator.egress.evidence import ConnectionEvidence
 from orchestrator.egress.exchange import EgressExchange
+from orchestrator.egress.interception import Interception
 from orchestrator.egress.limits import EgressLimits
 from orchestrator.egress.meter import Meter, SpentError
 from orchestrator.egress.resolver import Resolver
@@ -36,6 +37,7 @@ class Door:
         sandbox: str,
         recorder: Recorder,
         resolver: Resolver,
+        interception: Interception,
         limits: EgressLimits,
         shares: ConnectionShares,
         on_spent: Callable[[Session], None],
@@ -44,6 +46,7 @@ class Door:
         self._session = session
         self._sandbox = sandbox
         self._resolver = resolver
+        self._interception = interception
         self._limits = limits
         self._shares = shares
         self._on_spent = on_spent
@@ -103,6 +106,7 @@ class Door:
                 await accepted(connection, self._limits.head_bytes),
                 self._session.level.egress,
                 self._resolver,
+                self._interception,
                 self._evidence,
                 meter,
                 self._limits,

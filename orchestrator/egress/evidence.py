@@ -101,4 +101,6 @@ def _args(head: RequestHead) -> dict[str, Any]:
     shown: dict[str, Any] = {"host": str(head.host), "port": head.port, "method": head.method}
     if not head.connect:
         shown["path"] = head.path.partition("?")[0]
+    if head.secure:
+        shown["inspected"] = True
     return shown

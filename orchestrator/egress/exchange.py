@@ -7,15 +7,17 @@ from http import HTTPStatus
 
 from orchestrator.egress import answers
 from orchestrator.egress.client_hello import HelloError, check_name, read_hello
+from orchestrator.egress.dialling import UnreachedError, dial
 from orchestrator.egress.evidence import ConnectionEnd, ConnectionEvidence
 from orchestrator.egress.hosts import Address
+from orchestrator.egress.interception import Interception
 from orchestrator.egress.limits import EgressLimits
 from orchestrator.egress.meter import Meter, SpentError
 from orchestrator.egress.request_body import BodyError, body_of
-from orchestrator.egress.request_head import HeadError, RequestHead, parse_head
+from orchestrator.egress.request_head import HeadError, RequestHead, parse_head, parse_inside
 from orchestrator.egress.resolver import LookupFailedError, Resolver
-from orchestrator.egress.rules import Decision, Rules
-from orchestrator.egress.stream import Stream, connect
+from orchestrator.egress.rules import TLS_REFUSED, Decision, Rules
+from orchestrator.egress.stream import Stream
 from orchestrator.errors import PaddockError
 from orchestrator.task_scope import TaskScope, together
 
@@ -44,6 +46,7 @@ class EgressExchange:
         client: Stream,
         rules: Rules,
         resolver: Resolver,
+        interception: Interception,
         evidence: ConnectionEvidence,
         meter: Meter,
         limits: EgressLimits,
@@ -57,6 +60,7 @@ class EgressExchange:
         self._client = client
         self._rules = rules
         self._resolver = resolver
+        self._interception = interception
         self._evidence = evidence
         self._meter = meter
         self._limits = limits
@@ -74,8 +78,11 @@ class EgressExchange:
 
     async def _serve(self) -> None:
         try:
-            head = await self._read_head()
+            head = await self._read_head(parse_head)
             decision = self._rules.decide(head.host, head.port, head.requested)
+            if decision.inspect:
+                head = await self._inside(head)
+                decision = self._rules.decide(head.host, head.port, head.requested)
             addresses = await self._addresses(head, decision)
             connection_id = await self._begin(head, decision, addresses)
         except RefusedError as refused:
@@ -83,11 +90,32 @@ class EgressExchange:
             return
         await self._recorded_transfer(head, addresses, connection_id)
 
-    async def _read_head(self) -> RequestHead:
+    async def _inside(self, tunnel: RequestHead) -> RequestHead:
+        """Takes the host's place in the tunnel; the client is answered in TLS from then on.
+
+        Raises: RefusedError, OSError if there is no TLS, which is on record.
+        """
+        host = str(tunnel.host)
+        try:
+            self._admit()
+            try:
+                await self._client.write(answers.ESTABLISHED)
+                async with asyncio.timeout(self._limits.head_seconds):
+                    first = await self._hello(tunnel)
+                    self._client = await self._interception.accept(self._client, first, host)
+            except (HelloError, OSError) as error:
+                why = f"TLS with the client failed: {error}"
+                await self._evidence.denied(tunnel, Decision(False, TLS_REFUSED, why))
+                raise ConnectionResetError from None
+        except PaddockError as error:
+            raise _unavailable(error) from None
+        return await self._read_head(lambda data: parse_inside(data, host, tunnel.port))
+
+    async def _read_head(self, parse: Callable[[bytes], RequestHead]) -> RequestHead:
         """Raises: RefusedError."""
         try:
             async with asyncio.timeout(self._limits.head_seconds):
-                return parse_head(await self._client.read_head())
+                return parse(await self._client.read_head(self._limits.head_bytes))
         except TimeoutError:
             raise RefusedError.said(
                 HTTPStatus.REQUEST_TIMEOUT, "The request took too long."
@@ -109,10 +137,6 @@ class EgressExchange:
             self._admit()
             if not decision.allow:
                 raise await self._denied(head, decision)
-            if decision.inspect:
-                raise RefusedError.said(
-                    HTTPStatus.NOT_IMPLEMENTED, "Paddock can't inspect TLS yet."
-                )
             found = await self._resolver.find(self._rules, head.host, head.port)
             if found.denied is not None:
                 raise await self._denied(head, found.denied)
@@ -164,12 +188,13 @@ class EgressExchange:
     async def _transfer(self, head: RequestHead, addresses: tuple[Address, ...]) -> str:
         """Returns why it ended; empty: the upstream has ended it. Raises: OSError, SpentError."""
         try:
-            upstream = await self._connect(addresses, head.port)
-        except OSError as error:
-            why = "takes too long" if isinstance(error, TimeoutError) else f"failed: {error}"
-            text = f"The connection to {head.host} at port {head.port} {why}."
-            await self._answer(answers.answer(HTTPStatus.BAD_GATEWAY, text))
-            return text
+            upstream, self._connected = await dial(
+                addresses, head, self._interception, self._limits.connect_seconds
+            )
+        except UnreachedError as error:
+            self._connected = error.address
+            await self._answer(answers.answer(HTTPStatus.BAD_GATEWAY, str(error)))
+            return str(error)
         try:
             self._admit()  # it may have been paused or ended meanwhile
             return await self._relay(head, upstream)
@@ -181,20 +206,6 @@ class EgressExchange:
             return "nothing was sent for too long"
         finally:
             upstream.abort()
-
-    async def _connect(self, addresses: tuple[Address, ...], port: int) -> Stream:
-        """Connects to the first address that answers. Raises: OSError."""
-        failed: OSError = ConnectionError("there is no address")
-        async with asyncio.timeout(self._limits.connect_seconds):
-            for address in addresses:
-                try:
-                    stream = await connect(address, port)
-                except OSError as error:
-                    failed = error
-                else:
-                    self._connected = address
-                    return stream
-        raise failed
 
     async def _relay(self, head: RequestHead, upstream: Stream) -> str:
         """Raises: OSError, SpentError, HelloError, BodyError, TimeoutError."""

@@ -2,6 +2,7 @@
 
 from orchestrator.audit.recorder import Recorder
 from orchestrator.egress.door import Door
+from orchestrator.egress.interception import Interception
 from orchestrator.egress.limits import EGRESS_LIMITS, EgressLimits
 from orchestrator.egress.resolver import Resolver
 from orchestrator.egress.shares import ConnectionShares
@@ -26,12 +27,14 @@ class EgressPart(Part):
         recorder: Recorder,
         budgets: Budgets,
         resolver: Resolver,
+        interception: Interception,
         limits: EgressLimits = EGRESS_LIMITS,
     ) -> None:
         self._node = node
         self._recorder = recorder
         self._budgets = budgets
         self._resolver = resolver
+        self._interception = interception
         self._limits = limits
         self._shares = ConnectionShares(limits.key_connections)
         self._ends = TaskScope("the end of a session without budget")
@@ -46,6 +49,7 @@ class EgressPart(Part):
             plan.name,
             self._recorder,
             self._resolver,
+            self._interception,
             self._limits,
             self._shares,
             self._spent,

@@ -34,7 +34,7 @@ class RequestHead(NamedTuple):
     """A request: CONNECT, or one for a URL.
 
     `path` has the query; both it and `headers` are for the upstream. `length` is the length of the
-    body, None if it comes in chunks.
+    body, None if it comes in chunks. `secure`: it came in a tunnel that is inspected.
     """
 
     method: str
@@ -43,6 +43,7 @@ class RequestHead(NamedTuple):
     path: str = ""
     headers: tuple[tuple[bytes, bytes], ...] = ()
     length: int | None = 0
+    secure: bool = False
 
     @property
     def connect(self) -> bool:
@@ -57,8 +58,9 @@ class RequestHead(NamedTuple):
     def upstream(self) -> bytes:
         """The head as the upstream receives it: of the only request on its connection."""
         shown = authority(self.host, self.port)
-        if self.port == 80:
-            shown = shown.removesuffix(":80")
+        usual = 443 if self.secure else 80
+        if self.port == usual:
+            shown = shown.removesuffix(f":{usual}")
         lines = [f"{self.method} {self.path} HTTP/1.1".encode(), f"Host: {shown}".encode()]
         lines += [name + b": " + value for name, value in self.headers]
         return b"\r\n".join([*lines, b"Connection: close", b"", b""])
@@ -66,6 +68,28 @@ class RequestHead(NamedTuple):
 
 def parse_head(data: bytes) -> RequestHead:
     """Reads a head, with the empty line at its end. Raises: HeadError."""
+    method, target, headers, required = _lines(data)
+    if method.upper() == "CONNECT":
+        return _connect(method, target, headers)
+    host, port, path = _url(target)
+    _check_host(headers, host, port, required=required)
+    return RequestHead(method, host, port, path, _passed_on(headers), _length(headers))
+
+
+def parse_inside(data: bytes, host: Host, port: int) -> RequestHead:
+    """Reads a head in a tunnel to this host. Raises: HeadError."""
+    method, target, headers, _ = _lines(data)
+    if method.upper() == "CONNECT":
+        raise HeadError("there is a tunnel already")
+    if not target.startswith("/") or "#" in target:
+        raise HeadError("the target must be a path without a fragment")
+    _check_host(headers, host, port, required=True)
+    passed, length = _passed_on(headers), _length(headers)
+    return RequestHead(method, host, port, target, passed, length, secure=True)
+
+
+def _lines(data: bytes) -> tuple[str, str, list[tuple[bytes, bytes]], bool]:
+    """The method, the target and the fields, and whether Host is needed. Raises: HeadError."""
     if not data.endswith(b"\r\n\r\n"):
         raise HeadError("the head does not end in an empty line")
     first, *lines = data[:-4].split(b"\r\n")
@@ -75,12 +99,7 @@ def parse_head(data: bytes) -> RequestHead:
     if len(lines) > _MOST_HEADERS:
         raise HeadError("there are too many header fields")
     headers = [_header(each) for each in lines]
-    method, target = line[1].decode(), line[2].decode()
-    if method.upper() == "CONNECT":
-        return _connect(method, target, headers)
-    host, port, path = _url(target)
-    _check_host(headers, host, port, required=line[3] == b"1")
-    return RequestHead(method, host, port, path, _passed_on(headers), _length(headers))
+    return line[1].decode(), line[2].decode(), headers, line[3] == b"1"
 
 
 def _header(line: bytes) -> tuple[bytes, bytes]:

@@ -18,6 +18,7 @@ WEB_PORTS = (80, 443)
 NOT_LISTED = "not-listed"
 ADDRESS_REFUSED = "address-refused"
 NOT_INSPECTED = "not-inspected"
+TLS_REFUSED = "tls-refused"
 _MOST_SHOWN = 200  # of a path, in characters
 
 
@@ -121,6 +122,11 @@ class Rules:
             if rule.allows(requested):
                 return Decision(True, f"allow {rule}")
         return _not_listed(host, port, requested if allow else None)
+
+    @property
+    def inspect(self) -> bool:
+        """Whether some tunnels are inspected."""
+        return any(rule.inspect for rule in (*self.allow, *self.deny))
 
     def decide_any_port(self, host: Host) -> Decision:
         """Whether something may be requested of it at some port."""

@@ -1,5 +1,7 @@
 """Parts of a sandbox on the host: network, directory, workspace and the operator's mounts."""
 
+from pathlib import Path
+
 from orchestrator.config.operator_mounts import OperatorMount, real_source
 from orchestrator.config.settings import Settings
 from orchestrator.engine.base import Bind, Container, Engine
@@ -10,7 +12,7 @@ from orchestrator.sandboxes.parts import Part, Plan
 from orchestrator.sandboxes.placing import Places
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.task_scope import together
-from sandbox_agent.protocol import EGRESS_DIR, RUN_DIR, WORKSPACE_DIR
+from sandbox_agent.protocol import CA_DIR, EGRESS_DIR, RUN_DIR, WORKSPACE_DIR
 
 LABEL_NETWORK = "paddock.network"
 LABEL_MOUNTS = "paddock.mounts"  # names separated by spaces
@@ -81,6 +83,21 @@ class DirectoryPart(Part):
     async def close(self, plan: Plan) -> None:
         """Raises: OSError, TimeoutError."""
         await self._places.remove(plan.directory, plan.directory.remove)
+
+
+class TrustPart(Part):
+    """The certificates of the way out, at levels whose rules inspect TLS."""
+
+    name = "certificates"
+
+    def __init__(self, directory: Path) -> None:
+        """`directory` has the files; sandboxes that use it see new ones."""
+        self._directory = directory
+
+    async def open(self, plan: Plan) -> None:
+        """Adds the mount."""
+        if plan.level.network == "egress" and plan.level.egress.inspect:
+            plan.binds.append(Bind(str(self._directory), CA_DIR, read_only=True))
 
 
 class QuotaPart(Part):

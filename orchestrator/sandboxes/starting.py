@@ -7,6 +7,7 @@ from functools import partial
 from orchestrator.audit.ledger import Ledger
 from orchestrator.config.operator_mounts import OperatorMount
 from orchestrator.config.settings import Settings
+from orchestrator.egress.authority import public_directory
 from orchestrator.engine.base import Container
 from orchestrator.errors import SandboxUnavailableError
 from orchestrator.link.agent_link import AgentLink
@@ -26,6 +27,7 @@ from orchestrator.sandboxes.host_parts import (
     PointPart,
     QuotaPart,
     RulesPart,
+    TrustPart,
     WorkspacePart,
 )
 from orchestrator.sandboxes.parts import LABEL_SANDBOX, Assembly, Part, Plan
@@ -74,6 +76,7 @@ class Starter:
         holding, places = Holding(engine, settings.image), Places()
         network = NetworkPart(engine, settings.image)
         directory = DirectoryPart(places)
+        trust = TrustPart(public_directory(settings.state_dir))
         quota = QuotaPart(workspaces, holding)
         agent = AgentPart(engine)
         self._hello = HelloPart(node, suitability, settings.hello_timeout)
@@ -87,10 +90,10 @@ class Starter:
         # link, the rates, the container, and then the mounts made for it.
         workspace = (quota, WorkspacePart(places), MountsPart(settings, places))
         self._whole: tuple[Part, ...] = (
-            *(network, directory, *workspace, *container, way_out, agent),
+            *(network, directory, trust, *workspace, *container, way_out, agent),
         )
         self._ahead: tuple[Part, ...] = (
-            *(network, directory, PointPart(places), *container, PreparePart()),
+            *(network, directory, trust, PointPart(places), *container, PreparePart()),
         )
         rules = RulesPart(engine, settings.image)
         self._late: tuple[Part, ...] = (rules, AttachPart(quota, places), way_out)

@@ -163,7 +163,8 @@ def certificate(directory: Path, name: str) -> ssl.SSLContext:
     key, cert = directory / "key.pem", directory / "cert.pem"
     subprocess.run(
         [
-            *(openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *(openssl, "req", "-x509", "-newkey", "ec", "-nodes", "-days", "2"),
+            *("-pkeyopt", "ec_paramgen_curve:prime256v1"),
             *("-keyout", str(key), "-out", str(cert), "-subj", f"/CN={name}"),
             *("-addext", f"subjectAltName=DNS:{name}"),
         ],

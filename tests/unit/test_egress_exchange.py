@@ -5,6 +5,8 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from orchestrator.egress.evidence import ConnectionEnd, ConnectionEvidence
 from orchestrator.egress.exchange import EgressExchange
 from orchestrator.egress.hosts import Address
+from orchestrator.egress.interception import Interception
 from orchestrator.egress.limits import EGRESS_LIMITS
 from orchestrator.egress.meter import Meter, SpentError
 from orchestrator.egress.request_head import RequestHead
@@ -57,7 +60,8 @@ class Kept(ConnectionEvidence):
 class Client:
     """A client of one exchange."""
 
-    def __init__(self, server: Web, **limits: Any) -> None:
+    def __init__(self, server: Web, interception: Interception, **limits: Any) -> None:
+        self.interception = interception
         self.evidence = Kept(server)
         self.budget = Budget(datetime.now(UTC))
         self.records = TaskScope("records")
@@ -77,7 +81,7 @@ class Client:
         meter = Meter(self.budget, self.limits.transfer_bytes)
         exchange = EgressExchange(
             await accepted(self._theirs, self.limits.head_bytes),
-            *(self.rules, NamesResolver(self.names), self.evidence, meter),
+            *(self.rules, NamesResolver(self.names), self.interception, self.evidence, meter),
             *(self.limits, self.admit, self.records),
         )
         await exchange.run()
@@ -101,7 +105,8 @@ class Client:
 @asynccontextmanager
 async def serving(server: Web | None = None, **limits: Any) -> AsyncIterator[tuple[Web, Client]]:
     async with web(server or hello()) as served:
-        yield served, Client(served, **limits)
+        with TemporaryDirectory() as directory:
+            yield served, Client(served, Interception(Path(directory)), **limits)
 
 
 def get(server: Web, host: str = "allowed.example", more: str = "") -> bytes:

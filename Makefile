@@ -7,10 +7,11 @@ python := .venv/bin/python
 # worker 10 s.
 unexport PYTHONDONTWRITEBYTECODE
 # Tests without an engine share nothing and use every core; they wait a lot, so one more of them
-# runs than there are cores. The others run one at a time: they share the engine, and some measure.
+# runs than there are cores. The others share the engine and wait for it half of the time: two files
+# run at once, the tests of one file in turn.
 workers := $(shell expr $$(nproc) + 1)
 apart := -n $(workers) --dist worksteal tests/unit tests/api
-together := tests/integration tests/security tests/tools
+together := -n 2 --dist loadfile tests/integration tests/security tests/tools
 
 help: ## list these commands
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16

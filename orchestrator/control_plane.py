@@ -36,6 +36,7 @@ from orchestrator.config.settings import Settings, ensure_state_dir
 from orchestrator.egress.interception import Interception
 from orchestrator.egress.part import EgressPart
 from orchestrator.egress.resolver import CheckedResolver, Resolver
+from orchestrator.egress.service import SessionEgress
 from orchestrator.engine.base import Engine
 from orchestrator.engine.docker import DockerEngine
 from orchestrator.engine.measured import measured
@@ -93,6 +94,7 @@ class ControlPlane:
     pool: WarmPool
     sessions: Sessions
     executions: Executions
+    egress: SessionEgress
     files: Files
     terminals: Terminals
     tools: GovernedTerminals
@@ -197,6 +199,7 @@ class ControlPlane:
         way_out = EgressPart(node, recorder, budgets, resolver or CheckedResolver(), interception)
         self._resources.push_async_callback(way_out.shut_down)
         subscribers.on_gone(way_out.settle)
+        self.egress = SessionEgress(recorder)
         workspaces = Workspaces(settings, self.database, node.storage)
         sandboxes = Sandboxes(
             *(settings, node, self.ledger, workspaces, subscribers, way_out, self.metrics)

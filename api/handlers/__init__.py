@@ -4,6 +4,7 @@ from api.handlers import (
     approvals,
     audit,
     commands,
+    egress,
     events,
     file_archives,
     files,
@@ -19,7 +20,7 @@ from api.handlers import (
 from api.operation import Operation, operations_of
 
 _MODULES = (
-    *(sessions, settings, images, commands, processes, files, file_archives, terminals),
+    *(sessions, settings, egress, images, commands, processes, files, file_archives, terminals),
     *(tools, approvals),
     *(events, audit, health, policies),
 )

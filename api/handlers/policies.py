@@ -10,6 +10,7 @@ from orchestrator.access.keys import Role
 from orchestrator.errors import PermissionDeniedError, ValidationError
 from orchestrator.policy import explain, levels
 from orchestrator.policy.decision import command_field
+from orchestrator.policy.layers import Reaches
 from paddock.contract.system import ExplainBody, Explanation, Levels
 from sandbox_agent.commands import CommandError
 
@@ -44,27 +45,30 @@ async def list_policies(context: Context) -> Levels:
 async def explain_policy(context: Context, body: ExplainBody) -> Explanation:
     """Whether a command or a file path would be allowed, and what stops it.
 
-    The answer uses only the words, at a level or at a session's own level: only the kernel sees
-    what a program does inside, and may stop more. Nothing is run or recorded. A session's handle
-    may name only its own session.
+    The answer uses only the words, at a level, or at a session's own level and by its own rules:
+    only the kernel sees what a program does inside, and may stop more. Nothing is run or recorded.
+    A session's handle may name only its own session.
     """
-    shown = asdict(_explained(_level(context, body), body))
+    shown = asdict(_explained(*_judges(context, body), body))
     return Explanation.model_validate(shown | {"layers": list(shown["layers"])})
 
 
-def _level(context: Context, body: ExplainBody) -> levels.Level:
+def _judges(context: Context, body: ExplainBody) -> tuple[levels.Level, Reaches]:
+    """The level, and what decides about hosts. Raises: NotFoundError, PermissionDeniedError."""
     if body.session is not None:
-        return context.plane.sessions.find(context.principal, body.session).level
+        session = context.plane.sessions.find(context.principal, body.session)
+        return session.level, session.egress_rules.decide_any_port
     if context.principal.role is Role.HANDLE:
         raise PermissionDeniedError("a session's handle may name its own session only")
-    return context.plane.levels.named(body.level or "")
+    named = context.plane.levels.named(body.level or "")
+    return named, named.egress.decide_any_port
 
 
-def _explained(level: levels.Level, body: ExplainBody) -> explain.Explanation:
+def _explained(level: levels.Level, reaches: Reaches, body: ExplainBody) -> explain.Explanation:
     if body.path is not None:
         return explain.explain_path(level, body.path)
     try:
-        return explain.explain_command(level, body.command, body.argv, body.cwd)
+        return explain.explain_command(level, body.command, body.argv, body.cwd, reaches)
     except CommandError as error:
         field = command_field(error, body.command)
         raise ValidationError(str(error), field=field) from None

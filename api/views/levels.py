@@ -1,13 +1,11 @@
 """Permission levels as the API shows them."""
 
+from api.views.egress import rules
 from api.views.members import members
-from orchestrator.egress.rules import Rule
 from orchestrator.policy import levels
 from paddock.contract.system import (
-    EgressRule,
     Level,
     LevelConfinement,
-    LevelEgress,
     LevelLimits,
     LevelRates,
     LevelRequirements,
@@ -27,21 +25,6 @@ def level(shown: levels.Level) -> Level:
             requires=members(LevelRequirements, shown.requires),
             confinement=members(LevelConfinement, shown.confinement),
             rates=members(LevelRates, shown.rates),
-            egress=LevelEgress(
-                allow=[_rule(rule) for rule in shown.egress.allow],
-                deny=[_rule(rule) for rule in shown.egress.deny],
-            ),
-        )
-    )
-
-
-def _rule(rule: Rule) -> EgressRule:
-    return EgressRule.model_validate(
-        members(
-            EgressRule,
-            rule,
-            ports=list(rule.ports),
-            methods=list(rule.methods),
-            paths=[str(glob) for glob in rule.paths],
+            egress=rules(shown.egress),
         )
     )

@@ -15,6 +15,7 @@ from orchestrator.sessions.lifecycle import activity
 from orchestrator.sessions.requests import NewSession
 from paddock.audit.chain import Event
 from paddock.contract.budget import Budget
+from paddock.contract.egress import body_rules
 from paddock.contract.inspection import InspectedSession
 from paddock.contract.session_requests import SessionBody
 from paddock.contract.sessions import CreatedSession, Session, SessionSettings
@@ -97,6 +98,7 @@ def new_session(body: SessionBody, session_id: str | None = None) -> NewSession:
         mounts=tuple(body.mounts),
         role=body.role,
         tools=None if body.tools is None else tuple(body.tools),
+        egress=None if body.egress is None else body_rules(body.egress),
     )
 
 

@@ -3,13 +3,15 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from orchestrator.audit.recorder import Recorder
 from orchestrator.egress.evidence import ConnectionEvidence
 from orchestrator.egress.exchange import EgressExchange
 from orchestrator.egress.interception import Interception
 from orchestrator.egress.limits import EgressLimits
+from orchestrator.egress.live_rules import LiveRules
 from orchestrator.egress.meter import Meter, SpentError
 from orchestrator.egress.resolver import Resolver
 from orchestrator.egress.shares import ConnectionShares
@@ -55,6 +57,7 @@ class Door:
         self._accepting = TaskScope("the way out of a sandbox")
         self._exchanges = TaskScope("a connection of a sandbox")
         self._records = TaskScope("the record of a sandbox's connection")
+        self._served: dict[EgressExchange, asyncio.Task[None]] = {}
         self._shut = False
 
     def open(self, listener: socket.socket) -> None:
@@ -65,6 +68,12 @@ class Door:
         """Ends all connections at once; requests are refused from now on."""
         self._shut = True
         self._exchanges.cancel()
+
+    def recheck(self) -> None:
+        """Ends the connections that the session's rules do not allow any more."""
+        for exchange, task in self._served.items():
+            if not exchange.allowed():
+                task.cancel()
 
     def reopen(self) -> None:
         """Requests are decided again."""
@@ -101,10 +110,12 @@ class Door:
         with connection, self._shares.taken(self._session.owner) as admitted:
             if not admitted:
                 return
-            meter = Meter(self._session.budget, self._limits.transfer_bytes)
+            meter = Meter(
+                self._session.budget, self._session.egress_usage, self._limits.transfer_bytes
+            )
             exchange = EgressExchange(
                 await accepted(connection, self._limits.head_bytes),
-                self._session.level.egress,
+                LiveRules(self._session),
                 self._resolver,
                 self._interception,
                 self._evidence,
@@ -114,10 +125,22 @@ class Door:
                 self._records,
             )
             try:
-                await exchange.run()
+                with self._rechecked(exchange):
+                    await exchange.run()
             except SpentError:
                 self.shut()
                 self._on_spent(self._session)
+
+    @contextmanager
+    def _rechecked(self, exchange: EgressExchange) -> Iterator[None]:
+        """Lets `recheck` end the present task meanwhile."""
+        task = asyncio.current_task()
+        if task is not None:
+            self._served[exchange] = task
+        try:
+            yield
+        finally:
+            self._served.pop(exchange, None)
 
     def _admit(self) -> None:
         """Raises: SandboxUnavailableError, the errors of `Session.check_open`."""

@@ -1,15 +1,17 @@
 """What is recorded about a session's connections."""
 
 import secrets
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from orchestrator.audit.events import EventDraft, Made
 from orchestrator.audit.recorder import Recorder
+from orchestrator.egress import connections
+from orchestrator.egress.drafts import Denied
 from orchestrator.egress.hosts import Address
 from orchestrator.egress.request_head import RequestHead
 from orchestrator.egress.rules import Decision
 from orchestrator.link.fair_share import Pace
-from orchestrator.sessions import session_rows
 from orchestrator.sessions.session import Session
 
 _ACTOR = "sandbox"
@@ -54,7 +56,10 @@ class ConnectionEvidence:
             args=shown,
             made=Made(args={"connection_id": connection_id}),
         )
-        await self._recorder.record(self._session, draft)
+        opened = connections.opened(self._session, connection_id)
+        await self._recorder.record(self._session, draft, opened)
+        self._session.egress_usage.allowed += 1
+        self._session.egress_usage.connections += 1
         return connection_id
 
     async def denied(self, head: RequestHead, decision: Decision) -> None:
@@ -74,12 +79,15 @@ class ConnectionEvidence:
             error=decision.why if alone else None,
         )
         await self._recorder.refuse(self._session, draft, alone=alone)
+        self._session.egress_usage.denied += 1
+        self._session.egress_drafts.add(*_without_secrets(self._session, head, decision))
 
     async def closed(self, head: RequestHead, connection_id: str, ended: ConnectionEnd) -> None:
         """Records the end of a connection, and stores what the session has used by then.
 
         Raises: AuditUnavailableError.
         """
+        self._session.egress_usage.connections -= 1
         result: dict[str, Any] = {"sent_bytes": ended.sent, "received_bytes": ended.received}
         if ended.address is not None:
             result["address"] = str(ended.address)
@@ -93,7 +101,19 @@ class ConnectionEvidence:
             duration_ms=ended.milliseconds,
             stop=True,
         )
-        await self._recorder.record(self._session, draft, session_rows.with_budget(self._session))
+        effect = connections.closed(self._session, connection_id)
+        await self._recorder.record(self._session, draft, effect)
+
+
+def _without_secrets(
+    session: Session, head: RequestHead, decision: Decision
+) -> tuple[Denied, Decision]:
+    """What is shown of a denied request; a rule that has a secret in it can't be proposed."""
+    shown = {"path": None, **_args(head), "why": decision.why}
+    cut = session.secrets.cut_value(shown)
+    denied = Denied(cut["host"], cut["port"], cut["method"], cut["path"])
+    missing = decision.missing if cut == shown else None
+    return denied, replace(decision, why=cut["why"], missing=missing)
 
 
 def _args(head: RequestHead) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from orchestrator.egress.meter import Meter, SpentError
 from orchestrator.egress.request_body import BodyError, body_of
 from orchestrator.egress.request_head import HeadError, RequestHead, parse_head, parse_inside
 from orchestrator.egress.resolver import LookupFailedError, Resolver
-from orchestrator.egress.rules import TLS_REFUSED, Decision, Rules
+from orchestrator.egress.rules import TLS_REFUSED, Decider, Decision
 from orchestrator.egress.stream import Stream
 from orchestrator.errors import PaddockError
 from orchestrator.task_scope import TaskScope, together
@@ -44,7 +44,7 @@ class EgressExchange:
     def __init__(
         self,
         client: Stream,
-        rules: Rules,
+        rules: Decider,
         resolver: Resolver,
         interception: Interception,
         evidence: ConnectionEvidence,
@@ -67,6 +67,20 @@ class EgressExchange:
         self._admit = admit
         self._records = records
         self._connected: Address | None = None
+        # Its request and the addresses of the host, once they are known.
+        self._head: RequestHead | None = None
+        self._found: tuple[Address, ...] = ()
+
+    def allowed(self) -> bool:
+        """Whether the rules still allow its request."""
+        head, rules = self._head, self._rules
+        if head is None:
+            return True
+        addresses = (self._resolver.decide(rules, address, head.port) for address in self._found)
+        decision = rules.decide(head.host, head.port, head.requested)
+        # An open tunnel can't be inspected any more.
+        allowed = decision.allow and not decision.inspect
+        return allowed and all(each.allow for each in addresses)
 
     async def run(self) -> None:
         """Raises: SpentError if the session's budget is used up."""
@@ -78,12 +92,12 @@ class EgressExchange:
 
     async def _serve(self) -> None:
         try:
-            head = await self._read_head(parse_head)
+            head = self._head = await self._read_head(parse_head)
             decision = self._rules.decide(head.host, head.port, head.requested)
             if decision.inspect:
-                head = await self._inside(head)
+                head = self._head = await self._inside(head)
                 decision = self._rules.decide(head.host, head.port, head.requested)
-            addresses = await self._addresses(head, decision)
+            addresses = self._found = await self._addresses(head, decision)
             connection_id = await self._begin(head, decision, addresses)
         except RefusedError as refused:
             await self._answer(refused.answer)
@@ -157,10 +171,15 @@ class EgressExchange:
         """Records that a connection will be made. Raises: RefusedError."""
         try:
             self._admit()
-            connection_id = await self._evidence.allowed(head, decision, addresses)
+            recording = self._evidence.allowed(head, decision, addresses)
+            return await self._records.shield(recording, lambda id_: self._cut(head, id_))
         except PaddockError as error:
             raise _unavailable(error) from None
-        return connection_id
+
+    def _cut(self, head: RequestHead, connection_id: str) -> None:
+        """Records the end of a request that was cut while it was being recorded."""
+        ended = ConnectionEnd(0, 0, 0, error="cut")
+        self._records.spawn(self._evidence.closed(head, connection_id, ended))
 
     async def _recorded_transfer(
         self, head: RequestHead, addresses: tuple[Address, ...], connection_id: str

@@ -1,5 +1,6 @@
 """Counts the bytes of one connection, for its own limit and its session's budget."""
 
+from orchestrator.egress.usage import EgressUsage
 from orchestrator.sessions.budget import Budget, Kind
 
 
@@ -16,8 +17,9 @@ class SpentError(Exception):
 class Meter:
     """One connection's bytes, to and from its upstream."""
 
-    def __init__(self, budget: Budget, most: int) -> None:
+    def __init__(self, budget: Budget, usage: EgressUsage, most: int) -> None:
         self._budget = budget
+        self._usage = usage
         self._most = most
         self.sent = 0
         self.received = 0
@@ -26,12 +28,14 @@ class Meter:
         """Counts bytes to the upstream; returns how many of them may pass."""
         taken = self._take(size, self.sent)
         self.sent += taken
+        self._usage.sent += taken
         return taken
 
     def receive(self, size: int) -> int:
         """Counts bytes from the upstream; returns how many of them may pass."""
         taken = self._take(size, self.received)
         self.received += taken
+        self._usage.received += taken
         return taken
 
     def check(self) -> None:

@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import NamedTuple, Protocol
 
 from orchestrator.egress.hosts import Address, Host, plain
-from orchestrator.egress.rules import ADDRESS_REFUSED, Decision, Rules
+from orchestrator.egress.rules import ADDRESS_REFUSED, Decider, Decision
 from orchestrator.threads import Threads
 
 # At most this many addresses of one host are tried.
@@ -32,8 +32,11 @@ class Resolved(NamedTuple):
 class Resolver(Protocol):
     """Finds addresses."""
 
-    async def find(self, rules: Rules, host: Host, port: int) -> Resolved:
+    async def find(self, rules: Decider, host: Host, port: int) -> Resolved:
         """The addresses of a host that the rules allow. Raises: LookupFailedError."""
+
+    def decide(self, rules: Decider, address: Address, port: int) -> Decision:
+        """About one address of such a host."""
 
 
 class CheckedResolver:
@@ -47,20 +50,25 @@ class CheckedResolver:
         self._lookup = lookup or self._look_up
         self._is_own = is_own or is_own_address
 
-    async def find(self, rules: Rules, host: Host, port: int) -> Resolved:
+    async def find(self, rules: Decider, host: Host, port: int) -> Resolved:
         """See `Resolver.find`."""
         found = [host] if not isinstance(host, str) else await self._lookup(host)
         addresses = tuple(dict.fromkeys(plain(address) for address in found))
         for address in addresses:
-            decision = rules.decide_address(address, port)
-            if decision.allow and self._is_own(address):
-                why, remedy = f"{address} is an address of the host", "No rule can allow it."
-                decision = Decision(False, ADDRESS_REFUSED, why, remedy)
+            decision = self.decide(rules, address, port)
             if not decision.allow:
                 return Resolved(denied=decision)
         if not addresses:
             raise LookupFailedError(f"{host} has no address")
         return Resolved(addresses[:_MOST_ADDRESSES])
+
+    def decide(self, rules: Decider, address: Address, port: int) -> Decision:
+        """See `Resolver.decide`."""
+        decision = rules.decide_address(address, port)
+        if decision.allow and self._is_own(address):
+            why, remedy = f"{address} is an address of the host", "No rule can allow it."
+            return Decision(False, ADDRESS_REFUSED, why, remedy)
+        return decision
 
     async def _look_up(self, name: str) -> list[Address]:
         """Raises: LookupFailedError, TimeoutError."""

@@ -7,8 +7,8 @@ carries is decided as a whole, unless a rule has it inspected.
 import ipaddress
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
 from orchestrator.egress.addresses import Network, special
 from orchestrator.egress.hosts import Address, Host, plain
@@ -92,14 +92,27 @@ class Rule:
 class Decision:
     """`rule` names what decided; `why` and `remedy` are sentences, None if it is allowed.
 
-    `inspect`: each request in the tunnel is to be decided.
+    `by` is the rule that decided, if one did. `inspect`: each request in the tunnel is to be
+    decided. `missing` is a rule that would allow it, if a session's own rules may have it.
     """
 
     allow: bool
     rule: str
     why: str | None = None
     remedy: str | None = None
+    by: Rule | None = None
     inspect: bool = False
+    missing: Rule | None = None
+
+
+class Decider(Protocol):
+    """Decides requests and addresses."""
+
+    def decide(self, host: Host, port: int, requested: Requested | None = None) -> Decision:
+        """Before the host's addresses are known. `requested` None: about a tunnel."""
+
+    def decide_address(self, address: Address, port: int) -> Decision:
+        """About an address of a host that is allowed: it must be public, or listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +133,7 @@ class Rules:
                 return _denied(rule, host, port)
         for rule in allow:
             if rule.allows(requested):
-                return Decision(True, f"allow {rule}")
+                return _allowed(rule)
         return _not_listed(host, port, requested if allow else None)
 
     @property
@@ -130,10 +143,7 @@ class Rules:
 
     def decide_any_port(self, host: Host) -> Decision:
         """Whether something may be requested of it at some port."""
-        ports = [port for rule in self.allow for port in rule.ports or WEB_PORTS]
-        decisions = [self.decide(host, port) for port in dict.fromkeys([WEB_PORTS[-1], *ports])]
-        found = (each for each in decisions if each.allow or each.rule == NOT_INSPECTED)
-        return next((Decision(True, each.rule) for each in found), decisions[0])
+        return any_port(self, self.allow, host)
 
     def decide_address(self, address: Address, port: int) -> Decision:
         """About an address of a host that is allowed: it must be public, or listed."""
@@ -143,7 +153,7 @@ class Rules:
         found = special(address)
         listed = [rule for rule in self.allow if rule.matches(address, port)]
         if found is None or (found.listable and listed):
-            return Decision(True, f"allow {listed[0]}" if listed else "public")
+            return _allowed(listed[0]) if listed else Decision(True, "public")
         remedy = _NO_REMEDY
         if found.listable:
             remedy = "The operator can list it as `cidr` of an `[[egress.allow]]` rule."
@@ -160,6 +170,16 @@ class Rules:
 
 
 NO_RULES = Rules()
+
+
+def any_port(decider: Decider, allow: Iterable[Rule], host: Host) -> Decision:
+    """Whether something may be requested of the host at some port that these rules have."""
+    ports = [port for rule in allow for port in rule.ports or WEB_PORTS]
+    decisions = [decider.decide(host, port) for port in dict.fromkeys([WEB_PORTS[-1], *ports])]
+    found = (each for each in decisions if each.allow or each.rule.endswith(NOT_INSPECTED))
+    return next((Decision(True, each.rule) for each in found), decisions[0])
+
+
 _NO_REMEDY = "No rule can allow it: sandboxes may not reach it."
 
 
@@ -173,7 +193,7 @@ def _tunnel(allow: Sequence[Rule], deny: Sequence[Rule], host: Host, port: int) 
             return _not_inspected(f"deny {rule}", rule)
     for rule in sorted(allow, key=lambda each: each.inspect, reverse=True):
         if inspect or not rule.partial:
-            return Decision(True, f"allow {rule}", inspect=inspect)
+            return replace(_allowed(rule), inspect=inspect)
     if not allow:
         return _not_listed(host, port, None)
     return _not_inspected(NOT_INSPECTED, allow[0])
@@ -185,6 +205,7 @@ def _not_inspected(name: str, rule: Rule) -> Decision:
         name,
         f"the rule {rule} is about methods or paths, which can't be seen in TLS",
         "The operator can add `inspect = true` to the rule in the file of the permission level.",
+        by=rule,
     )
 
 
@@ -230,12 +251,17 @@ def _remedy(host: Host, port: int, *more: str) -> str:
     )
 
 
+def _allowed(rule: Rule) -> Decision:
+    return Decision(True, f"allow {rule}", by=rule)
+
+
 def _denied(rule: Rule, host: Host, port: int) -> Decision:
     return Decision(
         False,
         f"deny {rule}",
         f"a rule denies {host} at port {port}",
         "The operator can change the `[[egress.deny]]` rule in the file of the permission level.",
+        by=rule,
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.policy.decision import check_command, read_command
-from orchestrator.policy.layers import Layer, Stop, command_stops, path_stops
+from orchestrator.policy.layers import Layer, Reaches, Stop, command_stops, path_stops
 from orchestrator.policy.levels import Level
 from orchestrator.workspace.paths import PATH_RULE, escape_message, inside_path, outside_path
 from paddock.contract.remedies import COMMANDS
@@ -32,14 +32,21 @@ class Explanation:
 
 
 def explain_command(
-    level: Level, command: str | None, argv: Sequence[str] | None, cwd: str | None
+    level: Level,
+    command: str | None,
+    argv: Sequence[str] | None,
+    cwd: str | None,
+    reaches: Reaches | None = None,
 ) -> Explanation:
-    """The level's decision about a command. Raises: CommandError if it is malformed."""
+    """The level's decision about a command; `reaches` as in `command_stops`.
+
+    Raises: CommandError if it is malformed.
+    """
     stops: list[Stop] = []
     try:
         words, directory = read_command(level, command, argv, cwd)
         if words and words[0]:
-            stops = command_stops(level, words, directory)
+            stops = command_stops(level, words, directory, reaches)
         check_command(level, command, argv, cwd)
     except DeniedError as error:
         return _denied(error.rule, error.message, stops)

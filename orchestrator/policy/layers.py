@@ -5,16 +5,19 @@ links lead, so it may stop more than this module reports. Pure functions.
 """
 
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from orchestrator.egress.hosts import HostError, parse_host
+from orchestrator.egress.hosts import Host, HostError, parse_host
+from orchestrator.egress.rules import Decision
 from orchestrator.policy import known_commands
 from orchestrator.policy.levels import Level
 from sandbox_agent.baseline import BASELINE, DEVICES
 from sandbox_agent.commands import WORKSPACE, CommandError, path_intents, resolve
 
+# Whether a host may be reached at some port.
+Reaches = Callable[[Host], Decision]
 Layer = Literal["parser", "mount", "landlock", "seccomp", "network"]
 
 _TMP = "/tmp"  # noqa: S108 - the sandbox's
@@ -36,13 +39,18 @@ class Stop:
     remedy: str
 
 
-def command_stops(level: Level, words: Sequence[str], cwd: str) -> list[Stop]:
-    """The refusals of a command, in order; `cwd` is absolute."""
+def command_stops(
+    level: Level, words: Sequence[str], cwd: str, reaches: Reaches | None = None
+) -> list[Stop]:
+    """The refusals of a command, in order; `cwd` is absolute.
+
+    `reaches` decides the hosts of the way out; None: the level's rules do.
+    """
     return [
         *_program(level, words[0], cwd),
         *_paths(level, words, cwd),
         *_calls(level, words),
-        *_network(level, words),
+        *_network(level, words, reaches or level.egress.decide_any_port),
     ]
 
 
@@ -146,7 +154,7 @@ def _calls(level: Level, words: Sequence[str]) -> Iterator[Stop]:
     yield Stop("seccomp", f"{_short(name)} needs the system call {call}, which is denied", remedy)
 
 
-def _network(level: Level, words: Sequence[str]) -> Iterator[Stop]:
+def _network(level: Level, words: Sequence[str], reaches: Reaches) -> Iterator[Stop]:
     hosts = known_commands.hosts(words)
     if hosts is None:
         return
@@ -160,7 +168,7 @@ def _network(level: Level, words: Sequence[str]) -> Iterator[Stop]:
                 'Use a level with `network = "open"`, or set that in the level\'s file.',
             )
     elif level.network == "egress":
-        yield from _egress(level, hosts)
+        yield from _egress(hosts, reaches)
     elif dropped is not None:
         yield Stop(
             "network",
@@ -169,10 +177,10 @@ def _network(level: Level, words: Sequence[str]) -> Iterator[Stop]:
         )
 
 
-def _egress(level: Level, hosts: Iterable[str]) -> Iterator[Stop]:
+def _egress(hosts: Iterable[str], reaches: Reaches) -> Iterator[Stop]:
     for host in hosts:
         try:
-            decision = level.egress.decide_any_port(parse_host(host))
+            decision = reaches(parse_host(host))
         except HostError as error:
             yield Stop("network", f"the proxy refuses {_short(host)}: {error}", "Use its name.")
             continue

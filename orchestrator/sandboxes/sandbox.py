@@ -50,6 +50,11 @@ class Sandbox:
         if self.parts.plan.door is not None:
             self.parts.plan.door.shut()
 
+    def recheck_connections(self) -> None:
+        """Ends its connections to the outside that are not allowed any more."""
+        if self.parts.plan.door is not None:
+            self.parts.plan.door.recheck()
+
     def reopen(self) -> None:
         """Its requests to the outside are decided again."""
         if self.parts.plan.door is not None:

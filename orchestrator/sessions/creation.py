@@ -14,10 +14,12 @@ from orchestrator.audit.events import EventDraft, now
 from orchestrator.audit.recorder import Recorder
 from orchestrator.config.operator_mounts import chosen
 from orchestrator.config.settings import Settings
+from orchestrator.egress.session_rules import NO_OWN_RULES, OwnRules
 from orchestrator.errors import PaddockError, ValidationError
 from orchestrator.node.base import Node, Resources
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Level, Levels, effective_limits
+from orchestrator.policy.session_egress import check_own_rules, narrowing_of
 from orchestrator.sandboxes.allowed_images import full_name
 from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sessions import admission, session_rows
@@ -163,6 +165,7 @@ class Creation:
             mounts=request.mounts,
             role=request.role or DEFAULT_ROLE,
             tools=bounds.tools_of_session(request.tools),
+            own_rules=_own_rules(request, level),
             secrets=secrets_held,
         )
 
@@ -208,6 +211,7 @@ class Creation:
                     "mounts": [*session.level.mounts, *session.mounts],
                     "role": session.role,
                     "tools": session.tools,
+                    **_narrowed(session),
                 },
             ),
             effect=self._workspaces.claiming(session, self._shares.quota(principal)),
@@ -263,6 +267,26 @@ def _budget(requested: Mapping[str, int | float], level: Level) -> dict[Kind, in
             field="budget.audit_bytes",
         )
     return limits
+
+
+def _own_rules(request: NewSession, level: Level) -> OwnRules:
+    """The rules of its way out besides the level's. Raises: ValidationError if it has none."""
+    if request.egress is None:
+        return NO_OWN_RULES
+    if level.network != "egress":
+        raise ValidationError(
+            f'egress needs a level with network = "egress", which {level.name} is not',
+            field="egress",
+        )
+    own = OwnRules(only=narrowing_of(request.egress, "egress"))
+    check_own_rules(level, own)
+    return own
+
+
+def _narrowed(session: Session) -> dict[str, Any]:
+    """The rules that narrow its way out, for the record; nothing if there are none."""
+    own = session.own_rules
+    return {} if own == NO_OWN_RULES else {"egress_only": own.recorded()["only"]}
 
 
 def _check_most(name: str, seconds: int | None, most: int | None) -> None:

@@ -10,6 +10,7 @@ from orchestrator.audit.gaps import Gaps
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.stop_records import StopRecords
 from orchestrator.commands.output_moves import LOWERING_SECONDS, SECONDS, Move, OutputMoves
+from orchestrator.egress.rules import NO_RULES
 from orchestrator.errors import (
     AuditUnavailableError,
     CapacityExhaustedError,
@@ -165,7 +166,8 @@ class LevelChange:
         await self._database.write(
             session_rows.updating(session, sandbox=new.name, container_id=new.container_id)
         )
-        session.level, session.limits = level, limits
+        session.set_level(level)
+        session.limits = limits
         await move.give(session, new.link)
 
     async def _lower(
@@ -183,7 +185,7 @@ class LevelChange:
         thaws = old is not None and await self._stopper.freeze(old)
         self._stops.add(session, lambda: self._pin(session, principal, level, args, stop=True))
         recorded = await self._stops.recorded(session)
-        session.level = level
+        session.set_level(level)
         if not recorded:
             raise AuditUnavailableError(
                 f"what ran was ended, but the level {level.name} is not recorded yet: "
@@ -205,6 +207,8 @@ class LevelChange:
         # A start that finds the lowered level must not adopt the previous sandbox, which may have
         # the same name.
         gone = {"sandbox": None, "container_id": None} if stop else {}
+        if session.own_rules.also != NO_RULES:
+            args = {**args, "egress_dropped": session.own_rules.recorded()["also"]}
         await self._recorder.record(
             session,
             EventDraft(

@@ -15,6 +15,7 @@ from orchestrator.audit.recorder import Recorder
 from orchestrator.commands.execution import Executions
 from orchestrator.commands.outcome import CommandExit, exit_of
 from orchestrator.config.settings import Settings
+from orchestrator.egress import connections
 from orchestrator.engine.base import Container, ContainerState, Engine
 from orchestrator.errors import BudgetExceededError, PaddockError, SessionTerminatedError
 from orchestrator.policy.levels import clamped_limits
@@ -94,6 +95,8 @@ class Recovery:
         }
         rows = await self._load()
         await self._tell_lost_refusals(rows)
+        known = {row.session.key: row.session for row in rows if row.acknowledged}
+        await connections.tell_lost(self._database, self._recorder, known)
         await asyncio.gather(
             *(self._take_up(row, containers.get(row.sandbox or "")) for row in rows)
         )

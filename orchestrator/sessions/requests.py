@@ -1,7 +1,8 @@
 """Clients' requests to sessions, already validated in form."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,7 +11,7 @@ class NewSession:
 
     `budget` has limits by kind, in the units of the API. `mounts` are names on the operator's list,
     in addition to the level's. `role` is the role of its agent in policies, `tools` are those that
-    it may open.
+    it may open. `egress` narrows its way out, as `narrowing_of` reads it.
     """
 
     id: str | None = None
@@ -26,6 +27,7 @@ class NewSession:
     mounts: tuple[str, ...] = ()
     role: str | None = None
     tools: tuple[str, ...] | None = None
+    egress: Mapping[str, Any] | None = None
 
 
 class Kept(NamedTuple):

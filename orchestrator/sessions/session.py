@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from orchestrator.commands.outcome import CommandExit
+from orchestrator.egress.drafts import Drafts
+from orchestrator.egress.session_rules import NO_OWN_RULES, OwnRules, SessionRules
+from orchestrator.egress.usage import EgressUsage
 from orchestrator.errors import (
     BusyError,
     ConflictError,
@@ -130,6 +133,10 @@ class Session:
     role: str = DEFAULT_ROLE
     # The tools that it may open; None: any that its level permits.
     tools: tuple[str, ...] | None = None
+    # The rules of its way out besides its level's, what it has used of it, and what was denied.
+    own_rules: OwnRules = NO_OWN_RULES
+    egress_usage: EgressUsage = field(default_factory=EgressUsage)
+    egress_drafts: Drafts = field(default_factory=Drafts)
     secrets: SessionSecrets = field(default_factory=lambda: SessionSecrets(StoredSecrets(), {}))
     termination: Termination | None = None
     sandbox: "Sandbox | None" = None
@@ -163,6 +170,15 @@ class Session:
     def live(self) -> bool:
         """Whether the session has not ended."""
         return self.status in LIVE
+
+    @property
+    def egress_rules(self) -> SessionRules:
+        """What it may reach at present."""
+        return SessionRules(self.id, self.level.egress, self.own_rules)
+
+    def set_level(self, level: Level) -> None:
+        """Gives it that level, and takes what an admin allowed to it at the earlier one."""
+        self.level, self.own_rules = level, self.own_rules.at_another_level()
 
     @property
     def running(self) -> list[Command]:

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 
 from orchestrator.audit.stop_records import RecordedBeforeError
+from orchestrator.egress.session_rules import OwnRules
+from orchestrator.egress.usage import EgressUsage
 from orchestrator.policy.levels import Level, SessionLimits, restore_level
 from orchestrator.sessions.budget import Budget, Kind
 from orchestrator.sessions.lifecycle import LIVE, Termination
@@ -21,9 +23,9 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
     """Writes a session that is being created and that its client does not know yet."""
     connection.execute(
         "INSERT INTO sessions (key, id, owner, status, permission_level, level, image, labels,"
-        " env, limits, idle_timeout, wall_timeout, budget, mounts, role, tools,"
+        " env, limits, idle_timeout, wall_timeout, budget, mounts, role, tools, egress,"
         " handle_sha256, secret_names, seal_key, incarnation, acknowledged, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
         (
             session.key,
             session.id,
@@ -41,6 +43,7 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
             json.dumps(session.mounts),
             session.role,
             None if session.tools is None else json.dumps(session.tools),
+            json.dumps(session.own_rules.stored()),
             session.handle_sha256,
             json.dumps(session.secrets.stored.names),
             session.secrets.stored.key,
@@ -71,7 +74,13 @@ def with_level(
 ) -> Callable[[sqlite3.Connection], None]:
     """An effect that pins the session to that level, and sets other columns of its row."""
     stored = json.dumps(level.stored())
-    return updating(session, permission_level=level.name, level=stored, **columns)
+    egress = json.dumps(session.own_rules.at_another_level().stored())
+    return updating(session, permission_level=level.name, level=stored, egress=egress, **columns)
+
+
+def with_rules(session: Session, rules: OwnRules) -> Callable[[sqlite3.Connection], None]:
+    """An effect that gives the session these rules of its way out."""
+    return updating(session, egress=json.dumps(rules.stored()))
 
 
 def with_end(
@@ -118,6 +127,12 @@ def with_budget(session: Session) -> Callable[[sqlite3.Connection], None]:
     return updating(session, budget=json.dumps(session.budget.stored()))
 
 
+def with_usage(session: Session) -> Callable[[sqlite3.Connection], None]:
+    """An effect that stores the session's consumption, and what it has used of its way out."""
+    used = json.dumps(session.egress_usage.stored())
+    return updating(session, budget=json.dumps(session.budget.stored()), egress_used=used)
+
+
 def forgetting(session_key: str) -> Callable[[sqlite3.Connection], None]:
     """An effect that ends a session that its client never knew.
 
@@ -136,7 +151,8 @@ def forgetting(session_key: str) -> Callable[[sqlite3.Connection], None]:
 
 _COLUMNS = (
     "sessions.key, sessions.id, sessions.owner, status, level, image, labels, env, limits,"
-    " idle_timeout, wall_timeout, budget, audit_bytes, mounts, role, tools, handle_sha256,"
+    " idle_timeout, wall_timeout, budget, audit_bytes, mounts, role, tools, egress, egress_used,"
+    " handle_sha256,"
     " acknowledged,"
     " secret_names, seal_key, incarnation,"
     " sessions.created_at,"
@@ -193,6 +209,8 @@ class SessionRow:
             mounts=tuple(json.loads(row["mounts"])),
             role=row["role"],
             tools=None if row["tools"] is None else tuple(json.loads(row["tools"])),
+            own_rules=OwnRules.restored(json.loads(row["egress"])),
+            egress_usage=EgressUsage.restored(json.loads(row["egress_used"])),
             secrets=SessionSecrets(
                 StoredSecrets(tuple(json.loads(row["secret_names"])), row["seal_key"])
             ),

@@ -17,6 +17,7 @@ from paddock.cli.options import (
     group,
 )
 from paddock.cli.remote import remote
+from paddock.cli.rules import rules_text
 from paddock.cli.terminal import (
     STYLES,
     note,
@@ -30,7 +31,6 @@ from paddock.cli.terminal import (
 
 if TYPE_CHECKING:
     from paddock.client import LevelConfinement, LevelRates, LevelRequirements, Paddock
-    from paddock.contract.system import EgressRule
 
 # The default of sessions.
 _DEFAULT_LEVEL = "medium"
@@ -87,8 +87,8 @@ async def show(
             ("rank", found.rank),
             ("highest risk tier", found.risk_tier),
             ("network", found.network),
-            ("may reach", _reach(found.egress.allow)),
-            ("may not reach", _reach(found.egress.deny)),
+            ("may reach", rules_text(found.egress.allow)),
+            ("may not reach", rules_text(found.egress.deny)),
             ("needs", _needs(found.requires)),
             ("confined to", _confinement(found.confinement)),
             ("also readable", " ".join(found.confinement.read) or None),
@@ -170,18 +170,6 @@ async def explain(
 
 def _names(names: list[str] | None) -> str:
     return "any" if names is None else " ".join(names) or "none"
-
-
-def _reach(rules: "list[EgressRule]") -> str | None:
-    """The rules, as answers of the way out name them."""
-    return "; ".join(map(_rule, rules)) or None
-
-
-def _rule(rule: "EgressRule") -> str:
-    ports = f":{','.join(map(str, rule.ports))}" if rule.ports else ""
-    inspected = "(inspected)" if rule.inspect else ""
-    parts = [f"{rule.host or rule.cidr}{ports}", ",".join(rule.methods), *rule.paths, inspected]
-    return " ".join(part for part in parts if part)
 
 
 def _needs(requires: "LevelRequirements") -> str:

@@ -12,6 +12,7 @@ from paddock.cli import (
     approvals,
     audit,
     budgets,
+    egress,
     events,
     files,
     policies,
@@ -79,6 +80,7 @@ def build() -> TyperGroup:
         ("sessions", sessions.app),
         ("files", files.app),
         ("ptys", ptys.app),
+        ("egress", egress.app),
         ("tools", all_tools),
     ):
         app.add_typer(commands, name=name)

@@ -60,6 +60,7 @@ from paddock.contract.commands import (
     Output,
     StartData,
 )
+from paddock.contract.egress import EgressDraft, EgressDrafts, SessionEgress
 from paddock.contract.files import FileEntry, FileList
 from paddock.contract.inspection import InspectedSession, SandboxProcess, SandboxUsage
 from paddock.contract.sessions import Session as SessionInfo
@@ -98,6 +99,8 @@ __all__ = [
     "CommandResult",
     "ConflictError",
     "ConnectionLostError",
+    "EgressDraft",
+    "EgressDrafts",
     "EngineUnavailableError",
     "ExecEvent",
     "Exit",
@@ -132,6 +135,7 @@ __all__ = [
     "SandboxUnavailableError",
     "SandboxUsage",
     "Session",
+    "SessionEgress",
     "SessionInfo",
     "SessionSettings",
     "SessionTerminatedError",

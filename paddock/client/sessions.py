@@ -41,6 +41,7 @@ class Sessions(Face[F]):
         mounts: Sequence[str] | None = None,
         role: str | None = None,
         tools: Sequence[str] | None = None,
+        egress: Mapping[str, Any] | None = None,
     ) -> Session[F]:
         """Creates a session; its sandbox runs when this returns.
 
@@ -63,6 +64,7 @@ class Sessions(Face[F]):
             mounts: names from the operator's list of mounts, in addition to the level's.
             role: its agent's role in Cedar policies; None: `agent`.
             tools: the tools that it may open; None: any that its level permits.
+            egress: rules that narrow its way out, as `only` of `Session.egress.set`.
 
         Raises: CapacityExhaustedError (see the client's `capacity_wait`), ConflictError if the id
         is in use, ValidationError, EngineUnavailableError.
@@ -81,6 +83,7 @@ class Sessions(Face[F]):
             mounts=mounts,
             role=role,
             tools=tools,
+            egress=egress,
         )
         return self._session(
             await self._api.json("POST", _SESSIONS, body=body, timeout=ENGINE_SECONDS)
@@ -103,6 +106,7 @@ class Sessions(Face[F]):
         mounts: Sequence[str] | None = None,
         role: str | None = None,
         tools: Sequence[str] | None = None,
+        egress: Mapping[str, Any] | None = None,
     ) -> Session[F]:
         """The existing session with that id, or a new one, created as by `create`.
 
@@ -121,6 +125,7 @@ class Sessions(Face[F]):
             mounts=mounts,
             role=role,
             tools=tools,
+            egress=egress,
         )
         return self._session(
             await self._api.json("PUT", session_path(id), body=body, timeout=ENGINE_SECONDS)

@@ -13,6 +13,7 @@ from pydantic import (
 )
 
 from paddock.contract.budget import BudgetBody
+from paddock.contract.egress import NarrowingBody
 from paddock.contract.fields import (
     LEVEL_SCHEMA,
     Environment,
@@ -96,6 +97,12 @@ class SessionBody(Body):
     tools: Annotated[list[ToolName], Field(max_length=128)] | None = Field(
         default=None,
         description="The tools that it may open; default: any that its level permits.",
+    )
+
+    egress: NarrowingBody | None = Field(
+        default=None,
+        description="Narrows its way out, at a level that has one: in addition to the level's "
+        "rules, a request must be allowed by these.",
     )
 
     @model_validator(mode="after")

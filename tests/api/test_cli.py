@@ -555,6 +555,38 @@ async def test_a_level_shows_what_it_may_reach(api: Api) -> None:
     assert "may not reach b.a.org" in shown
 
 
+async def test_what_a_session_may_reach(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = Rules((Rule("a.org", ports=(80, 443)),))
+    out = replace(api.plane.levels["medium"], network="egress", egress=rules)
+    api.plane.levels.replace({**api.plane.levels, "medium": out})
+    created = await api.session(key=OPERATOR_KEY, egress={"allow": [{"host": "a.org"}]})
+    own = created["id"]
+    shown = (await run_beside("egress", "show", own)).out
+    assert "only allowed   a.org:80,443\n" in shown
+    assert "0 allowed, 0 denied" in shown
+    assert (await run_beside("egress", "drafts", own)).out == ""
+    places = ("b.org:8443", "10.1.0.0/16", "[fd00::/64]:22", "10.2.2.3")
+    added = objects(await run_beside("egress", "allow", own, *places, "--json"))
+    assert [(rule["host"] or rule["cidr"], rule["ports"]) for rule in added["also"]["allow"]] == [
+        ("b.org", [8443]),
+        ("10.1.0.0/16", [80, 443]),
+        ("fd00::/64", [22]),
+        ("10.2.2.3/32", [80, 443]),
+    ]
+    assert len(added["only"]["allow"]) == 5
+    some = ("--method", "GET", "--path", "/a/**")
+    denied = objects(await run_beside("egress", "deny", own, "a.org", *some, "--json"))
+    (rule,) = denied["also"]["deny"]
+    assert (rule["methods"], rule["paths"], rule["ports"]) == (["GET"], ["/a/**"], [])
+    for wrong in (("allow", own), ("allow", own, "a.org:x"), ("deny", own, "a b")):
+        assert (await run_beside("egress", *wrong)).status == 2
+    assert (await run_beside("egress", "allow", own, "--draft", "1")).status == 1
+    monkeypatch.setenv("PADDOCK_KEY", OPERATOR_KEY)
+    refused = await run_beside("egress", "allow", own, "c.org")
+    assert refused.status == 4
+    assert "only an admin" in refused.line
+
+
 async def test_policies(api: Api, session: str) -> None:
     listed = await run_beside("policies", "list")
     assert [line.split()[0] for line in listed.out.splitlines()] == [

@@ -26,7 +26,7 @@ DECLARED = {
     Access.OPEN: "healthz readyz",
     Access.READ: "inspect_session show_budget show_settings list_processes read_process list_tools "
     "list_terminals read_terminal read_transcript follow_session search_audit count_audit "
-    "export_audit verify_audit explain_policy",
+    "export_audit verify_audit explain_policy show_egress list_egress_drafts",
     Access.READ_ALL: "list_sessions list_policies list_images list_approvals follow_all "
     "search_all_audit",
     Access.WORK: "exec feed_process signal_process read_file write_file delete_file list_files "
@@ -35,7 +35,7 @@ DECLARED = {
     "interrupt_session",
     Access.MANAGE: "create_session ensure_session close_session pause_session resume_session "
     "complete_session abort_session rotate_handle change_settings decide_approval "
-    "archive_audit list_archives",
+    "archive_audit list_archives change_egress add_egress_rules",
     Access.METRICS: "metrics",
 }
 _STREAMS = {"follow_session", "follow_all"}

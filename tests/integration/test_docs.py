@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from tests.support.documents import Block, blocks, documents
+from tests.support.egress import level_with
 from tests.support.leaks import NOTHING, left_behind
 from tests.support.server import ROOT, Server, serving
 
@@ -30,6 +31,14 @@ _FRESH = """
 curl -s -o /dev/null -X POST "$PADDOCK_URL/api/sessions/web-1/resume" -H "$auth" || true
 curl -s -o /dev/null -X PUT "$PADDOCK_URL/api/sessions/web-1" -H "$auth" \\
   -d '{"permission_level": "high"}'
+curl -s -o /dev/null -X PUT "$PADDOCK_URL/api/sessions/web-1/settings" -H "$auth" \\
+  -d '{"settings": {"permission_level": "LEVEL"}}'
+"""
+# A level of the operator's that has a way out.
+_OUT = '\n[[egress.allow]]\nhost = "pypi.org"\n'
+_DENIED = """
+curl -s -o /dev/null "$PADDOCK_URL/api/sessions/web-1/exec" -H "$auth" \\
+  -d '{"command": "curl -s http://registry.example/"}'
 """
 _FILES = """
 for path in src build; do
@@ -48,8 +57,11 @@ _PAUSED = 'curl -s -o /dev/null -X POST "$PADDOCK_URL/api/sessions/web-1/pause" 
 async def server(sandbox_image: str) -> AsyncIterator[Server]:
     """A server; all sessions of the documents are closed at the end, and nothing may be left."""
     with tempfile.TemporaryDirectory(prefix="paddock-") as directory:
-        state = Path(directory) / "state"
-        async with serving(state, PADDOCK_IMAGE=sandbox_image) as running:
+        state, levels = Path(directory) / "state", Path(directory) / "levels"
+        levels.mkdir()
+        (levels / "out.toml").write_text(level_with(_OUT))
+        settings = {"PADDOCK_IMAGE": sandbox_image, "PADDOCK_LEVELS_DIR": str(levels)}
+        async with serving(state, **settings) as running:
             yield running
             await _close_all(running)
             left = left_behind(state)
@@ -131,8 +143,10 @@ def _step(path: Path, block: Block, directory: Path, url: str) -> str:
 def _prelude(example: str) -> str:
     if example.startswith("paddock sessions create"):
         return _CLOSED
+    egress = example.startswith("paddock egress")
     steps = (
-        (_FRESH, "web-1" in example),
+        (_FRESH.replace("LEVEL", "out" if egress else "high"), "web-1" in example),
+        (_DENIED, egress),
         (_FILES, example.startswith("paddock files")),
         (_PAUSED, example.startswith("paddock sessions resume")),
     )

@@ -6,12 +6,15 @@ The attacker runs any program. The forbidden server listens on another loopback 
 import json
 import socket
 from collections.abc import AsyncIterator
+from ipaddress import ip_network
 
 import pytest
 import pytest_asyncio
 
 from orchestrator.control_plane import ControlPlane
-from tests.support.box import Box
+from orchestrator.egress.rules import Rule, Rules
+from orchestrator.egress.session_rules import Narrowing
+from tests.support.box import TESTER, Box
 from tests.support.egress import Names, NamesResolver, Web, hello, level_with, web
 from tests.support.plane import opened
 
@@ -246,6 +249,33 @@ async def test_another_session_s_rules_do_not_help(plane: ControlPlane, server: 
     (said,) = await answers(shut, get(f"http://allowed.example:{server.port}/"))
     assert said.startswith("HTTP/1.1 403 ")
     assert server.connections == before
+
+
+async def test_what_an_admin_allows_to_a_session_opens_nothing_more(
+    plane: ControlPlane, server: Web, forbidden: Web
+) -> None:
+    """Neither an address that no sandbox may reach, nor what is denied, nor another session."""
+    NAMES.answers["wide.example"] = [["127.0.0.1"], [ELSEWHERE]]
+    box, other = await Box.create(plane, "shut"), await Box.create(plane, "shut")
+    allow, denied = (Rule("*.example"), Rule(network=ip_network("127.0.0.0/8"))), Rule("a.example")
+    only = Narrowing(None, (denied,))
+    await plane.egress.change(TESTER, box.session, only, Rules((*allow, denied)))
+    url = f"http://wide.example:{server.port}/"
+    before = server.connections
+    first, second, inside, third = await answers(
+        box,
+        get(url),
+        get(url),
+        get(f"http://inside.example:{forbidden.port}/"),
+        get(f"http://a.example:{server.port}/"),
+    )
+    assert first.startswith("HTTP/1.1 200 ")
+    assert "Rule: address-refused" in second
+    assert "Rule: address-refused" in inside
+    assert "Rule: only: deny a.example" in third
+    (elsewhere,) = await answers(other, get(url))
+    assert "Rule: not-listed" in elsewhere
+    assert (server.connections, forbidden.connections) == (before + 1, 0)
 
 
 async def test_denied_requests_do_not_flood_the_record(plane: ControlPlane) -> None:

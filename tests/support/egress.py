@@ -7,13 +7,13 @@ import shutil
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.egress.hosts import Address, Host
-from orchestrator.egress.resolver import CheckedResolver, LookupFailedError, Resolved
-from orchestrator.egress.rules import Decision, Rules
+from orchestrator.egress.hosts import Address
+from orchestrator.egress.resolver import CheckedResolver, LookupFailedError
+from orchestrator.egress.rules import Decider, Decision
 from orchestrator.policy import levels
 
 _LEVELS = Path(levels.__file__).with_name("levels")
@@ -36,23 +36,15 @@ class Names:
         return [ipaddress.ip_address(each) for each in found]
 
 
-class LoopbackRules(Rules):
-    """Rules by which 127.0.0.1 is a public address, and no other loopback address is."""
-
-    def decide_address(self, address: Address, port: int) -> Decision:
-        if address == LOOPBACK:
-            return Decision(True, "public")
-        return super().decide_address(address, port)
-
-
 class NamesResolver(CheckedResolver):
     """Looks names up in `names`, and takes 127.0.0.1 for a public address."""
 
     def __init__(self, names: Names) -> None:
         super().__init__(names.look_up, lambda _address: False)
 
-    async def find(self, rules: Rules, host: Host, port: int) -> Resolved:
-        return await super().find(LoopbackRules(rules.allow, rules.deny), host, port)
+    def decide(self, rules: Decider, address: Address, port: int) -> Decision:
+        public = Decision(True, "public")
+        return public if address == LOOPBACK else super().decide(rules, address, port)
 
 
 def level_with(rules: str, base: str = "medium", rank: int = 210) -> str:
@@ -150,11 +142,29 @@ def ok(body: bytes) -> bytes:
 async def web(
     served: W, tls: ssl.SSLContext | None = None, address: str = "127.0.0.1"
 ) -> AsyncIterator[W]:
-    """The server, running."""
-    server = await asyncio.start_server(served.serve, address, 0, ssl=tls)
+    """The server, running; none of its connections is open in the end."""
+    connections: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        connections[task] = writer
+        try:
+            await served.serve(reader, writer)
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+        finally:
+            del connections[task]
+
+    server = await asyncio.start_server(serve, address, 0, ssl=tls)
     served.port = server.sockets[0].getsockname()[1]
     async with server:
-        yield served
+        try:
+            yield served
+        finally:
+            for writer in connections.values():
+                writer.transport.abort()
+            await asyncio.gather(*filter(None, connections), return_exceptions=True)
 
 
 def certificate(directory: Path, name: str) -> ssl.SSLContext:

@@ -20,6 +20,7 @@ from orchestrator.egress.meter import Meter, SpentError
 from orchestrator.egress.request_head import RequestHead
 from orchestrator.egress.rules import Decision, Rule, Rules
 from orchestrator.egress.stream import accepted
+from orchestrator.egress.usage import EgressUsage
 from orchestrator.errors import AuditUnavailableError, SandboxUnavailableError
 from orchestrator.sessions.budget import Budget, Kind
 from orchestrator.task_scope import TaskScope
@@ -78,7 +79,7 @@ class Client:
             raise SandboxUnavailableError("the session is paused")
 
     async def run(self) -> None:
-        meter = Meter(self.budget, self.limits.transfer_bytes)
+        meter = Meter(self.budget, EgressUsage(), self.limits.transfer_bytes)
         exchange = EgressExchange(
             await accepted(self._theirs, self.limits.head_bytes),
             *(self.rules, NamesResolver(self.names), self.interception, self.evidence, meter),

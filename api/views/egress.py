@@ -1,0 +1,69 @@
+"""The rules of sessions' ways out as the API shows them."""
+
+from dataclasses import asdict
+
+from api.views.members import members
+from orchestrator.egress.drafts import Draft
+from orchestrator.egress.rules import Rule, Rules
+from orchestrator.egress.session_rules import Narrowing
+from orchestrator.sessions import session as domain
+from paddock.contract.egress import (
+    EgressDraft,
+    EgressDrafts,
+    EgressNarrowing,
+    EgressUsage,
+    SessionEgress,
+)
+from paddock.contract.system import EgressRule, LevelEgress
+
+
+def session_egress(shown: domain.Session) -> SessionEgress:
+    """What the session may reach, and what it has used."""
+    own = shown.own_rules
+    return SessionEgress(
+        network=shown.level.network,
+        level=rules(shown.level.egress),
+        only=_narrowing(own.only),
+        also=rules(own.also),
+        revision=own.revision,
+        used=EgressUsage(**asdict(shown.egress_usage)),
+    )
+
+
+def drafts(shown: domain.Session) -> EgressDrafts:
+    """What the session was denied."""
+    found = shown.egress_drafts
+    return EgressDrafts(items=[_draft(each) for each in found], others=found.others, next=None)
+
+
+def rules(shown: Rules) -> LevelEgress:
+    """Rules that allow and deny."""
+    return LevelEgress(allow=_rules(shown.allow), deny=_rules(shown.deny))
+
+
+def rule(shown: Rule) -> EgressRule:
+    """One rule."""
+    return EgressRule.model_validate(
+        members(
+            EgressRule,
+            shown,
+            ports=list(shown.ports),
+            methods=list(shown.methods),
+            paths=[str(glob) for glob in shown.paths],
+        )
+    )
+
+
+def _draft(shown: Draft) -> EgressDraft:
+    proposal = None if shown.missing is None else rule(shown.missing)
+    last = members(EgressDraft, shown, **asdict(shown.last), reason=shown.why, proposal=proposal)
+    return EgressDraft.model_validate(last)
+
+
+def _narrowing(shown: Narrowing) -> EgressNarrowing:
+    allow = None if shown.allow is None else _rules(shown.allow)
+    return EgressNarrowing(allow=allow, deny=_rules(shown.deny))
+
+
+def _rules(shown: tuple[Rule, ...]) -> list[EgressRule]:
+    return [rule(each) for each in shown]

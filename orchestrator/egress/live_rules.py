@@ -1,0 +1,21 @@
+"""Decisions by the rules that a session has at that moment."""
+
+from orchestrator.egress.hosts import Address, Host
+from orchestrator.egress.requested import Requested
+from orchestrator.egress.rules import Decision
+from orchestrator.sessions.session import Session
+
+
+class LiveRules:
+    """A change of the session's rules holds from its next decision on."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def decide(self, host: Host, port: int, requested: Requested | None = None) -> Decision:
+        """See `Rules.decide`."""
+        return self._session.egress_rules.decide(host, port, requested)
+
+    def decide_address(self, address: Address, port: int) -> Decision:
+        """See `Rules.decide_address`."""
+        return self._session.egress_rules.decide_address(address, port)

@@ -1,0 +1,44 @@
+"""The rule that would allow a denied request, and nothing more than is necessary. Pure."""
+
+import ipaddress
+import shlex
+
+from orchestrator.egress.addresses import special
+from orchestrator.egress.hosts import Host
+from orchestrator.egress.requested import Glob, Requested, check_glob, check_method
+from orchestrator.egress.rules import WEB_PORTS, Rule, Rules
+
+
+def missing_rule(
+    rules: Rules, host: Host, port: int, requested: Requested | None = None
+) -> Rule | None:
+    """The rule that these rules lack; None if none can be proposed.
+
+    It has a method and a path if other rules are about the host.
+    """
+    ports = WEB_PORTS if port in WEB_PORTS else (port,)
+    if not isinstance(host, str):
+        found = special(host)
+        if found is not None and not found.listable:
+            return None
+        return Rule(None, ipaddress.ip_network(host), ports)
+    if requested is None or not any(rule.matches(host, port) for rule in rules.allow):
+        return Rule(host, None, ports)
+    if requested.plain is None or "*" in requested.plain:
+        return None
+    try:
+        methods, path = (check_method(requested.method),), Glob(check_glob(requested.plain))
+    except ValueError:
+        return None
+    return Rule(host, None, ports, methods, (path,))
+
+
+def words_of(rule: Rule) -> str:
+    """The arguments of `paddock egress allow` for it, which names at most one port."""
+    place = rule.host or str(rule.network)
+    if rule.ports not in ((), WEB_PORTS):
+        place = f"[{place}]" if ":" in place else place
+        place += f":{rule.ports[0]}"
+    options = [f"--method {method}" for method in rule.methods]
+    options += [f"--path {shlex.quote(str(path))}" for path in rule.paths]
+    return " ".join((shlex.quote(place), *options))

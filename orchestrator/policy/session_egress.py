@@ -1,0 +1,55 @@
+"""The rules of the way out in requests about one session, checked as those of a level file are."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError as SchemaError
+
+from orchestrator.config.schema_errors import reason
+from orchestrator.egress.rules import Rules
+from orchestrator.egress.session_rules import Narrowing, OwnRules
+from orchestrator.errors import ValidationError
+from orchestrator.policy.egress_table import EgressTable
+from orchestrator.policy.levels import Level
+
+
+def rules_of(value: Mapping[str, Any], field: str) -> Rules:
+    """The rules in `allow` and `deny` of that member of a request; empty: of the whole request.
+
+    Raises: ValidationError naming the place.
+    """
+    try:
+        table = EgressTable.model_validate(dict(value))
+    except SchemaError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise _refused(field, first["loc"], reason(first["type"], first["msg"])) from None
+    for place, said in table.contradictions():
+        raise _refused(field, place, said)
+    return table.rules()
+
+
+def narrowing_of(value: Mapping[str, Any], field: str) -> Narrowing:
+    """The narrowing in `allow` and `deny`, of which `allow` may be missing.
+
+    Raises: ValidationError naming the place.
+    """
+    if value.get("allow") is None:
+        return Narrowing(None, rules_of({"deny": value.get("deny", [])}, field).deny)
+    rules = rules_of(value, field)
+    return Narrowing(rules.allow, rules.deny)
+
+
+def check_own_rules(level: Level, own: OwnRules) -> None:
+    """Raises: ValidationError if the level's sandboxes can't have these rules."""
+    rules = (own.also, Rules(own.only.allow or (), own.only.deny))
+    if any(each.inspect for each in rules) and not level.egress.inspect:
+        raise ValidationError(
+            "inspect needs a level with a rule that inspects: otherwise its sandboxes do not trust "
+            f"the proxy's certificates, and {level.name} has none",
+            field="inspect",
+        )
+
+
+def _refused(field: str, place: tuple[int | str, ...], said: str) -> ValidationError:
+    name = ".".join(str(part) for part in (*([field] if field else []), *place))
+    return ValidationError(f"{name} {said}", field=name)

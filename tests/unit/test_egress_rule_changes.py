@@ -1,0 +1,84 @@
+"""Rules are added where they are needed, and a host is never opened further than was said."""
+
+import pytest
+from hypothesis import given
+
+from orchestrator.egress.hosts import Host
+from orchestrator.egress.requested import Glob, Requested
+from orchestrator.egress.rule_changes import covers, denial, permits, with_rules
+from orchestrator.egress.rules import NOT_LISTED, Rule, Rules
+from orchestrator.egress.session_rules import Narrowing, OwnRules, SessionRules
+from tests.unit.test_egress_session_rules import HOSTS, NARROWINGS, PORTS, REQUESTS, RULES, SETS
+
+
+@given(RULES, RULES, HOSTS, PORTS, REQUESTS)
+def test_a_rule_that_covers_another_allows_all_that_it_allows(
+    rule: Rule, other: Rule, host: Host, port: int, asked: Requested | None
+) -> None:
+    if not covers(rule, other):
+        return
+    few, many = (Rules((each,)).decide(host, port, asked) for each in (other, rule))
+    assert many.allow or not few.allow
+    assert covers(rule, rule)
+
+
+@pytest.mark.parametrize(
+    ("rule", "other", "covered"),
+    [
+        (Rule("*.b.org"), Rule("a.b.org", ports=(443,)), True),
+        (Rule("*.b.org"), Rule("*.a.b.org"), True),
+        (Rule("*.b.org"), Rule("b.org"), False),
+        (Rule("*.b.org"), Rule("*.xb.org"), False),
+        (Rule("a.org", ports=(80, 443)), Rule("a.org", ports=(443,)), True),
+        (Rule("a.org", ports=(443,)), Rule("a.org"), False),
+        (Rule("a.org", methods=("GET",)), Rule("a.org"), False),
+        (Rule("a.org"), Rule("a.org", paths=(Glob("/a"),)), True),
+        (Rule("a.org"), Rule("a.org", inspect=True), False),
+    ],
+)
+def test_what_covers(rule: Rule, other: Rule, covered: bool) -> None:
+    assert covers(rule, other) == covered
+
+
+@given(SETS, SETS, NARROWINGS, RULES)
+def test_an_added_rule_is_permitted_and_nothing_else_changes(
+    level: Rules, also: Rules, only: Narrowing, rule: Rule
+) -> None:
+    before = SessionRules("s", level, OwnRules(only, also, 7))
+    own = with_rules(before, [rule], [], admin=False)
+    after = SessionRules("s", level, own)
+    assert permits(after, rule)
+    assert own.also.deny == also.deny
+    assert with_rules(after, [rule], [], admin=False) is own
+    assert set(own.also.allow) - set(also.allow) <= {rule}
+    assert (own is before.own) == (own.revision == 7)
+
+
+@given(SETS, NARROWINGS, HOSTS, PORTS, REQUESTS)
+def test_a_missing_rule_allows_the_request(
+    level: Rules, only: Narrowing, host: Host, port: int, asked: Requested | None
+) -> None:
+    rules = SessionRules("s", level, OwnRules(only))
+    decision = rules.decide(host, port, asked)
+    for _ in range(2):  # it may be missing in two layers, of which one is told at a time
+        if decision.missing is None:
+            return
+        assert NOT_LISTED in decision.rule
+        own = with_rules(rules, [decision.missing], [], admin=True)
+        rules = SessionRules("s", level, own)
+        decision = rules.decide(host, port, asked)
+    assert decision.allow or decision.missing is None
+
+
+def test_a_denial_is_the_asker_s_own() -> None:
+    rules = SessionRules("s", Rules((Rule("*.org"),)))
+    bad = Rule("bad.org")
+    assert with_rules(rules, [], [bad], admin=False).only.deny == (bad,)
+    own = with_rules(rules, [], [bad, bad], admin=True)
+    assert own.also.deny == (bad,)
+    denied = SessionRules("s", rules.level, own)
+    assert denial(denied, Rule("bad.org", ports=(443,))) == "also: deny bad.org"
+    # A wider rule does not lift it, and neither does the owner.
+    assert with_rules(denied, [Rule("*.org")], [], admin=True).also.deny == (bad,)
+    assert with_rules(denied, [bad], [], admin=False).also.deny == (bad,)
+    assert with_rules(denied, [Rule("bad.org", ports=(443,))], [], admin=True).also.deny == ()

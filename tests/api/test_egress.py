@@ -1,6 +1,7 @@
 """What a session may reach, changed over HTTP while it runs."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,8 +15,10 @@ from orchestrator.control_plane import ControlPlane
 from orchestrator.egress import connections
 from orchestrator.egress.evidence import ConnectionEvidence
 from orchestrator.egress.request_head import parse_head
+from orchestrator.egress.session_rules import OwnRules
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.sessions.session import Session
+from paddock import ConflictError, Paddock, ValidationError
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
 from tests.support.egress import Endless, Names, NamesResolver, Web, hello, level_with, web
 from tests.support.fake_agent import Agents
@@ -100,6 +103,15 @@ class Client:
             yield reader
         finally:
             writer.close()
+
+    async def open_connections(self) -> int:
+        """The number of those whose end would be told after a kill."""
+        ((number,),) = await self.api.plane.database.read(
+            lambda connection: connection.execute(
+                "SELECT count(*) FROM egress_connections"
+            ).fetchall()
+        )
+        return int(number)
 
     async def events(self, operation: str) -> list[dict[str, Any]]:
         path = f"/api/sessions/{self.id}/audit?operation={operation}"
@@ -265,12 +277,14 @@ async def test_a_narrowing_cuts_what_it_does_not_allow(
         await until(lambda: endless.open == 2)
         used = (await client.show())["used"]
         assert (used["allowed"], used["connections"]) == (2, 2)
+        assert await client.open_connections() == 2
         assert used["received"] >= 100_000
         await client.put(only={"deny": [{"host": "a.example"}]})
         await until(lambda: endless.open == 1)
         await until_closed(client, 1)
         (closed,) = await client.events("egress.close")
         assert (closed["args"]["host"], closed["error"]) == ("a.example", "cut")
+        assert await client.open_connections() == 1
         # Without a change of what is allowed, nothing is cut.
         await client.put(only={"deny": [{"host": "a.example"}, {"host": "c.example"}]})
         assert (await client.show())["used"]["connections"] == 1
@@ -290,6 +304,10 @@ async def test_another_level_keeps_the_narrowing_and_drops_the_widening(
     assert shown["revision"] == 2
     assert b"Rule: not-listed" in await client.get("c.example", server)
     assert b"Rule: only: deny b.example" in await client.get("b.example", server)
+    ((stored,),) = await client.api.plane.database.read(
+        lambda connection: connection.execute("SELECT egress FROM sessions").fetchall()
+    )
+    assert OwnRules.restored(json.loads(stored)) == client.session.own_rules
     *_, event = await client.events("session.settings")
     assert event["args"]["egress_dropped"] == [f"allow c.example:{server.port}"]
 
@@ -341,6 +359,24 @@ async def until_closed(client: Client, number: int) -> None:
     async with asyncio.timeout(60):
         while len(await client.events("egress.close")) < number:
             seq = await client.api.plane.ledger.wait(key, seq)
+
+
+async def test_the_client_shows_and_changes_the_rules(api: Api) -> None:
+    async with Paddock(str(api.server.make_url("/")), ADMIN_KEY) as paddock:
+        narrow = {"deny": [{"host": "a.example"}]}
+        session = await paddock.sessions.create(permission_level="out", egress=narrow)
+        first = await session.egress.get()
+        assert [rule.host for rule in first.only.deny] == ["a.example"]
+        also = {"allow": [{"host": "c.example"}]}
+        second = await session.egress.set(also=also, revision=first.revision)
+        assert (second.only, second.revision) == (first.only, 1)
+        with pytest.raises(ConflictError, match="revision 1"):
+            await session.egress.set(only=None, revision=0)
+        third = await session.egress.set(only=None)
+        assert (third.only.deny, third.also) == ([], second.also)
+        with pytest.raises(ValidationError, match=r"only\.allow\.0\.host"):
+            await session.egress.set(only={"allow": [{"host": "a b"}]})
+        assert (await session.egress.drafts()).items == []
 
 
 async def drafts_of(client: Client, key: str = OPERATOR_KEY) -> list[dict[str, Any]]:

@@ -116,6 +116,12 @@ LEVEL = Rules((Rule("a.example"), Rule("b.example")), (Rule("bad.example"),))
             "only: not-listed",
             "Its owner can add it: `paddock egress allow s b.example`",
         ),
+        (
+            OwnRules(Narrowing(())),
+            "a.example",
+            "only: not-listed",
+            "Its owner can add it: `paddock egress allow s a.example`",
+        ),
         (OwnRules(Narrowing(None, (Rule("a.example"),))), "b.example", "allow b.example", None),
         (
             OwnRules(Narrowing(None, (Rule("a.example"),))),

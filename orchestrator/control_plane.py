@@ -34,6 +34,7 @@ from orchestrator.commands.left_evidence import remove_left
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.settings import Settings, ensure_state_dir
 from orchestrator.egress.interception import Interception
+from orchestrator.egress.outside_secrets import OutsideSecrets
 from orchestrator.egress.part import EgressPart
 from orchestrator.egress.resolver import CheckedResolver, Resolver
 from orchestrator.egress.service import SessionEgress
@@ -177,7 +178,8 @@ class ControlPlane:
         )
         agent_events = AgentEvents(recorder, budgets)
         self._resources.push_async_callback(agent_events.close)
-        self.executions = Executions(recorder, self.metrics, budgets)
+        secrets_outside = OutsideSecrets.load(settings.secrets)
+        self.executions = Executions(recorder, self.metrics, budgets, secrets_outside.variables)
         self._resources.push_async_callback(self.executions.close)
         file_requests = FileRequests(recorder)
         self.files = Files(file_requests)
@@ -196,7 +198,14 @@ class ControlPlane:
         self._resources.push_async_callback(self.tools.close)
         subscribers = self._subscribers(agent_events, recorder)
         interception = Interception(settings.state_dir, settings.ca_file)
-        way_out = EgressPart(node, recorder, budgets, resolver or CheckedResolver(), interception)
+        way_out = EgressPart(
+            node,
+            recorder,
+            budgets,
+            resolver or CheckedResolver(),
+            interception,
+            secrets_outside,
+        )
         self._resources.push_async_callback(way_out.shut_down)
         subscribers.on_gone(way_out.settle)
         self.egress = SessionEgress(recorder)

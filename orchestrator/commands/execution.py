@@ -5,7 +5,7 @@ import base64
 import contextlib
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,10 +71,18 @@ class OutputPage:
 class Executions:
     """Runs commands in sandboxes."""
 
-    def __init__(self, recorder: Recorder, metrics: Metrics, budgets: Budgets) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        metrics: Metrics,
+        budgets: Budgets,
+        variables: Callable[[Session], Mapping[str, str]],
+    ) -> None:
+        """`variables` are the operator's for the session's commands."""
         self._recorder = recorder
         self._metrics = metrics
         self._budgets = budgets
+        self._variables = variables
         self._tasks = TaskScope("what follows of a command")
 
     async def start(self, principal: Principal, session: Session, request: ExecRequest) -> Command:
@@ -115,7 +123,7 @@ class Executions:
             "command_id": command_id,
             "argv": argv,
             "cwd": cwd,
-            "env": _environment(session, request),
+            "env": self._environment(session, request),
             "secrets": given,
             "stdin": None if request.stdin is None else _encoded(request.stdin),
             "stdin_open": request.stdin_open,
@@ -155,6 +163,14 @@ class Executions:
         session.check_open()
         await self._decide(principal, session, request, secrets.token_hex(8))
 
+    def _environment(self, session: Session, request: ExecRequest) -> dict[str, str]:
+        """The operator's variables, the session's that its level allows, and the request's."""
+        patterns = session.level.environment
+        kept = {
+            name: text for name, text in session.env.items() if allowed_variable(name, patterns)
+        }
+        return {**self._variables(session), **kept, **request.env}
+
     async def _decide(
         self, principal: Principal, session: Session, request: ExecRequest, command_id: str
     ) -> tuple[list[str], str]:
@@ -163,7 +179,7 @@ class Executions:
         try:
             argv, cwd = check_command(level, request.command, request.argv, request.cwd)
             _check_variables(level, request)
-            _check_size(session, request, argv)
+            _check_size({**self._environment(session, request), **request.secrets}, request, argv)
         except CommandError as error:
             field = command_field(error, request.command)
             raise ValidationError(str(error), field=field) from None
@@ -444,9 +460,8 @@ def _check_variables(level: Level, request: ExecRequest) -> None:
         raise DeniedError("environment-allowlist", message)
 
 
-def _check_size(session: Session, request: ExecRequest, argv: list[str]) -> None:
+def _check_size(variables: Mapping[str, str], request: ExecRequest, argv: list[str]) -> None:
     """Raises ValidationError for more words and variables than a program can receive."""
-    variables = {**_environment(session, request), **request.secrets}
     if argument_bytes(argv, variables) > MAX_ARGUMENT_BYTES:
         name = "command" if request.argv is None else "argv"
         raise ValidationError(
@@ -454,13 +469,6 @@ def _check_size(session: Session, request: ExecRequest, argv: list[str]) -> None
             f" {ARGUMENT_COST} for each word and variable included",
             field=name,
         )
-
-
-def _environment(session: Session, request: ExecRequest) -> dict[str, str]:
-    """The session's variables that its present level allows, overridden by those of the request."""
-    patterns = session.level.environment
-    kept = {name: text for name, text in session.env.items() if allowed_variable(name, patterns)}
-    return {**kept, **request.env}
 
 
 def _described(

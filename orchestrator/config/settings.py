@@ -29,6 +29,7 @@ from orchestrator.access.limits import KeyLimits
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.operator_files import read_toml
 from orchestrator.config.operator_mounts import OperatorMount, check_list
+from orchestrator.config.operator_secrets import OperatorSecret, check_names
 from orchestrator.config.values import IMAGE_PATTERN, check_secret, check_url, split_address
 from orchestrator.engine.resolvers import MOST_RESOLVERS, check_resolver
 from paddock.contract.words import MAX_WALL_SECONDS
@@ -328,6 +329,11 @@ class Settings(BaseSettings):
         description="Host directories that levels and sessions may use, by name: "
         '`{"source", "target", "read_only"}`.',
     )
+    secrets: Annotated[dict[str, OperatorSecret], NoDecode] = Field(
+        default={},
+        description="Secrets that the way out adds to inspected requests, by name: "
+        '`{"file" or "environment", "hosts", "levels", "keys", "variable", "headers"}`.',
+    )
     engine_timeout: float = Field(
         default=30,
         gt=0,
@@ -538,9 +544,9 @@ class Settings(BaseSettings):
             raise ValueError("must look like unix:///path or tcp://host:port")
         return value
 
-    @field_validator("mounts", mode="before")
+    @field_validator("mounts", "secrets", mode="before")
     @classmethod
-    def _parse_mounts(cls, value: Any) -> Any:
+    def _parse_tables(cls, value: Any) -> Any:
         if not isinstance(value, str):
             return value
         try:
@@ -557,6 +563,12 @@ class Settings(BaseSettings):
         names = ("state_dir", "workspaces_dir", "archive_dir")
         own = [data[name] for name in names if data.get(name) is not None]
         check_list(value, own, data.get("docker_host"))
+        return value
+
+    @field_validator("secrets")
+    @classmethod
+    def _check_secrets(cls, value: dict[str, OperatorSecret]) -> dict[str, OperatorSecret]:
+        check_names(value)
         return value
 
     @classmethod

@@ -25,3 +25,16 @@ def denied(decision: Decision) -> bytes:
     if decision.remedy is not None:
         lines.append(decision.remedy)
     return answer(HTTPStatus.FORBIDDEN, "\n".join(lines))
+
+
+class RefusedError(Exception):
+    """The request is not carried out; `answer` is for the client."""
+
+    def __init__(self, answer: bytes) -> None:
+        super().__init__()
+        self.answer = answer
+
+    @classmethod
+    def said(cls, status: HTTPStatus, text: str) -> "RefusedError":
+        """With an answer of that status and text."""
+        return cls(answer(status, text))

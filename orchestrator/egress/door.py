@@ -5,6 +5,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from orchestrator.audit.recorder import Recorder
 from orchestrator.egress.evidence import ConnectionEvidence
@@ -13,6 +14,7 @@ from orchestrator.egress.interception import Interception
 from orchestrator.egress.limits import EgressLimits
 from orchestrator.egress.live_rules import LiveRules
 from orchestrator.egress.meter import Meter, SpentError
+from orchestrator.egress.outside_secrets import OutsideSecrets
 from orchestrator.egress.resolver import Resolver
 from orchestrator.egress.shares import ConnectionShares
 from orchestrator.egress.stream import accepted
@@ -40,6 +42,7 @@ class Door:
         recorder: Recorder,
         resolver: Resolver,
         interception: Interception,
+        secrets: OutsideSecrets,
         limits: EgressLimits,
         shares: ConnectionShares,
         on_spent: Callable[[Session], None],
@@ -49,6 +52,7 @@ class Door:
         self._sandbox = sandbox
         self._resolver = resolver
         self._interception = interception
+        self._secrets = secrets
         self._limits = limits
         self._shares = shares
         self._on_spent = on_spent
@@ -122,6 +126,7 @@ class Door:
                 meter,
                 self._limits,
                 self._admit,
+                partial(self._secrets.fill, self._session),
                 self._records,
             )
             try:

@@ -123,4 +123,6 @@ def _args(head: RequestHead) -> dict[str, Any]:
         shown["path"] = head.path.partition("?")[0]
     if head.secure:
         shown["inspected"] = True
+    if head.secrets:
+        shown["secrets"] = list(head.secrets)
     return shown

@@ -6,6 +6,7 @@ from contextlib import suppress
 from http import HTTPStatus
 
 from orchestrator.egress import answers
+from orchestrator.egress.answers import RefusedError
 from orchestrator.egress.client_hello import HelloError, check_name, read_hello
 from orchestrator.egress.dialling import UnreachedError, dial
 from orchestrator.egress.evidence import ConnectionEnd, ConnectionEvidence
@@ -25,19 +26,6 @@ from orchestrator.task_scope import TaskScope, together
 _LINGER_SECONDS = 1.0
 
 
-class RefusedError(Exception):
-    """The request is not carried out; `answer` is for the client."""
-
-    def __init__(self, answer: bytes) -> None:
-        super().__init__()
-        self.answer = answer
-
-    @classmethod
-    def said(cls, status: HTTPStatus, text: str) -> "RefusedError":
-        """With an answer of that status and text."""
-        return cls(answers.answer(status, text))
-
-
 class EgressExchange:
     """Serves one connection; `run` returns when it is over."""
 
@@ -51,11 +39,13 @@ class EgressExchange:
         meter: Meter,
         limits: EgressLimits,
         admit: Callable[[], None],
+        fill: Callable[[RequestHead], RequestHead],
         records: TaskScope,
     ) -> None:
         """`admit` raises a PaddockError if the session may not reach anything now.
 
-        `records` has the records of ends, which are written even if the exchange is cancelled.
+        `fill` puts secrets into a request's head. `records` has the records of ends, which are
+        written even if the exchange is cancelled.
         """
         self._client = client
         self._rules = rules
@@ -65,6 +55,7 @@ class EgressExchange:
         self._meter = meter
         self._limits = limits
         self._admit = admit
+        self._fill = fill
         self._records = records
         self._connected: Address | None = None
         # Its request and the addresses of the host, once they are known.
@@ -98,6 +89,7 @@ class EgressExchange:
                 head = self._head = await self._inside(head)
                 decision = self._rules.decide(head.host, head.port, head.requested)
             addresses = self._found = await self._addresses(head, decision)
+            head = self._fill(head)
             connection_id = await self._begin(head, decision, addresses)
         except RefusedError as refused:
             await self._answer(refused.answer)

@@ -4,6 +4,7 @@ from orchestrator.audit.recorder import Recorder
 from orchestrator.egress.door import Door
 from orchestrator.egress.interception import Interception
 from orchestrator.egress.limits import EGRESS_LIMITS, EgressLimits
+from orchestrator.egress.outside_secrets import OutsideSecrets
 from orchestrator.egress.resolver import Resolver
 from orchestrator.egress.shares import ConnectionShares
 from orchestrator.engine.base import Container
@@ -28,6 +29,7 @@ class EgressPart(Part):
         budgets: Budgets,
         resolver: Resolver,
         interception: Interception,
+        secrets: OutsideSecrets,
         limits: EgressLimits = EGRESS_LIMITS,
     ) -> None:
         self._node = node
@@ -35,6 +37,7 @@ class EgressPart(Part):
         self._budgets = budgets
         self._resolver = resolver
         self._interception = interception
+        self._secrets = secrets
         self._limits = limits
         self._shares = ConnectionShares(limits.key_connections)
         self._ends = TaskScope("the end of a session without budget")
@@ -50,6 +53,7 @@ class EgressPart(Part):
             self._recorder,
             self._resolver,
             self._interception,
+            self._secrets,
             self._limits,
             self._shares,
             self._spent,

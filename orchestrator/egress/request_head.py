@@ -35,6 +35,7 @@ class RequestHead(NamedTuple):
 
     `path` has the query; both it and `headers` are for the upstream. `length` is the length of the
     body, None if it comes in chunks. `secure`: it came in a tunnel that is inspected.
+    `secrets` are the names of those whose values are in `headers`.
     """
 
     method: str
@@ -44,6 +45,7 @@ class RequestHead(NamedTuple):
     headers: tuple[tuple[bytes, bytes], ...] = ()
     length: int | None = 0
     secure: bool = False
+    secrets: tuple[str, ...] = ()
 
     @property
     def connect(self) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -41,28 +42,31 @@ print(json.dumps(said))
 """
 
 
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("inspected")
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Web]:
-    tls = certificate(tmp_path_factory.mktemp("tls"), HOST)
-    async with web(hello(), tls) as served:
+async def server(directory: Path) -> AsyncIterator[Web]:
+    async with web(hello(), certificate(directory, HOST)) as served:
         yield served
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def box(
-    sandbox_image: str, server: Web, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Box]:
+async def box(sandbox_image: str, server: Web, directory: Path) -> AsyncIterator[Box]:
     NAMES.answers = {HOST: [["127.0.0.1"]]}
     rules = (
         f'\n[[egress.allow]]\nhost = "{HOST}"\nports = [{server.port}]\ninspect = true\n'
         'methods = ["GET", "POST"]\npaths = ["/in/**"]\n'
         f'\n[[egress.deny]]\nhost = "{HOST}"\npaths = ["/in/secret/**"]\n'
     )
-    directory = tmp_path_factory.mktemp("levels")
-    (directory / "free.toml").write_text(level_with(rules, "high", 310))
-    roots = sorted(tmp_path_factory.getbasetemp().glob("tls*/cert.pem"))[-1]
+    levels = directory / "levels"
+    levels.mkdir()
+    (levels / "free.toml").write_text(level_with(rules, "high", 310))
+    roots = directory / "cert.pem"
     async with opened(
-        resolver=NamesResolver(NAMES), image=sandbox_image, levels_dir=directory, ca_file=roots
+        resolver=NamesResolver(NAMES), image=sandbox_image, levels_dir=levels, ca_file=roots
     ) as plane:
         yield await create(plane)
 

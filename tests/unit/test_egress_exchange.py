@@ -78,12 +78,15 @@ class Client:
         if not self.admitted:
             raise SandboxUnavailableError("the session is paused")
 
+    def fill(self, head: RequestHead) -> RequestHead:
+        return head
+
     async def run(self) -> None:
         meter = Meter(self.budget, EgressUsage(), self.limits.transfer_bytes)
         exchange = EgressExchange(
             await accepted(self._theirs, self.limits.head_bytes),
             *(self.rules, NamesResolver(self.names), self.interception, self.evidence, meter),
-            *(self.limits, self.admit, self.records),
+            *(self.limits, self.admit, self.fill, self.records),
         )
         await exchange.run()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from api.views.levels import level as view
+from orchestrator.egress.requested import Requested
 from orchestrator.egress.rules import Rules
 from orchestrator.policy.layers import command_stops
 from orchestrator.policy.level_file import LevelError
@@ -169,3 +170,13 @@ def test_explanations_know_the_rules(tmp_path: Path, command: str, stops: list[s
     found = command_stops(load_levels(tmp_path)["out"], command.split(), "/workspace")
     assert [stop.layer for stop in found] == stops
     assert all(stop.remedy for stop in found)
+
+
+def test_the_documented_inspection_is_valid(tmp_path: Path) -> None:
+    document = (Path(__file__).parents[2] / "docs" / "egress.md").read_text()
+    section = document.partition("## Inspection")[2]
+    rules = rules_of(tmp_path, section.partition("```toml\n")[2].partition("```")[0])
+    assert rules.decide("pypi.org", 443).inspect
+    good, bad = Requested.of("GET", "/simple/attrs/"), Requested.of("GET", "/simple/evil/x")
+    assert rules.decide("pypi.org", 443, good).allow
+    assert not rules.decide("pypi.org", 443, bad).allow

@@ -20,7 +20,7 @@ async def asked(command: Command) -> dict[str, Any]:
 
     session = SimpleNamespace(sandbox=SimpleNamespace(link=SimpleNamespace(request=request)))
     nobody = cast(Any, None)
-    executions = Executions(nobody, nobody, nobody)
+    executions = Executions(nobody, nobody, nobody, nobody)
     await executions.output(cast(Any, session), command, 0, 0.0)
     await executions.close()
     (params,) = requests

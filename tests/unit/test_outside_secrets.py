@@ -1,0 +1,202 @@
+"""Secrets outside: put into the right field of an inspected request to the right host, only."""
+
+import base64
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr, ValidationError
+
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.operator_secrets import OperatorSecret, check_names, load_secret
+from orchestrator.config.settings import load_settings
+from orchestrator.egress.outside_secrets import OutsideSecrets
+from orchestrator.egress.request_head import RequestHead
+from orchestrator.sessions.session import Session
+
+VALUE = "sk-canary-0123456789"
+FIELDS: dict[str, Any] = {"environment": "X", "hosts": ["api.example"], "levels": ["out"]}
+SECRETS = {
+    "openai": OperatorSecret(**FIELDS, variable="OPENAI_API_KEY"),
+    "mine": OperatorSecret(**{**FIELDS, "keys": ["ci"]}, variable="MINE"),
+    "token": OperatorSecret(**FIELDS, headers=("X-Token",)),
+}
+OUTSIDE = OutsideSecrets(SECRETS, {name: SecretStr(f"{VALUE}-{name}") for name in SECRETS})
+
+
+def session(level: str = "out", owner: str = "ci", **more: Any) -> Session:
+    """Whatever of a session decides about its secrets."""
+    members = {"name": level, "network": "egress", "environment": None, **more}
+    return cast(Session, SimpleNamespace(level=SimpleNamespace(**members), owner=owner))
+
+
+def filled(field: str, text: str, whose: Session | None = None, **more: Any) -> str:
+    head = RequestHead("GET", "api.example", 443, "/", ((field.encode(), text.encode()),))
+    head = head._replace(secure=True)._replace(**more)
+    return OUTSIDE.fill(whose or session(), head).headers[0][1].decode()
+
+
+def test_a_placeholder_becomes_the_value() -> None:
+    assert filled("Authorization", "Bearer paddock:openai") == f"Bearer {VALUE}-openai"
+    assert filled("X-API-Key", "paddock:openai") == f"{VALUE}-openai"
+    assert filled("x-token", "a paddock:token b") == f"a {VALUE}-token b"
+    head = RequestHead("GET", "api.example", 443, "/", ((b"X-Api-Key", b"paddock:openai"),))
+    assert OUTSIDE.fill(session(), head._replace(secure=True)).secrets == ("openai",)
+
+
+def test_a_placeholder_in_basic_credentials_becomes_the_value() -> None:
+    def basic(pair: str) -> str:
+        return f"Basic {base64.b64encode(pair.encode()).decode()}"
+
+    assert filled("authorization", basic("me:paddock:openai")) == basic(f"me:{VALUE}-openai")
+    assert filled("authorization", basic("me:other")) == basic("me:other")
+    assert filled("authorization", "Basic !") == "Basic !"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"host": "other.example"},
+        {"host": "x.api.example"},
+        {"secure": False},
+        {"method": "TRACE"},
+        {"whose": session("medium")},
+        {"whose": session(network="open")},
+    ],
+)
+def test_other_hosts_requests_and_sessions_get_no_value(more: dict[str, Any]) -> None:
+    text = "Bearer paddock:openai"
+    assert filled("Authorization", text, **more) == text
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("Cookie", "paddock:openai"),
+        ("X-Token", "paddock:openai"),
+        ("Authorization", "paddock:token"),
+        ("Authorization", "paddock:openai-2"),
+        ("Authorization", "paddock:OPENAI"),
+        ("Authorization", "paddock:none"),
+    ],
+)
+def test_other_fields_and_names_are_passed_as_they_are(field: str, text: str) -> None:
+    assert filled(field, text) == text
+
+
+def test_a_secret_may_be_for_some_keys() -> None:
+    assert filled("Authorization", "paddock:mine") == f"{VALUE}-mine"
+    other = session(owner="other")
+    assert filled("Authorization", "paddock:mine", other) == "paddock:mine"
+    assert OUTSIDE.variables(other) == {"OPENAI_API_KEY": "paddock:openai"}
+
+
+def test_commands_get_the_placeholder_that_their_level_allows() -> None:
+    assert OUTSIDE.variables(session()) == {
+        "OPENAI_API_KEY": "paddock:openai",
+        "MINE": "paddock:mine",
+    }
+    assert OUTSIDE.variables(session(environment=("LANG", "OPENAI_*"))) == {
+        "OPENAI_API_KEY": "paddock:openai"
+    }
+    assert OUTSIDE.variables(session("medium")) == {}
+
+
+@given(
+    st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E)),
+    st.sampled_from(["Host", "Cookie", "Accept"]),
+)
+def test_nothing_that_is_not_a_placeholder_changes(text: str, field: str) -> None:
+    assert filled(field, text) == text
+    if "paddock:" not in text and not text.lower().startswith("basic"):
+        assert filled("Authorization", text) == text
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"hosts": []}, "hosts"),
+        ({"hosts": ["*.example"]}, "hosts.0"),
+        ({"hosts": ["127.0.0.1"]}, "hosts.0"),
+        ({"levels": []}, "levels"),
+        ({"keys": []}, "keys"),
+        ({"variable": "A B"}, "variable"),
+        ({"headers": ["Host"]}, "headers.0"),
+        ({"headers": ["Proxy-Authorization"]}, "headers.0"),
+        ({"value": VALUE}, "value"),
+        ({"environment": None}, ""),
+        ({"file": "/x"}, ""),
+    ],
+)
+def test_a_bad_secret_is_refused_with_its_field(change: dict[str, Any], field: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        OperatorSecret(**{**FIELDS, **change})
+    (error, *_) = refused.value.errors()
+    assert ".".join(map(str, error["loc"])) == field
+    assert VALUE not in str(refused.value)
+
+
+@pytest.mark.parametrize("names", [["Open"], ["a b"], [""], ["a", "b"]])
+def test_names_and_variables_must_be_clear(names: list[str]) -> None:
+    secret = OperatorSecret(**FIELDS, variable="A")
+    with pytest.raises(ValueError, match=r"is not a name|is the variable of a already"):
+        check_names(dict.fromkeys(names, secret))
+
+
+def test_a_value_comes_from_a_file_or_a_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "key"
+    path.write_text(f"{VALUE}\n")
+    monkeypatch.setenv("X", VALUE)
+    from_file = OperatorSecret(**{**FIELDS, "environment": None, "file": path})
+    for secret in (from_file, OperatorSecret(**FIELDS)):
+        assert load_secret("a", secret).get_secret_value() == VALUE
+
+
+@pytest.mark.parametrize("text", ["", "short", f"{VALUE}\r\nX: y", f"{VALUE} b", "é" * 20])
+def test_a_bad_value_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "key"
+    path.write_text(text)
+    secret = OperatorSecret(**{**FIELDS, "environment": None, "file": path})
+    with pytest.raises(ConfigError) as refused:
+        load_secret("a", secret)
+    assert str(refused.value).startswith(f"secrets: a: {path}: must have 8 to 8192 visible")
+    path.unlink()
+    with pytest.raises(ConfigError, match="No such file"):
+        load_secret("a", secret)
+
+
+def test_a_missing_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("X", raising=False)
+    with pytest.raises(ConfigError, match="secrets: a: the variable X is not set"):
+        load_secret("a", OperatorSecret(**FIELDS))
+
+
+def test_settings_have_them_in_the_file_or_as_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "paddock.toml"
+    path.write_text(
+        '[secrets.openai]\nenvironment = "KEY"\nhosts = ["API.example."]\nlevels = ["out"]\n'
+    )
+    monkeypatch.setenv("PADDOCK_CONFIG_FILE", str(path))
+    assert load_settings().secrets["openai"].hosts == ("api.example",)
+    text = '{"a": {"file": "/x", "hosts": ["b.example"], "levels": ["out"]}}'
+    monkeypatch.setenv("PADDOCK_SECRETS", text)
+    assert list(load_settings().secrets) == ["a"]
+    monkeypatch.setenv("PADDOCK_SECRETS", text.replace("levels", "level"))
+    with pytest.raises(ConfigError, match=r"PADDOCK_SECRETS: a\.level"):
+        load_settings()
+
+
+def test_the_documented_table_is_valid() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "egress.md").read_text()
+    text = document.partition("## Secrets")[2].partition("```toml\n")[2].partition("```")[0]
+    (name, members), *_ = tomllib.loads(text)["secrets"].items()
+    assert OperatorSecret(**members).variable == "OPENAI_API_KEY"
+    assert name == "openai"

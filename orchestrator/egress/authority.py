@@ -84,14 +84,14 @@ class Authority:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.set_alpn_protocols(["http/1.1"])
         leaf = self._directory / _LEAF_FILE
-        _write(leaf, _private(self._leaf_key) + certificate.public_bytes(Encoding.PEM), 0o600)
+        _write(leaf, _private(self._leaf_key) + _pem(certificate), 0o600)
         context.load_cert_chain(leaf)
         return context
 
     def _load(self, data: bytes) -> None:
         """Raises: ValueError, TypeError."""
         key = load_pem_private_key(data, None)
-        certificate = x509.load_pem_x509_certificate(data)
+        certificate, *self._former = x509.load_pem_x509_certificates(data)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise ValueError("not a key of an elliptic curve")
         if key.public_key() != certificate.public_key():
@@ -99,13 +99,13 @@ class Authority:
         self._key, self._certificate = key, certificate
 
     def _renew(self) -> None:
-        """Makes another authority before this one ends. Raises: OSError."""
+        """Makes another authority before this one ends, which is trusted on. Raises: OSError."""
         if self._certificate.not_valid_after_utc - datetime.now(UTC) < _RENEWED_BEFORE:
-            self._make()
+            self._make(self._certificate)
             self._load((self._directory / _KEY_FILE).read_bytes())
             self._publish()
 
-    def _make(self) -> None:
+    def _make(self, *former: x509.Certificate) -> None:
         """Raises: OSError."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name("Paddock inspection")
@@ -116,7 +116,7 @@ class Authority:
             .sign(key, SHA256())
         )
         path = self._directory / _KEY_FILE
-        _write(path, _private(key) + certificate.public_bytes(Encoding.PEM), 0o600)
+        _write(path, _private(key) + _pem(certificate, *former), 0o600)
 
     def _leaf(self, host: str) -> x509.Certificate:
         issuer = self._certificate
@@ -133,7 +133,7 @@ class Authority:
 
     def _publish(self) -> None:
         """Raises: OSError."""
-        own = self._certificate.public_bytes(Encoding.PEM)
+        own = _pem(self._certificate, *self._former)
         more = [] if self._trusted is None else [self._trusted]
         roots = [path.read_bytes().rstrip() + b"\n" for path in (*_system_roots(), *more)]
         _write(self._public / CA_NAME, own, 0o644)
@@ -179,6 +179,10 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
+
+
+def _pem(*certificates: x509.Certificate) -> bytes:
+    return b"".join(each.public_bytes(Encoding.PEM) for each in certificates)
 
 
 def _private(key: ec.EllipticCurvePrivateKey) -> bytes:

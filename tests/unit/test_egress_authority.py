@@ -35,9 +35,13 @@ def test_an_authority_that_ends_soon_is_replaced(
     path = public_directory(tmp_path) / "ca.pem"
     first = path.read_bytes()
     Authority(tmp_path)
-    assert path.read_bytes() != first
+    new, former = x509.load_pem_x509_certificates(path.read_bytes())
+    # What it signed is still trusted.
+    assert former == x509.load_pem_x509_certificate(first)
+    assert new.not_valid_after_utc > former.not_valid_after_utc
     assert path.read_bytes() in (public_directory(tmp_path) / "bundle.pem").read_bytes()
-    x509.load_pem_x509_certificate(path.read_bytes())
+    Authority(tmp_path)
+    assert x509.load_pem_x509_certificates(path.read_bytes()) == [new, former]
 
 
 @pytest.mark.parametrize("text", ["", "-----BEGIN CERTIFICATE-----\nAA\n"])

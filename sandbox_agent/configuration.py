@@ -45,6 +45,7 @@ def parse(params: Message) -> Configuration:
         writable=tuple(given.texts(params, "writable")),
         guard_writes=given.flag(params, "guard_writes"),
         egress=given.flag(params, "egress"),
+        variables=given.mapping(params, "variables"),
     )
 
 

@@ -116,6 +116,7 @@ class Executor:
             "LOGNAME": "sandbox",
             "LANG": "C.UTF-8",
             **proxy_variables(self._configuration.egress),
+            **self._configuration.variables,
         }
         return {**base, **self._secrets.variables(patterns), **requested, **secrets}
 

@@ -222,6 +222,8 @@ class Configuration(NamedTuple):
     guard_writes: bool = True
     # Whether the sandbox has the way out through the proxy.
     egress: bool = False
+    # The level's own variables of commands.
+    variables: dict[str, str] = {}
 
 
 class Entry(NamedTuple):

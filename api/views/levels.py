@@ -26,5 +26,6 @@ def level(shown: levels.Level) -> Level:
             confinement=members(LevelConfinement, shown.confinement),
             rates=members(LevelRates, shown.rates),
             egress=rules(shown.egress),
+            variables=dict(shown.variables),
         )
     )

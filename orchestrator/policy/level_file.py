@@ -46,6 +46,10 @@ _TRUNCATE_ABI = 3
 # Views of the kernel: the confinement, not a level, decides what may be read there.
 _KERNEL_PATHS = ("/proc", "/sys", "/run")
 
+# Commands have these from the sandbox; their values are part of its confinement.
+_OWN_VARIABLES = frozenset({"PATH", "HOME", "USER", "LOGNAME"})
+_PROXY_VARIABLES = frozenset({"http_proxy", "https_proxy", "no_proxy"})
+
 
 class LevelError(ConfigError):
     """An unusable level file; the message names the file, the line and the field."""
@@ -64,6 +68,12 @@ def _listed(value: Any) -> Any:
 def _command(value: str) -> str:
     if "/" in value:
         raise ValueError("must be a bare name, without a path")
+    return value
+
+
+def _settable(value: str) -> str:
+    if value in _OWN_VARIABLES or value.lower() in _PROXY_VARIABLES:
+        raise ValueError("is set by the sandbox itself")
     return value
 
 
@@ -87,6 +97,12 @@ _Command = Annotated[
     str, AfterValidator(_command), StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]*$")
 ]
 _Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?$")]
+_Name = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=128),
+    AfterValidator(_settable),
+]
+_Value = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=4096)]
 _Path = Annotated[str, AfterValidator(_absolute)]
 # `None` stands for `"any"`. TOML has no null, so both forms have the same place in an error.
 _Commands = Annotated[
@@ -164,6 +180,7 @@ class LevelTable(_Table):
     limits: LimitsTable
     rates: RatesTable = RatesTable()
     egress: EgressTable = EgressTable()
+    variables: Annotated[dict[_Name, _Value], Field(max_length=64)] = {}
 
 
 class LevelFile:
@@ -189,7 +206,9 @@ class LevelFile:
             errors = error.errors(include_url=False, include_input=False, include_context=False)
             # A misspelt field is more helpful to report than the field that is then missing.
             first = min(errors, key=lambda found: found["type"] == "missing")
-            raise self.error(first["loc"], reason(first["type"], first["msg"])) from None
+            # Where a name is wrong, not its value, the schema adds "[key]" to the place.
+            place = tuple(part for part in first["loc"] if part != "[key]")
+            raise self.error(place, reason(first["type"], first["msg"])) from None
         for field, said in _contradictions(self.table):
             raise self.error(field, said)
 

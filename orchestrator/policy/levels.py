@@ -65,6 +65,8 @@ class Level:
     rates: Rates = NO_RATES
     # What it may reach with `network = "egress"`.
     egress: Rules = NO_RULES
+    # What commands have in their environment, unless a request or a secret sets it.
+    variables: tuple[tuple[str, str], ...] = ()
 
     def stored(self) -> dict[str, Any]:
         """What the store keeps, as JSON has it; `commands` and `environment` are None for any."""
@@ -88,6 +90,7 @@ class Level:
             "guard_writes": self.guard_writes,
             "rates": asdict(self.rates),
             "egress": self.egress.stored(),
+            "variables": dict(self.variables),
             "sha256": self.sha256,
         }
 
@@ -196,6 +199,7 @@ def _level(name: str, file: LevelFile) -> Level:
         guard_writes=table.guard_writes,
         rates=Rates(**table.rates.model_dump()),
         egress=table.egress.rules(),
+        variables=tuple(table.variables.items()),
         sha256=hashlib.sha256(file.data).hexdigest(),
     )
 
@@ -214,6 +218,7 @@ def restore_level(public: Mapping[str, Any]) -> Level:
             "mounts": tuple(public.get("mounts", ())),
             "rates": Rates(**public.get("rates", {})),
             "egress": Rules.restored(public.get("egress", {})),
+            "variables": tuple(public.get("variables", {}).items()),
             "audit_bytes": public.get("audit_bytes", DEFAULT_AUDIT_BYTES),
         }
     )

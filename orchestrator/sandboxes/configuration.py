@@ -43,4 +43,5 @@ def _configuration(plan: Plan) -> Configuration:
         writable=tuple(mount.target for mount in plan.mounts.values() if not mount.read_only),
         guard_writes=level.guard_writes,
         egress=level.network == "egress",
+        variables=dict(level.variables),
     )

@@ -96,6 +96,7 @@ async def show(
             ("writable code", "yes" if found.confinement.writable_code else "no"),
             ("executes own files", "no" if found.noexec else "yes"),
             ("environment", _names(found.environment)),
+            *((f"${name}", value) for name, value in found.variables.items()),
             ("home", found.home),
             ("cpus", found.limits.cpus),
             ("memory", size(found.limits.memory_bytes)),

@@ -50,6 +50,7 @@ _LOW = {
     },
     "egress": {"allow": [], "deny": []},
     "environment": ["LANG", "LC_*", "TZ"],
+    "variables": {},
     "requires": {"landlock": 3, "seccomp": True, "mounts": True, "quota": False},
     "confinement": {
         "paths": True,
@@ -211,6 +212,7 @@ class Level(Model):
     environment: list[str] | None = Field(
         description="Variables that callers may set, or prefixes ending in `*`; null: any."
     )
+    variables: dict[str, str] = Field(description="Further variables of every command.")
     requires: LevelRequirements
     confinement: LevelConfinement
     home: str

@@ -1,64 +1,117 @@
 """An image from a list of packages, and what a session installs in it."""
 
-import io
 import secrets
-import zipfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
+from pathlib import Path
 
 import docker
 import pytest
 import pytest_asyncio
+from aiohttp import web
 
 from images.builder import build
 from images.recipes import find_recipe
 from tests.support.box import Box
+from tests.support.egress import Names, NamesResolver, certificate, level_with
+from tests.support.packages import GIT, INDEX, NPM, Packages, repository, wheel
 from tests.support.plane import opened
 
-_METADATA = "Metadata-Version: 2.1\nName: greet\nVersion: 1\n"
-_WHEEL = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+BUILD = Path(__file__).parents[2] / "examples" / "levels" / "build.toml"
 _PROGRAM = """\
 #include <stdio.h>
 int main(void) { puts("compiled"); }
+"""
+_TEST = """\
+import unittest, greet
+class Test(unittest.TestCase):
+    def test(self):
+        greet.main()
 """
 
 
 @pytest.fixture(scope="module")
 def image() -> Iterator[str]:
-    name = f"paddock/python:test-{secrets.token_hex(4)}"
-    build(name, recipe=find_recipe("python"), report=lambda _line: None)
+    name = f"paddock/dev:test-{secrets.token_hex(4)}"
+    build(name, recipe=find_recipe("dev"), report=lambda _line: None)
     yield name
     with closing(docker.APIClient(version="auto")) as client:
         client.remove_image(name, noprune=True)
 
 
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With the servers' certificate, and the level files."""
+    return tmp_path_factory.mktemp("packages")
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def box(image: str, sandbox_image: str) -> AsyncIterator[Box]:
-    async with opened(image=sandbox_image, images=(image,)) as plane:
-        box = await Box.create(plane, "high", image="python")
-        yield box
-        await box.close()
+async def packages(directory: Path) -> AsyncIterator[Packages]:
+    (directory / "git").mkdir()
+    repository(directory / "git")
+    served = Packages(directory / "git")
+    runner = web.AppRunner(served.app)
+    await runner.setup()
+    tls = certificate(directory, INDEX, NPM, GIT)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+    await site.start()
+    served.port = runner.addresses[0][1]
+    yield served
+    await runner.cleanup()
 
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+@pytest.fixture(scope="module")
+def levels(directory: Path, packages: Packages) -> Path:
+    """`build` is the example, with an index of its own; `free` is like high, with a way out."""
+    place = directory / "levels"
+    place.mkdir()
+    pages = _rule(INDEX, packages, "/simple/**") + _rule(INDEX, packages, "/files/*")
+    index = f'[variables]\nPIP_INDEX_URL = "https://{INDEX}:{packages.port}/simple"\n'
+    shown, _, _ = BUILD.read_text().partition("[[egress.allow]]")
+    (place / "build.toml").write_text(shown + pages + index)
+    registry = f'[variables]\nNPM_CONFIG_REGISTRY = "https://{NPM}:{packages.port}/"\n'
+    rules = _rule(NPM, packages, "/greet/**") + _rule(NPM, packages, "/greet")
+    rules += _rule(GIT, packages, "/git/**") + registry
+    (place / "free.toml").write_text(level_with("\n" + rules, "high", 310))
+    return place
 
 
-def _wheel() -> bytes:
-    """A package whose command prints a greeting."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
-        archive.writestr("greet.py", "def main():\n    print('hello')\n")
-        archive.writestr("greet-1.dist-info/METADATA", _METADATA)
-        archive.writestr("greet-1.dist-info/WHEEL", _WHEEL)
-        archive.writestr(
-            "greet-1.dist-info/entry_points.txt", "[console_scripts]\ngreet = greet:main\n"
-        )
-        archive.writestr("greet-1.dist-info/RECORD", "")
-    return made.getvalue()
+def _rule(host: str, packages: Packages, path: str) -> str:
+    return (
+        f'[[egress.allow]]\nhost = "{host}"\nports = [{packages.port}]\ninspect = true\n'
+        f'methods = ["GET", "HEAD"]\npaths = ["{path}"]\n\n'
+    )
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def boxes(
+    image: str, sandbox_image: str, directory: Path, levels: Path
+) -> AsyncIterator[dict[str, Box]]:
+    """A session of the image at each level that is used."""
+    names = Names()
+    names.answers = {name: [["127.0.0.1"]] for name in (INDEX, NPM, GIT)}
+    async with opened(
+        resolver=NamesResolver(names),
+        image=sandbox_image,
+        images=(image,),
+        levels_dir=levels,
+        ca_file=directory / "cert.pem",
+    ) as plane:
+        yield {level: await Box.create(plane, level, image="dev") for level in _LEVELS}
+
+
+_LEVELS = ("high", "build", "free")
+
+
+@pytest.fixture
+def box(boxes: dict[str, Box]) -> Box:
+    return boxes["high"]
 
 
 async def test_what_is_installed_is_found_by_its_name(box: Box) -> None:
-    await box.write("greet-1-py3-none-any.whl", _wheel())
+    await box.write("greet-1-py3-none-any.whl", wheel())
     installed = await box.run("pip install --no-index ./greet-1-py3-none-any.whl")
     assert installed.exit_code == 0, installed.stderr
     assert (await box.run("greet")).stdout == "hello\n"
@@ -81,3 +134,42 @@ async def test_a_program_is_compiled(box: Box) -> None:
     built = await box.run("gcc -o main main.c")
     assert built.exit_code == 0, built.stderr
     assert (await box.run("./main")).stdout == "compiled\n"
+
+
+async def test_the_example_level_installs_and_tests_a_package(boxes: dict[str, Box]) -> None:
+    box = boxes["build"]
+    await box.write("test_greet.py", _TEST.encode())
+    installed = await box.run("pip3 install greet")
+    assert installed.exit_code == 0, (installed.stdout, installed.stderr)
+    tested = await box.run("python3 -m unittest")
+    assert (tested.exit_code, tested.stdout) == (0, "hello\n"), tested.stderr
+    paths = [event["args"]["path"] for event in await box.events("egress.request")]
+    assert paths == ["/simple/greet/", "/files/greet-1-py3-none-any.whl"]
+
+
+async def test_a_request_overrides_a_level_s_variable(boxes: dict[str, Box]) -> None:
+    box = boxes["build"]
+    assert f"PIP_INDEX_URL=https://{INDEX}" in (await box.run("env")).stdout
+    said = await box.run("env", env={"PIP_INDEX_URL": "https://other.example"})
+    assert "PIP_INDEX_URL=https://other.example\n" in said.stdout
+
+
+async def test_npm_installs_from_the_registry_of_the_level(
+    boxes: dict[str, Box], packages: Packages
+) -> None:
+    box = boxes["free"]
+    installed = await box.run("npm install --no-audit --no-fund greet")
+    assert installed.exit_code == 0, (installed.stdout, installed.stderr)
+    said = await box.run(argv=["node", "-e", "console.log(require('greet'))"])
+    assert said.stdout == "hello\n", said.stderr
+    # What it would tell the registry is not among the rules.
+    refused = await box.run("npm audit")
+    assert refused.exit_code != 0
+    assert packages.posted == []
+
+
+async def test_git_clones(boxes: dict[str, Box], packages: Packages) -> None:
+    box = boxes["free"]
+    cloned = await box.run(f"git clone https://{GIT}:{packages.port}/git/greet.git")
+    assert cloned.exit_code == 0, cloned.stderr
+    assert (await box.run("git -C greet log --format=%s")).stdout == "greeting\n"

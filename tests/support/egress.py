@@ -167,8 +167,8 @@ async def web(
             await asyncio.gather(*filter(None, connections), return_exceptions=True)
 
 
-def certificate(directory: Path, name: str) -> ssl.SSLContext:
-    """A server's context with a certificate of its own for that name."""
+def certificate(directory: Path, name: str, *others: str) -> ssl.SSLContext:
+    """A server's context with a certificate of its own for these names."""
     openssl = shutil.which("openssl") or "openssl"
     key, cert = directory / "key.pem", directory / "cert.pem"
     subprocess.run(
@@ -176,7 +176,7 @@ def certificate(directory: Path, name: str) -> ssl.SSLContext:
             *(openssl, "req", "-x509", "-newkey", "ec", "-nodes", "-days", "2"),
             *("-pkeyopt", "ec_paramgen_curve:prime256v1"),
             *("-keyout", str(key), "-out", str(cert), "-subj", f"/CN={name}"),
-            *("-addext", f"subjectAltName=DNS:{name}"),
+            *("-addext", "subjectAltName=" + ",".join(f"DNS:{each}" for each in (name, *others))),
         ],
         check=True,
         capture_output=True,

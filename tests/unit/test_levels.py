@@ -193,6 +193,46 @@ def test_bad_rates_are_refused(tmp_path: Path, rate: str, said: str) -> None:
     assert str(caught.value).startswith(f"{tmp_path / 'low.toml'}:28: rates.{said}")
 
 
+def test_variables_of_its_own(tmp_path: Path) -> None:
+    text = (PACKAGED / "high.toml").read_text()
+    (tmp_path / "high.toml").write_text(
+        f'{text}\n[variables]\nPIP_INDEX_URL = "http://a.example"\n'
+    )
+    level = load_levels(tmp_path)["high"]
+    assert level.variables == (("PIP_INDEX_URL", "http://a.example"),)
+    assert restore_level(json.loads(json.dumps(level.stored()))) == level
+    # Sessions that are older than variables.
+    stored = load_levels()["high"].stored()
+    del stored["variables"]
+    assert restore_level(stored).variables == ()
+
+
+@pytest.mark.parametrize(
+    ("variable", "said"),
+    [
+        ('PATH = "/tmp"', "PATH: is set by the sandbox itself"),
+        ('HOME = "/tmp"', "HOME: is set by the sandbox itself"),
+        ('HTTPS_PROXY = "http://a"', "HTTPS_PROXY: is set by the sandbox itself"),
+        ('no_proxy = "*"', "no_proxy: is set by the sandbox itself"),
+        ('"A-B" = "x"', "A-B: "),
+        ('"" = "x"', ": "),
+        ("A = 1", "A: must be a valid string"),
+        ('A = "a\\u0000b"', "A: "),
+        ('A = "a\\nb"', "A: "),
+        (f'A = "{"x" * 4097}"', "A: "),
+        ("\n".join(f'A{n} = ""' for n in range(65)), "variables: "),
+    ],
+)
+def test_bad_variables_are_refused(tmp_path: Path, variable: str, said: str) -> None:
+    text = (PACKAGED / "high.toml").read_text()
+    (tmp_path / "high.toml").write_text(f"{text}\n[variables]\n{variable}\n")
+    with pytest.raises(LevelError) as caught:
+        load_levels(tmp_path)
+    line = text.count("\n") + (2 if said.startswith("variables") else 3)
+    assert f"high.toml:{line}: " in str(caught.value)
+    assert said in str(caught.value)
+
+
 def test_lists_of_paths_without_their_rules(tmp_path: Path) -> None:
     new = 'paths = false\nexecute = ["/usr/lib/git-core"]\n#'
     with pytest.raises(LevelError, match=r":21: confinement\.execute: has no effect without"):

@@ -121,9 +121,14 @@ class SessionRules:
     ) -> Decision:
         """By the rules of the level and the admin, then by the owner's; denials are in both."""
         own = self.own
-        deny = (*self.level.deny, *own.also.deny, *own.only.deny)
-        wide = Rules((*self.level.allow, *own.also.allow), deny)
+        allow, deny = (*self.level.allow, *own.also.allow), (*self.level.deny, *own.also.deny)
+        wide = Rules(allow, deny)
         decision = decide(wide)
+        if decision.allow and own.only.deny:
+            # Only now: a denial that inspects opens tunnels to what is not allowed inside them.
+            deny = (*deny, *own.only.deny)
+            wide = Rules(allow, deny)
+            decision = decide(wide)
         if not decision.allow:
             return self._denied(decision, self._layer(decision), missing(wide))
         inspect = decision.inspect

@@ -49,6 +49,15 @@ def test_a_narrowing_allows_nothing_more(
         assert Rules(only.allow, only.deny).decide(host, port, asked).allow or narrow.inspect
 
 
+def test_a_denial_that_inspects_opens_no_tunnel() -> None:
+    plain = Rule("b.example", paths=(Glob("/a/**"),))  # by http only
+    level = Rules((plain,))
+    only = Narrowing(deny=(Rule("b.example", paths=(Glob("/b"),), inspect=True),))
+    rules = SessionRules("s", level, OwnRules(only))
+    assert not rules.decide("b.example", 443, None).allow
+    assert rules.decide("b.example", 80, Requested("GET", "/a/b")).allow
+
+
 @given(SETS, SETS, NARROWINGS, HOSTS, PORTS, st.sampled_from(["/", "/a", "/a/b"]))
 def test_nothing_beats_a_denial(
     level: Rules, also: Rules, only: Narrowing, host: Host, port: int, path: str

@@ -3,16 +3,19 @@
 import asyncio
 import errno
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import web
 
 from api.app import create_app
 from api.logs import logging_to_stdout
+from api.previews.app import create_preview_app
 from api.private_memory import keep_memory_private
 from api.server_log import ServerLog
 from orchestrator.config import instance_url
+from orchestrator.config.preview_address import preview_address, preview_url
 from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.errors import PaddockError
@@ -53,24 +56,57 @@ async def _serve(settings: Settings, say: Callable[[str], None]) -> None:
         loop.add_signal_handler(number, stopping.set)
     plane = await ControlPlane.open(settings)
     try:
-        runner = web.AppRunner(
-            create_app(plane),
-            access_log=None,
-            handler_cancellation=True,
-            keepalive_timeout=KEEPALIVE_SECONDS,
-            shutdown_timeout=SHUTDOWN_SECONDS,
-            **http_options(plane),
-        )
+        runner = _runner(create_app(plane), plane)
         await runner.setup()
         try:
             await _listen(runner, settings)
-            _announce(runner, plane, say)
-            await stopping.wait()
+            async with _previews(plane, say):
+                _announce(runner, plane, say)
+                await stopping.wait()
         finally:
             instance_url.withdraw(settings.state_dir)
             await runner.cleanup()
     finally:
         await plane.close()
+
+
+def _runner(app: web.Application, plane: ControlPlane) -> web.AppRunner:
+    return web.AppRunner(
+        app,
+        access_log=None,
+        handler_cancellation=True,
+        keepalive_timeout=KEEPALIVE_SECONDS,
+        shutdown_timeout=SHUTDOWN_SECONDS,
+        **http_options(plane),
+    )
+
+
+@asynccontextmanager
+async def _previews(plane: ControlPlane, say: Callable[[str], None]) -> AsyncGenerator[None]:
+    """Serves open ports meanwhile, at an address of their own. Raises: PaddockError."""
+    settings = plane.settings
+    address = preview_address(settings)
+    if address is None:
+        yield
+        return
+    runner = _runner(create_preview_app(plane, address[0]), plane)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, *address).start()
+        except OSError as error:
+            reason = f"can't listen on {address[0]}:{address[1]}: {error.strerror}"
+            if settings.preview_listen is not None:
+                raise PaddockError(f"{reason}; set PADDOCK_PREVIEW_LISTEN") from None
+            say(f"ports of sessions are not served: {reason}; set PADDOCK_PREVIEW_LISTEN")
+            plane.preview_url = None
+        else:
+            host, port, *_ = runner.addresses[0]
+            plane.preview_url = preview_url(settings, (host, port))
+            say(f"serving ports of sessions at {plane.preview_url}")
+        yield
+    finally:
+        await runner.cleanup()
 
 
 async def _listen(runner: web.AppRunner, settings: Settings) -> None:

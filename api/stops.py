@@ -66,6 +66,14 @@ def closes_terminal(context: Context, body: None = None) -> bool:
     return any(each.id == terminal_id and each.reason is None for each in live)
 
 
+def closes_port(context: Context, body: None = None) -> bool:
+    """Whether the port is open."""
+    session = _session(context)
+    if session is None:
+        return False
+    return any(str(number) == context.path["port"] for number in session.ports.open)
+
+
 def denies_approval(context: Context, body: ApprovalBody) -> bool:
     """Whether the approval waits for its decision."""
     approval_id = context.path["approval_id"]

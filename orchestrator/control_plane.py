@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Self
 
+from orchestrator.access.admin_key import generated_key
 from orchestrator.access.key_expiry import KeyExpiry
 from orchestrator.access.keys import KeyRing
 from orchestrator.access.streams import Streams
@@ -32,6 +33,7 @@ from orchestrator.commands.execution import Executions
 from orchestrator.commands.governed import GovernedCommands
 from orchestrator.commands.left_evidence import remove_left
 from orchestrator.config.errors import ConfigError
+from orchestrator.config.preview_address import preview_address, preview_url
 from orchestrator.config.settings import Settings, ensure_state_dir
 from orchestrator.egress.interception import Interception
 from orchestrator.egress.outside_secrets import OutsideSecrets
@@ -48,6 +50,9 @@ from orchestrator.node.resources import free_bytes
 from orchestrator.observe.gauges import Gauges
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Levels
+from orchestrator.ports.limits import PORT_LIMITS
+from orchestrator.ports.part import PortsPart
+from orchestrator.ports.service import Ports
 from orchestrator.reload import Reload
 from orchestrator.sandboxes.allowed_images import AllowedImages
 from orchestrator.sandboxes.sandbox import Sandbox
@@ -91,6 +96,7 @@ class ControlPlane:
     streams: Streams
     node: Node
     images: AllowedImages
+    ports: Ports
     engine: Engine
     pool: WarmPool
     sessions: Sessions
@@ -106,6 +112,8 @@ class ControlPlane:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        # Where clients reach open ports; None: nowhere.
+        self.preview_url = preview_url(settings, preview_address(settings))
         self.metrics = Metrics()
         self.tasks = Tasks(self.metrics.task_restarted)
         self._resources = AsyncExitStack()
@@ -209,9 +217,14 @@ class ControlPlane:
         self._resources.push_async_callback(way_out.shut_down)
         subscribers.on_gone(way_out.settle)
         self.egress = SessionEgress(recorder)
+        secret = generated_key(settings.state_dir / "preview.key")
+        self.ports = Ports(self.database, recorder, stops, self.keys, secret, PORT_LIMITS)
+        self._resources.push_async_callback(self.ports.shut_down)
+        subscribers.on_gone(self.ports.gone)
+        ways = (way_out, PortsPart(node, PORT_LIMITS))
         workspaces = Workspaces(settings, self.database, node.storage)
         sandboxes = Sandboxes(
-            *(settings, node, self.ledger, workspaces, subscribers, way_out, self.metrics)
+            *(settings, node, self.ledger, workspaces, subscribers, ways, self.metrics)
         )
         self._resources.push_async_callback(sandboxes.close)
         self.pool = sandboxes.pool
@@ -250,6 +263,7 @@ class ControlPlane:
         self._resources.push_async_callback(kept.close)
         await self.terminals.recover(self.sessions.registry.all)
         self._resources.push_async_callback(self.terminals.shut_down)
+        await self.ports.recover(self.sessions.registry.all)
         await remove_left(self.database, settings.state_dir / "evidence")
         await self.approvals.recover()
         self.archiving = Archiving(

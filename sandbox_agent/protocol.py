@@ -64,6 +64,7 @@ Host → agent, requests
     secrets   {variables: {NAME: [value, seal]}, given: [[value, seal]]} → {}
               replaces the secrets that commands get as variables, and those that were ever given
               to a single command; all of them are cut out of events and errors
+    ports     {} → {}      starts the process that connects to ports of the sandbox, unless it runs
     stats     {} → {running, terminals, finished, buffered_events, uptime_ms}
     shutdown  {reason, at_once} → {}    ends every command and terminal (with `at_once` by KILL
                                         alone), and waits until their events are acknowledged
@@ -92,7 +93,7 @@ import math
 import struct
 from typing import Any, NamedTuple
 
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
 # No frame needs to be larger: bulk data is sent in chunks of CHUNK_BYTES.
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
@@ -118,6 +119,14 @@ EGRESS_PORT = 3128
 CA_DIR = "/run/paddock-ca"
 CA_NAME, CA_BUNDLE_NAME = "ca.pem", "bundle.pem"
 FORWARDER_UID = 990
+# The way in: the control plane's socket, for the user of the ports' process only. That process
+# keeps connections ready on it. The control plane sends two bytes on one, a port in network order,
+# and receives one: PORT_CONNECTED or PORT_REFUSED. After PORT_CONNECTED, the bytes are the port's.
+PORTS_SOCKET_NAME = "ports.sock"
+PORTS_DIR = "/run/paddock-ports"
+PORTS_UID = 991
+PORT_CONNECTED = b"\0"
+PORT_REFUSED = b"\1"
 WORKSPACE_DIR = "/workspace"
 
 # The events that an agent may report; the control plane refuses any other.

@@ -10,6 +10,7 @@ from sandbox_agent.forwarder import Forwarder
 from sandbox_agent.guard import Guards
 from sandbox_agent.loop import Loop
 from sandbox_agent.outputs import Reply
+from sandbox_agent.ports import Ports
 from sandbox_agent.protocol import Configuration, Message
 from sandbox_agent.pty.terminals import Terminals
 from sandbox_agent.session_secrets import SessionSecrets
@@ -40,6 +41,7 @@ class Service:
         self._executor = Executor(loop, configuration, events, self.work, self.guards, secrets)
         self._terminals = Terminals(loop, configuration, abi, events, self.work, self.guards)
         self._transfers = Transfers(loop, configuration, events, secrets.cut)
+        self._ports = Ports(loop, abi)
         self.methods: dict[str, Callable[[Message, Reply], None]] = {
             "exec": self._executor.execute,
             "output": self._executor.outputs.read,
@@ -52,6 +54,7 @@ class Service:
             "pty.read": self._terminals.read,
             "pty.signal": self._terminals.signal,
             "pty.close": self._terminals.close,
+            "ports": self._ports.start,
             "file.open": self._transfers.open,
             "file.pull": self._transfers.pull,
             "file.push": self._transfers.push,

@@ -11,6 +11,7 @@ from api.handlers import (
     health,
     images,
     policies,
+    ports,
     processes,
     sessions,
     settings,
@@ -21,7 +22,7 @@ from api.operation import Operation, operations_of
 
 _MODULES = (
     *(sessions, settings, egress, images, commands, processes, files, file_archives, terminals),
-    *(tools, approvals),
+    *(tools, approvals, ports),
     *(events, audit, health, policies),
 )
 OPERATIONS: tuple[Operation, ...] = tuple(

@@ -40,6 +40,7 @@ _TAGS = {
     "Terminals": "Interactive tools of a session, and their transcripts.",
     "Files": "A workspace's files. Paths are relative to the workspace, or under /workspace.",
     "Tools": "Interactive programs: each line is declared, decided, and approved if required.",
+    "Ports": "Programs in a sandbox that clients may reach, on an origin of their own.",
     "Audit": "One hash chain of events per session, recorded before a caller learns of them.",
     "Policies": "What the permission levels allow.",
     "Health": "Liveness, readiness and metrics.",
@@ -107,6 +108,14 @@ def _parameters() -> dict[str, Any]:
             "description": "A command's id.",
             "schema": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
             "example": "8d3c0f5a1b2e4967",
+        },
+        "port": {
+            "name": "port",
+            "in": "path",
+            "required": True,
+            "description": "A port of the sandbox.",
+            "schema": {"type": "integer", "minimum": 1, "maximum": 65535},
+            "example": 8000,
         },
         "terminal_id": {
             "name": "terminal_id",

@@ -1,4 +1,4 @@
-"""The generated admin key, created at the first start and readable by its owner only."""
+"""Keys in files, created at the first start and readable by their owner only: the admin key."""
 
 import os
 import secrets
@@ -17,7 +17,7 @@ def new_key() -> str:
     return f"pdk_{secrets.token_urlsafe(32)}"
 
 
-def admin_key(path: Path) -> str:
+def generated_key(path: Path) -> str:
     """The key in that file; creates it if it is missing. Raises: ConfigError."""
     try:
         if not os.path.lexists(path):

@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from orchestrator.access.admin_key import ADMIN_KEY_FILE, admin_key
+from orchestrator.access.admin_key import ADMIN_KEY_FILE, generated_key
 from orchestrator.access.key_bounds import KeyBounds
 from orchestrator.access.keys import ADMIN_NAME, NAME_PATTERN, KeyRing, Principal, Role, digest
 from orchestrator.access.limits import LIMIT_FIELDS, REQUESTS, KeyLimits
@@ -102,7 +102,7 @@ def load_keys(settings: Settings) -> KeyRing:
     else:
         ensure_state_dir(settings.state_dir)
         key_file = settings.state_dir / ADMIN_KEY_FILE
-        secret = admin_key(key_file)
+        secret = generated_key(key_file)
     principals = {digest(secret): Principal(ADMIN_NAME, Role.ADMIN)}
     # The default file is optional; a configured one is not.
     if settings.keys_file is not None or settings.keys_path.exists():

@@ -39,6 +39,8 @@ OPERATIONS = frozenset(
         "pty.close",
         "egress.request",
         "egress.close",
+        "port.open",
+        "port.close",
         "budget.exceeded",
         "approval.request",
         "approval.decision",

@@ -30,7 +30,14 @@ from orchestrator.config.errors import ConfigError
 from orchestrator.config.operator_files import read_toml
 from orchestrator.config.operator_mounts import OperatorMount, check_list
 from orchestrator.config.operator_secrets import OperatorSecret, check_names
-from orchestrator.config.values import IMAGE_PATTERN, check_secret, check_url, split_address
+from orchestrator.config.values import (
+    IMAGE_PATTERN,
+    NOWHERE,
+    check_origin,
+    check_secret,
+    check_url,
+    split_address,
+)
 from orchestrator.engine.resolvers import MOST_RESOLVERS, check_resolver
 from paddock.contract.words import MAX_WALL_SECONDS
 
@@ -103,6 +110,16 @@ class Settings(BaseSettings):
         default=(),
         description="Additional host names that requests may use, comma-separated, such as "
         "the name of a reverse proxy. The address of `PADDOCK_LISTEN` is always allowed.",
+    )
+    preview_listen: str | None = Field(
+        default=None,
+        description="The address at which open ports of sessions are served, as `host:port`; "
+        "`off`: nowhere. Unset: the host of `PADDOCK_LISTEN`, with the next port.",
+    )
+    preview_url: str | None = Field(
+        default=None,
+        description="The URL at which clients reach that address, such as that of a reverse proxy, "
+        "without a path. Unset: the address itself.",
     )
     state_dir: Path = Field(
         default=Path("data"),
@@ -430,6 +447,24 @@ class Settings(BaseSettings):
     def _check_listen(cls, value: str) -> str:
         split_address(value)
         host_name(value)
+        return value
+
+    @field_validator("preview_listen")
+    @classmethod
+    def _check_preview(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None or value == NOWHERE:
+            return value
+        port = split_address(value)[1]
+        host_name(value)
+        if port and port == split_address(info.data.get("listen", "-:0"))[1]:
+            raise ValueError("needs another port than the API: pages must not be of its origin")
+        return value
+
+    @field_validator("preview_url")
+    @classmethod
+    def _check_preview_url(cls, value: str | None) -> str | None:
+        if value is not None:
+            check_origin(value)
         return value
 
     @field_validator(

@@ -3,8 +3,11 @@
 import re
 
 MIN_SECRET_LENGTH = 16
+# Instead of an address: no listener.
+NOWHERE = "off"
 IMAGE_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}"
 _URL = re.compile(r"https?://[^\s/@?#]+(/[!-~]*)?")
+_ORIGIN = re.compile(r"https?://([0-9A-Za-z._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
 _SECRET = re.compile(r"[\x21-\x7e]+")
 
 
@@ -32,3 +35,9 @@ def check_url(url: str) -> None:
     """Raises ValueError if it is not a URL to post to, or contains a user."""
     if not _URL.fullmatch(url):
         raise ValueError("must look like https://host/path, without a user")
+
+
+def check_origin(url: str) -> None:
+    """Raises ValueError if it is not the beginning of a URL up to the host and port."""
+    if not _ORIGIN.fullmatch(url):
+        raise ValueError("must look like https://host or https://host:port")

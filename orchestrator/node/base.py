@@ -66,6 +66,9 @@ class Node(Host, Protocol):
     def listen_for_egress(self, directory: Path) -> socket.socket:
         """The socket to which a sandbox's forwarder connects. Raises: OSError."""
 
+    def listen_for_ports(self, directory: Path) -> socket.socket:
+        """The socket to which a sandbox's process for ports connects. Raises: OSError."""
+
     async def first_process(self, container_id: str, pid: int) -> FirstProcess | None:
         """The facts about a container's first process, the host's `pid`; None: not visible.
 

@@ -14,7 +14,7 @@ from orchestrator.node.host import LocalHost
 from orchestrator.node.killing import FirstProcess, first_process, kill_all
 from orchestrator.node.processes import Earlier, measure
 from orchestrator.node.resources import load, resources
-from orchestrator.node.sockets import listening, listening_for_egress
+from orchestrator.node.sockets import listening, listening_for_egress, listening_for_ports
 from orchestrator.policy.requirements import Facts
 from orchestrator.threads import Threads
 from orchestrator.workspace.storage import Storage
@@ -76,6 +76,10 @@ class LocalNode:
     def listen_for_egress(self, directory: Path) -> socket.socket:
         """See `Node`."""
         return listening_for_egress(directory)
+
+    def listen_for_ports(self, directory: Path) -> socket.socket:
+        """See `Node`."""
+        return listening_for_ports(directory)
 
     async def first_process(self, container_id: str, pid: int) -> FirstProcess | None:
         """See `Node`."""

@@ -1,14 +1,21 @@
-"""The socket to which a sandbox's agent connects."""
+"""The sockets to which a sandbox's agent and its other processes connect."""
 
 import contextlib
 import os
 import socket
 from pathlib import Path
 
-from sandbox_agent.protocol import EGRESS_SOCKET_NAME, FORWARDER_UID, SOCKET_NAME
+from sandbox_agent.protocol import (
+    EGRESS_SOCKET_NAME,
+    FORWARDER_UID,
+    PORTS_SOCKET_NAME,
+    PORTS_UID,
+    SOCKET_NAME,
+)
 
 _BACKLOG = 8
 _EGRESS_BACKLOG = 64
+_PORTS_BACKLOG = 64
 
 
 def listening(run_dir: Path) -> socket.socket:
@@ -25,6 +32,11 @@ def listening_for_egress(directory: Path) -> socket.socket:
     Raises: OSError.
     """
     return _listening(directory, EGRESS_SOCKET_NAME, _EGRESS_BACKLOG, group=FORWARDER_UID)
+
+
+def listening_for_ports(directory: Path) -> socket.socket:
+    """Likewise for ports: only the sandbox's process for them may connect. Raises: OSError."""
+    return _listening(directory, PORTS_SOCKET_NAME, _PORTS_BACKLOG, group=PORTS_UID)
 
 
 def _listening(directory: Path, name: str, backlog: int, group: int | None) -> socket.socket:

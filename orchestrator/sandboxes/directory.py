@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 from orchestrator.engine.resolvers import resolv_conf
 from orchestrator.workspace import mounts
-from sandbox_agent.protocol import EGRESS_SOCKET_NAME
+from sandbox_agent.protocol import EGRESS_SOCKET_NAME, PORTS_SOCKET_NAME
 
 # The only files in a run directory; nothing else is ever removed from it. Earlier versions created
 # boot.json.
@@ -50,6 +50,11 @@ class SandboxDirectory:
         return self.path / "egress"
 
     @property
+    def ports(self) -> Path:
+        """For the user of the ports' process only; has the socket for the session's ports."""
+        return self.path / "ports"
+
+    @property
     def workspace(self) -> Path:
         """The mount point of the workspace's data, with the session's flags."""
         return self.path / "workspace"
@@ -82,11 +87,15 @@ class SandboxDirectory:
     def make(self, *, resolvers: tuple[str, ...] = ()) -> None:
         """Creates it with its files, which name no session yet. Raises: OSError."""
         self.path.parent.mkdir(mode=0o700, exist_ok=True)
-        for directory in (self.path, self.run, self.egress, self.workspace, self.mounts):
+        for directory in (self.path, *self._directories):
             directory.mkdir(mode=0o700)
         _write(self.passwd, passwd_text())
         _write(self.group, group_text())
         _write(self.resolv_conf, resolv_conf(resolvers))
+
+    @property
+    def _directories(self) -> tuple[Path, ...]:
+        return (self.mounts, self.run, self.egress, self.ports, self.workspace)
 
     def name_session(self, uid: int, home: str) -> None:
         """Adds the session's account and group; the files stay the same ones. Raises: OSError."""
@@ -130,10 +139,11 @@ class SandboxDirectory:
         Nothing is deleted recursively, so files of a workspace that is still mounted are safe.
         Raises: OSError if it contains an unknown file.
         """
-        files = (self.passwd, self.group, self.resolv_conf, self.egress / EGRESS_SOCKET_NAME)
-        for file in (*(self.run / name for name in RUN_FILES), *files):
+        files = (self.passwd, self.group, self.resolv_conf)
+        sockets = (self.egress / EGRESS_SOCKET_NAME, self.ports / PORTS_SOCKET_NAME)
+        for file in (*(self.run / name for name in RUN_FILES), *files, *sockets):
             file.unlink(missing_ok=True)
-        for directory in (self.mounts, self.run, self.egress, self.workspace, self.path):
+        for directory in (*self._directories, self.path):
             with suppress(FileNotFoundError):
                 directory.rmdir()
 

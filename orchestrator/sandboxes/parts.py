@@ -14,6 +14,7 @@ from orchestrator.errors import PaddockError
 from orchestrator.link.agent_link import AgentLink
 from orchestrator.node.killing import FirstProcess
 from orchestrator.policy.levels import Level, SessionLimits
+from orchestrator.ports.tunnels import Tunnels
 from orchestrator.sandboxes.directory import SandboxDirectory
 from orchestrator.sandboxes.tenancy import Tenancy
 from orchestrator.sessions.session import Session
@@ -46,6 +47,7 @@ class Plan:
     network: str | None = None  # None: no network
     resolvers: tuple[str, ...] = ()  # IPv4 addresses
     door: Door | None = None  # None: no way out
+    tunnels: Tunnels | None = None  # None: its session is not known yet
     data: Path = Path()  # the workspace's files
     disk: str | None = None  # the workspace's device, `major:minor`, if it has rates
     start: Start = Start.COLD

@@ -46,9 +46,10 @@ class Sandbox:
         return self.directory.name
 
     def shut_off(self) -> None:
-        """Ends its connections to the outside at once, and refuses others until `reopen`."""
-        if self.parts.plan.door is not None:
-            self.parts.plan.door.shut()
+        """Ends its connections with the outside at once; refuses others until `reopen`."""
+        for way in (self.parts.plan.door, self.parts.plan.tunnels):
+            if way is not None:
+                way.shut()
 
     def recheck_connections(self) -> None:
         """Ends its connections to the outside that are not allowed any more."""
@@ -56,9 +57,10 @@ class Sandbox:
             self.parts.plan.door.recheck()
 
     def reopen(self) -> None:
-        """Its requests to the outside are decided again."""
-        if self.parts.plan.door is not None:
-            self.parts.plan.door.reopen()
+        """Its connections with the outside are decided again."""
+        for way in (self.parts.plan.door, self.parts.plan.tunnels):
+            if way is not None:
+                way.reopen()
 
 
 def assembled(parts: Assembly) -> Sandbox:

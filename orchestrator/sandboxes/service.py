@@ -43,7 +43,7 @@ class Sandboxes:
         ledger: Ledger,
         workspaces: Workspaces,
         subscribers: Subscribers,
-        way_out: Part,
+        ways: tuple[Part, ...],
         metrics: Metrics,
     ) -> None:
         self._settings = settings
@@ -53,7 +53,7 @@ class Sandboxes:
         self._suitability = Suitability(node.engine, node)
         self._starter = Starter(
             *(settings, node, ledger, workspaces, subscribers, self._suitability),
-            *(way_out, self._releases),
+            *(ways, self._releases),
         )
         self.pool = WarmPool(
             settings, self._starter.start_ahead, self._suitability.image_id, metrics

@@ -61,10 +61,10 @@ class Starter:
         workspaces: Workspaces,
         subscribers: Subscribers,
         suitability: Suitability,
-        way_out: Part,
+        ways: tuple[Part, ...],
         releases: TaskScope,
     ) -> None:
-        """`way_out` is the part of that name. `releases` holds the releases of sandboxes."""
+        """`ways` connect with the outside. `releases` holds the releases of sandboxes."""
         engine = node.engine
         self._settings = settings
         self._node = node
@@ -90,13 +90,13 @@ class Starter:
         # link, the rates, the container, and then the mounts made for it.
         workspace = (quota, WorkspacePart(places), MountsPart(settings, places))
         self._whole: tuple[Part, ...] = (
-            *(network, directory, trust, *workspace, *container, way_out, agent),
+            *(network, directory, trust, *workspace, *container, *ways, agent),
         )
         self._ahead: tuple[Part, ...] = (
             *(network, directory, trust, PointPart(places), *container, PreparePart()),
         )
         rules = RulesPart(engine, settings.image)
-        self._late: tuple[Part, ...] = (rules, AttachPart(quota, places), way_out)
+        self._late: tuple[Part, ...] = (rules, AttachPart(quota, places), *ways)
         self._last: tuple[Part, ...] = (AgentPart(engine, _TAKE_OVER_SECONDS),)
 
     async def start(

@@ -20,6 +20,7 @@ from orchestrator.errors import (
 )
 from orchestrator.link.messages import Chunk
 from orchestrator.policy.levels import Level, SessionLimits
+from orchestrator.ports.open_port import SessionPorts
 from orchestrator.sessions.budget import Budget
 from orchestrator.sessions.lifecycle import LIVE, Termination
 from orchestrator.sessions.session_secrets import SessionSecrets, StoredSecrets
@@ -145,6 +146,7 @@ class Session:
     # The number of terminals that are being started or have pending work.
     busy_terminals: int = 0
     commands: dict[str, Command] = field(default_factory=dict)
+    ports: SessionPorts = field(default_factory=SessionPorts)
     # Serializes all changes of the status, the level and the sandbox.
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     # Held while evidence of one of its commands is written.

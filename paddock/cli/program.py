@@ -16,6 +16,7 @@ from paddock.cli import (
     events,
     files,
     policies,
+    ports,
     ptys,
     run,
     sessions,
@@ -85,6 +86,7 @@ def build() -> TyperGroup:
     ):
         app.add_typer(commands, name=name)
     budgets.add_to(app)
+    ports.add_to(app)
     events.add_to(app)
     for name, module in (("approvals", approvals), ("audit", audit), ("policies", policies)):
         app.add_typer(module.app, name=name)

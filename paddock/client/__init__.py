@@ -63,6 +63,7 @@ from paddock.contract.commands import (
 from paddock.contract.egress import EgressDraft, EgressDrafts, SessionEgress
 from paddock.contract.files import FileEntry, FileList
 from paddock.contract.inspection import InspectedSession, SandboxProcess, SandboxUsage
+from paddock.contract.ports import OpenedPort, Port
 from paddock.contract.sessions import Session as SessionInfo
 from paddock.contract.sessions import SessionSettings, Termination
 from paddock.contract.system import (
@@ -123,12 +124,14 @@ __all__ = [
     "NotFoundError",
     "NotPaddockError",
     "OldServerError",
+    "OpenedPort",
     "Output",
     "Paddock",
     "PaddockAPIError",
     "PaddockError",
     "PaddockSync",
     "PermissionDeniedError",
+    "Port",
     "RateLimitedError",
     "Readiness",
     "SandboxProcess",

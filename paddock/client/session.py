@@ -12,6 +12,7 @@ from paddock.client.errors import NotFoundError, PaddockError, UnauthorizedError
 from paddock.client.faces import Async, F, Face, Link, Sync, method, stream
 from paddock.client.files import Files
 from paddock.client.parsing import read, read_items
+from paddock.client.ports import Ports
 from paddock.client.requests import ENGINE_SECONDS, EXPLAIN, exec_body, given, session_path
 from paddock.client.results import ExecEvent
 from paddock.client.settings import Settings
@@ -54,6 +55,7 @@ class Session(Face[F]):
         self.settings: Settings[F] = Settings(link, self._path)
         self.audit: Audit[F] = Audit(link, self._path)
         self.terminals: Terminals[F] = Terminals(link, self._path)
+        self.ports: Ports[F] = Ports(link, self._path)
 
     def __repr__(self) -> str:
         return f"<Session {self.id} {self.info.permission_level} {self.info.status}>"

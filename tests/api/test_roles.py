@@ -25,6 +25,7 @@ METRICS = "pdk_key-of-the-monitoring"
 DECLARED = {
     Access.OPEN: "healthz readyz",
     Access.READ: "inspect_session show_budget show_settings list_processes read_process list_tools "
+    "list_ports "
     "list_terminals read_terminal read_transcript follow_session search_audit count_audit "
     "export_audit verify_audit explain_policy show_egress list_egress_drafts",
     Access.READ_ALL: "list_sessions list_policies list_images list_approvals follow_all "
@@ -35,6 +36,7 @@ DECLARED = {
     "interrupt_session",
     Access.MANAGE: "create_session ensure_session close_session pause_session resume_session "
     "complete_session abort_session rotate_handle change_settings decide_approval "
+    "open_port close_port "
     "archive_audit list_archives change_egress add_egress_rules",
     Access.METRICS: "metrics",
 }
@@ -70,7 +72,7 @@ def test_viewers_and_metrics_change_nothing() -> None:
 
 def _request(operation: Operation, command_id: str) -> tuple[str, dict[str, Any]]:
     path = operation.path.replace("{session_id}", "box").replace("{command_id}", command_id)
-    path = path.replace("{terminal_id}", "pty-0000000000000000")
+    path = path.replace("{terminal_id}", "pty-0000000000000000").replace("{port}", "8000")
     path = path.replace("{approval_id}", "apr-0000000000000000")
     if operation.id in ("read_file", "write_file", "delete_file"):
         path += "?path=a.txt"

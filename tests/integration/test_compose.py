@@ -37,7 +37,9 @@ PAYLOAD = b"#!/bin/sh\necho ran\n"
 LEVELS = ("low", "medium", "high")
 SECONDS = 60
 # Settings that compose.yaml sets itself, and paths that would lie outside the state directory.
-NOT_PASSED_ON = {"state_dir", "listen", "docker_host", "workspaces_dir", "archive_dir"}
+NOT_PASSED_ON = {
+    *("state_dir", "listen", "preview_listen", "docker_host", "workspaces_dir", "archive_dir")
+}
 
 
 class Deployment:
@@ -118,17 +120,21 @@ def prepared(shared: bool) -> Iterator[tuple[str, Path, int]]:
         tempfile.TemporaryDirectory(prefix="paddock-") as directory,
         pytest.MonkeyPatch.context() as patch,
         socket.socket() as probe,
+        socket.socket() as other,
         ExitStack() as stack,
     ):
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+        for each in (probe, other):
+            each.bind(("127.0.0.1", 0))
+        port, previews = (int(each.getsockname()[1]) for each in (probe, other))
         probe.close()
+        other.close()
         for name in [name for name in os.environ if name.startswith("PADDOCK_")]:
             patch.delenv(name)
         state_dir = Path(directory) / "state"
         state_dir.mkdir(mode=0o700)
         patch.setenv("PADDOCK_STATE_DIR", str(state_dir))
         patch.setenv("PADDOCK_PORT", str(port))
+        patch.setenv("PADDOCK_PREVIEW_PORT", str(previews))
         patch.setenv("PADDOCK_UID_BASE", str(1_900_000_000 + secrets.randbelow(1000) * 65_536))
         patch.setenv("PADDOCK_MIN_FREE_MEMORY_BYTES", "0")
         if shared:

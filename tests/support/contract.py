@@ -22,6 +22,7 @@ _PARAMETERS = {
     "command_id": r"[^/]+",
     "terminal_id": r"[^/]+",
     "approval_id": r"[^/]+",
+    "port": r"[^/]+",
 }
 # Refused before an operation is found.
 _WITHOUT_OPERATION = {"misdirected_request", "not_found", "method_not_allowed", "validation_error"}

@@ -29,6 +29,7 @@ from sandbox_agent.protocol import (
 )
 from tests.support.archives import Entry
 from tests.support.fake_archives import packed, summary, unpacked
+from tests.support.fake_ports import FakePorts
 from tests.support.fake_terminals import FakeTerminals
 
 
@@ -103,12 +104,14 @@ class FakeAgent:
         self.links: dict[str, str] = {}
         # Those that an archive named.
         self.directories: set[str] = set()
+        self.ports = FakePorts()
         self._opened = 0
         self._seq = 0
         self._writer: asyncio.StreamWriter | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def dial(self, run_dir: Path) -> None:
+        self.ports.directory = run_dir.parent / "ports"
         directory = os.open(run_dir, os.O_PATH | os.O_DIRECTORY)
         try:
             # By descriptor, because a temporary directory's path may be too long for a socket.
@@ -309,6 +312,10 @@ class FakeAgent:
     async def _on_cancel(self, params: Message) -> Message:
         if params["command_id"] in self._running:
             self.end(params["command_id"], 143, signal="SIGTERM", reason=params["reason"])
+        return {}
+
+    async def _on_ports(self, _params: Message) -> Message:
+        self.ports.start()
         return {}
 
     async def _on_stats(self, _params: Message) -> Message:

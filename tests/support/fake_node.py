@@ -9,7 +9,7 @@ from orchestrator.engine.fake import FakeEngine
 from orchestrator.node.base import Load, Look, Node, Resources
 from orchestrator.node.killing import FirstProcess
 from orchestrator.node.processes import Earlier, Measured
-from orchestrator.node.sockets import listening, listening_for_egress
+from orchestrator.node.sockets import listening, listening_for_egress, listening_for_ports
 from orchestrator.policy.requirements import Facts
 from orchestrator.workspace.storage import Storage
 
@@ -55,6 +55,9 @@ class FakeNode(Node):
 
     def listen_for_egress(self, directory: Path) -> socket.socket:
         return listening_for_egress(directory)
+
+    def listen_for_ports(self, directory: Path) -> socket.socket:
+        return listening_for_ports(directory)
 
     async def first_process(self, container_id: str, pid: int) -> FirstProcess | None:
         self._answer()

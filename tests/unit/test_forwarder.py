@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_agent.forwarder_process import BUFFER_BYTES, MOST_CONNECTIONS, Relays
+from sandbox_agent.forwarder_process import MOST_CONNECTIONS, Relays
 from sandbox_agent.proxy_variables import proxy_variables
+from sandbox_agent.relay import BUFFER_BYTES
 
 
 class Relayed:

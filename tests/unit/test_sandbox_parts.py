@@ -136,7 +136,8 @@ async def test_the_directory_has_its_files_and_goes(state_dir: Path) -> None:
     assert list(plan.directory.run.iterdir()) == []  # no file of the session
     targets = {bind.target: bind.read_only for bind in plan.binds}
     assert targets == dict.fromkeys(
-        ("/run/paddock", "/etc/passwd", "/etc/group", "/etc/resolv.conf"), True
+        ("/run/paddock", "/run/paddock-ports", "/etc/passwd", "/etc/group", "/etc/resolv.conf"),
+        True,
     )
     for _ in range(2):
         await part.close(plan)

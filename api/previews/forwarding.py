@@ -1,0 +1,96 @@
+"""Passes a request on to a program in a sandbox, and its answer back, as they come."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, hdrs, web
+from yarl import URL
+
+from api.http import stream
+from api.previews.connector import TunnelConnector
+from api.previews.headers import Headers, for_client, for_program
+from api.previews.pages import BadGatewayError
+from api.previews.paths import PreviewPath
+from api.previews.websocket import is_websocket, pass_websocket
+from orchestrator.ports.limits import PortLimits
+
+_CHUNK_BYTES = 64 * 1024
+_ADDED_BY_DEFAULT: Sequence[str] = (
+    hdrs.USER_AGENT,
+    hdrs.ACCEPT,
+    hdrs.ACCEPT_ENCODING,
+    hdrs.CONTENT_TYPE,
+)
+
+
+async def forward(
+    request: web.Request,
+    path: PreviewPath,
+    connect: Callable[[], Awaitable[socket.socket]],
+    limits: PortLimits,
+) -> web.StreamResponse:
+    """Answers the request with the program's answer.
+
+    Raises: BadGatewayError, the errors of `connect`; ConnectionError if the client has gone.
+    """
+    connector = TunnelConnector(connect, limits.head_bytes)
+    async with ClientSession(
+        connector=connector,
+        cookie_jar=DummyCookieJar(),
+        timeout=ClientTimeout(total=None, sock_read=limits.idle_seconds),
+        skip_auto_headers=_ADDED_BY_DEFAULT,
+        auto_decompress=False,
+        read_bufsize=_CHUNK_BYTES,
+        max_line_size=limits.head_bytes // 4,
+        max_field_size=limits.head_bytes // 4,
+    ) as client:
+        url = URL(f"http://localhost:{path.port}{path.inside}", encoded=True)
+        headers = for_program([*request.headers.items()], path, request.scheme, request.host)
+        try:
+            if is_websocket(request):
+                return await pass_websocket(request, path, client, url, headers, limits)
+            return await _pass(request, path, client, connector, url, headers, limits)
+        except (ClientError, TimeoutError) as error:
+            if request.get(stream.STREAM) is not None:
+                stream.abort(request)
+                raise ConnectionResetError("the program's answer ended early") from None
+            late = isinstance(error, TimeoutError)
+            why = "does not answer" if late else "does not answer as HTTP has it"
+            raise BadGatewayError(f"port {path.port} of the session {why}") from None
+
+
+async def _pass(
+    request: web.Request,
+    path: PreviewPath,
+    client: ClientSession,
+    connector: TunnelConnector,
+    url: URL,
+    headers: Headers,
+    limits: PortLimits,
+) -> web.StreamResponse:
+    body = _body(request, limits.idle_seconds) if request.can_read_body else None
+    async with client.request(
+        request.method, url, headers=headers, data=body, allow_redirects=False
+    ) as answer:
+        connector.begun()
+        if answer.status < 200:
+            raise BadGatewayError(f"port {path.port} of the session changes the protocol")
+        response = web.StreamResponse(
+            status=answer.status, headers=for_client([*answer.headers.items()], path)
+        )
+        await stream.begin(request, response)
+        async for chunk in answer.content.iter_any():
+            async with asyncio.timeout(limits.idle_seconds):
+                await response.write(chunk)
+        await response.write_eof()
+        return response
+
+
+async def _body(request: web.Request, idle_seconds: float) -> AsyncIterator[bytes]:
+    while True:
+        async with asyncio.timeout(idle_seconds):
+            chunk = await request.content.readany()
+        if not chunk:
+            return
+        yield chunk

@@ -1,0 +1,151 @@
+"""What passes of the headers of requests and answers, and what is added. Pure functions.
+
+The program in the sandbox may be hostile: it learns no credential, and its answers get no power
+over the origin that it shares with other ports.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from api.previews.paths import PreviewPath
+from api.views.ports import LINK
+
+# In order; a name may occur several times.
+Headers = Sequence[tuple[str, str]]
+
+# A page has an origin of its own, which equals no other, not even its own server's.
+SANDBOX = "sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads"
+ADDED: Mapping[str, str] = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    # A page's own images and scripts come from another origin than the page.
+    "Cross-Origin-Resource-Policy": "cross-origin",
+}
+_HOP_BY_HOP = frozenset(
+    {
+        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization"),
+        *("proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings"),
+    }
+)
+_NOT_INSIDE = _HOP_BY_HOP | {
+    *("authorization", "cookie", "expect", "forwarded", "host", "referer", "via", "x-real-ip"),
+}
+# They concern the whole origin, or the browser's credentials.
+_NOT_OUTSIDE = _HOP_BY_HOP | {
+    *("alt-svc", "authentication-info", "clear-site-data", "location", "nel"),
+    *("public-key-pins", "report-to", "reporting-endpoints", "service-worker-allowed"),
+    *("set-cookie", "strict-transport-security", "www-authenticate", "origin-agent-cluster"),
+    *("cross-origin-opener-policy", "cross-origin-embedder-policy"),
+    *(name.lower() for name in ADDED),
+}
+_COOKIE_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# Attributes of cookies that have an effect only within their path.
+_COOKIE_ATTRIBUTES = frozenset({"expires", "max-age", "httponly", "secure"})
+
+
+def for_program(headers: Headers, path: PreviewPath, scheme: str, host: str) -> Headers:
+    """A request's headers for the program, which is addressed as on its own machine."""
+    left_out = _NOT_INSIDE | _named(headers)
+    cookies = [each for line in _values(headers, "Cookie") for each in _others(line)]
+    return [
+        *(
+            (name, value)
+            for name, value in headers
+            if name.lower() not in left_out
+            and not name.lower().startswith(("x-forwarded-", "sec-websocket-"))
+            and _sendable(value)
+        ),
+        ("Host", f"localhost:{path.port}"),
+        ("X-Forwarded-Host", host),
+        ("X-Forwarded-Proto", scheme),
+        ("X-Forwarded-Prefix", path.prefix),
+        *([("Cookie", "; ".join(cookies))] if cookies else []),
+    ]
+
+
+def link_tokens(headers: Headers) -> list[str]:
+    """The tokens in a request's cookies."""
+    lines = _values(headers, "Cookie")
+    pairs = [each.partition("=") for line in lines for each in line.split(";")]
+    return [value.strip() for name, _, value in pairs if name.strip() == LINK]
+
+
+def for_client(headers: Headers, path: PreviewPath) -> Headers:
+    """An answer's headers for the client."""
+    left_out = _NOT_OUTSIDE | _named(headers)
+    cookies = (_limited(text, path) for text in _values(headers, "Set-Cookie"))
+    passed = [
+        *(
+            (name, value)
+            for name, value in headers
+            if name.lower() not in left_out and not name.lower().startswith("access-control-")
+        ),
+        *(("Location", _outside(text, path)) for text in _values(headers, "Location")),
+        *(("Set-Cookie", cookie) for cookie in cookies if cookie is not None),
+    ]
+    return [
+        *((name, value) for name, value in passed if _sendable(value)),
+        *ADDED.items(),
+        ("Content-Security-Policy", SANDBOX),
+    ]
+
+
+def link_cookie(token: str, path: PreviewPath, seconds: int, *, secure: bool) -> str:
+    """The cookie that replaces a link's token in further requests."""
+    return f"{LINK}={token}; Path={path.prefix}/; Max-Age={seconds}; HttpOnly; SameSite=Lax" + (
+        "; Secure" if secure else ""
+    )
+
+
+def _values(headers: Headers, name: str) -> list[str]:
+    return [value for each, value in headers if each.lower() == name.lower()]
+
+
+def _named(headers: Headers) -> frozenset[str]:
+    """The headers that a message declares to be for the next hop only."""
+    lines = _values(headers, "Connection")
+    return frozenset(name.strip().lower() for line in lines for name in line.split(","))
+
+
+def _others(line: str) -> list[str]:
+    """The cookies other than the link's."""
+    pairs = [each.strip() for each in line.split(";")]
+    return [
+        each
+        for each in pairs
+        if each and each.partition("=")[0].strip() != LINK and _sendable(each)
+    ]
+
+
+def _outside(location: str, path: PreviewPath) -> str:
+    """Where the program redirects to, as the client must request it."""
+    for own in (f"http://localhost:{path.port}", f"http://127.0.0.1:{path.port}"):
+        if location == own or location.startswith((f"{own}/", f"{own}?")):
+            location = location.removeprefix(own) or "/"
+            if location.startswith("?"):
+                location = f"/{location}"
+            return path.prefix + location
+    if location.startswith("/") and not location.startswith(("//", "/\\")):
+        return path.prefix + location
+    return location
+
+
+def _limited(text: str, path: PreviewPath) -> str | None:
+    """A cookie that only requests to this port get; None: it is not passed."""
+    pair, *attributes = (each.strip() for each in text.split(";"))
+    name = pair.partition("=")[0].strip()
+    if "=" not in pair or not _COOKIE_NAME.fullmatch(name) or name == LINK:
+        return None
+    kept = [
+        each for each in attributes if each.partition("=")[0].strip().lower() in _COOKIE_ATTRIBUTES
+    ]
+    return "; ".join((pair, *kept, f"Path={path.prefix}/", "SameSite=Lax"))
+
+
+def _sendable(value: str) -> bool:
+    """Whether it is text: what is not UTF-8 can't be sent on."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

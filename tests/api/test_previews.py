@@ -1,0 +1,445 @@
+"""Who reaches an open port, what passes in both directions, and what a hostile program can't do."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from aiohttp import ClientError, ClientPayloadError, WSMsgType, web
+
+from orchestrator.control_plane import ControlPlane
+from orchestrator.ports.limits import PORT_LIMITS
+from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
+from tests.support.previews import Previews, Program, previews, program, raw_program
+from tests.support.until import until
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@pytest.fixture
+async def shown(plane: ControlPlane) -> AsyncIterator[Previews]:
+    async with previews(plane) as found:
+        yield found
+
+
+async def echo(request: web.Request) -> web.Response:
+    """What arrived, as JSON."""
+    body = (await request.read()).decode("latin-1")
+    told = [request.method, request.raw_path, list(request.headers.items()), body]
+    return web.json_response(told)
+
+
+class Open:
+    """A session `web` with an open port, for the operator's key."""
+
+    def __init__(self, program: Program, port: dict[str, Any], handle: str, origin: str) -> None:
+        self.program = program
+        self.path = f"/s/web/{program.port}"
+        self.link = port["link"].removeprefix(origin)
+        self.handle = handle
+
+
+@asynccontextmanager
+async def opened(api: Api, shown: Previews, server: Any) -> AsyncIterator[Open]:
+    async with server as running:
+        session = await api.session(id="web", key=OPERATOR_KEY)
+        body = {"port": running.port}
+        path = "/api/sessions/web/ports"
+        port = await api.json("POST", path, json=body, key=OPERATOR_KEY, status=201)
+        yield Open(running, port, session["handle"], shown.origin)
+
+
+async def cookie_of(shown: Previews, link: str) -> dict[str, str]:
+    answer = await shown.get(link)
+    assert answer.status == 307, await answer.text()
+    return {"Cookie": answer.headers["Set-Cookie"].split(";")[0]}
+
+
+# Who.
+
+
+async def test_a_link_becomes_a_cookie_of_the_port_alone(api: Api, shown: Previews) -> None:
+    async with opened(api, shown, program(echo)) as web_:
+        visit = await shown.get(web_.link.replace("/?", "/a%2Fb?x=1&") + "&y=2")
+        assert visit.status == 307
+        assert visit.headers["Location"] == f"{web_.path}/a%2Fb?x=1&y=2"
+        name, *attributes = visit.headers["Set-Cookie"].split("; ")
+        assert {f"Path={web_.path}/", "HttpOnly", "SameSite=Lax"} <= set(attributes)
+        assert visit.headers["Referrer-Policy"] == "no-referrer"
+        there = await shown.get(f"{web_.path}/", headers={"Cookie": f"a=1; {name}; b=2"})
+        _, _, headers, _ = json.loads(await there.text())
+        assert dict(headers)["Cookie"] == "a=1; b=2"
+        assert name.partition("=")[2] not in str(headers)
+
+
+async def test_altered_links_and_other_credentials_are_refused(api: Api, shown: Previews) -> None:
+    other = await api.session(id="other")
+    async with opened(api, shown, program(echo)) as web_:
+        token = web_.link.partition("=")[2]
+        until_, mac = token.split(".")
+        for wrong in (f"{int(until_) + 1}.{mac}", f"{until_}.{mac[:-1]}A"[:-2] + "AA", "", "1.x"):
+            assert (await shown.get(f"{web_.path}/?paddock_link={wrong}")).status == 401
+            cookie = {"Cookie": f"paddock_link={wrong}"}
+            assert (await shown.get(f"{web_.path}/", headers=cookie)).status == 401
+        assert (await shown.get(f"{web_.path}/")).status == 401
+        for key, status in ((other["handle"], 404), (OTHER_KEY, 404), ("pdk_unknown", 401)):
+            assert (await shown.get(f"{web_.path}/", key=key)).status == status
+        assert web_.program.received == []
+        for key in (web_.handle, OPERATOR_KEY, ADMIN_KEY):
+            assert (await shown.get(f"{web_.path}/", key=key)).status == 200
+
+
+async def test_a_link_is_for_one_port_of_one_session(api: Api, shown: Previews) -> None:
+    async with opened(api, shown, program(echo)) as web_, program(echo) as second:
+        await api.session(id="other")
+        for session, port in (("web", second.port), ("other", web_.program.port)):
+            path = f"/api/sessions/{session}/ports"
+            await api.json("POST", path, json={"port": port}, status=201)
+        cookie = await cookie_of(shown, web_.link)
+        for path in (f"/s/web/{second.port}/", f"/s/other/{web_.program.port}/"):
+            assert (await shown.get(path, headers=cookie)).status == 401
+        # Neither does a path that climbs: what is asked for is what is authorised.
+        for climbing in ("/../../other/", "/%2e%2e/%2e%2e/other/", "/..%2f..%2fother/"):
+            tail = f"{climbing}{web_.program.port}/"
+            answer = await shown.get(web_.path + tail, headers=cookie)
+            assert json.loads(await answer.text())[1] == tail
+        assert second.received == []
+
+
+async def test_a_closed_port_s_link_never_holds_again(api: Api, shown: Previews) -> None:
+    async with opened(api, shown, program(echo)) as web_:
+        cookie = await cookie_of(shown, web_.link)
+        path = "/api/sessions/web/ports"
+        await api.json("DELETE", f"{path}/{web_.program.port}")
+        await api.json("POST", path, json={"port": web_.program.port}, status=201)
+        assert (await shown.get(f"{web_.path}/", headers=cookie)).status == 401
+
+
+async def test_a_removed_key_s_ports_are_closed(api: Api, shown: Previews) -> None:
+    async with opened(api, shown, program(echo)) as web_:
+        cookie = await cookie_of(shown, web_.link)
+        keys = api.plane.keys
+        keys.replace(type(keys)({d: p for d, p in keys._principals.items() if p.name == "admin"}))
+        assert (await shown.get(f"{web_.path}/", headers=cookie)).status == 401
+        found = api.plane.sessions.registry.get("web")
+        assert found is not None
+        await until(lambda: not found.ports.open)
+        assert web_.program.received == []
+
+
+async def test_the_two_origins_share_no_route(api: Api, shown: Previews) -> None:
+    async with opened(api, shown, program(echo)) as web_:
+        for path in ("/", "/healthz", "/api/sessions", "/metrics", "/api/openapi.json", "/s/web"):
+            assert (await shown.get(path, key=ADMIN_KEY)).status == 404
+        await api.problem(404, "not_found", "GET", f"{web_.path}/")
+        strange = {"Host": "rebound.example"}
+        assert (await shown.get(f"{web_.path}/", key=ADMIN_KEY, headers=strange)).status == 421
+
+
+# What passes.
+
+
+async def test_requests_pass_without_what_is_the_control_plane_s(api: Api, shown: Previews) -> None:
+    async with opened(api, shown, program(echo)) as web_:
+        sent = {
+            "Connection": "keep-alive, X-Hop",
+            "X-Hop": "1",
+            "X-Forwarded-For": "1.2.3.4",
+            "X-Forwarded-Host": "evil",
+            "Forwarded": "for=1.2.3.4",
+            "Referer": "http://elsewhere/",
+            "Accept-Encoding": "br",
+            "X-Own": "kept",
+        }
+        path = f"{web_.path}/a//b/%41?q=%20&&r"
+        answer = await shown.ask("PUT", path, key=ADMIN_KEY, headers=sent, data=b"body")
+        method, target, headers, body = json.loads(await answer.text())
+        assert (method, target, body) == ("PUT", "/a//b/%41?q=%20&&r", "body")
+        found = {name.lower(): value for name, value in headers}
+        assert found["host"] == f"localhost:{web_.program.port}"
+        assert found["x-forwarded-prefix"] == web_.path
+        assert found["x-forwarded-host"] == shown.origin.removeprefix("http://")
+        assert found["x-own"] == "kept"
+        assert found["accept-encoding"] == "br"
+        assert not {"authorization", "x-hop", "x-forwarded-for", "forwarded", "referer"} & {*found}
+
+
+async def test_answers_get_no_power_over_the_origin(api: Api, shown: Previews) -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        response = web.Response(status=302, text="x")
+        for name, value in (
+            ("Location", "/login"),
+            ("Set-Cookie", "sid=1; Path=/; Domain=localhost; HttpOnly; SameSite=None"),
+            ("Set-Cookie", "paddock_link=x; Path=/"),
+            ("Service-Worker-Allowed", "/"),
+            ("Clear-Site-Data", '"*"'),
+            ("Access-Control-Allow-Origin", "*"),
+            ("Content-Security-Policy", "default-src *"),
+            ("X-Content-Type-Options", "off"),
+            ("X-Own", "kept"),
+        ):
+            response.headers.add(name, value)
+        return response
+
+    async with opened(api, shown, program(answer)) as web_:
+        got = (await shown.get(f"{web_.path}/", key=ADMIN_KEY)).headers
+    assert got["Location"] == f"{web_.path}/login"
+    assert got.getall("Set-Cookie") == [f"sid=1; HttpOnly; Path={web_.path}/; SameSite=Lax"]
+    policies = got.getall("Content-Security-Policy")
+    assert policies[0] == "default-src *"
+    assert policies[1].startswith("sandbox allow-scripts")
+    assert "allow-same-origin" not in policies[1]
+    assert got.getall("X-Content-Type-Options") == ["nosniff"]
+    assert (got["Referrer-Policy"], got["X-Own"]) == ("no-referrer", "kept")
+    absent = {"service-worker-allowed", "clear-site-data", "access-control-allow-origin"}
+    assert not absent & {name.lower() for name in got}
+
+
+async def test_a_head_has_no_body(api: Api, shown: Previews) -> None:
+    async with opened(api, shown, program(echo)) as web_:
+        answer = await shown.ask("HEAD", f"{web_.path}/", key=ADMIN_KEY)
+        assert (answer.status, await answer.read()) == (200, b"")
+        assert int(answer.headers["Content-Length"]) > 0
+
+
+async def test_bodies_stream_in_both_directions(api: Api, shown: Previews) -> None:
+    """Each piece is answered before the next is sent."""
+    turn = asyncio.Queue[bytes]()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for number in range(5):
+            yield b"%d" % number
+            assert await turn.get() == b"%d" % number
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        async for chunk in request.content.iter_any():
+            await response.write(chunk)
+        return response
+
+    async with opened(api, shown, program(answer)) as web_:
+        got = await shown.ask("POST", f"{web_.path}/", key=ADMIN_KEY, data=pieces())
+        async for chunk in got.content.iter_any():
+            turn.put_nowait(chunk)
+
+
+async def test_events_arrive_as_they_are_sent(api: Api, shown: Previews) -> None:
+    seen = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(b"data: 1\n\n")
+        await seen.wait()
+        await response.write(b"data: 2\n\n")
+        return response
+
+    async with opened(api, shown, program(answer)) as web_:
+        got = await shown.get(f"{web_.path}/", key=ADMIN_KEY)
+        assert got.content_type == "text/event-stream"
+        assert await got.content.readuntil(b"\n\n") == b"data: 1\n\n"
+        seen.set()
+        assert await got.content.readuntil(b"\n\n") == b"data: 2\n\n"
+
+
+async def test_a_websocket_passes_messages_and_its_end(api: Api, shown: Previews) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        assert "paddock_link" not in str(request.headers)
+        socket = web.WebSocketResponse(protocols=["chat"])
+        await socket.prepare(request)
+        async for message in socket:
+            if message.data == "end":
+                await socket.close(code=4321)
+            elif message.type is WSMsgType.TEXT:
+                await socket.send_str(message.data[::-1])
+            else:
+                await socket.send_bytes(message.data[::-1])
+        return socket
+
+    async with opened(api, shown, program(answer)) as web_:
+        cookie = await cookie_of(shown, web_.link)
+        async with shown.client.ws_connect(
+            f"{shown.origin}{web_.path}/ws", headers=cookie, protocols=["other", "chat"]
+        ) as socket:
+            assert socket.protocol == "chat"
+            await socket.send_str("abc")
+            assert await socket.receive_str() == "cba"
+            await socket.send_bytes(b"xyz" * 10_000)
+            assert await socket.receive_bytes() == b"zyx" * 10_000
+            await socket.send_str("end")
+            assert (await socket.receive()).type is WSMsgType.CLOSE
+            assert socket.close_code == 4321
+        with pytest.raises(ClientError):
+            await shown.client.ws_connect(f"{shown.origin}{web_.path}/ws")
+
+
+# When nothing answers.
+
+
+async def test_a_port_without_a_program_is_a_page(api: Api, shown: Previews) -> None:
+    async with opened(api, shown, program(echo)) as web_:
+        pass
+    answer = await shown.get(f"{web_.path}/", key=ADMIN_KEY)
+    assert answer.status == 502
+    assert answer.content_type == "text/html"
+    said = await answer.text()
+    assert f"Nothing listens on port {web_.program.port} in the session." in said
+
+
+async def test_a_pause_cuts_and_refuses(api: Api, shown: Previews) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"begun")
+        await asyncio.Event().wait()
+        return response
+
+    async with opened(api, shown, program(answer)) as web_:
+        got = await shown.get(f"{web_.path}/", key=ADMIN_KEY)
+        assert await got.content.readexactly(5) == b"begun"
+        await api.json("POST", "/api/sessions/web/pause", json={})
+        with pytest.raises(ClientPayloadError):
+            await got.content.read()
+        assert (await shown.get(f"{web_.path}/", key=ADMIN_KEY)).status == 503
+        await api.json("POST", "/api/sessions/web/resume", json={})
+        again = await shown.get(f"{web_.path}/", key=ADMIN_KEY)
+        assert await again.content.readexactly(5) == b"begun"
+        path = f"/api/sessions/web/ports/{web_.program.port}"
+        await api.json("DELETE", path)
+        with pytest.raises(ClientPayloadError):
+            await again.content.read()
+
+
+async def test_another_level_keeps_the_port(api: Api, shown: Previews) -> None:
+    async with opened(api, shown, program(echo)) as web_:
+        cookie = await cookie_of(shown, web_.link)
+        assert (await shown.get(f"{web_.path}/", headers=cookie)).status == 200
+        body = {"settings": {"permission_level": "high"}}
+        await api.json("PUT", "/api/sessions/web/settings", json=body)
+        assert (await shown.get(f"{web_.path}/", headers=cookie)).status == 200
+
+
+async def test_only_so_many_requests_at_once(api: Api, plane: ControlPlane) -> None:
+    held = asyncio.Event()
+
+    async def answer(_request: web.Request) -> web.Response:
+        await held.wait()
+        return web.Response(text="x")
+
+    limits = PORT_LIMITS._replace(key_connections=2)
+    async with previews(plane, limits) as shown, opened(api, shown, program(answer)) as web_:
+        waiting = [asyncio.create_task(shown.get(f"{web_.path}/", key=ADMIN_KEY)) for _ in range(2)]
+        await until(lambda: len(web_.program.received) == 2)
+        assert (await shown.get(f"{web_.path}/", key=ADMIN_KEY)).status == 429
+        held.set()
+        assert [(await each).status for each in waiting] == [200, 200]
+        assert (await shown.get(f"{web_.path}/", key=ADMIN_KEY)).status == 200
+
+
+# Hostile programs.
+
+
+async def _endless_head(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        writer.write(b"X-A: " + b"a" * 1000 + b"\r\n")
+        await writer.drain()
+
+
+async def _one_endless_header(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\nX-A: ")
+    while True:
+        writer.write(b"a" * 65536)
+        await writer.drain()
+
+
+async def _endless_continues(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
+        await writer.drain()
+
+
+async def _not_http(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"\x00\xff" * 100)
+    await writer.drain()
+
+
+async def _nothing(_: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+    return
+
+
+async def _switches(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nx")
+    await writer.drain()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [_endless_head, _one_endless_header, _endless_continues, _not_http, _nothing, _switches],
+)
+async def test_what_is_not_an_answer_is_a_bad_gateway(
+    api: Api, shown: Previews, answer: Any
+) -> None:
+    async with opened(api, shown, raw_program(answer)) as web_:
+        got = await shown.get(f"{web_.path}/", key=ADMIN_KEY)
+        assert got.status == 502, await got.text()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"Content-Length: 10\r\n\r\nfive5",
+        b"Transfer-Encoding: chunked\r\n\r\n5\r\nfive5\r\nnonsense",
+        b"Transfer-Encoding: chunked\r\n\r\n5\r\nfive5\r\n0\r\n" + b"X-A: a\r\n" * 50_000,
+    ],
+)
+async def test_a_broken_body_breaks_off(api: Api, shown: Previews, body: bytes) -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n" + body)
+        with suppress(ConnectionError):
+            await writer.drain()
+
+    async with opened(api, shown, raw_program(answer)) as web_:
+        got = await shown.get(f"{web_.path}/", key=ADMIN_KEY)
+        if got.status != 502:  # it was noticed only after the head
+            with pytest.raises(ClientError):
+                await got.read()
+
+
+@pytest.mark.parametrize("value", [b"\xff\xfe", b"a\tb", "é".encode()])
+async def test_any_bytes_in_headers_pass_or_are_left_out(
+    api: Api, shown: Previews, value: bytes
+) -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = b"HTTP/1.1 200 " + value + b"\r\nX-A: " + value + b"\r\nSet-Cookie: a=" + value
+        writer.write(head + b"\r\nLocation: /" + value + b"\r\nContent-Length: 2\r\n\r\nok")
+        await writer.drain()
+
+    async with opened(api, shown, raw_program(answer)) as web_:
+        got = await shown.get(f"{web_.path}/", key=ADMIN_KEY)
+        assert (got.status, await got.read()) == (200, b"ok")
+
+
+async def test_a_slow_client_holds_the_program_back(api: Api, shown: Previews) -> None:
+    sent = 0
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b"x" * 65536)
+            sent += 65536
+
+    async with opened(api, shown, program(answer)) as web_:
+        got = await shown.get(f"{web_.path}/", key=ADMIN_KEY)
+        before = -1
+        while before != sent:
+            before = sent
+            for _ in range(2000):
+                await asyncio.sleep(0)
+        assert sent < 64 * 2**20
+        got.close()

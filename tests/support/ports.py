@@ -1,0 +1,81 @@
+"""Open ports of real sandboxes, and the programs that listen there."""
+
+from dataclasses import dataclass
+
+from aiohttp import ClientResponse
+
+from orchestrator.access.keys import ADMIN_NAME, Principal, Role
+from orchestrator.sessions.session import Command
+from tests.support.box import Box
+from tests.support.previews import Previews
+
+# A key that exists: ports close with their key.
+ADMIN = Principal(ADMIN_NAME, Role.ADMIN)
+# Answers each WebSocket message by itself, in either form; with the standard library alone.
+WEBSOCKET = """
+import base64, hashlib, socketserver, struct
+class Echo(socketserver.StreamRequestHandler):
+    def handle(self):
+        key = b""
+        while (line := self.rfile.readline().strip()):
+            name, _, value = line.partition(b":")
+            if name.lower() == b"sec-websocket-key":
+                key = value.strip()
+        digest = hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest()
+        self.wfile.write(b"HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: websocket\\r\\n"
+            b"Connection: Upgrade\\r\\nSec-WebSocket-Accept: " + base64.b64encode(digest)
+            + b"\\r\\n\\r\\n")
+        while len(head := self.rfile.read(2)) == 2:
+            size = head[1] & 127
+            if size == 126:
+                size, = struct.unpack("!H", self.rfile.read(2))
+            elif size == 127:
+                size, = struct.unpack("!Q", self.rfile.read(8))
+            mask = self.rfile.read(4)
+            data = bytes(b ^ mask[i % 4] for i, b in enumerate(self.rfile.read(size)))
+            short = struct.pack("!B", size) if size < 126 else struct.pack("!BH", 126, size)
+            self.wfile.write(head[:1] + short + data)
+            if head[0] & 15 == 8:
+                return
+server = socketserver.ThreadingTCPServer(("127.0.0.1", 8765), Echo)
+print("ready", flush=True)
+server.serve_forever()
+"""
+
+
+@dataclass
+class OpenBox:
+    """An open port of a session."""
+
+    box: Box
+    shown: Previews
+    port: int
+    cookie: dict[str, str]
+
+    async def get(self, path: str, **headers: str) -> ClientResponse:
+        """What the program answers, to somebody with the link."""
+        target = f"/s/{self.box.session.id}/{self.port}{path}"
+        return await self.shown.get(target, headers={**self.cookie, **headers})
+
+
+async def opened_port(box: Box, shown: Previews, port: int) -> OpenBox:
+    """Opens a port and follows its link."""
+    ports = box.plane.ports
+    token = ports.link(await ports.open(ADMIN, box.session, port, 600))
+    visit = await shown.get(f"/s/{box.session.id}/{port}/?paddock_link={token}")
+    assert visit.status == 307, await visit.text()
+    return OpenBox(box, shown, port, {"Cookie": visit.headers["Set-Cookie"].split(";")[0]})
+
+
+async def listening(box: Box, *argv: str, ready: str) -> Command:
+    """A program in the background that has said that it listens."""
+    command = await box.start(argv=list(argv), background=True)
+    await box.printed(command, ready)
+    return command
+
+
+async def web_server(box: Box, port: int = 8000) -> Command:
+    """Serves the workspace."""
+    return await listening(
+        box, "python3", "-u", "-m", "http.server", str(port), ready="Serving HTTP"
+    )

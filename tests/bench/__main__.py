@@ -16,7 +16,7 @@ from docker.errors import DockerException
 from images.errors import BuildError
 from images.progress import failure, step
 from scripts.docs import keep
-from tests.bench import measures, sessions
+from tests.bench import egress, measures, sessions
 from tests.bench.floors import Floors
 from tests.bench.measures import MEASURES, SESSIONS
 from tests.bench.peers import measuring
@@ -25,7 +25,7 @@ from tests.bench.plane import BenchError, Plane, measured_plane
 from tests.bench.report import Result, print_comparison, print_table
 
 _PARTS = ("floors", "peers")
-_MORE = "sessions"
+_MORE = ("sessions", "egress")
 _FAILURES = (BenchError, BuildError, ContenderError, AssertionError, DockerException, OSError)
 
 
@@ -46,9 +46,11 @@ async def bench(arguments: argparse.Namespace) -> None:
                 print_comparison(comparison)
                 if arguments.keep:
                     keep(comparison)
-            if _MORE in arguments.parts:
+            if "sessions" in arguments.parts:
                 grown = await sessions.growth(plane, floors, arguments.counts)
                 print("", *sessions.lines(grown), sep="\n")
+            if "egress" in arguments.parts:
+                print_table(await egress.egress(1 if arguments.quick else 3))
         finally:
             floors.close()
 
@@ -81,7 +83,8 @@ def _arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         "parts",
         nargs="*",
         default=_PARTS,
-        help="floors, peers (both by default), or sessions: how cost grows with their number",
+        help="floors, peers (both by default), sessions (how cost grows with their number), or "
+        "egress (what the way out costs)",
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a rough picture")
     parser.add_argument(
@@ -92,8 +95,8 @@ def _arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     arguments = parser.parse_args(words)
     for part in arguments.parts:
-        if part not in (*_PARTS, _MORE):
-            parser.error(f"{part} is not one of {', '.join((*_PARTS, _MORE))}")
+        if part not in (*_PARTS, *_MORE):
+            parser.error(f"{part} is not one of {', '.join((*_PARTS, *_MORE))}")
     return arguments
 
 

@@ -216,7 +216,7 @@ class ControlPlane:
         )
         self._resources.push_async_callback(way_out.shut_down)
         subscribers.on_gone(way_out.settle)
-        self.egress = SessionEgress(recorder)
+        self.egress = SessionEgress(recorder, stops)
         secret = generated_key(settings.state_dir / "preview.key")
         self.ports = Ports(self.database, recorder, stops, self.keys, secret, PORT_LIMITS)
         self._resources.push_async_callback(self.ports.shut_down)

@@ -47,7 +47,9 @@ async def show_egress(context: Context) -> SessionEgress:
 async def change_egress(context: Context, body: EgressBody) -> SessionEgress:
     """Sets `only`, or `also`, which is for admins.
 
-    The rules hold from the next request on, and connections that they do not allow are ended.
+    The rules hold from the next request on, and connections that they do not allow are ended. What
+    only narrows holds even if it can't be recorded now: the answer is 503 `audit_unavailable`, and
+    the record follows as soon as possible.
     """
     session, given = context.session(), body.model_fields_set
     only: Narrowing | None = None

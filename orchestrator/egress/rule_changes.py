@@ -36,6 +36,23 @@ def denial(rules: SessionRules, rule: Rule) -> str | None:
     return None
 
 
+def narrows(old: OwnRules, new: OwnRules) -> bool:
+    """Whether the new rules have no rule more that allows, and none less that denies.
+
+    One more denial that inspects is no narrowing: by it, tunnels are inspected instead of denied.
+    """
+    fewer, more = new.only.allow, old.only.allow
+    before = {*old.only.deny, *old.also.deny}
+    added = {*new.only.deny, *new.also.deny} - before
+    return (
+        set(old.only.deny) <= set(new.only.deny)
+        and set(old.also.deny) <= set(new.also.deny)
+        and not any(rule.inspect for rule in added)
+        and set(new.also.allow) <= set(old.also.allow)
+        and (more is None or (fewer is not None and set(fewer) <= set(more)))
+    )
+
+
 def with_rules(
     rules: SessionRules, allow: Iterable[Rule], deny: Iterable[Rule], *, admin: bool
 ) -> OwnRules:

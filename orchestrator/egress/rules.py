@@ -176,8 +176,11 @@ def any_port(decider: Decider, allow: Iterable[Rule], host: Host) -> Decision:
     """Whether something may be requested of the host at some port that these rules have."""
     ports = [port for rule in allow for port in rule.ports or WEB_PORTS]
     decisions = [decider.decide(host, port) for port in dict.fromkeys([WEB_PORTS[-1], *ports])]
-    found = (each for each in decisions if each.allow or each.rule.endswith(NOT_INSPECTED))
-    return next((Decision(True, each.rule) for each in found), decisions[0])
+    for each in decisions:
+        if each.allow or each.rule.endswith(NOT_INSPECTED):
+            return Decision(True, each.rule)
+    # A rule that denies says more than that no rule allows.
+    return next((each for each in decisions if each.by is not None), decisions[0])
 
 
 _NO_REMEDY = "No rule can allow it: sandboxes may not reach it."

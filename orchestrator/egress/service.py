@@ -1,15 +1,15 @@
 """Changes what a session may reach, while it runs."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from orchestrator.access.keys import Principal, Role
 from orchestrator.audit.events import EventDraft
 from orchestrator.audit.recorder import Recorder
-from orchestrator.egress.rule_changes import denial, permits, with_rules
+from orchestrator.audit.stop_records import StopRecords
+from orchestrator.egress.rule_changes import denial, narrows, permits, with_rules
 from orchestrator.egress.rules import Rule, Rules
 from orchestrator.egress.session_rules import Narrowing, OwnRules, SessionRules
-from orchestrator.errors import ConflictError, PermissionDeniedError
+from orchestrator.errors import AuditUnavailableError, ConflictError, PermissionDeniedError
 from orchestrator.policy.session_egress import check_own_rules
 from orchestrator.sessions import session_rows
 from orchestrator.sessions.session import Session
@@ -27,8 +27,9 @@ class _WideningError(Exception):
 class SessionEgress:
     """The rules of sessions' ways out besides their levels'."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, stops: StopRecords) -> None:
         self._recorder = recorder
+        self._stops = stops
 
     async def change(
         self,
@@ -40,10 +41,13 @@ class SessionEgress:
     ) -> None:
         """Sets these rules; None leaves them as they are.
 
-        They hold from the next request on, and connections that they do not allow are ended.
+        They hold from the next request on, and connections that they do not allow are ended. What
+        only narrows holds before it is on record, and needs no room there.
+
         Raises: PermissionDeniedError if somebody else than an admin sets `also`; ConflictError if
-        the level has no way out, or the rules have another revision; AuditUnavailableError, in
-        which case nothing changes; the errors of `Session.check_live` and `Recorder.check_room`.
+        the level has no way out, or the rules have another revision; AuditUnavailableError if they
+        are not on record, in which case only what narrows holds; ValidationError for rules that the
+        level's sandboxes can't have; the errors of `Session.check_live` and `Recorder.check_room`.
         """
 
         def wanted(present: OwnRules) -> OwnRules:
@@ -96,7 +100,6 @@ class SessionEgress:
         self, principal: Principal, session: Session, wanted: Callable[[OwnRules], OwnRules]
     ) -> None:
         _check_way_out(session)
-        self._recorder.check_room(session)
         async with session.lock:
             _check_way_out(session)
             rules = wanted(session.own_rules)
@@ -107,17 +110,37 @@ class SessionEgress:
             recorded = rules.recorded()
             session.secrets.check_known()
             check_not_stored(recorded, await self._recorder.told(session, recorded))
-            draft = EventDraft(
-                "session.settings",
-                actor=principal.name,
-                decision="allow",
-                args={"egress_revision": rules.revision, **_recorded(rules)},
-            )
-            await self._recorder.record(session, draft, session_rows.with_rules(session, rules))
-            session.own_rules = rules
-            session.egress_drafts.forget(lambda rule: permits(session.egress_rules, rule))
-            if session.sandbox is not None:
-                session.sandbox.recheck_connections()
+            if narrows(session.own_rules, rules):
+                await self._narrow(principal, session, rules)
+            else:
+                await self._widen(principal, session, rules)
+
+    async def _narrow(self, principal: Principal, session: Session, rules: OwnRules) -> None:
+        """Stops what is not allowed any more, and records it then."""
+        _apply(session, rules)
+        self._stops.add(session, lambda: self._record(principal, session, rules, stop=True))
+        if not await self._stops.recorded(session):
+            raise AuditUnavailableError("the rules hold, but they are not on record yet")
+
+    async def _widen(self, principal: Principal, session: Session, rules: OwnRules) -> None:
+        self._recorder.check_room(session)
+        if not await self._stops.recorded(session):
+            raise AuditUnavailableError("an earlier stop is not on record yet: try again")
+        await self._record(principal, session, rules)
+        _apply(session, rules)
+
+    async def _record(
+        self, principal: Principal, session: Session, rules: OwnRules, *, stop: bool = False
+    ) -> None:
+        texts = {f"egress_{layer}": texts for layer, texts in rules.recorded().items()}
+        draft = EventDraft(
+            "session.settings",
+            actor=principal.name,
+            decision="allow",
+            args={"egress_revision": rules.revision, **texts},
+            stop=stop,
+        )
+        await self._recorder.record(session, draft, session_rows.with_rules(session, rules))
 
     async def _check_admin(self, principal: Principal, session: Session) -> None:
         """Raises PermissionDeniedError, which is on record then."""
@@ -131,8 +154,12 @@ class SessionEgress:
         raise PermissionDeniedError(detail, rule=_RULE, field="also")
 
 
-def _recorded(rules: OwnRules) -> Mapping[str, Any]:
-    return {f"egress_{layer}": texts for layer, texts in rules.recorded().items()}
+def _apply(session: Session, rules: OwnRules) -> None:
+    """From now on they hold, for open connections, too."""
+    session.own_rules = rules
+    session.egress_drafts.forget(lambda rule: permits(session.egress_rules, rule))
+    if session.sandbox is not None:
+        session.sandbox.recheck_connections()
 
 
 def _check_number(rules: OwnRules) -> None:

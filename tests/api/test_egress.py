@@ -20,6 +20,7 @@ from orchestrator.engine.fake import FakeEngine
 from orchestrator.sessions.session import Session
 from paddock import ConflictError, Paddock, ValidationError
 from tests.api.conftest import ADMIN_KEY, OPERATOR_KEY, OTHER_KEY, Api
+from tests.api.test_stopping import full
 from tests.support.egress import Endless, Names, NamesResolver, Web, hello, level_with, web
 from tests.support.fake_agent import Agents
 from tests.support.restart import reopened
@@ -281,13 +282,37 @@ async def test_a_narrowing_cuts_what_it_does_not_allow(
         assert used["received"] >= 100_000
         await client.put(only={"deny": [{"host": "a.example"}]})
         await until(lambda: endless.open == 1)
-        await until_closed(client, 1)
+        await until_recorded(client, "egress.close", 1)
         (closed,) = await client.events("egress.close")
         assert (closed["args"]["host"], closed["error"]) == ("a.example", "cut")
         assert await client.open_connections() == 1
         # Without a change of what is allowed, nothing is cut.
         await client.put(only={"deny": [{"host": "a.example"}, {"host": "c.example"}]})
         assert (await client.show())["used"]["connections"] == 1
+
+
+async def test_a_narrowing_holds_before_it_is_on_record(
+    client: Client, endless: Endless, server: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.audit.stop_records.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("orchestrator.audit.stop_records._RETRY_SECONDS", 0.01)
+    plane, deny = client.api.plane, {"deny": [{"host": "a.example"}]}
+    async with client.asking("a.example", endless):
+        await until(lambda: endless.open == 1)
+        with full(plane):
+            body = {"only": deny}
+            await client.api.problem(
+                503, "audit_unavailable", "PUT", client.path, key=OPERATOR_KEY, json=body
+            )
+            await until(lambda: endless.open == 0)
+            # What widens is refused, and changes nothing.
+            more = {"also": {"allow": [{"host": "c.example"}]}}
+            await client.refused(503, "audit_unavailable", ADMIN_KEY, **more)
+            await client.refused(503, "audit_unavailable", ADMIN_KEY, only=None)
+    assert (await client.show())["only"]["deny"] != []
+    await until_recorded(client, "session.settings", 1)
+    (event,) = await client.events("session.settings")
+    assert event["args"]["egress_only"] == ["deny a.example"]
 
 
 async def test_another_level_keeps_the_narrowing_and_drops_the_widening(
@@ -323,7 +348,7 @@ async def test_a_restart_keeps_rules_and_use_and_tells_of_open_connections(
     client = await client_of(api, egress={"deny": [{"host": "b.example"}]})
     await client.put(ADMIN_KEY, also={"allow": [{"host": "c.example"}]})
     await client.get("a.example", server)
-    await until_closed(client, 1)
+    await until_recorded(client, "egress.close", 1)
     shown = await client.show()
     await plane.database.write(connections.opened(client.session, "0123456789abcdef"))
     await plane.close()
@@ -353,11 +378,11 @@ async def test_a_restart_keeps_rules_and_use_and_tells_of_open_connections(
         await again.close()
 
 
-async def until_closed(client: Client, number: int) -> None:
-    """Returns when so many ends of connections are on record."""
+async def until_recorded(client: Client, operation: str, number: int) -> None:
+    """Returns when so many events of that kind are on record."""
     key, seq = client.session.key, 0
     async with asyncio.timeout(60):
-        while len(await client.events("egress.close")) < number:
+        while len(await client.events(operation)) < number:
             seq = await client.api.plane.ledger.wait(key, seq)
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 
 from orchestrator.egress.hosts import Host
 from orchestrator.egress.requested import Glob, Requested
-from orchestrator.egress.rule_changes import covers, denial, permits, with_rules
+from orchestrator.egress.rule_changes import covers, denial, narrows, permits, with_rules
 from orchestrator.egress.rules import NOT_LISTED, Rule, Rules
 from orchestrator.egress.session_rules import Narrowing, OwnRules, SessionRules
 from tests.unit.test_egress_session_rules import HOSTS, NARROWINGS, PORTS, REQUESTS, RULES, SETS
@@ -68,6 +68,44 @@ def test_a_missing_rule_allows_the_request(
         rules = SessionRules("s", level, own)
         decision = rules.decide(host, port, asked)
     assert decision.allow or decision.missing is None
+
+
+@given(SETS, SETS, SETS, NARROWINGS, NARROWINGS, HOSTS, PORTS, REQUESTS)
+def test_what_narrows_allows_nothing_more(
+    level: Rules,
+    also: Rules,
+    less: Rules,
+    only: Narrowing,
+    other: Narrowing,
+    host: Host,
+    port: int,
+    asked: Requested | None,
+) -> None:
+    old = OwnRules(only, also)
+    few = tuple(rule for rule in also.allow if rule in less.allow)
+    allow = other.allow
+    if only.allow is not None:
+        allow = tuple(rule for rule in only.allow if rule in (other.allow or ()))
+    mine, its = (tuple(rule for rule in some.deny if not rule.inspect) for some in (other, less))
+    new = OwnRules(Narrowing(allow, (*only.deny, *mine)), Rules(few, (*also.deny, *its)))
+    assert narrows(old, new)
+    before, after = (SessionRules("s", level, own).decide(host, port, asked) for own in (old, new))
+    assert before.allow or not after.allow
+
+
+def test_what_does_not_only_narrow() -> None:
+    rule = Rule("a.org")
+    for old, new in (
+        (OwnRules(), OwnRules(also=Rules((rule,)))),
+        (OwnRules(Narrowing(())), OwnRules()),
+        (OwnRules(Narrowing(())), OwnRules(Narrowing((rule,)))),
+        (OwnRules(Narrowing(None, (rule,))), OwnRules()),
+        (OwnRules(also=Rules((), (rule,))), OwnRules()),
+    ):
+        assert not narrows(old, new)
+        assert narrows(new, old)
+    inspects = Rule("a.org", methods=("GET",), inspect=True)
+    assert not narrows(OwnRules(), OwnRules(Narrowing(None, (inspects,))))
 
 
 def test_a_denial_is_the_asker_s_own() -> None:

@@ -18,7 +18,7 @@ from api.http.auth import authorize
 from api.http.errors import describe
 from api.observability import PRINCIPAL, observe
 from api.previews.forwarding import forward
-from api.previews.headers import link_cookie, link_tokens
+from api.previews.headers import for_preflight, is_preflight
 from api.previews.pages import page
 from api.previews.paths import PreviewPath, read_path
 from orchestrator.access.allowed_hosts import AllowedHosts
@@ -38,15 +38,11 @@ from orchestrator.sessions.session import Session
 
 
 class _Admitted(NamedTuple):
-    """A port for a caller. `until` is when their link expires, in unix seconds; None: never.
-
-    `token` is the link's, if it came in the query.
-    """
+    """A port for a caller. `until` is when their link expires, in unix seconds; None: never."""
 
     session: Session
     port: OpenPort
     until: int | None = None
-    token: str | None = None
 
 
 def create_preview_app(
@@ -85,16 +81,16 @@ class _Previews:
         if path is None:
             raise NotFoundError("there is nothing at this address")
         if not path.rest:
-            # Its cookie is for what is below the slash.
+            # Relative URLs begin below the slash.
             return _moved(path._replace(rest="/"))
         admitted = self._admit(request, path)
-        clean = path.without_link()
-        if admitted.token is not None and request.method in ("GET", "HEAD"):
-            return self._with_cookie(request, clean, admitted.token, admitted.until or 0)
+        headers = [*request.headers.items()]
+        if path.token is not None and is_preflight(request.method, headers):
+            return web.Response(status=HTTPStatus.NO_CONTENT, headers=for_preflight(headers))
         self.work.follow()
         with self.work.while_allowed(partial(self._still_admitted, request, path)):
             async with asyncio.timeout(_seconds_until(admitted.until)):
-                return await self._forward(request, clean, admitted)
+                return await self._forward(request, path, admitted)
 
     async def _forward(
         self, request: web.Request, path: PreviewPath, admitted: _Admitted
@@ -118,20 +114,15 @@ class _Previews:
 
     def _admit(self, request: web.Request, path: PreviewPath) -> _Admitted:
         """Raises: UnauthorizedError, PermissionDeniedError, NotFoundError."""
-        return self._by_link(request, path) or self._by_key(request, path)
+        return self._by_link(path) or self._by_key(request, path)
 
-    def _by_link(self, request: web.Request, path: PreviewPath) -> _Admitted | None:
+    def _by_link(self, path: PreviewPath) -> _Admitted | None:
         session = self._plane.sessions.registry.get(path.session_id)
         port = None if session is None else session.ports.open.get(path.port)
-        if session is None or port is None or port.closing:
+        if session is None or port is None or port.closing or path.token is None:
             return None
-        for token in link_tokens([*request.headers.items()]):
-            if (until := self._plane.ports.holds(port, token)) is not None:
-                return _Admitted(session, port, until)
-        for token in path.tokens:
-            if (until := self._plane.ports.holds(port, token)) is not None:
-                return _Admitted(session, port, until, token)
-        return None
+        until = self._plane.ports.holds(port, path.token)
+        return None if until is None else _Admitted(session, port, until)
 
     def _by_key(self, request: web.Request, path: PreviewPath) -> _Admitted:
         if "Authorization" not in request.headers:
@@ -155,22 +146,12 @@ class _Previews:
             return False
         return True
 
-    def _with_cookie(
-        self, request: web.Request, path: PreviewPath, token: str, until: int
-    ) -> web.Response:
-        """The answer to a link's first visit: its token goes from the address into a cookie."""
-        moved = _moved(path)
-        secure = (self._plane.preview_url or "").startswith("https:")
-        seconds = max(1, until - int(time.time()))
-        moved.headers.add("Set-Cookie", link_cookie(token, path, seconds, secure=secure))
-        return moved
-
 
 def _moved(path: PreviewPath) -> web.Response:
     return web.Response(
         status=HTTPStatus.TEMPORARY_REDIRECT,
         headers={
-            "Location": path.prefix + path.inside,
+            "Location": path.base + path.inside,
             "Cache-Control": "no-store",
             "Referrer-Policy": "no-referrer",
         },

@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping, Sequence
 
 from api.previews.paths import PreviewPath
-from api.views.ports import LINK
 
 # In order; a name may occur several times.
 Headers = Sequence[tuple[str, str]]
@@ -21,6 +20,12 @@ ADDED: Mapping[str, str] = {
     # A page's own images and scripts come from another origin than the page.
     "Cross-Origin-Resource-Policy": "cross-origin",
 }
+# Who has a link may read what it leads to: the page's own scripts, whose origin equals no other.
+_READABLE: Mapping[str, str] = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Expose-Headers": "*",
+}
+_PREFLIGHT = "Access-Control-Request-"
 _HOP_BY_HOP = frozenset(
     {
         *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization"),
@@ -46,7 +51,9 @@ _COOKIE_ATTRIBUTES = frozenset({"expires", "max-age", "httponly", "secure"})
 def for_program(headers: Headers, path: PreviewPath, scheme: str, host: str) -> Headers:
     """A request's headers for the program, which is addressed as on its own machine."""
     left_out = _NOT_INSIDE | _named(headers)
-    cookies = [each for line in _values(headers, "Cookie") for each in _others(line)]
+    cookies = [each for line in _values(headers, "Cookie") for each in _cookies(line)]
+    # With a link, the prefix has its token, which is not the program's to know.
+    prefix = [("X-Forwarded-Prefix", path.prefix)] if path.token is None else []
     return [
         *(
             (name, value)
@@ -58,16 +65,9 @@ def for_program(headers: Headers, path: PreviewPath, scheme: str, host: str) -> 
         ("Host", f"localhost:{path.port}"),
         ("X-Forwarded-Host", host),
         ("X-Forwarded-Proto", scheme),
-        ("X-Forwarded-Prefix", path.prefix),
+        *prefix,
         *([("Cookie", "; ".join(cookies))] if cookies else []),
     ]
-
-
-def link_tokens(headers: Headers) -> list[str]:
-    """The tokens in a request's cookies."""
-    lines = _values(headers, "Cookie")
-    pairs = [each.partition("=") for line in lines for each in line.split(";")]
-    return [value.strip() for name, _, value in pairs if name.strip() == LINK]
 
 
 def for_client(headers: Headers, path: PreviewPath) -> Headers:
@@ -86,15 +86,25 @@ def for_client(headers: Headers, path: PreviewPath) -> Headers:
     return [
         *((name, value) for name, value in passed if _sendable(value)),
         *ADDED.items(),
+        *(_READABLE.items() if path.token is not None else ()),
         ("Content-Security-Policy", SANDBOX),
     ]
 
 
-def link_cookie(token: str, path: PreviewPath, seconds: int, *, secure: bool) -> str:
-    """The cookie that replaces a link's token in further requests."""
-    return f"{LINK}={token}; Path={path.prefix}/; Max-Age={seconds}; HttpOnly; SameSite=Lax" + (
-        "; Secure" if secure else ""
-    )
+def is_preflight(method: str, headers: Headers) -> bool:
+    """Whether a browser asks what a script of a page may request."""
+    return method == "OPTIONS" and bool(_values(headers, f"{_PREFLIGHT}Method"))
+
+
+def for_preflight(headers: Headers) -> Headers:
+    """What the scripts of a page that was opened with a link may request: anything."""
+    methods, names = (_values(headers, _PREFLIGHT + each) for each in ("Method", "Headers"))
+    return [
+        *_READABLE.items(),
+        ("Access-Control-Allow-Methods", ", ".join(methods)),
+        ("Access-Control-Allow-Headers", ", ".join(names)),
+        ("Access-Control-Max-Age", "600"),
+    ]
 
 
 def _values(headers: Headers, name: str) -> list[str]:
@@ -107,14 +117,8 @@ def _named(headers: Headers) -> frozenset[str]:
     return frozenset(name.strip().lower() for line in lines for name in line.split(","))
 
 
-def _others(line: str) -> list[str]:
-    """The cookies other than the link's."""
-    pairs = [each.strip() for each in line.split(";")]
-    return [
-        each
-        for each in pairs
-        if each and each.partition("=")[0].strip() != LINK and _sendable(each)
-    ]
+def _cookies(line: str) -> list[str]:
+    return [each for each in map(str.strip, line.split(";")) if each and _sendable(each)]
 
 
 def _outside(location: str, path: PreviewPath) -> str:
@@ -124,9 +128,9 @@ def _outside(location: str, path: PreviewPath) -> str:
             location = location.removeprefix(own) or "/"
             if location.startswith("?"):
                 location = f"/{location}"
-            return path.prefix + location
+            return path.base + location
     if location.startswith("/") and not location.startswith(("//", "/\\")):
-        return path.prefix + location
+        return path.base + location
     return location
 
 
@@ -134,7 +138,7 @@ def _limited(text: str, path: PreviewPath) -> str | None:
     """A cookie that only requests to this port get; None: it is not passed."""
     pair, *attributes = (each.strip() for each in text.split(";"))
     name = pair.partition("=")[0].strip()
-    if "=" not in pair or not _COOKIE_NAME.fullmatch(name) or name == LINK:
+    if "=" not in pair or not _COOKIE_NAME.fullmatch(name):
         return None
     kept = [
         each for each in attributes if each.partition("=")[0].strip().lower() in _COOKIE_ATTRIBUTES

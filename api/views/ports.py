@@ -5,9 +5,6 @@ from orchestrator.ports.open_port import OpenPort
 from orchestrator.sessions.session import Session
 from paddock.contract.ports import OpenedPort, Port
 
-# The parameter with a link's token, and the cookie that replaces it.
-LINK = "paddock_link"
-
 
 def port(preview_url: str | None, session: Session, shown: OpenPort) -> Port:
     """The port; `preview_url` is where ports are served."""
@@ -18,4 +15,4 @@ def port(preview_url: str | None, session: Session, shown: OpenPort) -> Port:
 def opened_port(preview_url: str, session: Session, shown: OpenPort, token: str) -> OpenedPort:
     """The port with its link, which `token` signs."""
     told = port(preview_url, session, shown).model_dump()
-    return OpenedPort.model_validate({**told, "link": f"{told['url']}?{LINK}={token}"})
+    return OpenedPort.model_validate({**told, "link": f"{told['url']}~{token}/"})

@@ -8,7 +8,8 @@ import hashlib
 import hmac
 import re
 
-_TOKEN = re.compile(r"([0-9]{1,12})\.([A-Za-z0-9_-]{43})", re.ASCII)
+PATTERN = r"[0-9]{1,12}\.[A-Za-z0-9_-]{43}"
+_TOKEN = re.compile(PATTERN, re.ASCII)
 
 
 def link_token(secret: str, opening: str, expires_at: int) -> str:
@@ -20,10 +21,9 @@ def link_token(secret: str, opening: str, expires_at: int) -> str:
 
 def expiry(secret: str, opening: str, token: str, now: float) -> int | None:
     """When the token expires; None if it does not hold for that opening, or not any more."""
-    found = _TOKEN.fullmatch(token)
-    if found is None:
+    if _TOKEN.fullmatch(token) is None:
         return None
-    expires_at = int(found[1])
+    expires_at = int(token.partition(".")[0])
     if not hmac.compare_digest(link_token(secret, opening, expires_at), token):
         return None
     return expires_at if now < expires_at else None

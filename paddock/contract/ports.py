@@ -18,7 +18,7 @@ _PORT: dict[str, Any] = {
     "expires_at": "2026-03-04T10:30:12.000000Z",
     "requests": 12,
 }
-_LINK = _PORT["url"] + "?paddock_link=1772620212.YWxsIHRoZSB3YXkgdG8gdGhlIHBvcnQgYW5kIGJhY2s"
+_LINK = _PORT["url"] + "~1772620212.YWxsIHRoZSB3YXkgdG8gdGhlIHBvcnQgYW5kIGJhY2s/"
 
 PortNumber = Annotated[int, Field(ge=1, le=65535)]
 

@@ -38,6 +38,7 @@ class Open:
         self.program = program
         self.path = f"/s/web/{program.port}"
         self.link = port["link"].removeprefix(origin)
+        self.token = self.link.rstrip("/").rpartition("~")[2]
         self.handle = handle
 
 
@@ -51,38 +52,48 @@ async def opened(api: Api, shown: Previews, server: Any) -> AsyncIterator[Open]:
         yield Open(running, port, session["handle"], shown.origin)
 
 
-async def cookie_of(shown: Previews, link: str) -> dict[str, str]:
-    answer = await shown.get(link)
-    assert answer.status == 307, await answer.text()
-    return {"Cookie": answer.headers["Set-Cookie"].split(";")[0]}
-
-
 # Who.
 
 
-async def test_a_link_becomes_a_cookie_of_the_port_alone(api: Api, shown: Previews) -> None:
+async def test_a_link_is_the_base_of_what_a_page_requests(api: Api, shown: Previews) -> None:
     async with opened(api, shown, program(echo)) as web_:
-        visit = await shown.get(web_.link.replace("/?", "/a%2Fb?x=1&") + "&y=2")
-        assert visit.status == 307
-        assert visit.headers["Location"] == f"{web_.path}/a%2Fb?x=1&y=2"
-        name, *attributes = visit.headers["Set-Cookie"].split("; ")
-        assert {f"Path={web_.path}/", "HttpOnly", "SameSite=Lax"} <= set(attributes)
-        assert visit.headers["Referrer-Policy"] == "no-referrer"
-        there = await shown.get(f"{web_.path}/", headers={"Cookie": f"a=1; {name}; b=2"})
-        _, _, headers, _ = json.loads(await there.text())
+        moved = await shown.get(web_.link.rstrip("/") + "?x=1")
+        assert (moved.status, moved.headers["Location"]) == (307, f"{web_.link}?x=1")
+        assert moved.headers["Referrer-Policy"] == "no-referrer"
+        there = await shown.get(f"{web_.link}a%2Fb?x=1", headers={"Cookie": "a=1; b=2"})
+        _, target, headers, _ = json.loads(await there.text())
+        assert target == "/a%2Fb?x=1"
         assert dict(headers)["Cookie"] == "a=1; b=2"
-        assert name.partition("=")[2] not in str(headers)
+        assert web_.token not in str(headers)
+
+
+async def test_a_page_s_scripts_may_read_what_its_link_leads_to(api: Api, shown: Previews) -> None:
+    async with opened(api, shown, program(echo)) as web_:
+        asks = {"Origin": "null", "Access-Control-Request-Method": "PUT"}
+        asks["Access-Control-Request-Headers"] = "content-type, x-a"
+        allowed = await shown.ask("OPTIONS", web_.link, headers=asks)
+        assert allowed.status == 204
+        assert allowed.headers["Access-Control-Allow-Methods"] == "PUT"
+        assert allowed.headers["Access-Control-Allow-Headers"] == "content-type, x-a"
+        assert web_.program.received == []
+        read = await shown.get(web_.link, headers={"Origin": "null"})
+        assert read.headers.getall("Access-Control-Allow-Origin") == ["*"]
+        # Without a link, no page of another origin may read anything, whatever the program says.
+        assert (await shown.ask("OPTIONS", f"{web_.path}/", headers=asks)).status == 401
+        with_key = await shown.get(f"{web_.path}/", key=ADMIN_KEY)
+        assert "Access-Control-Allow-Origin" not in with_key.headers
 
 
 async def test_altered_links_and_other_credentials_are_refused(api: Api, shown: Previews) -> None:
     other = await api.session(id="other")
     async with opened(api, shown, program(echo)) as web_:
-        token = web_.link.partition("=")[2]
-        until_, mac = token.split(".")
-        for wrong in (f"{int(until_) + 1}.{mac}", f"{until_}.{mac[:-1]}A"[:-2] + "AA", "", "1.x"):
-            assert (await shown.get(f"{web_.path}/?paddock_link={wrong}")).status == 401
-            cookie = {"Cookie": f"paddock_link={wrong}"}
-            assert (await shown.get(f"{web_.path}/", headers=cookie)).status == 401
+        until_, mac = web_.token.split(".")
+        for wrong in (f"{int(until_) + 1}.{mac}", f"{until_}.{mac[:-2]}AA", "", "1.x", mac):
+            for path in (f"/~{wrong}/", f"/~{wrong}", f"/?paddock_link={wrong}"):
+                assert (await shown.get(web_.path + path)).status in (307, 401), path
+        asks = {"Access-Control-Request-Method": "PUT"}
+        wrong_link = f"{web_.path}/~{until_}.{mac[:-2]}AA/"
+        assert (await shown.ask("OPTIONS", wrong_link, headers=asks)).status == 401
         assert (await shown.get(f"{web_.path}/")).status == 401
         for key, status in ((other["handle"], 404), (OTHER_KEY, 404), ("pdk_unknown", 401)):
             assert (await shown.get(f"{web_.path}/", key=key)).status == status
@@ -97,32 +108,29 @@ async def test_a_link_is_for_one_port_of_one_session(api: Api, shown: Previews) 
         for session, port in (("web", second.port), ("other", web_.program.port)):
             path = f"/api/sessions/{session}/ports"
             await api.json("POST", path, json={"port": port}, status=201)
-        cookie = await cookie_of(shown, web_.link)
-        for path in (f"/s/web/{second.port}/", f"/s/other/{web_.program.port}/"):
-            assert (await shown.get(path, headers=cookie)).status == 401
+        for path in (f"/s/web/{second.port}", f"/s/other/{web_.program.port}"):
+            assert (await shown.get(f"{path}/~{web_.token}/")).status == 401
         # Neither does a path that climbs: what is asked for is what is authorised.
         for climbing in ("/../../other/", "/%2e%2e/%2e%2e/other/", "/..%2f..%2fother/"):
             tail = f"{climbing}{web_.program.port}/"
-            answer = await shown.get(web_.path + tail, headers=cookie)
+            answer = await shown.get(web_.link.rstrip("/") + tail)
             assert json.loads(await answer.text())[1] == tail
         assert second.received == []
 
 
 async def test_a_closed_port_s_link_never_holds_again(api: Api, shown: Previews) -> None:
     async with opened(api, shown, program(echo)) as web_:
-        cookie = await cookie_of(shown, web_.link)
         path = "/api/sessions/web/ports"
         await api.json("DELETE", f"{path}/{web_.program.port}")
         await api.json("POST", path, json={"port": web_.program.port}, status=201)
-        assert (await shown.get(f"{web_.path}/", headers=cookie)).status == 401
+        assert (await shown.get(web_.link)).status == 401
 
 
 async def test_a_removed_key_s_ports_are_closed(api: Api, shown: Previews) -> None:
     async with opened(api, shown, program(echo)) as web_:
-        cookie = await cookie_of(shown, web_.link)
         keys = api.plane.keys
         keys.replace(type(keys)({d: p for d, p in keys._principals.items() if p.name == "admin"}))
-        assert (await shown.get(f"{web_.path}/", headers=cookie)).status == 401
+        assert (await shown.get(web_.link)).status == 401
         found = api.plane.sessions.registry.get("web")
         assert found is not None
         await until(lambda: not found.ports.open)
@@ -172,7 +180,6 @@ async def test_answers_get_no_power_over_the_origin(api: Api, shown: Previews) -
         for name, value in (
             ("Location", "/login"),
             ("Set-Cookie", "sid=1; Path=/; Domain=localhost; HttpOnly; SameSite=None"),
-            ("Set-Cookie", "paddock_link=x; Path=/"),
             ("Service-Worker-Allowed", "/"),
             ("Clear-Site-Data", '"*"'),
             ("Access-Control-Allow-Origin", "*"),
@@ -247,7 +254,7 @@ async def test_events_arrive_as_they_are_sent(api: Api, shown: Previews) -> None
 
 async def test_a_websocket_passes_messages_and_its_end(api: Api, shown: Previews) -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
-        assert "paddock_link" not in str(request.headers)
+        assert "~" not in str(request.headers)
         socket = web.WebSocketResponse(protocols=["chat"])
         await socket.prepare(request)
         async for message in socket:
@@ -260,9 +267,8 @@ async def test_a_websocket_passes_messages_and_its_end(api: Api, shown: Previews
         return socket
 
     async with opened(api, shown, program(answer)) as web_:
-        cookie = await cookie_of(shown, web_.link)
         async with shown.client.ws_connect(
-            f"{shown.origin}{web_.path}/ws", headers=cookie, protocols=["other", "chat"]
+            f"{shown.origin}{web_.link}ws", protocols=["other", "chat"]
         ) as socket:
             assert socket.protocol == "chat"
             await socket.send_str("abc")
@@ -315,11 +321,10 @@ async def test_a_pause_cuts_and_refuses(api: Api, shown: Previews) -> None:
 
 async def test_another_level_keeps_the_port(api: Api, shown: Previews) -> None:
     async with opened(api, shown, program(echo)) as web_:
-        cookie = await cookie_of(shown, web_.link)
-        assert (await shown.get(f"{web_.path}/", headers=cookie)).status == 200
+        assert (await shown.get(web_.link)).status == 200
         body = {"settings": {"permission_level": "high"}}
         await api.json("PUT", "/api/sessions/web/settings", json=body)
-        assert (await shown.get(f"{web_.path}/", headers=cookie)).status == 200
+        assert (await shown.get(web_.link)).status == 200
 
 
 async def test_only_so_many_requests_at_once(api: Api, plane: ControlPlane) -> None:

@@ -24,6 +24,7 @@ OWN_SESSIONS = {
     "rotate_handle": "rotating",
     "change_settings": "changing",
     "follow_session": "ended",
+    "close_port": "portless",
 }
 
 CONFIG = """

@@ -7,7 +7,6 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 
-import psutil
 import pytest
 import pytest_asyncio
 
@@ -80,15 +79,15 @@ async def mirror(control_plane: ControlPlane, shown: Previews) -> OpenBox:
 
 
 async def test_no_credential_arrives_in_the_sandbox(mirror: OpenBox) -> None:
-    token = mirror.cookie["Cookie"].partition("=")[2]
+    token = mirror.token
     tricks = {
         "Authorization": f"Bearer {token}",
-        "Cookie": f"a=1; paddock_link={token}; {mirror.cookie['Cookie']}",
+        "Cookie": "a=1",
         "Connection": "X-Secret",
         "X-Secret": token,
-        "Referer": f"http://x/?paddock_link={token}",
+        "Referer": f"http://x{mirror.link}/",
     }
-    target = f"/s/{mirror.box.session.id}/8001/?a=1&paddock_link={token}&p%61ddock_link={token}"
+    target = f"{mirror.link}/?a=1"
     for method in ("POST", "OPTIONS"):
         answer = await mirror.shown.ask(method, target, headers=tricks)
         said = await answer.text()
@@ -96,7 +95,6 @@ async def test_no_credential_arrives_in_the_sandbox(mirror: OpenBox) -> None:
         assert "Cookie: a=1\r\n" in said
     await mirror.get("/plain")
     assert token.encode() not in await mirror.box.read("received")
-    assert b"paddock_link" not in await mirror.box.read("received")
 
 
 async def test_commands_reach_nothing_of_the_ports_process(mirror: OpenBox) -> None:
@@ -112,9 +110,10 @@ async def test_a_link_reaches_no_other_session(
     await other.write("canary", b"canary")
     await web_server(other)
     await control_plane.ports.open(TESTER, other.session, 8000, 600)
-    own = f"/s/{mirror.box.session.id}/8001"
+    own = mirror.link
     for target in (
         f"/s/{other.session.id}/8000/canary",
+        f"/s/{other.session.id}/8000/~{mirror.token}/canary",
         f"{own}/../../{other.session.id}/8000/canary",
         f"{own}/%2e%2e/%2e%2e/{other.session.id}/8000/canary",
         f"//s/{other.session.id}/8000/canary",
@@ -122,7 +121,7 @@ async def test_a_link_reaches_no_other_session(
         f"/s/{mirror.box.session.id}%2f..%2f{other.session.id}/8000/canary",
         f"/http://localhost/s/{other.session.id}/8000/canary",
     ):
-        answer = await mirror.shown.get(target, headers=mirror.cookie)
+        answer = await mirror.shown.get(target)
         body = await answer.text()
         assert answer.status in (200, 401, 404), target
         # Only the mirror may have answered, with what it was sent.
@@ -137,8 +136,8 @@ async def test_a_port_that_is_not_open_is_not_reached(
     control_plane: ControlPlane, shown: Previews, mirror: OpenBox
 ) -> None:
     await web_server(mirror.box, 8002)
-    target = f"/s/{mirror.box.session.id}/8002/"
-    assert (await shown.get(target, headers=mirror.cookie)).status == 401
+    target = f"/s/{mirror.box.session.id}/8002/~{mirror.token}/"
+    assert (await shown.get(target)).status == 401
     # Nor one of the host itself, whose loopback is another.
     assert control_plane.preview_url is not None
     own = int(control_plane.preview_url.rpartition(":")[2])
@@ -166,10 +165,9 @@ async def test_nothing_smuggles_a_request_or_header_into_the_sandbox(
     """Raw bytes, because no client sends them."""
     host, port = mirror.shown.origin.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    path = f"/s/{mirror.box.session.id}/8001/"
     request = (
-        f"POST {path}{target} HTTP/1.1\r\nHost: localhost\r\nX-Own: {header}\r\n"
-        f"Cookie: {mirror.cookie['Cookie']}\r\nConnection: close\r\n\r\n"
+        f"POST {mirror.link}/{target} HTTP/1.1\r\nHost: localhost\r\nX-Own: {header}\r\n"
+        "Connection: close\r\n\r\n"
         "0\r\n\r\nGET /smuggled HTTP/1.1\r\nX-Evil: 1\r\n\r\n"
     )
     writer.write(request.encode())
@@ -184,11 +182,7 @@ async def test_nothing_smuggles_a_request_or_header_into_the_sandbox(
 async def test_a_killed_process_of_the_ports_is_started_again(mirror: OpenBox) -> None:
     """By the host, since no command can."""
     assert (await mirror.get("/")).status == 200
-    (process,) = [
-        each
-        for each in psutil.process_iter(["uids"])
-        if each.info["uids"] is not None and each.info["uids"].real == PORTS_UID
-    ]
+    (process,) = [each for each in mirror.box.agent().children() if each.uids().real == PORTS_UID]
     process.kill()
     await until(lambda: not process.is_running())
     assert (await mirror.get("/")).status == 200

@@ -50,21 +50,23 @@ class OpenBox:
     box: Box
     shown: Previews
     port: int
-    cookie: dict[str, str]
+    token: str
+
+    @property
+    def link(self) -> str:
+        """The link's path, without a slash at the end."""
+        return f"/s/{self.box.session.id}/{self.port}/~{self.token}"
 
     async def get(self, path: str, **headers: str) -> ClientResponse:
         """What the program answers, to somebody with the link."""
-        target = f"/s/{self.box.session.id}/{self.port}{path}"
-        return await self.shown.get(target, headers={**self.cookie, **headers})
+        return await self.shown.get(self.link + path, headers=headers)
 
 
 async def opened_port(box: Box, shown: Previews, port: int) -> OpenBox:
-    """Opens a port and follows its link."""
+    """Opens a port."""
     ports = box.plane.ports
     token = ports.link(await ports.open(ADMIN, box.session, port, 600))
-    visit = await shown.get(f"/s/{box.session.id}/{port}/?paddock_link={token}")
-    assert visit.status == 307, await visit.text()
-    return OpenBox(box, shown, port, {"Cookie": visit.headers["Set-Cookie"].split(";")[0]})
+    return OpenBox(box, shown, port, token)
 
 
 async def listening(box: Box, *argv: str, ready: str) -> Command:

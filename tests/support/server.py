@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 
 from tests.support.leaks import unmount_all
+from tests.support.plane import uid_base
 
 ROOT = Path(__file__).parents[2]
 _START_SECONDS = 60
@@ -35,7 +36,8 @@ class Server:
         self._python = python
         self._directory = directory
         self._port = _free_port()
-        self._environment = environment
+        # As the tests of another worker may run others: the same uids would be their processes.
+        self._environment = {"PADDOCK_UID_BASE": str(uid_base()), **environment}
         # The module that is run.
         self.module = "paddock"
         # Its output up to its last end.

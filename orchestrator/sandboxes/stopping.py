@@ -12,6 +12,8 @@ log = logging.getLogger(__name__)
 
 # The time limit for the engine to freeze a sandbox.
 _FREEZE_SECONDS = 5.0
+# To freeze everything as it is.
+_ATTEMPTS = 2
 
 
 class Stopper:
@@ -73,17 +75,21 @@ class Stopper:
         return False
 
     async def _freeze_rest(self, sandbox: Sandbox) -> None:
-        """Kills processes that start and end too fast to be frozen, then freezes the agent.
+        """Freezes it; kills processes first that start and end too fast to be frozen.
 
+        On a busy host, the engine may give up early once: killing would end what a pause keeps.
         Raises: PaddockError, TimeoutError.
         """
         async with asyncio.timeout(_FREEZE_SECONDS):
-            try:
-                await self._node.engine.pause(sandbox.container_id)
-            except PaddockError as error:
-                log.warning("sandbox %s can't be frozen as it is: %s", sandbox.name, error.detail)
-                await self._kill(sandbox, spare_first=True)
-                await self._node.engine.pause(sandbox.container_id)
+            for _ in range(_ATTEMPTS):
+                try:
+                    await self._node.engine.pause(sandbox.container_id)
+                except PaddockError as error:
+                    log.warning("sandbox %s can't be frozen: %s", sandbox.name, error.detail)
+                else:
+                    return
+            await self._kill(sandbox, spare_first=True)
+            await self._node.engine.pause(sandbox.container_id)
 
     async def _kill(self, sandbox: Sandbox, *, spare_first: bool = False) -> None:
         try:

@@ -429,12 +429,22 @@ async def test_what_stands_still_does_not_wait_for_who_has_the_session(
     assert session.level.name == ("high" if way == "pause" else "low")
 
 
+async def test_a_pause_that_fails_once_kills_nothing(
+    api: Api, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = kills(monkeypatch)
+    api.engine.fail_next("pause", EngineUnavailableError("can't"))
+    assert (await api.json("POST", PATH + "/pause"))["status"] == "paused"
+    assert killed == []
+
+
 async def test_a_pause_that_fails_kills_what_runs_and_spares_the_agent(
     api: Api, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed = kills(monkeypatch)
     (container,) = api.engine.containers
-    api.engine.fail_next("pause", EngineUnavailableError("can't"))
+    for _ in range(2):
+        api.engine.fail_next("pause", EngineUnavailableError("can't"))
     assert (await api.json("POST", PATH + "/pause"))["status"] == "paused"
     assert killed == [(container, True)]
 
@@ -444,7 +454,7 @@ async def test_a_pause_that_always_fails_kills_everything(
 ) -> None:
     killed = kills(monkeypatch)
     (container,) = api.engine.containers
-    for _ in range(2):
+    for _ in range(3):
         api.engine.fail_next("pause", EngineUnavailableError("can't"))
     await api.problem(502, "sandbox_unavailable", "POST", PATH + "/pause")
     assert killed == [(container, True), (container, False)]
@@ -502,7 +512,7 @@ async def test_a_sandbox_that_can_not_be_frozen_is_killed(
 ) -> None:
     killed = kills(monkeypatch)
     (container,) = api.engine.containers
-    for _ in range(2):
+    for _ in range(3):
         api.engine.fail_next("pause", EngineUnavailableError("can't"))
     await api.json("POST", PATH + "/abort")
     assert killed == [(container, True), (container, False)]
@@ -515,7 +525,8 @@ async def test_what_can_not_be_frozen_is_killed_and_its_agent_goes_on(
 ) -> None:
     killed = kills(monkeypatch)
     (container,) = api.engine.containers
-    api.engine.fail_next("pause", EngineUnavailableError("can't"))
+    for _ in range(2):
+        api.engine.fail_next("pause", EngineUnavailableError("can't"))
     await api.json("POST", PATH + "/abort")
     assert killed == [(container, True)]
     assert "audit.gap" not in await operations(api)

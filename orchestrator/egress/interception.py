@@ -1,6 +1,7 @@
 """The two TLS connections of an inspected request: from the client, and to the host."""
 
 import asyncio
+import re
 import ssl
 from collections import OrderedDict
 from pathlib import Path
@@ -15,6 +16,7 @@ from orchestrator.threads import Threads
 # Hosts whose certificates are kept, and for how long: less than they are valid.
 _MOST_HOSTS, _KEPT_SECONDS = 256, 24 * 3600.0
 _MAKE_SECONDS = 10.0
+_CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.DOTALL)
 
 
 class _Kept(NamedTuple):
@@ -27,7 +29,9 @@ class Interception:
 
     def __init__(self, state_dir: Path, trusted: Path | None = None) -> None:
         """`trusted` has roots, in PEM, besides those of this host. Raises: ConfigError."""
-        self._upstream = _upstream(trusted)
+        self._trusted = None if trusted is None else _read(trusted)
+        # Made at the first use: reading all roots of the host takes 40 ms.
+        self._upstream: ssl.SSLContext | None = None
         self._authority = Authority(state_dir, trusted)
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._threads = Threads("certificates", 1)
@@ -40,6 +44,10 @@ class Interception:
 
     async def connect(self, upstream: Stream, host: str) -> Stream:
         """As a client that trusts only a valid certificate of the host's. Raises: OSError."""
+        if self._upstream is None:
+            self._upstream = await self._threads.call(
+                lambda: _upstream(self._trusted), _MAKE_SECONDS
+            )
         stream = TlsStream(upstream, self._upstream, host)
         await stream.handshake()
         return stream
@@ -57,16 +65,23 @@ class Interception:
         return kept.context
 
 
-def _upstream(trusted: Path | None) -> ssl.SSLContext:
-    """Raises: ConfigError."""
+def _read(trusted: Path) -> str:
+    """Its certificates in PEM, without the words between them. Raises: ConfigError."""
+    try:
+        text = "".join(_CERTIFICATE.findall(trusted.read_text(encoding="latin-1")))
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
+    except (ssl.SSLError, ValueError, TypeError):
+        raise ConfigError(f"{trusted}: must be certificates in PEM") from None
+    except OSError as error:
+        raise ConfigError(f"{trusted}: {error.strerror}") from None
+    return text
+
+
+def _upstream(trusted: str | None) -> ssl.SSLContext:
+    """`trusted` has certificates in PEM."""
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     if trusted is not None:
-        try:
-            context.load_verify_locations(trusted)
-        except ssl.SSLError:
-            raise ConfigError(f"{trusted}: must be certificates in PEM") from None
-        except OSError as error:
-            raise ConfigError(f"{trusted}: {error.strerror}") from None
+        context.load_verify_locations(cadata=trusted)
     return context

@@ -52,10 +52,24 @@ def test_a_broken_authority_is_named(tmp_path: Path, text: str) -> None:
         Authority(tmp_path)
 
 
-def test_trusted_roots_must_be_certificates(tmp_path: Path) -> None:
+BEGIN, END = "-----BEGIN CERTIFICATE-----\n", "-----END CERTIFICATE-----\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [None, "", "no certificate", f"{BEGIN}AAAA\n{END}", f"{BEGIN}é\n{END}", f"{BEGIN}AAAA"],
+)
+def test_trusted_roots_must_be_certificates(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "more.pem"
-    for content in (None, "no certificate"):
-        if content is not None:
-            path.write_text(content)
-        with pytest.raises(ConfigError, match=r"more\.pem: "):
-            Interception(tmp_path, path)
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ConfigError, match=r"more\.pem: "):
+        Interception(tmp_path, path)
+
+
+def test_words_between_trusted_roots_are_ignored(tmp_path: Path) -> None:
+    Authority(tmp_path)
+    root = (public_directory(tmp_path) / "ca.pem").read_text()
+    path = tmp_path / "more.pem"
+    path.write_text(f"# Autorité\n{root}\nsubject: Ž\n{root}")
+    Interception(tmp_path, path)

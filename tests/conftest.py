@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from images.builder import build
 from orchestrator.control_plane import ControlPlane
+from orchestrator.policy.levels import load_levels
 from orchestrator.store import database
 from orchestrator.tools.loader import load_manifest
 from paddock.cli import program
@@ -46,11 +47,16 @@ def pytest_report_header() -> str:
 def quick_starts() -> Iterator[None]:
     """Makes control planes start and stop faster, and the command line start faster.
 
-    What no test changes is made once: the parsed packaged manifests, the newest schema, and the
+    What no test changes is made once: the packaged levels and manifests, the newest schema, and the
     tree of commands. Policy files are checked more often, because a stop waits for the next check.
     """
     migrate = migrated.copying(database._migrate, database._MIGRATIONS)
+    packaged = functools.cache(load_levels)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "orchestrator.reload.load_levels",
+            lambda directory: packaged() if directory is None else load_levels(directory),
+        )
         patch.setattr("orchestrator.reload.STEP_MS", 20)
         patch.setattr("orchestrator.tools.catalog.load_manifest", functools.cache(load_manifest))
         patch.setattr(database, "_migrate", migrate)

@@ -1,14 +1,13 @@
 """What a session may reach: its rules, what was denied, and changes of both."""
 
-import ipaddress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from paddock.cli.exits import Failure, Status
 from paddock.cli.options import AsJson, SessionId, example, group
 from paddock.cli.remote import remote
-from paddock.cli.rules import rule_text, rules_text
+from paddock.cli.rules import rule_of, rule_text, rules_text
 from paddock.cli.terminal import age, note, print_fields, print_json, print_table, size
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ async def allow(
 
     What its level does not allow needs an admin's key.
     """
-    rules = [_rule(place, method, path) for place in places or ()]
+    rules = [rule_of(place, method, path) for place in places or ()]
     if not rules and not draft:
         raise Failure("missing argument 'HOST' or --draft", status=Status.USAGE)
     found = await paddock.sessions.get(session)
@@ -103,41 +102,9 @@ async def deny(
 
     Connections to them are ended.
     """
-    rules = [_rule(place, method, path) for place in places]
+    rules = [rule_of(place, method, path) for place in places]
     found = await paddock.sessions.get(session)
     _show(await found.egress.add(deny=rules), as_json=as_json)
-
-
-def _rule(place: str, methods: list[str] | None, paths: list[str] | None) -> dict[str, Any]:
-    """A rule for `HOST[:PORT]`. Raises: typer.BadParameter."""
-    host, port = _parts(place)
-    rule: dict[str, Any] = {"cidr": host} if _is_network(host) else {"host": host}
-    if port is not None:
-        if not port.isascii() or not port.isdigit():
-            raise typer.BadParameter(f"{place}: {port!r} is not a port", param_hint="HOST[:PORT]")
-        rule["ports"] = [int(port)]
-    if methods:
-        rule["methods"] = methods
-    if paths:
-        rule["paths"] = paths
-    return rule
-
-
-def _parts(place: str) -> tuple[str, str | None]:
-    """The host and the port; an IPv6 address with a port is in brackets."""
-    if place.startswith("["):
-        host, _, rest = place[1:].partition("]")
-        return host, rest.removeprefix(":") or None
-    host, _, port = place.partition(":")
-    return (place, None) if ":" in port else (host, port or None)
-
-
-def _is_network(host: str) -> bool:
-    try:
-        ipaddress.ip_network(host)
-    except ValueError:
-        return "/" in host
-    return True
 
 
 def _show(found: "SessionEgress", *, as_json: bool) -> None:

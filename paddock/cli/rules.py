@@ -1,10 +1,30 @@
 """Rules of the way out as text."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import ipaddress
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 if TYPE_CHECKING:
     from paddock.contract.system import EgressRule
+
+# Narrows a new session's way out.
+Reached = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reach",
+        metavar="HOST[:PORT]",
+        help="Of what the level allows, reach only this: a host, *.domain, or a network.",
+    ),
+]
+
+
+def narrowing(reached: Sequence[str] | None) -> dict[str, Any] | None:
+    """What `--reach` says, as a request for a session has it. Raises: typer.BadParameter."""
+    if not reached:
+        return None
+    return {"allow": [rule_of(place, hint="--reach") for place in reached]}
 
 
 def rules_text(rules: "Iterable[EgressRule]") -> str | None:
@@ -18,3 +38,40 @@ def rule_text(rule: "EgressRule") -> str:
     inspected = "(inspected)" if rule.inspect else ""
     parts = [f"{rule.host or rule.cidr}{ports}", ",".join(rule.methods), *rule.paths, inspected]
     return " ".join(part for part in parts if part)
+
+
+def rule_of(
+    place: str,
+    methods: Sequence[str] | None = None,
+    paths: Sequence[str] | None = None,
+    hint: str = "HOST[:PORT]",
+) -> dict[str, Any]:
+    """A rule for `HOST[:PORT]`; `hint` names the parameter. Raises: typer.BadParameter."""
+    host, port = _parts(place)
+    rule: dict[str, Any] = {"cidr": host} if _is_network(host) else {"host": host}
+    if port is not None:
+        if not port.isascii() or not port.isdigit():
+            raise typer.BadParameter(f"{place}: {port!r} is not a port", param_hint=hint)
+        rule["ports"] = [int(port)]
+    if methods:
+        rule["methods"] = list(methods)
+    if paths:
+        rule["paths"] = list(paths)
+    return rule
+
+
+def _parts(place: str) -> tuple[str, str | None]:
+    """The host and the port; an IPv6 address with a port is in brackets."""
+    if place.startswith("["):
+        host, _, rest = place[1:].partition("]")
+        return host, rest.removeprefix(":") or None
+    host, _, port = place.partition(":")
+    return (place, None) if ":" in port else (host, port or None)
+
+
+def _is_network(host: str) -> bool:
+    try:
+        ipaddress.ip_network(host)
+    except ValueError:
+        return "/" in host
+    return True

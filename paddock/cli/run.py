@@ -28,6 +28,7 @@ from paddock.cli.options import (
 )
 from paddock.cli.outputs import Collected, Printed
 from paddock.cli.remote import remote
+from paddock.cli.rules import Reached, narrowing
 from paddock.cli.terminal import (
     age,
     complain,
@@ -68,6 +69,7 @@ async def run(
         typer.Option("--upload", metavar="DIR", help="Upload this directory's files first."),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the session and its files.")] = False,
+    reach: Reached = None,
     cwd: WorkingDirectory = None,
     env: Variables = None,
     secret: SecretNames = None,
@@ -87,8 +89,9 @@ async def run(
     request = _request(words, cwd, env, secret, timeout)
     if upload is not None and not upload.is_dir():
         raise Failure(f"{upload} is not a directory", status=Status.USAGE)
+    egress = narrowing(reach)
     with working("starting a sandbox"):
-        session = await paddock.sessions.create(permission_level=level, image=image)
+        session = await paddock.sessions.create(permission_level=level, image=image, egress=egress)
     try:
         if upload is not None:
             with working(f"uploading {upload}"):

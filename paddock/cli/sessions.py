@@ -18,6 +18,7 @@ from paddock.cli.options import (
     secret_values,
 )
 from paddock.cli.remote import remote
+from paddock.cli.rules import Reached, narrowing
 from paddock.cli.terminal import age, note, print_fields, print_json, print_table, working
 
 if TYPE_CHECKING:
@@ -112,12 +113,13 @@ async def create(
         list[str] | None,
         typer.Option(metavar="TOOL", help="A tool that it may open; by default any."),
     ] = None,
+    reach: Reached = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a session; its handle, with which an agent uses it, is shown only once."""
     labels, variables = pairs(label, "--label"), pairs(env, "--env")
     secrets = secret_values(secret)
-    limits = amounts(budget)
+    limits, egress = amounts(budget), narrowing(reach)
     with working("starting a sandbox"):
         session = await paddock.sessions.create(
             id=session_id,
@@ -132,6 +134,7 @@ async def create(
             mounts=mount,
             role=role,
             tools=tool,
+            egress=egress,
         )
     if as_json:
         print_json({**session.info.raw, "handle": session.handle})

@@ -587,6 +587,26 @@ async def test_what_a_session_may_reach(api: Api, monkeypatch: pytest.MonkeyPatc
     assert "only an admin" in refused.line
 
 
+async def test_a_new_session_reaches_less(api: Api) -> None:
+    out = replace(api.plane.levels["medium"], network="egress")
+    api.plane.levels.replace({**api.plane.levels, "medium": out})
+    reach = ("--reach", "a.org", "--reach", "10.1.0.0/16:5432")
+    own = objects(await run_beside("sessions", "create", *reach, "--json"))["id"]
+    shown = objects(await run_beside("egress", "show", own, "--json"))["only"]["allow"]
+    assert [(rule["host"] or rule["cidr"], rule["ports"]) for rule in shown] == [
+        ("a.org", [80, 443]),
+        ("10.1.0.0/16", [5432]),
+    ]
+    for command in ("sessions create --reach a.org:x", "run --reach a.org:x -- ls"):
+        wrong = await run_beside(*command.split())
+        assert wrong.status == 2
+        assert "--reach" in wrong.err
+    refused = await run_beside("run", "--level", "low", *reach, "--", "ls")
+    assert refused.status == 2
+    assert "egress" in refused.line
+    assert [each["id"] for each in (await api.json("GET", "/api/sessions"))["items"]] == [own]
+
+
 async def test_policies(api: Api, session: str) -> None:
     listed = await run_beside("policies", "list")
     assert [line.split()[0] for line in listed.out.splitlines()] == [

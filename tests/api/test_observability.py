@@ -49,7 +49,7 @@ async def test_what_happens_is_measured(api: Api) -> None:
     )
     await api.problem(403, "permission_denied", "GET", path + "/files?path=../a")
     await api.problem(404, "not_found", "GET", "/nothing/here")
-    for _ in range(2):
+    for _ in range(3):
         api.engine.fail_next("pause")
     await api.problem(502, "sandbox_unavailable", "POST", path + "/pause", json={})
     api.engine.fail_next("create")
@@ -65,7 +65,7 @@ async def test_what_happens_is_measured(api: Api) -> None:
         'paddock_denials_total{rule="command-allowlist"}': 1,
         'paddock_denials_total{rule="path-outside-workspace"}': 1,
         'paddock_engine_call_seconds_count{operation="create"}': 2,
-        'paddock_engine_call_failures_total{operation="pause"}': 2,
+        'paddock_engine_call_failures_total{operation="pause"}': 3,
         'paddock_http_requests_total{method="GET",route="other",status="404"}': 1,
         'paddock_http_requests_total{method="POST",route="/api/sessions/{session_id}/exec",'
         'status="403"}': 1,

@@ -88,7 +88,7 @@ async def test_a_disk_that_hangs_keeps_a_few_threads(
 async def test_what_can_not_be_frozen_is_killed_by_the_node() -> None:
     engine = FakeEngine()
     node = FakeNode(engine)
-    for _ in range(2):
+    for _ in range(3):
         engine.fail_next("pause")
     assert not await Stopper(node).freeze(sandbox())
     assert node.killed == [("c", True), ("c", False)]

@@ -111,6 +111,8 @@ class Requested(NamedTuple):
         field = replacing(headers)
         if field is not None:
             return cls(method, None, f"its field {field} could replace its method or path")
+        if method != method.upper():
+            return cls(method, None, "its method is not in capitals, which some servers ignore")
         try:
             return cls(method, plain_path(path))
         except PathError as error:

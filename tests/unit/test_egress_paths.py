@@ -101,6 +101,17 @@ def test_a_field_that_replaces_the_request_is_not_allowed_by_rules_about_it(name
     assert not PYPI.decide("open.org", 80, replaced).allow
 
 
+@pytest.mark.parametrize("method", ["delete", "Delete", "dELETE"])
+def test_a_method_in_other_letters_is_denied_like_the_method(method: str) -> None:
+    written = requested(f"{method} /x")
+    assert not PYPI.decide("open.org", 80, written).allow
+    assert PYPI.decide("open.org", 443, written).allow
+    only = Rules((Rule("a.org", methods=("DELETE",)),))
+    decision = only.decide("a.org", 80, written)
+    assert not decision.allow
+    assert "not in capitals" in str(decision.why)
+
+
 @pytest.mark.parametrize(
     ("host", "port", "request_", "rule"),
     [

@@ -264,11 +264,11 @@ class Box:
             self.plane.database, self.session.key, operation=operation, limit=100_000, **more
         )
 
-    async def event(self, operation: str) -> dict[str, Any]:
-        """Waits for the first event of that operation."""
+    async def event(self, *operations: str) -> dict[str, Any]:
+        """Waits for the first event of one of these operations."""
         seq = 0
         async with asyncio.timeout(PATIENCE):
-            while not (found := await self.events(operation)):
+            while not (found := [each for name in operations for each in await self.events(name)]):
                 seq = await self.plane.ledger.wait(self.session.key, seq)
         return found[0]
 

@@ -122,13 +122,12 @@ class SessionRules:
         """By the rules of the level and the admin, then by the owner's; denials are in both."""
         own = self.own
         allow, deny = (*self.level.allow, *own.also.allow), (*self.level.deny, *own.also.deny)
+        others, deny = Rules(allow, deny), (*deny, *own.only.deny)
         wide = Rules(allow, deny)
         decision = decide(wide)
-        if decision.allow and own.only.deny:
-            # Only now: a denial that inspects opens tunnels to what is not allowed inside them.
-            deny = (*deny, *own.only.deny)
-            wide = Rules(allow, deny)
-            decision = decide(wide)
+        if decision.allow and own.only.deny and not (before := decide(others)).allow:
+            # An owner's denial that inspects opens no tunnel that was closed without it.
+            wide, decision = others, before
         if not decision.allow:
             return self._denied(decision, self._layer(decision), missing(wide))
         inspect = decision.inspect

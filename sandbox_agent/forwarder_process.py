@@ -64,6 +64,8 @@ class Relays:
     def _accept(self) -> None:
         try:
             client, _ = self._listener.accept()
+            # Or parts of an answer wait 40 ms for the client to acknowledge earlier ones.
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError:  # it is gone already
             return
         proxy = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

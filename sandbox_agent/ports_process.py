@@ -140,6 +140,8 @@ class _Ready:
             try:
                 self._trying = socket.socket(family, socket.SOCK_STREAM)
                 self._trying.setblocking(False)
+                # Or parts of a request wait for the program to acknowledge earlier ones.
+                self._trying.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 code = self._trying.connect_ex((address, self._port))
             except OSError:  # the sandbox has no IPv6
                 self._drop()

@@ -9,6 +9,7 @@ from api.context import Work
 from api.docs import Docs
 from api.handlers import OPERATIONS
 from api.http import stream
+from api.http.addressed import addressed
 from api.http.endpoint import make_endpoint
 from api.http.errors import describe, problem
 from api.limits import RequestRates
@@ -36,7 +37,7 @@ def create_app(plane: ControlPlane) -> web.Application:
     work = Work()
     rates = RequestRates(plane.settings, plane.keys)
     hosts = AllowedHosts(plane.settings.address[0], plane.settings.allowed_hosts)
-    middlewares = [observe(plane.metrics), _guarded(plane.metrics), _addressed(hosts)]
+    middlewares = [observe(plane.metrics), _guarded(plane.metrics), addressed(hosts)]
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=middlewares)
     for operation in OPERATIONS:
         endpoint = make_endpoint(operation, plane, work, rates)
@@ -73,17 +74,6 @@ def _guarded(metrics: Metrics) -> Middleware:
             return _failed(request, error)
 
     return guarded
-
-
-def _addressed(hosts: AllowedHosts) -> Middleware:
-    """Answers only requests that are addressed to a known host."""
-
-    @web.middleware
-    async def addressed(request: web.Request, handler: Handler) -> web.StreamResponse:
-        hosts.check(request.headers.getall("Host", ()))
-        return await handler(request)
-
-    return addressed
 
 
 def _failed(request: web.Request, error: Exception) -> web.StreamResponse:

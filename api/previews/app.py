@@ -9,11 +9,12 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
+from aiohttp.typedefs import Handler
 
 from api.access import Access
 from api.context import Work
 from api.http import stream
+from api.http.addressed import addressed
 from api.http.auth import authorize
 from api.http.errors import describe
 from api.observability import PRINCIPAL, observe
@@ -54,7 +55,7 @@ def create_preview_app(
     """
     previews = _Previews(plane, limits)
     hosts = AllowedHosts(host, preview_hosts(plane.settings))
-    app = web.Application(middlewares=[observe(plane.metrics), _paged, _addressed(hosts)])
+    app = web.Application(middlewares=[observe(plane.metrics), _paged, addressed(hosts)])
     app.router.add_route("*", "/{path:.*}", previews.serve)
     ignore_keys = plane.keys.on_change(previews.work.recheck)
 
@@ -177,14 +178,3 @@ async def _paged(request: web.Request, handler: Handler) -> web.StreamResponse:
             describe(error)
         stream.abort(request)
         return begun
-
-
-def _addressed(hosts: AllowedHosts) -> Middleware:
-    """Answers only requests that are addressed to a known host."""
-
-    @web.middleware
-    async def addressed(request: web.Request, handler: Handler) -> web.StreamResponse:
-        hosts.check(request.headers.getall("Host", ()))
-        return await handler(request)
-
-    return addressed

@@ -10,7 +10,7 @@ from orchestrator.access.keys import KeyRing, Principal, Role
 from orchestrator.audit.events import EventDraft, now
 from orchestrator.audit.recorder import Recorder
 from orchestrator.audit.stop_records import StopRecords
-from orchestrator.errors import BusyError, NotFoundError
+from orchestrator.errors import BusyError, ConflictError, NotFoundError
 from orchestrator.ports import port_rows
 from orchestrator.ports.limits import PortLimits
 from orchestrator.ports.links import expiry, link_token
@@ -58,13 +58,16 @@ class Ports:
         """Opens a port for that time, or gives an open one a new time.
 
         Raises: the errors of `Session.check_open`; BusyError if the session has too many;
-        AuditUnavailableError, CapacityExhaustedError, RateLimitedError.
+        ConflictError if the port is just being closed; AuditUnavailableError,
+        CapacityExhaustedError, RateLimitedError.
         """
         ports = session.ports
         async with ports.lock:
             session.check_open()
             self._recorder.check_room(session)
             known = ports.open.get(port)
+            if known is not None and known.closing:
+                raise ConflictError(f"port {port} is being closed: try again")
             if known is None and len(ports.open) >= self._limits.ports:
                 raise BusyError(f"the session has {self._limits.ports} open ports: close one")
             opened = known or OpenPort(port, secrets.token_hex(16), now())

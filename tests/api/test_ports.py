@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from orchestrator.access.keys import Principal, Role
 from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
 from orchestrator.engine.fake import FakeEngine
@@ -99,6 +100,19 @@ async def test_a_session_has_a_limited_number(api: Api, shown: Previews) -> None
     path = "/api/sessions/web/ports"
     await api.problem(409, "busy", "POST", path, json={"port": 9000})
     await opened(api, "web", 8003, seconds=5)
+
+
+async def test_a_port_that_is_being_closed_is_not_opened(
+    api: Api, shown: Previews, plane: ControlPlane
+) -> None:
+    await api.session(id="web")
+    await opened(api, "web", 8000)
+    plane.sessions.find(Principal("admin", Role.ADMIN), "web").ports.open[8000].end()
+    said = await api.problem(
+        409, "conflict", "POST", "/api/sessions/web/ports", json={"port": 8000}
+    )
+    assert "being closed" in said["detail"]
+    assert len(await events(api, "web", "port.open")) == 1
 
 
 async def test_nowhere_to_serve_is_said(api: Api, plane: ControlPlane) -> None:

@@ -257,28 +257,38 @@ def _migrate(connection: sqlite3.Connection, path: Path, directory: Path) -> Non
         "CREATE TABLE IF NOT EXISTS schema_version"
         " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at TEXT NOT NULL)"
     )
-    (current,) = connection.execute("SELECT max(version) FROM schema_version").fetchone()
+    seen = {version for (version,) in connection.execute("SELECT version FROM schema_version")}
     files = _migration_files(directory)
-    if (current or 0) > len(files):
+    newest = max(files, default=0)
+    if max(seen, default=0) > newest:
         raise StoreError(
-            f"{path}: has schema {current}, but this Paddock knows schemas up to {len(files)}:"
+            f"{path}: has schema {max(seen)}, but this Paddock knows schemas up to {newest}:"
             " run the version that wrote it"
         )
-    for version, file in enumerate(files, 1):
-        if version > (current or 0):
+    for version, file in files.items():
+        if version not in seen:
             _apply(connection, version, file)
 
 
 def newest_schema() -> int:
     """The number of the newest schema that this Paddock knows."""
-    return len(_migration_files(_MIGRATIONS))
+    return max(_migration_files(_MIGRATIONS))
 
 
-def _migration_files(directory: Path) -> list[Path]:
-    files = sorted(path for path in directory.iterdir() if _MIGRATION_NAME.fullmatch(path.name))
-    for version, file in enumerate(files, 1):
-        if int(file.name[:4]) != version:
-            raise StoreError(f"{file}: migration {version:04} is missing")
+def _migration_files(directory: Path) -> dict[int, Path]:
+    """The files by their numbers, in order; a number may be unused.
+
+    Raises: StoreError for two files with the same number.
+    """
+    files: dict[int, Path] = {}
+    for file in sorted(directory.iterdir()):
+        named = _MIGRATION_NAME.fullmatch(file.name)
+        if named is None:
+            continue
+        version = int(named[1])
+        if version in files:
+            raise StoreError(f"{file}: {files[version].name} has the same number")
+        files[version] = file
     return files
 
 

@@ -200,9 +200,20 @@ async def test_a_broken_migration_leaves_the_schema_as_it_was(tmp_path: Path) ->
     await database.close()
 
 
-async def test_a_gap_in_the_migrations_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "0002_two.sql").write_text("")
-    with pytest.raises(StoreError, match="migration 0001 is missing"):
+async def test_a_migration_that_comes_later_is_applied_whatever_its_number(tmp_path: Path) -> None:
+    (tmp_path / "0001_one.sql").write_text("CREATE TABLE one (a);")
+    (tmp_path / "0003_three.sql").write_text("CREATE TABLE three (a);")
+    await (await Database.open(tmp_path / "x.db", tmp_path)).close()
+    (tmp_path / "0002_two.sql").write_text("CREATE TABLE two (a);")
+    database = await Database.open(tmp_path / "x.db", tmp_path)
+    await database.write(lambda conn: conn.execute("INSERT INTO two SELECT one.a FROM one, three"))
+    await database.close()
+
+
+async def test_two_migrations_with_one_number_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "0001_one.sql").write_text("")
+    (tmp_path / "0001_other.sql").write_text("")
+    with pytest.raises(StoreError, match=r"0001_one\.sql has the same number"):
         await Database.open(tmp_path / "x.db", tmp_path)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from sandbox_agent import params as given
 from sandbox_agent.errors import AgentError
 from sandbox_agent.protocol import Configuration, Confinement, Message
+from sandbox_agent.reads.manifest import MODES, Consume
 
 # Of a session: commands never run as root.
 _LEAST_UID = 1
@@ -46,6 +47,25 @@ def parse(params: Message) -> Configuration:
         guard_writes=given.flag(params, "guard_writes"),
         egress=given.flag(params, "egress"),
         variables=given.mapping(params, "variables"),
+        consume=_consume(params),
+    )
+
+
+def _consume(params: Message) -> Consume | None:
+    if params["consume"] is None:
+        return None
+    members = given.group(params, "consume")
+    _check_members("consume", members, Consume._fields)
+    mode = given.text(members, "firewall_mode")
+    if mode not in MODES:
+        raise AgentError("validation_error", f"firewall_mode must be one of {', '.join(MODES)}")
+    return Consume(
+        manifest_id=given.text(members, "manifest_id"),
+        entries=tuple(given.texts(members, "entries")),
+        directories=tuple(given.texts(members, "directories")),
+        writes=tuple(given.texts(members, "writes")),
+        baseline=tuple(given.texts(members, "baseline")),
+        firewall_mode=mode,
     )
 
 

@@ -93,7 +93,9 @@ import math
 import struct
 from typing import Any, NamedTuple
 
-PROTOCOL_VERSION = 7
+from sandbox_agent.reads.manifest import Consume
+
+PROTOCOL_VERSION = 8
 # No frame needs to be larger: bulk data is sent in chunks of CHUNK_BYTES.
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
@@ -233,6 +235,8 @@ class Configuration(NamedTuple):
     egress: bool = False
     # The level's own variables of commands.
     variables: dict[str, str] = {}
+    # What the session may read; None: whatever its level permits.
+    consume: Consume | None = None
 
 
 class Entry(NamedTuple):

@@ -17,6 +17,7 @@ def configuration_of(plan: Plan) -> Message:
         **configuration._asdict(),
         "confinement": configuration.confinement._asdict(),
         "writable": list(configuration.writable),
+        "consume": None,
     }
 
 

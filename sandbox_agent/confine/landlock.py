@@ -7,6 +7,7 @@ that later kernel versions add are not covered here; the mounts and the uid stil
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from sandbox_agent.confine import syscalls
@@ -31,7 +32,7 @@ _MAKE_BLOCK = 1 << 11
 _MAKE_SYM = 1 << 12
 _REFER = 1 << 13
 _TRUNCATE = 1 << 14
-_IOCTL_DEV = 1 << 15
+IOCTL_DEV = 1 << 15
 
 READ = READ_FILE | READ_DIR
 # All rights on a workspace's files, except execution and the creation of devices.
@@ -51,10 +52,10 @@ CHANGE = (
 # The rights to deny if only changes are restricted, and everything may be read and executed.
 WRITES = (CHANGE & ~READ) | _MAKE_CHAR | _MAKE_BLOCK
 # The rights that may be granted on a file that is not a directory.
-_ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE | _IOCTL_DEV
+_ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE | IOCTL_DEV
 _FIRST = (1 << 13) - 1
 # The interface version that added each later right.
-_SINCE = {2: _REFER, 3: _TRUNCATE, 5: _IOCTL_DEV}
+_SINCE = {2: _REFER, 3: _TRUNCATE, 5: IOCTL_DEV}
 
 
 class Rule(NamedTuple):
@@ -73,11 +74,18 @@ def handled(abi: int) -> int:
     return rights
 
 
-def ruleset(abi: int, rules: list[Rule], rights: int) -> int | None:
+class Opened(NamedTuple):
+    """Grants `access` to the file that the O_PATH descriptor `fd` is, or below that directory."""
+
+    fd: int
+    access: int
+
+
+def ruleset(abi: int, rules: list[Rule], rights: int, opened: Iterable[Opened] = ()) -> int | None:
     """A ruleset that denies those `rights` that no rule grants, with scopes if the kernel has them.
 
     Returns None if this kernel can deny none of the rights. A path that does not exist is skipped.
-    Raises: OSError.
+    The descriptors of `opened` are closed, one before the next is asked for. Raises: OSError.
     """
     scoped = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if abi >= SCOPES_ABI else 0
     rights &= handled(abi) if abi else 0
@@ -87,6 +95,8 @@ def ruleset(abi: int, rules: list[Rule], rights: int) -> int | None:
     try:
         for rule in rules:
             _allow(made, rule, rights)
+        for item in opened:
+            _allow_opened(made, item, rights)
     except OSError:
         os.close(made)
         raise
@@ -100,9 +110,13 @@ def _allow(made: int, rule: Rule, rights: int) -> None:
         if error.errno in (errno.ENOENT, errno.ENOTDIR):
             return
         raise
+    _allow_opened(made, Opened(fd, rule.access), rights)
+
+
+def _allow_opened(made: int, opened: Opened, rights: int) -> None:
     try:
-        is_directory = stat.S_ISDIR(os.fstat(fd).st_mode)
-        granted = rule.access & rights & (rights if is_directory else _ON_FILES)
-        syscalls.landlock_allow(made, granted, fd)
+        is_directory = stat.S_ISDIR(os.fstat(opened.fd).st_mode)
+        granted = opened.access & rights & (rights if is_directory else _ON_FILES)
+        syscalls.landlock_allow(made, granted, opened.fd)
     finally:
-        os.close(fd)
+        os.close(opened.fd)

@@ -4,7 +4,7 @@ import os
 import resource
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 # The kernel kills a command before the agent when the sandbox runs out of memory.
 OOM_SCORE_OF_COMMANDS = 1000
@@ -69,20 +69,29 @@ def drop_to(uid: int) -> None:
     os.setresuid(uid, uid, uid)
 
 
-def signal_as(uid: int, pid: int, number: int) -> None:
-    """Signals a process of the session's uid, as there is no CAP_KILL here.
+@contextmanager
+def as_user(uid: int) -> Iterator[None]:
+    """Acts as the session's user, as there is no capability to signal or use what is another's.
 
-    Only the effective uid changes. The real and saved uid remain root, so no process of the session
-    can signal this one in the meantime. A process that is gone, or that has not become the
-    session's user yet, is no error.
+    Only the effective ids change. The real and saved uid remain root, so no process of the session
+    can signal this one in the meantime.
     """
+    os.setegid(uid)
     os.seteuid(uid)
     try:
-        os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return
+        yield
     finally:
         os.seteuid(0)
+        os.setegid(0)
+
+
+def signal_as(uid: int, pid: int, number: int) -> None:
+    """Signals a process of the session's uid.
+
+    A process that is gone, or that has not become the session's user yet, is no error.
+    """
+    with as_user(uid), suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
 
 
 def default_signals() -> None:

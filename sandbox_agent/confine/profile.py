@@ -7,10 +7,21 @@ from typing import NamedTuple
 from sandbox_agent.baseline import BASELINE, DEVICES
 from sandbox_agent.builtin import NAMES as BUILTINS
 from sandbox_agent.confine import landlock, seccomp, syscalls
-from sandbox_agent.confine.landlock import CHANGE, EXECUTE, READ, READ_FILE, WRITE_FILE, Rule
+from sandbox_agent.confine.landlock import (
+    CHANGE,
+    EXECUTE,
+    IOCTL_DEV,
+    READ,
+    READ_FILE,
+    WRITE_FILE,
+    Opened,
+    Rule,
+)
 from sandbox_agent.confine.libraries import Libraries
 from sandbox_agent.programs import find_program
 from sandbox_agent.protocol import WORKSPACE_DIR, Configuration
+from sandbox_agent.reads import pack_files
+from sandbox_agent.reads.manifest import Consume
 
 _CHANGED = (WORKSPACE_DIR, "/tmp")  # noqa: S108 - private to the sandbox
 
@@ -88,7 +99,15 @@ def _build(
     if not wanted.writable_code and not syscalls.can_deny_writable_code():
         raise ConfinementError("the kernel can't deny writable code: it must be 6.3 or later")
     executable: frozenset[str] | None = None
-    if wanted.paths:
+    opened: Iterable[Opened] = ()
+    consume = configuration.consume
+    if consume is not None and consume.enforced:
+        if not abi:
+            raise ConfinementError("the kernel has no Landlock")
+        rules, executable = consume_rules(configuration, consume, tool, programs)
+        opened = pack_files.opened(consume, configuration.uid, executable=not wanted.paths)
+        rights = landlock.handled(abi)
+    elif wanted.paths:
         rules, executable = path_rules(configuration, tool, programs)
         rights = landlock.handled(abi)
     else:
@@ -106,7 +125,7 @@ def _build(
     )
     return Profile(
         machine=machine,
-        ruleset=landlock.ruleset(abi, rules, rights),
+        ruleset=landlock.ruleset(abi, rules, rights, opened),
         scoped=abi >= landlock.SCOPES_ABI,
         code=seccomp.program(machine, wanted_filter),
         writable_code=writable_code,
@@ -132,6 +151,31 @@ def path_rules(
     rules += [Rule(path, READ_FILE | WRITE_FILE) for path in DEVICES]
     rules += [Rule(path, CHANGE) for path in (*_CHANGED, *configuration.writable, *tool.write)]
     return rules, frozenset(closure.executed).union(map(os.path.realpath, execute))
+
+
+def consume_rules(
+    configuration: Configuration,
+    consume: Consume,
+    tool: Tool = NO_TOOL,
+    programs: Libraries | None = None,
+) -> tuple[list[Rule], frozenset[str] | None]:
+    """The rights outside the workspace, of a session that is limited to a pack; None: any program.
+
+    Nothing is granted that contains the workspace or is in it: `pack_files` opens what may be used
+    there.
+    """
+    rules, executable = path_rules(configuration._replace(writable=()), tool, programs)
+    if configuration.confinement.paths:
+        rules += [Rule(path, READ) for path in consume.baseline]
+        return list(filter(_apart, rules)), executable
+    rules += [Rule(path, READ | EXECUTE) for path in consume.baseline]
+    rules.append(Rule("/dev", CHANGE | IOCTL_DEV))
+    return list(filter(_apart, rules)), None
+
+
+def _apart(rule: Rule) -> bool:
+    path = os.path.realpath(rule.path)
+    return os.path.commonpath([path, WORKSPACE_DIR]) not in (path, WORKSPACE_DIR)
 
 
 def _add(libraries: Libraries, names: Iterable[str]) -> None:

@@ -13,6 +13,7 @@ from sandbox_agent.confine.profile import ConfinementError
 from sandbox_agent.errors import AgentError
 from sandbox_agent.guard import Guards
 from sandbox_agent.protocol import Configuration, Confinement, Message, request
+from sandbox_agent.reads.manifest import Consume
 from sandbox_agent.server import Agent
 from sandbox_agent.service import Service
 
@@ -111,8 +112,13 @@ def test_it_is_configured_once(told: Told) -> None:
     assert told.stopped == 0
 
 
+CONSUME = Consume("pack-1", ("a",), (".",), ("out",), ("/usr/lib",), "hard_fail")
+CONSUMING = {name: list(v) if isinstance(v, tuple) else v for name, v in CONSUME._asdict().items()}
+
+
 def test_it_knows_what_it_was_told() -> None:
     assert parse(MESSAGE) == CONFIGURATION
+    assert parse({**MESSAGE, "consume": CONSUMING}) == CONFIGURATION._replace(consume=CONSUME)
 
 
 WRONG: dict[str, list[Any]] = {
@@ -128,6 +134,14 @@ WRONG: dict[str, list[Any]] = {
     "confinement": [None, [], {}, {**MESSAGE["confinement"], "paths": 1}],
     "level": [None, 1],
     "surplus": [1],
+    "consume": [
+        {},
+        [],
+        {**CONSUMING, "firewall_mode": "off"},
+        {**CONSUMING, "entries": [1]},
+        {**CONSUMING, "surplus": 1},
+        {**CONSUMING, "manifest_id": None},
+    ],
 }
 CASES = [(name, value) for name, values in WRONG.items() for value in values]
 

@@ -1,0 +1,1 @@
+"""What a CONSUME session may read: the files of its context pack, and nothing else."""

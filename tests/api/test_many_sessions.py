@@ -10,7 +10,7 @@ from orchestrator.access.keys import Principal, Role
 from orchestrator.config.settings import Settings
 from tests.api.conftest import ADMIN_KEY, Api
 
-COUNT = 200
+COUNT = 100
 _AT_ONCE = 8
 _AUTH = {"Authorization": f"Bearer {ADMIN_KEY}"}
 _TESTER = Principal("test", Role.ADMIN)

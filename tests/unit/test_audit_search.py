@@ -12,6 +12,7 @@ from orchestrator.audit import search as searching
 from orchestrator.audit.ledger import Ledger
 from orchestrator.audit.search import Search, search
 from orchestrator.store.database import Database
+from tests.support.cases import each
 from tests.unit.ledger_support import draft
 
 # Several sessions of one id, with one session of another id between them.
@@ -46,7 +47,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
     await database.close()
 
 
-@pytest.mark.parametrize(
+@each(
     "wanted",
     [
         {"session": "box", "decision": "pending"},

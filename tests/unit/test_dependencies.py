@@ -1,19 +1,17 @@
 """Imports are declared, declared dependencies are used, and the lock files match both."""
 
-import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
-from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from scripts import wheels
+from tests.support.sources import ROOT, modules, source
 
-ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OURS = {path.parent.name for path in ROOT.glob("*/__init__.py")}
 SERVER = OURS - {"tests", "scripts"}
@@ -45,19 +43,11 @@ def imported(folders: Iterable[str]) -> set[str]:
     tops = {
         name.partition(".")[0]
         for folder in folders
-        for path in (ROOT / folder).rglob("*.py")
-        for name in names(ast.parse(path.read_text()))
+        for path in modules(folder)
+        for name in source(path).imports
     }
     others = tops - OURS - sys.stdlib_module_names
     return {canonicalize_name(name) for top in others for name in providers.get(top, [top])}
-
-
-def names(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
 
 
 def test_running_needs_what_is_declared_and_nothing_else() -> None:

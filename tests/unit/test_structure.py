@@ -1,7 +1,6 @@
 """Rules of the code's structure: directions of imports, and a self-contained agent."""
 
 import ast
-import functools
 import importlib
 import inspect
 import re
@@ -12,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from paddock.contract.base import Model
+from tests.support.sources import ROOT, examined, modules, source
 
-ROOT = Path(__file__).parents[2]
 # The packages of ours that each package may import; host and agent share the pure modules.
 PURE_AGENT = {
     "sandbox_agent.protocol",
@@ -44,30 +43,11 @@ OURS = {
 }
 
 
-@functools.cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(_tree(path)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            yield node.module or ""
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def _modules(package: str) -> list[Path]:
-    return sorted((ROOT / package).rglob("*.py"))
-
-
 @pytest.mark.parametrize("package", sorted(ALLOWED))
 def test_imports_go_one_way(package: str) -> None:
-    for path in _modules(package):
+    for path in modules(package):
         also = ALLOWED_ALSO.get(path.parent.relative_to(ROOT).as_posix(), set())
-        for name in _imports(path):
+        for name in source(path).imports:
             if name.partition(".")[0] not in OURS or name == "paddock":
                 continue
             known = any(f"{name}.".startswith(f"{each}.") for each in ALLOWED[package] | also)
@@ -76,16 +56,16 @@ def test_imports_go_one_way(package: str) -> None:
 
 def test_the_host_uses_only_pure_modules_of_the_agent() -> None:
     for package in ("orchestrator", "api"):
-        for path in _modules(package):
-            for name in _imports(path):
+        for path in modules(package):
+            for name in source(path).imports:
                 if name.startswith("sandbox_agent."):
                     pure = {name, name.rpartition(".")[0]} & PURE_AGENT
                     assert pure, f"{path} imports {name}"
 
 
 def test_the_agent_needs_the_standard_library_only() -> None:
-    for path in _modules("sandbox_agent"):
-        for name in _imports(path):
+    for path in modules("sandbox_agent"):
+        for name in source(path).imports:
             top = name.partition(".")[0]
             known = top in sys.stdlib_module_names or top == "sandbox_agent"
             assert known, f"{path} imports {name}"
@@ -93,32 +73,32 @@ def test_the_agent_needs_the_standard_library_only() -> None:
 
 def test_the_domain_knows_no_http() -> None:
     """The only exception sends messages to others by POST."""
-    for path in _modules("orchestrator"):
-        found = {name for name in _imports(path) if name.partition(".")[0] == "aiohttp"}
+    for path in modules("orchestrator"):
+        found = {name for name in source(path).imports if name.partition(".")[0] == "aiohttp"}
         assert found <= ({"aiohttp"} if path.name == "http_post.py" else set()), path
 
 
 def test_operations_know_no_http() -> None:
-    modules = [*_modules("api/handlers"), *_modules("api/views"), *_modules("api/openapi")]
-    modules += [
-        ROOT / "api" / f"{name}.py" for name in ("operation", "answers", "context", "output")
-    ]
-    for path in modules:
-        for name in _imports(path):
+    paths = [*modules("api/handlers"), *modules("api/views"), *modules("api/openapi")]
+    paths += [ROOT / "api" / f"{name}.py" for name in ("operation", "answers", "context", "output")]
+    for path in paths:
+        for name in source(path).imports:
             assert not f"{name}.".startswith(("aiohttp.", "api.http.")), f"{path} imports {name}"
 
 
 def test_only_the_engine_talks_to_the_engine() -> None:
     for package in ("orchestrator", "api"):
-        for path in _modules(package):
+        for path in modules(package):
             if path.is_relative_to(ROOT / "orchestrator" / "engine"):
                 continue
-            assert not any(name.partition(".")[0] == "docker" for name in _imports(path)), path
+            assert not any(name.partition(".")[0] == "docker" for name in source(path).imports), (
+                path
+            )
 
 
 def test_the_client_needs_aiohttp_and_pydantic_only() -> None:
-    for path in _modules("paddock/client"):
-        for name in _imports(path):
+    for path in modules("paddock/client"):
+        for name in source(path).imports:
             top = name.partition(".")[0]
             known = top in sys.stdlib_module_names or top in CLIENT_NEEDS
             ours = name.startswith(("paddock.client", "paddock.contract"))
@@ -141,7 +121,7 @@ def test_the_client_has_the_models_of_the_contract() -> None:
 
 def _classes(package: str) -> Iterator[type]:
     """The classes that the package's modules define."""
-    for path in _modules(package):
+    for path in modules(package):
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         module = importlib.import_module(name)
         yield from (
@@ -157,8 +137,8 @@ def test_sockets_by_descriptor_are_bound_by_hand() -> None:
     Since Python 3.13 they do so at their start and end; with older versions nothing would fail.
     """
     for package in ("sandbox_agent", "paddock", "orchestrator", "api"):
-        for path in _modules(package):
-            used = _used(_tree(path))
+        for path in modules(package):
+            used = source(path).names
             assert not used & {"create_unix_server", "start_unix_server"}, path
 
 
@@ -172,36 +152,15 @@ def test_threads_are_bounded() -> None:
     Only asyncio and aiohttp use it, to resolve names, so that no other call waits behind those.
     """
     for package in ("orchestrator", "api", "paddock"):
-        for path in _modules(package):
+        for path in modules(package):
             if path.relative_to(ROOT).as_posix() in OFF_LOOP:
                 continue
-            tree = _tree(path)
-            assert not _used(tree) & {"to_thread", "set_default_executor"}, path
-            calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-            assert not any(map(_uses_loops_executor, calls)), path
-
-
-def _used(tree: ast.AST) -> set[str]:
-    """The names that a module uses, imports or looks up as attributes."""
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            found.add(node.attr)
-        elif isinstance(node, ast.Name):
-            found.add(node.id)
-        elif isinstance(node, ast.ImportFrom):
-            found |= {alias.name for alias in node.names}
-    return found
-
-
-def _uses_loops_executor(call: ast.Call) -> bool:
-    first = call.args[0] if call.args else ast.Constant(None)
-    none = isinstance(first, ast.Constant) and first.value is None
-    return none and "run_in_executor" in _used(call.func)
+            assert not source(path).names & {"to_thread", "set_default_executor"}, path
+            assert not source(path).loops_executor, path
 
 
 @pytest.mark.parametrize(
-    "source",
+    "text",
     [
         "asyncio.create_task(work())",
         "from asyncio import create_task",
@@ -209,17 +168,17 @@ def _uses_loops_executor(call: ast.Call) -> bool:
         "create_task(work())",
     ],
 )
-def test_uses_are_found_however_they_are_written(source: str) -> None:
-    assert "create_task" in _used(ast.parse(source))
+def test_uses_are_found_however_they_are_written(text: str) -> None:
+    assert "create_task" in examined(ast.parse(text)).names
 
 
 def test_tasks_have_owners() -> None:
     """A task without a reference may vanish at any time, and its failure goes unnoticed."""
     for package in ("orchestrator", "api"):
-        for path in _modules(package):
+        for path in modules(package):
             if path == ROOT / "orchestrator" / "task_scope.py":
                 continue
-            used = _used(_tree(path))
+            used = source(path).names
             assert not used & {"create_task", "ensure_future", "TaskGroup"}, path
 
 
@@ -232,28 +191,26 @@ _HOST_PATHS = re.compile(r"/(proc|sys)/")
 
 def test_only_the_node_looks_at_the_host() -> None:
     for package in ("orchestrator", "api"):
-        for path in _modules(package):
+        for path in modules(package):
             room = path.relative_to(ROOT / package).parts[0]
             if package == "orchestrator" and room == "node":
                 continue
-            assert "psutil" not in _imports(path), path
+            assert "psutil" not in source(path).imports, path
             if package == "orchestrator" and room in _HOST_ROOMS:
                 continue
-            tree = _tree(path)
-            assert not _used(tree) & _HOST_CALLS, path
-            texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
-            named = [text for text in texts if isinstance(text, str) and _HOST_PATHS.match(text)]
+            assert not source(path).names & _HOST_CALLS, path
+            named = [text for text in source(path).texts if _HOST_PATHS.match(text)]
             assert not named, path
 
 
 def test_a_word_means_one_thing() -> None:
     """No two classes of the domain have the same name."""
     seen: dict[str, Path] = {}
-    for path in _modules("orchestrator"):
-        for node in _tree(path).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                other = seen.setdefault(node.name, path)
-                assert other == path, f"{node.name} is in {other} and in {path}"
+    for path in modules("orchestrator"):
+        for name in source(path).classes:
+            if not name.startswith("_"):
+                other = seen.setdefault(name, path)
+                assert other == path, f"{name} is in {other} and in {path}"
 
 
 def test_modules_are_in_rooms() -> None:

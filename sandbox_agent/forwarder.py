@@ -1,14 +1,15 @@
 """The agent's side of the forwarder: its listener on loopback, and its process.
 
-The process is the agent's child, so that nothing that it does stalls the agent's loop. It has a uid
-of its own, which no command has: no command can signal or trace it, or open the proxy's socket.
+The process starts at the first connection: a session that never uses the way out pays nothing. It
+is the agent's child, so that nothing that it does stalls the agent's loop. It has a uid of its own,
+which no command has: no command can signal or trace it, or open the proxy's socket.
 """
 
 import os
 import socket
 
 from sandbox_agent import forwarder_process
-from sandbox_agent.loop import Loop
+from sandbox_agent.loop import READ, Loop
 from sandbox_agent.protocol import EGRESS_PORT
 
 _BACKLOG = 64
@@ -33,7 +34,11 @@ class Forwarder:
             raise
 
     def start(self) -> None:
-        """Starts the process, and starts it again whenever it ends."""
+        """Waits for a connection, whose arrival starts the process; also when it has ended."""
+        self._loop.watch(self._listener.fileno(), READ, self._run)
+
+    def _run(self, _events: int) -> None:
+        self._loop.unwatch(self._listener.fileno())  # from now on, the process accepts
         try:
             pid = os.fork()
         except OSError:  # no room for another process now

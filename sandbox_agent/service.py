@@ -69,7 +69,7 @@ class Service:
             self.methods[f"file.{name}"] = functools.partial(self._transfers.operate, name)
 
     def prepare(self) -> None:
-        """Starts the forwarder, if there is a way out, and the first guard in advance."""
+        """Opens the way out, if there is one, and starts the first guard in advance."""
         if self._forwarder is not None:
             self._forwarder.start()
         self.guards.prepare()

@@ -158,7 +158,7 @@ async def test_a_new_session_can_be_narrowed(api: Api, server: Web) -> None:
 @pytest.mark.parametrize(
     ("level", "egress", "field"),
     [
-        ("medium", {"allow": []}, "egress"),
+        ("low", {"allow": []}, "egress"),
         ("out", {"allow": [{"host": "a b"}]}, "egress.allow.0.host"),
         ("out", {"deny": [{"cidr": "10.0.0.1/8"}]}, "egress.deny.0.cidr"),
         ("out", {"allow": [{"host": "a.example", "cidr": "10.0.0.0/8"}]}, "egress.allow.0"),
@@ -265,7 +265,7 @@ async def test_two_writers_lose_nothing(client: Client) -> None:
 
 
 async def test_a_level_without_a_way_out_has_no_rules_to_change(api: Api) -> None:
-    client = Client(api, await api.session(key=OPERATOR_KEY))
+    client = Client(api, await api.session(key=OPERATOR_KEY, permission_level="low"))
     assert (await client.show())["network"] == "none"
     await client.refused(409, "conflict", ADMIN_KEY, only={"allow": []})
 

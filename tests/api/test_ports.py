@@ -125,7 +125,7 @@ async def test_nowhere_to_serve_is_said(api: Api, plane: ControlPlane) -> None:
 
 async def test_a_port_expires(api: Api, shown: Previews) -> None:
     await api.session(id="web")
-    port = await opened(api, "web", 8000, seconds=1)
+    port = await opened(api, "web", 8000, seconds=60)
     assert "~" in port["link"]
     found = api.plane.sessions.registry.get("web")
     assert found is not None

@@ -36,7 +36,7 @@ def test_packaged_levels() -> None:
     assert low.commands == LOW
     assert medium.commands == MEDIUM
     assert high.commands is None
-    assert (low.network, medium.network, high.network) == ("none", "none", "open")
+    assert (low.network, medium.network, high.network) == ("none", "egress", "open")
     assert (low.noexec, medium.noexec, high.noexec) == (True, True, False)
     assert (low.limits.cpus, low.limits.memory_bytes, low.limits.pids) == (0.5, 256 * MIB, 64)
     assert (medium.limits.tmp_bytes, medium.limits.workspace_bytes) == (64 * MIB, 1024 * MIB)

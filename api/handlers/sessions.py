@@ -17,6 +17,7 @@ from paddock.contract.inspection import InspectedSession
 from paddock.contract.requests import NoBody
 from paddock.contract.session_requests import (
     CloseQuery,
+    EpisodeBody,
     NamedSessionBody,
     SessionBody,
     SessionsQuery,
@@ -260,10 +261,29 @@ async def rotate_handle(context: Context, body: NoBody) -> Handle:
     return Handle(handle=handle)
 
 
+@operation(
+    "PUT",
+    SESSION + "/episode",
+    Access.MANAGE,
+    tag=_TAG,
+    summary="Set a session's episode",
+    answers="The session.",
+    errors=("session_terminated", "conflict"),
+    examples={"next": {"episode_id": "episode-2"}},
+)
+async def set_episode(context: Context, body: EpisodeBody) -> Session:
+    """Names the episode of the session's work; each change is recorded."""
+    session, sessions = context.session(), context.plane.sessions
+    work = sessions.set_episode(context.principal, session, body.episode_id)
+    await context.work.complete(work)
+    return views.session(session, live=True)
+
+
 async def _create(context: Context, request: NewSession, *, named: bool) -> Created[CreatedSession]:
     """If the client leaves, a queued request is dropped, and a session created later is closed."""
     sessions, principal, work = context.plane.sessions, context.principal, context.work
-    know_secrets(Redactor(request.secrets.values()).text)
+    lease = () if request.lease_id is None else (request.lease_id,)
+    know_secrets(Redactor((*request.secrets.values(), *lease)).text)
     turn = await sessions.shares.turn(principal)
     session, handle = await work.complete(
         sessions.create(principal, request, turn),
@@ -277,7 +297,9 @@ async def _living(
 ) -> list[domain.Session]:
     """Live and recently ended sessions, from that position on."""
     sessions = context.plane.sessions
-    found = sessions.list(context.principal, status=query.status, label=query.label)
+    found = sessions.list(
+        context.principal, status=query.status, label=query.label, work_id=query.work_id
+    )
     found.sort(key=_position, reverse=True)
     return [session for session in found if start is None or _position(session) < start]
 
@@ -290,6 +312,7 @@ async def _ended(
         context.principal,
         status=None if query.status == "ended" else query.status,
         label=query.label,
+        work_id=query.work_id,
         before=start,
         limit=query.limit + 1,
     )

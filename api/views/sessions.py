@@ -13,6 +13,7 @@ from orchestrator.sessions.deadlines import Deadline, deadlines
 from orchestrator.sessions.inspect import LATEST, Inspection
 from orchestrator.sessions.lifecycle import activity
 from orchestrator.sessions.requests import NewSession
+from orchestrator.sessions.telemetry import telemetry
 from paddock.audit.chain import Event
 from paddock.contract.budget import Budget
 from paddock.contract.egress import body_rules
@@ -78,6 +79,7 @@ def inspected(shown: domain.Session, inspection: Inspection) -> InspectedSession
             "disk": None if disk is None else asdict(disk),
             "streams": {kind: shown.streams[kind] for kind in domain.STREAM_KINDS},
             "denials": [_denial(event) for event in inspection.denials],
+            "telemetry": telemetry(shown, inspection.counts, datetime.now(UTC))._asdict(),
         }
     )
 
@@ -99,6 +101,10 @@ def new_session(body: SessionBody, session_id: str | None = None) -> NewSession:
         role=body.role,
         tools=None if body.tools is None else tuple(body.tools),
         egress=None if body.egress is None else body_rules(body.egress),
+        work_id=body.work_id,
+        lease_id=body.lease_id,
+        policy_resolved_ref=body.policy_resolved_ref,
+        episode_id=body.episode_id,
     )
 
 

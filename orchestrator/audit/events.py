@@ -14,6 +14,7 @@ OPERATIONS = frozenset(
         "session.create",
         "session.close",
         "session.settings",
+        "session.episode",
         "session.pause",
         "session.resume",
         "session.terminated",

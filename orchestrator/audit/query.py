@@ -224,6 +224,14 @@ async def latest_commands(database: Database, session_key: str, limit: int) -> l
     return await _select(database, _LATEST_COMMANDS, {"key": session_key, "most": limit})
 
 
+async def counts(database: Database, session_key: str) -> dict[tuple[str, str], int]:
+    """The numbers of a chain's events by operation and decision (empty: none)."""
+    rows = await database.read(
+        lambda connection: connection.execute(_COUNTS, (session_key,)).fetchall()
+    )
+    return {(operation, decision): events for operation, decision, events, _ in rows}
+
+
 async def stats(database: Database, session_key: str) -> ChainStats:
     """Counts over a chain."""
 

@@ -84,7 +84,14 @@ class Creation:
         handle = new_handle()
         session = self._new_session(principal, request, digest(handle))
         named: dict[str, Any] = {"id": session.id, "role": request.role}
-        stored = {**named, "labels": request.labels, "env": request.env}
+        stored = {
+            **named,
+            "labels": request.labels,
+            "env": request.env,
+            "work_id": request.work_id,
+            "policy_resolved_ref": request.policy_resolved_ref,
+            "episode_id": request.episode_id,
+        }
         check_not_stored(stored, await self._recorder.told(session, stored))
         await self._sandboxes.check_level(session.level)
         looking = self._sandboxes.look_up(session.image)
@@ -136,7 +143,9 @@ class Creation:
                     f"{INERT_PREFIX}, or have the operator add it to `environment` of the level",
                     field="secrets",
                 )
-        secrets_held = SessionSecrets(StoredSecrets.new(request.secrets), request.secrets)
+        secrets_held = SessionSecrets(
+            StoredSecrets.new(request.secrets), request.secrets, request.lease_id
+        )
         chosen(settings.mounts, request.mounts)
         idle_timeout = request.idle_timeout or settings.idle_timeout
         wall_timeout = request.wall_timeout or settings.wall_timeout or settings.wall_timeout_max
@@ -165,6 +174,10 @@ class Creation:
             mounts=request.mounts,
             role=request.role or DEFAULT_ROLE,
             tools=bounds.tools_of_session(request.tools),
+            work_id=request.work_id,
+            policy_resolved_ref=request.policy_resolved_ref,
+            episode_id=request.episode_id,
+            episodes=0 if request.episode_id is None else 1,
             own_rules=_own_rules(request, level),
             secrets=secrets_held,
         )
@@ -211,6 +224,7 @@ class Creation:
                     "mounts": [*session.level.mounts, *session.mounts],
                     "role": session.role,
                     "tools": session.tools,
+                    **_references(session),
                     **_narrowed(session),
                 },
             ),
@@ -281,6 +295,16 @@ def _own_rules(request: NewSession, level: Level) -> OwnRules:
     own = OwnRules(only=narrowing_of(request.egress, "egress"))
     check_own_rules(level, own)
     return own
+
+
+def _references(session: Session) -> dict[str, Any]:
+    """The host's names, for the record: those that it gave."""
+    named = {
+        "work_id": session.work_id,
+        "policy_resolved_ref": session.policy_resolved_ref,
+        "episode_id": session.episode_id,
+    }
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def _narrowed(session: Session) -> dict[str, Any]:

@@ -29,12 +29,13 @@ class Inspection(NamedTuple):
 
     `measured` is None if it has no sandbox, or if this host can't see its processes. `disk` is the
     workspace's usage; None if it has no size limit. `denials` are the latest refusals, newest
-    first.
+    first. `counts` are the numbers of its events by operation and decision.
     """
 
     measured: Measured | None
     disk: DiskUsage | None
     denials: list[Event]
+    counts: dict[tuple[str, str], int]
 
 
 class Inspector:
@@ -60,12 +61,13 @@ class Inspector:
 
     async def inspect(self, session: Session) -> Inspection:
         """The present activity in the session. Raises: StoreError."""
-        measured, disk, denials = await asyncio.gather(
+        measured, disk, denials, counts = await asyncio.gather(
             self._measure(session),
             self._workspaces.usage(session.workspace),
             query.latest_denials(self._database, session.key, LATEST),
+            query.counts(self._database, session.key),
         )
-        return Inspection(measured, disk, denials)
+        return Inspection(measured, disk, denials, counts)
 
     async def _measure(self, session: Session) -> Measured | None:
         """Measures each sandbox once at a time, for all callers that wait meanwhile.

@@ -11,7 +11,9 @@ class NewSession:
 
     `budget` has limits by kind, in the units of the API. `mounts` are names on the operator's list,
     in addition to the level's. `role` is the role of its agent in policies, `tools` are those that
-    it may open. `egress` narrows its way out, as `narrowing_of` reads it.
+    it may open. `egress` narrows its way out, as `narrowing_of` reads it. `work_id`,
+    `policy_resolved_ref` and `episode_id` are the host's names; `lease_id` is its secret, which is
+    never stored.
     """
 
     id: str | None = None
@@ -28,6 +30,10 @@ class NewSession:
     role: str | None = None
     tools: tuple[str, ...] | None = None
     egress: Mapping[str, Any] | None = None
+    work_id: str | None = None
+    lease_id: str | None = field(default=None, repr=False)
+    policy_resolved_ref: str | None = None
+    episode_id: str | None = None
 
 
 class Kept(NamedTuple):

@@ -42,6 +42,7 @@ from orchestrator.sessions.registry import Registry
 from orchestrator.sessions.requests import NewSession
 from orchestrator.sessions.session import Session
 from orchestrator.sessions.session_rows import SessionRow
+from orchestrator.sessions.session_secrets import check_not_stored
 from orchestrator.sessions.workspaces import Workspaces
 from orchestrator.store.database import Database
 from orchestrator.task_scope import TaskScope
@@ -141,6 +142,7 @@ class Sessions:
         *,
         status: str | None = None,
         label: tuple[str, str] | None = None,
+        work_id: str | None = None,
     ) -> list[Session]:
         """The sessions that the principal may see, newest first."""
         found = [
@@ -149,6 +151,7 @@ class Sessions:
             if principal.may_see(session.key, session.owner)
             and (status is None or session.status == status)
             and (label is None or session.labels.get(label[0]) == label[1])
+            and work_id in (None, session.work_id)
         ]
         return sorted(found, key=lambda session: session.created_at, reverse=True)
 
@@ -158,6 +161,7 @@ class Sessions:
         *,
         status: str | None,
         label: tuple[str, str] | None,
+        work_id: str | None,
         before: tuple[str, str] | None,
         limit: int,
     ) -> Sequence[Session]:
@@ -165,7 +169,7 @@ class Sessions:
 
         `status` None: with any status; `before`: created before that (created_at, key).
         """
-        wanted = session_rows.EndedPage(principal.sees_owner, status, label, before, limit)
+        wanted = session_rows.EndedPage(principal.sees_owner, status, label, before, limit, work_id)
         rows = await self._database.browse(lambda conn: session_rows.load_ended(conn, wanted))
         return [SessionRow(row, self._workspaces.root_dir, clamped_limits).session for row in rows]
 
@@ -395,6 +399,29 @@ class Sessions:
 
         await self._level_change.run(session, principal, level, limits, ignored, admitted())
         await self._workspaces.resized(workspace, size)
+
+    async def set_episode(
+        self, principal: Principal, session: Session, episode_id: str | None
+    ) -> None:
+        """Names the episode of the session's work; None: it has none.
+
+        Raises: SessionTerminatedError, BudgetExceededError; the errors of `Recorder.check_room`;
+        ConflictError while its secrets are unknown, ValidationError if it has one in it.
+        """
+        session.check_live()
+        self._recorder.check_room(session)
+        session.secrets.check_known()
+        named = {"episode_id": episode_id}
+        check_not_stored(named, await self._recorder.told(session, named))
+        async with session.lock:
+            session.check_live()
+            episodes = session.episodes + (episode_id not in (None, session.episode_id))
+            await self._recorder.record(
+                session,
+                EventDraft("session.episode", actor=principal.name, args=named),
+                effect=session_rows.updating(session, episode_id=episode_id, episodes=episodes),
+            )
+            session.episode_id, session.episodes = episode_id, episodes
 
     async def rotate_handle(self, principal: Principal, session: Session) -> str:
         """Creates a new handle; the old one is invalid from now on.

@@ -134,6 +134,14 @@ class Session:
     role: str = DEFAULT_ROLE
     # The tools that it may open; None: any that its level permits.
     tools: tuple[str, ...] | None = None
+    # The host's names of its work, of the policy that the host applied, and of the episode.
+    work_id: str | None = None
+    policy_resolved_ref: str | None = None
+    episode_id: str | None = None
+    # The number of episodes that it has had.
+    episodes: int = 0
+    # How often a session of this work was issued again.
+    reissues: int = 0
     # The rules of its way out besides its level's, what it has used of it, and what was denied.
     own_rules: OwnRules = NO_OWN_RULES
     egress_usage: EgressUsage = field(default_factory=EgressUsage)

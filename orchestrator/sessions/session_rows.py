@@ -24,8 +24,10 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
     connection.execute(
         "INSERT INTO sessions (key, id, owner, status, permission_level, level, image, labels,"
         " env, limits, idle_timeout, wall_timeout, budget, mounts, role, tools, egress,"
+        " work_id, reissues, policy_resolved_ref, episode_id, episodes,"
         " handle_sha256, secret_names, seal_key, incarnation, acknowledged, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
+        " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
         (
             session.key,
             session.id,
@@ -44,6 +46,11 @@ def insert(connection: sqlite3.Connection, session: Session) -> None:
             session.role,
             None if session.tools is None else json.dumps(session.tools),
             json.dumps(session.own_rules.stored()),
+            session.work_id,
+            session.reissues,
+            session.policy_resolved_ref,
+            session.episode_id,
+            session.episodes,
             session.handle_sha256,
             json.dumps(session.secrets.stored.names),
             session.secrets.stored.key,
@@ -152,6 +159,7 @@ def forgetting(session_key: str) -> Callable[[sqlite3.Connection], None]:
 _COLUMNS = (
     "sessions.key, sessions.id, sessions.owner, status, level, image, labels, env, limits,"
     " idle_timeout, wall_timeout, budget, audit_bytes, mounts, role, tools, egress, egress_used,"
+    " work_id, reissues, policy_resolved_ref, episode_id, episodes,"
     " handle_sha256,"
     " acknowledged,"
     " secret_names, seal_key, incarnation,"
@@ -209,6 +217,11 @@ class SessionRow:
             mounts=tuple(json.loads(row["mounts"])),
             role=row["role"],
             tools=None if row["tools"] is None else tuple(json.loads(row["tools"])),
+            work_id=row["work_id"],
+            policy_resolved_ref=row["policy_resolved_ref"],
+            episode_id=row["episode_id"],
+            episodes=row["episodes"],
+            reissues=row["reissues"],
             own_rules=OwnRules.restored(json.loads(row["egress"])),
             egress_usage=EgressUsage.restored(json.loads(row["egress_used"])),
             secrets=SessionSecrets(
@@ -303,6 +316,7 @@ class EndedPage:
     label: tuple[str, str] | None
     before: tuple[str, str] | None
     limit: int
+    work_id: str | None = None
 
 
 def load_ended(connection: sqlite3.Connection, wanted: EndedPage) -> list[sqlite3.Row]:
@@ -312,6 +326,7 @@ def load_ended(connection: sqlite3.Connection, wanted: EndedPage) -> list[sqlite
     for condition, value in (
         ("sessions.owner = ?", wanted.owner),
         ("status = ?", wanted.status),
+        ("work_id = ?", wanted.work_id),
     ):
         if value is not None:
             conditions.append(condition)

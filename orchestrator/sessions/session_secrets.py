@@ -36,17 +36,24 @@ class StoredSecrets(NamedTuple):
 class SessionSecrets:
     """The values of the session's secret variables, and of those for single commands."""
 
-    def __init__(self, stored: StoredSecrets, variables: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        stored: StoredSecrets,
+        variables: Mapping[str, str] | None = None,
+        lease_id: str | None = None,
+    ) -> None:
         """`variables` None: they must be learned from the agent.
 
-        Raises: ValidationError if they are too large together.
+        `lease_id` is only removed from texts: no command and no agent gets it, and it is forgotten
+        when the control plane ends. Raises: ValidationError if they are too large together.
         """
         self.stored = stored
+        self._lease = () if lease_id is None else (lease_id,)
         self._variables = dict(variables or {})
         self._known = variables is not None
         # Values for single commands; a dictionary for its order.
         self._given: dict[str, None] = {}
-        self.redactor = Redactor(self._variables.values())
+        self._rebuild()
         _check_size(self._variables.values())
 
     @property
@@ -143,7 +150,7 @@ class SessionSecrets:
         return {*self._variables.values(), *self._given}
 
     def _rebuild(self) -> None:
-        self.redactor = Redactor(self._known_values())
+        self.redactor = Redactor((*self._known_values(), *self._lease))
 
     def _sealed(self, values: Mapping[str, str]) -> Message:
         return {name: [value, self._seal(value)] for name, value in values.items()}

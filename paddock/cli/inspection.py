@@ -24,6 +24,8 @@ def show(info: "InspectedSession") -> None:
             ("ends at", _ends(info)),
             ("ended", _ended(info)),
             ("labels", " ".join(f"{k}={v}" for k, v in info.labels.items()) or None),
+            ("work", info.work_id),
+            ("episode", info.episode_id),
             ("workspace", info.workspace.root_dir),
             ("sandbox", _sandbox(info)),
             ("followed by", _streams(info)),

@@ -245,6 +245,12 @@ class Session(Face[F]):
         return await self._change("interrupt")
 
     @method
+    async def set_episode(self, episode_id: str | None) -> SessionInfo:
+        """Names the episode of the session's work; None: it has none."""
+        body = {"episode_id": episode_id}
+        return self._take(await self._api.json("PUT", f"{self._path}/episode", body=body))
+
+    @method
     async def rotate_handle(self) -> str:
         """Creates a new handle, which invalidates the old one."""
         answer = await self._api.json("POST", f"{self._path}/handle", body={})

@@ -42,6 +42,10 @@ class Sessions(Face[F]):
         role: str | None = None,
         tools: Sequence[str] | None = None,
         egress: Mapping[str, Any] | None = None,
+        work_id: str | None = None,
+        lease_id: str | None = None,
+        policy_resolved_ref: str | None = None,
+        episode_id: str | None = None,
     ) -> Session[F]:
         """Creates a session; its sandbox runs when this returns.
 
@@ -65,6 +69,11 @@ class Sessions(Face[F]):
             role: its agent's role in Cedar policies; None: `agent`.
             tools: the tools that it may open; None: any that its level permits.
             egress: rules that narrow its way out, as `only` of `Session.egress.set`.
+            work_id: your name of the work that it is for; `list` finds sessions by it.
+            lease_id: your lease of the work, of 8 bytes or more: never stored or shown, and removed
+                from all records.
+            policy_resolved_ref: your reference to the policy that you have applied.
+            episode_id: your name of the episode of the work; see `Session.set_episode`.
 
         Raises: CapacityExhaustedError (see the client's `capacity_wait`), ConflictError if the id
         is in use, ValidationError, EngineUnavailableError.
@@ -84,6 +93,10 @@ class Sessions(Face[F]):
             role=role,
             tools=tools,
             egress=egress,
+            work_id=work_id,
+            lease_id=lease_id,
+            policy_resolved_ref=policy_resolved_ref,
+            episode_id=episode_id,
         )
         return self._session(
             await self._api.json("POST", _SESSIONS, body=body, timeout=ENGINE_SECONDS)
@@ -107,6 +120,10 @@ class Sessions(Face[F]):
         role: str | None = None,
         tools: Sequence[str] | None = None,
         egress: Mapping[str, Any] | None = None,
+        work_id: str | None = None,
+        lease_id: str | None = None,
+        policy_resolved_ref: str | None = None,
+        episode_id: str | None = None,
     ) -> Session[F]:
         """The existing session with that id, or a new one, created as by `create`.
 
@@ -126,6 +143,10 @@ class Sessions(Face[F]):
             role=role,
             tools=tools,
             egress=egress,
+            work_id=work_id,
+            lease_id=lease_id,
+            policy_resolved_ref=policy_resolved_ref,
+            episode_id=episode_id,
         )
         return self._session(
             await self._api.json("PUT", session_path(id), body=body, timeout=ENGINE_SECONDS)
@@ -153,13 +174,22 @@ class Sessions(Face[F]):
 
     @method
     async def list(
-        self, *, status: str | None = None, label: tuple[str, str] | None = None
+        self,
+        *,
+        status: str | None = None,
+        label: tuple[str, str] | None = None,
+        work_id: str | None = None,
     ) -> tuple[Session[F], ...]:
-        """Live and recently ended sessions, newest first, optionally of one `status`.
+        """Live and recently ended sessions, newest first, optionally of one `status` or work.
 
         With `ended`, or a final status, all sessions that ever ended so.
         """
-        params: dict[str, Any] = {"limit": _PAGE, "status": status, "cursor": None}
+        params: dict[str, Any] = {
+            "limit": _PAGE,
+            "status": status,
+            "work_id": work_id,
+            "cursor": None,
+        }
         params["label"] = None if label is None else ":".join(label)
         found: tuple[Session[F], ...] = ()
         while True:

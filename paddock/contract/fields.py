@@ -178,6 +178,7 @@ Signal = Annotated[
         }
     ),
 ]
+Reference = Annotated[str, Field(min_length=1, max_length=256)]
 _LabelKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,63}$")]
 Labels = Annotated[
     dict[_LabelKey, Annotated[str, Field(max_length=256)]],
@@ -191,6 +192,12 @@ Environment = Annotated[
 _SecretValue = Annotated[
     str,
     MaxBytes(SECRET_BYTES[1]),
+    AfterValidator(_long_enough),
+    Field(json_schema_extra={"format": "password", "writeOnly": True, "minLength": 3}),
+]
+Lease = Annotated[
+    str,
+    MaxBytes(4 * KIB),
     AfterValidator(_long_enough),
     Field(json_schema_extra={"format": "password", "writeOnly": True, "minLength": 3}),
 ]

@@ -28,6 +28,13 @@ _DENIAL = {
     "args": {"argv": ["curl", "https://example.com"], "command_id": "8d3c0f5a1b2e4967"},
     "error": "command not allowed for permission level low: curl",
 }
+_TELEMETRY = {
+    "tool_calls": 14,
+    "events_emitted": 43,
+    "episode_count": 1,
+    "started_at": "2026-03-04T09:30:11.902771Z",
+    "duration_ms": 15204,
+}
 _INSPECTED = {
     **EXAMPLE,
     "processes": [_PROCESS],
@@ -35,6 +42,7 @@ _INSPECTED = {
     "disk": _DISK,
     "streams": {"events": 1, "output": 0, "downloads": 0, "uploads": 0},
     "denials": [_DENIAL],
+    "telemetry": _TELEMETRY,
 }
 
 
@@ -93,6 +101,18 @@ class Denial(Model):
     error: str | None
 
 
+class Telemetry(Model):
+    """Counters of the session, from its record."""
+
+    tool_calls: Count = Field(
+        description="Allowed commands, file operations, opened terminals and lines sent to them."
+    )
+    events_emitted: Count = Field(description="Events of its chain.")
+    episode_count: Count = Field(description="Episodes that it has had.")
+    started_at: Time
+    duration_ms: Count = Field(description="From the start to the end, or until now.")
+
+
 class InspectedSession(Session):
     """A session with its current activity, even if its agent does not answer.
 
@@ -110,3 +130,4 @@ class InspectedSession(Session):
     )
     streams: OpenStreams
     denials: list[Denial] = Field(description="The latest 10, newest first.")
+    telemetry: Telemetry

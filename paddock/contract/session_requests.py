@@ -19,8 +19,10 @@ from paddock.contract.fields import (
     Environment,
     Label,
     Labels,
+    Lease,
     PageSize,
     PermissionLevel,
+    Reference,
     Secrets,
     ToolName,
     Truth,
@@ -104,6 +106,21 @@ class SessionBody(Body):
         description="Narrows its way out, at a level that has one: in addition to the level's "
         "rules, a request must be allowed by these.",
     )
+    work_id: Reference | None = Field(
+        default=None, description="The caller's name of the work that the session is for."
+    )
+    lease_id: Lease | None = Field(
+        default=None,
+        repr=False,
+        description="The caller's lease of the work. It is never stored or shown, and is cut out "
+        "of whatever is recorded.",
+    )
+    policy_resolved_ref: Reference | None = Field(
+        default=None, description="The caller's reference to the policy that it has applied."
+    )
+    episode_id: Reference | None = Field(
+        default=None, description="The caller's name of the episode of the work."
+    )
 
     @model_validator(mode="after")
     def _names_once(self) -> Self:
@@ -121,6 +138,12 @@ class NamedSessionBody(SessionBody):
         if "id" in self.model_fields_set:
             raise sentence("id is in the path, not in the body")
         return self
+
+
+class EpisodeBody(Body):
+    """The body of `PUT …/episode`; null: the session has no episode."""
+
+    episode_id: Reference | None
 
 
 class SettingsBody(Body):
@@ -166,6 +189,7 @@ class SessionsQuery(Query):
         Literal["active", "paused", "ended", "completed", "aborted", "budget-exceeded"] | None
     ) = None
     label: Label | None = None
+    work_id: Reference | None = None
     limit: PageSize = 100
     cursor: Annotated[str, Field(max_length=128)] | None = None
 

@@ -56,6 +56,9 @@ EXAMPLE: dict[str, Any] = {
     "role": "agent",
     "tools": ["psql", "redis-cli"],
     "secrets": ["SECRET_TOKEN"],
+    "work_id": "issue-4711",
+    "policy_resolved_ref": None,
+    "episode_id": None,
     "limits": _LIMITS,
     "created_at": "2026-03-04T09:30:11.902771Z",
     "last_activity_at": "2026-03-04T09:30:12.482113Z",
@@ -149,6 +152,11 @@ class Session(Model):
         description="The tools that it may open; null: any that its level permits."
     )
     secrets: list[str] = Field(description="Names of its secrets.")
+    work_id: str | None = Field(description="The caller's name of its work.")
+    policy_resolved_ref: str | None = Field(
+        description="The caller's reference to the policy that it has applied."
+    )
+    episode_id: str | None = Field(description="The caller's name of the episode of the work.")
     limits: LevelLimits
     created_at: Time
     last_activity_at: Time

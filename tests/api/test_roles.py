@@ -35,7 +35,7 @@ DECLARED = {
     "make_directory make_link move_file open_terminal interact close_terminal "
     "interrupt_session",
     Access.MANAGE: "create_session ensure_session close_session pause_session resume_session "
-    "complete_session abort_session rotate_handle change_settings decide_approval "
+    "complete_session abort_session rotate_handle set_episode change_settings decide_approval "
     "open_port close_port "
     "archive_audit list_archives change_egress add_egress_rules",
     Access.METRICS: "metrics",
@@ -124,7 +124,7 @@ async def test_who_only_reads_changes_nothing(api: Api, key: str, role: Role) ->
     assert all(params["looks"] for _, params in since)
     assert await _recorded(api.plane.database) == recorded
     now = await api.json("GET", "/api/sessions/box")
-    volatile = {"budget": None, "usage": None, "processes": None}
+    volatile = {"budget": None, "usage": None, "processes": None, "telemetry": None}
     assert now | volatile == shown | volatile
     # The handle that the creator was given is still valid.
     await api.json("DELETE", "/api/sessions/box")

@@ -531,7 +531,7 @@ async def test_while_they_are_not_known_again_nothing_is_shown_or_stored(
     again = await ControlPlane.open(settings, engine)
     try:
         (session,) = again.sessions.list(ADMIN)
-        inspection = Inspection(measured, None, [])
+        inspection = Inspection(measured, None, [], {})
         (shown,) = inspected(session, inspection).model_dump()["processes"]
         assert (shown["name"], shown["argv"]) == ("", [])
         session.status = Status.ACTIVE  # as after a resume, before the agent answers

@@ -28,6 +28,8 @@ from pydantic import SecretStr
 from orchestrator.access.keys import Principal, Role, digest
 from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
+from orchestrator.egress.rules import Rule, Rules
+from orchestrator.egress.session_rules import NO_OWN_RULES, Narrowing, OwnRules
 from orchestrator.engine.base import LABEL_PROTOCOL, ContainerState, Image
 from orchestrator.engine.fake import FakeEngine
 from orchestrator.errors import ConflictError, EngineUnavailableError, PaddockError
@@ -41,13 +43,22 @@ from orchestrator.workspace import mounts
 from paddock.contract.words import Status
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.api.conftest import IMAGE
+from tests.support.egress import Names, NamesResolver, level_with
 from tests.support.fake_agent import Agents
 from tests.support.restart import reopened
 from tests.support.until import until
 
 ADMIN = Principal("admin", Role.ADMIN)
 IDS = ("a", "b", "other")
-LEVELS = ("low", "medium", "high")
+LEVELS = ("low", "medium", "out", "high")
+# The level `out` allows the first and denies the second; the third is left to sessions' own rules.
+HOSTS = ("a.example", "b.example", "c.example")
+OUT = """
+[[egress.allow]]
+host = "a.example"
+[[egress.deny]]
+host = "b.example"
+"""
 
 T = TypeVar("T")
 
@@ -62,6 +73,7 @@ class Known:
     status: Status = Status.ACTIVE
     # Whether its sandbox is lost, so that the session waits for its level to be set again.
     closed: bool = False
+    rules: OwnRules = NO_OWN_RULES
 
 
 class MortalEngine(FakeEngine):
@@ -88,8 +100,11 @@ class Restarts(RuleBasedStateMachine):
             on_start=self.agents.start,
             on_stop=self.agents.stop,
         )
+        (levels := self.directory / "levels").mkdir()
+        (levels / "out.toml").write_text(level_with(OUT))
         self.settings = Settings(
             state_dir=self.directory / "state",
+            levels_dir=levels,
             admin_key=SecretStr("pdk_admin-key-of-the-tests"),
             min_free_memory_bytes=0,
             min_free_disk_bytes=0,
@@ -108,7 +123,7 @@ class Restarts(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.plane = self.run(ControlPlane.open(self.settings, self.engine))
+        self.plane = self.run(ControlPlane.open(self.settings, self.engine, NamesResolver(Names())))
 
     def session(self, name: str) -> Session:
         found = self.plane.sessions.registry.get(name)
@@ -168,10 +183,55 @@ class Restarts(RuleBasedStateMachine):
             with pytest.raises(PaddockError):
                 self.run(changing)
             known.closed = True
-            known.level = min(level, known.level, key=LEVELS.index)
+            lowest = min(level, known.level, key=LEVELS.index)
+            self.at_level(known, lowest)
         else:
             self.run(changing)
-            known.closed, known.level = False, level
+            known.closed = False
+            self.at_level(known, level)
+
+    def at_level(self, known: Known, level: str) -> None:
+        if level != known.level:
+            known.level, known.rules = level, known.rules.at_another_level()
+
+    @rule(
+        name=st.sampled_from(IDS),
+        denied=st.sets(st.sampled_from(HOSTS)),
+        allowed=st.none() | st.sets(st.sampled_from(HOSTS)),
+    )
+    def set_rules(self, name: str, denied: set[str], allowed: set[str] | None) -> None:
+        """The owner denies these hosts, and an admin allows those."""
+        known = self.live(name)
+        if known is None or known.closed or known.level != "out":
+            return
+        only = Narrowing(deny=tuple(Rule(host) for host in sorted(denied)))
+        also = known.rules.also
+        if allowed is not None:
+            also = Rules(allow=tuple(Rule(host) for host in sorted(allowed)))
+        self.run(self.plane.egress.change(ADMIN, self.session(name), only, also))
+        known.rules = known.rules.changed(only, also)
+
+    @rule(name=st.sampled_from(IDS), host=st.sampled_from(HOSTS))
+    def request(self, name: str, host: str) -> None:
+        """A program in the sandbox asks for a page; nothing that is allowed has an address."""
+        known = self.live(name)
+        usable = known is not None and known.level == "out" and not known.closed
+        if known is None or not usable or known.status is Status.PAUSED:
+            return
+        denied = {rule.host for rule in known.rules.only.deny} | {"b.example"}
+        allowed = {rule.host for rule in known.rules.also.allow} | {"a.example"}
+        status = self.run(self.asked(self.session(name), host))
+        assert (status == 403) == (host in denied or host not in allowed)
+
+    async def asked(self, session: Session, host: str) -> int:
+        assert session.sandbox is not None
+        socket = session.sandbox.directory.egress / "egress.sock"
+        reader, writer = await asyncio.open_unix_connection(socket)
+        writer.write(f"GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        return int(answer.split()[1])
 
     @rule(name=st.sampled_from(IDS))
     def rotate_handle(self, name: str) -> None:
@@ -205,7 +265,11 @@ class Restarts(RuleBasedStateMachine):
             if container is not None:
                 self.run(self.engine.die(container))
                 self.known[name].status = Status.ABORTED
-        self.plane = self.run(reopened(self.settings, self.engine, self.agents))
+        self.plane = self.run(self.reopened())
+
+    async def reopened(self) -> ControlPlane:
+        resolver = NamesResolver(Names())
+        return await reopened(self.settings, self.engine, self.agents, resolver)
 
     def container(self, name: str) -> str | None:
         known = self.live(name)
@@ -235,7 +299,7 @@ class Restarts(RuleBasedStateMachine):
         else:
             work = sessions.change_settings(ADMIN, self.session(name), level, {})
         self.run(self.killed(work, writes))
-        self.plane = self.run(reopened(self.settings, self.engine, self.agents))
+        self.plane = self.run(self.reopened())
         self.check_after_death(name, what, level)
 
     async def killed(self, work: Awaitable[Any], writes: int) -> None:
@@ -273,7 +337,8 @@ class Restarts(RuleBasedStateMachine):
             before.closed = found.live and found.sandbox is None
         else:
             assert found.level.name in {level, before.level}
-            before.status, before.level = found.status, found.level.name
+            before.status = found.status
+            self.at_level(before, found.level.name)
             before.closed = found.live and found.sandbox is None
 
     @invariant()
@@ -293,6 +358,7 @@ class Restarts(RuleBasedStateMachine):
         for name, known in live.items():
             session = self.session(name)
             assert session.level.name == known.level
+            assert session.own_rules == known.rules
             assert (session.sandbox is None) == known.closed
             if known.status is Status.ACTIVE and not known.closed:
                 session.check_open()
@@ -490,6 +556,23 @@ def test_no_sandbox_of_a_laxer_version_of_its_level_is_taken_up(
 def _forget_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PADDOCK_CONFIG_FILE", "PADDOCK_WORKSPACES_DIR", "SESSION_WORKSPACES_DIR"):
         monkeypatch.delenv(name, raising=False)
+
+
+def test_rules_of_the_way_out_outlive_restarts_and_kills(restarts: Restarts) -> None:
+    restarts.create(name="a", level="out")
+    restarts.set_rules(name="a", denied={"a.example"}, allowed={"c.example"})
+    for event in ("restart", "kill", "repair"):
+        if event == "restart":
+            restarts.restart(kills=set())
+        elif event == "kill":
+            restarts.die_while(name="a", what="level", level="high", writes=0)
+        else:
+            restarts.change_level(name="a", level="out", fails=False)
+        restarts.nobody_is_lost()
+        for host in HOSTS:
+            restarts.request(name="a", host=host)
+    restarts.nothing_else_runs()
+    assert restarts.known["a"].rules.only.deny
 
 
 def test_a_restart_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """The rules of one session's way out, changed while it runs."""
 
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from tests.support.box import TESTER, Box
 from tests.support.cli import run_beside
 from tests.support.egress import Endless, Names, NamesResolver, Web, hello, level_with, web
 from tests.support.plane import opened
-from tests.support.server import serving
+from tests.support.server import ROOT, serving
 from tests.support.until import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -133,9 +134,16 @@ async def test_a_narrowing_cuts_a_running_transfer(
     await until(lambda: endless.open == 0)
 
 
-async def test_rules_survive_a_kill(sandbox_image: str, levels: Path, tmp_path: Path) -> None:
-    settings = {"PADDOCK_IMAGE": sandbox_image, "PADDOCK_LEVELS_DIR": str(levels)}
-    async with serving(tmp_path / "state", **settings) as running:
+async def test_after_a_kill_rules_hold_and_open_connections_are_told(
+    sandbox_image: str, levels: Path, server: Web, endless: Endless, tmp_path: Path
+) -> None:
+    settings = {
+        "PADDOCK_IMAGE": sandbox_image,
+        "PADDOCK_LEVELS_DIR": str(levels),
+        "KNOWN_NAMES": " ".join(HOSTS),
+    }
+    interpreter, module = Path(sys.executable), "tests.support.known_names"
+    async with serving(tmp_path / "state", interpreter, ROOT, module, **settings) as running:
         body: dict[str, Any] = {
             "id": "kept",
             "permission_level": "out",
@@ -144,11 +152,24 @@ async def test_rules_survive_a_kill(sandbox_image: str, levels: Path, tmp_path: 
         await running.ok("POST", "/api/sessions", body)
         also = {"also": {"allow": [{"host": "more.example"}]}}
         before = await running.ok("PUT", "/api/sessions/kept/egress", also)
+        url = f"http://allowed.example:{endless.port}/"
+        fetch = {"argv": ["curl", "-sS", "--limit-rate", "100k", url], "background": True}
+        await running.ok("POST", "/api/sessions/kept/exec", fetch)
+        await until(lambda: endless.open == 1)
         await running.kill()
+        await until(lambda: endless.open == 0)
         await running.start()
         after = await running.ok("GET", "/api/sessions/kept/egress")
         assert {**after, "used": None} == {**before, "used": None}
-        fetch = {"argv": ["curl", "-sS", "http://second.example/"]}
-        said = await running.ok("POST", "/api/sessions/kept/exec", fetch)
-        assert "Rule: only: deny second.example" in said["stdout"]
+        assert after["used"]["connections"] == 0
+        told = await running.ok("GET", "/api/sessions/kept/audit?operation=egress.close")
+        (lost,) = told["items"]
+        requested = await running.ok("GET", "/api/sessions/kept/audit?operation=egress.request")
+        (opened_,) = requested["items"]
+        assert lost["args"]["connection_id"] == opened_["args"]["connection_id"]
+        assert "the control plane ended" in lost["error"]
+        for host, said in (("allowed", "hello\n"), ("second", "Rule: only: deny second.example")):
+            fetch = {"argv": [*FETCH, f"http://{host}.example:{server.port}/"]}
+            outcome = await running.ok("POST", "/api/sessions/kept/exec", fetch)
+            assert said in outcome["stdout"], outcome
         await running.ok("DELETE", "/api/sessions/kept?purge=true")

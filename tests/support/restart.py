@@ -5,16 +5,19 @@ from pathlib import Path
 
 from orchestrator.config.settings import Settings
 from orchestrator.control_plane import ControlPlane
+from orchestrator.egress.resolver import Resolver
 from orchestrator.engine.base import ContainerState
 from orchestrator.engine.fake import FakeEngine
 from tests.support.fake_agent import Agents, FakeAgent, run_dir_of
 
 
-async def reopened(settings: Settings, engine: FakeEngine, agents: Agents) -> ControlPlane:
+async def reopened(
+    settings: Settings, engine: FakeEngine, agents: Agents, resolver: Resolver | None = None
+) -> ControlPlane:
     """A control plane that takes over what another left; live agents reconnect, as real ones do."""
     for agent in agents.by_run_dir.values():
         await agent.close()
-    opening = asyncio.create_task(ControlPlane.open(settings, engine))
+    opening = asyncio.create_task(ControlPlane.open(settings, engine, resolver))
     living = {
         run_dir_of(engine.specs[container.id])
         for container in engine.containers.values()

@@ -28,6 +28,7 @@ class Server:
         state_dir: Path,
         python: Path = Path(sys.executable),
         directory: Path = ROOT,
+        module: str = "paddock",
         /,
         **environment: str,
     ) -> None:
@@ -39,7 +40,7 @@ class Server:
         # As the tests of another worker may run others: the same uids would be their processes.
         self._environment = {"PADDOCK_UID_BASE": str(uid_base()), **environment}
         # The module that is run.
-        self.module = "paddock"
+        self.module = module
         # Its output up to its last end.
         self.log = b""
         self._process: asyncio.subprocess.Process | None = None
@@ -133,11 +134,12 @@ async def serving(
     state_dir: Path,
     python: Path = Path(sys.executable),
     directory: Path = ROOT,
+    module: str = "paddock",
     /,
     **environment: str,
 ) -> AsyncIterator[Server]:
     """A running server, stopped at the end; kept workspaces are unmounted."""
-    server = Server(state_dir, python, directory, **environment)
+    server = Server(state_dir, python, directory, module, **environment)
     try:
         await server.start()
         yield server

@@ -12,7 +12,9 @@ from images import base
 from images.builder import build
 from images.errors import BuildError
 from images.progress import detail, failure, step
-from images.recipes import SANDBOX, find_recipe
+from images.recipes import ROOT, default_recipe, find_recipe
+from orchestrator.config.errors import ConfigError
+from orchestrator.config.settings import load_settings
 
 PING_SECONDS = 5
 
@@ -23,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command")
     command = commands.add_parser("build", help="build an image if something in it changed")
     command.add_argument(
-        "name", nargs="?", default=SANDBOX.name, help="which, or a list of packages (%(default)s)"
+        "name", nargs="?", help="which, or a list of packages (default: that of PADDOCK_IMAGE)"
     )
     command.add_argument("--force", action="store_true", help="build even if nothing changed")
     command.add_argument("--tag", help="another name for the image")
@@ -38,14 +40,16 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _build(name: str, tag: str | None, force: bool) -> int:
+def _build(name: str | None, tag: str | None, force: bool) -> int:
     started = time.monotonic()
     try:
-        image = build(tag, recipe=find_recipe(name), force=force, report=detail)
+        default = load_settings().image
+        recipe = default_recipe(default) if name is None else find_recipe(name, ROOT, default)
+        image = build(tag, recipe=recipe, force=force, report=detail)
     except LookupError:
         failure(f"no image {name}; `paddock images list` shows them")
         return 2
-    except BuildError as error:
+    except (BuildError, ConfigError) as error:
         failure(str(error))
         return 1
     state = f"built in {time.monotonic() - started:.0f} s" if image.built else "is current"

@@ -1,8 +1,9 @@
 """Lists which images are on the engine, and whether they are current."""
 
 import os
+from collections.abc import Sequence
 from contextlib import closing
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import docker
 from docker.errors import DockerException
@@ -20,59 +21,105 @@ from images.recipes import (
     context_files,
     recipes,
 )
-from orchestrator.engine.base import LABEL_INPUTS
+from orchestrator.engine.base import LABEL_INPUTS, LABEL_PROTOCOL, Image
+from orchestrator.errors import PaddockError
+from orchestrator.sandboxes.allowed_images import usable
+from sandbox_agent.protocol import PROTOCOL_VERSION
 
 _SILENCE_SECONDS = 10
+
+State = Literal["current", "stale", "missing", "foreign"]
 
 
 class Presence(NamedTuple):
     """One image: its purpose and, if it is on the engine, its id, size and age.
 
-    `state` is `stale` if a build now would have other inputs. `size` is in bytes, `created` is an
-    RFC 3339 time.
+    `recipe` is None for an image that Paddock does not build. `state` is `stale` if a build now
+    would have other inputs or if the image's agent has another protocol, and `foreign` if it has no
+    agent of ours. `size` is in bytes, `created` is an RFC 3339 time.
     """
 
-    recipe: str
+    recipe: str | None
     image: str
     description: str
-    state: Literal["current", "stale", "missing"]
+    state: State
     id: str | None = None
     size: int | None = None
     created: str | None = None
 
 
-def inventory() -> list[Presence]:
-    """All images that can be built, present or not. Raises: BuildError without an engine."""
-    return [look_up(recipe) for recipe in recipes().values()]
+def inventory(listed: Sequence[str] = (), default_image: str = SANDBOX.image) -> list[Presence]:
+    """All images that can be built, present or not, and the others of `listed`.
+
+    Raises: BuildError without an engine.
+    """
+    known = recipes(default_image=default_image).values()
+    built = {recipe.image for recipe in known}
+    others = [look_up_other(name) for name in dict.fromkeys(listed) if name not in built]
+    return [*(look_up(recipe) for recipe in known), *others]
 
 
 def look_up(recipe: Recipe) -> Presence:
     """One image, present or not. Raises: BuildError without an engine."""
+    found, now = _inspected(recipe.image, recipe)
+    if found is None:
+        return Presence(recipe.name, recipe.image, recipe.description, "missing")
+    state: State = "stale" if now not in (None, labels_of(found).get(LABEL_INPUTS)) else "current"
+    return _presence(recipe.name, recipe.image, recipe.description, state, found)
+
+
+def look_up_other(name: str) -> Presence:
+    """An image that Paddock does not build. Raises: BuildError without an engine."""
+    found, _ = _inspected(name)
+    if found is None:
+        return Presence(None, name, "", "missing")
+    states: dict[str | None, State] = {str(PROTOCOL_VERSION): "current", None: "foreign"}
+    state = states.get(labels_of(found).get(LABEL_PROTOCOL), "stale")
+    return _presence(None, name, "", state, found)
+
+
+def why_not_usable(name: str) -> str | None:
+    """Why sandboxes can't have that image, and what to do. Raises: BuildError without an engine."""
+    found, _ = _inspected(name)
     try:
-        with closing(base.connect(_SILENCE_SECONDS)) as client:
-            image = base.inspect(client, recipe.image)
-            if image is None:
-                return Presence(recipe.name, recipe.image, recipe.description, "missing")
-            built, now = labels_of(image).get(LABEL_INPUTS), _inputs(client, recipe)
-    except (DockerException, RequestException) as error:
-        raise BuildError(f"the engine refused or did not answer: {error}") from error
-    state: Literal["current", "stale"] = "stale" if now not in (None, built) else "current"
-    return Presence(
-        *(recipe.name, recipe.image, recipe.description, state),
-        *(str(image["Id"]), int(image["Size"]), str(image["Created"])),
-    )
+        usable(name, None if found is None else Image(str(found["Id"]), labels_of(found)))
+    except PaddockError as error:
+        return error.detail
+    return None
 
 
-def current_inputs() -> str | None:
-    """The input hash that a sandbox image would have if it were built now.
+def current_inputs(image: str = SANDBOX.image) -> str | None:
+    """The input hash that the image would have if it were built now.
 
-    None if it can't be determined, because the sources, the engine or a base is missing.
+    None if it can't be determined, because the image is not Paddock's own, or because the sources,
+    the engine or a base is missing.
     """
+    known = recipes(default_image=image).values()
+    recipe = next((recipe for recipe in known if recipe.image == image), None)
+    if recipe is None:
+        return None
     try:
         with closing(base.connect(_SILENCE_SECONDS)) as client:
-            return _inputs(client, SANDBOX)
+            return _inputs(client, recipe)
     except (DockerException, RequestException):
         return None
+
+
+def _inspected(name: str, recipe: Recipe | None = None) -> tuple[dict[str, Any] | None, str | None]:
+    """The engine's description of the image, and the recipe's present input hash."""
+    try:
+        with closing(base.connect(_SILENCE_SECONDS)) as client:
+            found = base.inspect(client, name)
+            return found, None if found is None or recipe is None else _inputs(client, recipe)
+    except (DockerException, RequestException) as error:
+        raise BuildError(f"the engine refused or did not answer: {error}") from error
+
+
+def _presence(
+    recipe: str | None, image: str, description: str, state: State, found: dict[str, Any]
+) -> Presence:
+    size, created = int(found["Size"]), str(found["Created"])
+    return Presence(recipe, image, description, state, str(found["Id"]), size, created)
 
 
 def _inputs(client: docker.APIClient, recipe: Recipe) -> str | None:

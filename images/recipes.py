@@ -8,6 +8,7 @@ from images import base, site
 from images.errors import BuildError
 from images.package_lists import PackageList, read_list
 from orchestrator.engine.base import LABEL_PROTOCOL
+from orchestrator.engine.image_names import familiar
 from sandbox_agent.protocol import PROTOCOL_VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,18 +69,34 @@ CONTROL_PLANE = Recipe(
 )
 
 
-def recipes(root: Path = ROOT) -> dict[str, Recipe]:
-    """All images that can be built without a list of one's own, by name."""
+def recipes(root: Path = ROOT, default_image: str = SANDBOX.image) -> dict[str, Recipe]:
+    """All images that can be built without a list of one's own, by name.
+
+    The recipe of `default_image`, `PADDOCK_IMAGE`, has that very name for its image. An image in a
+    repository that is not Paddock's own belongs to no recipe.
+    """
     lists = (_with_packages(read_list(path)) for path in sorted((root / LISTS).glob("*.toml")))
-    return {recipe.name: recipe for recipe in (SANDBOX, *lists, CONTROL_PLANE)}
+    found = {recipe.name: recipe for recipe in (SANDBOX, *lists, CONTROL_PLANE)}
+    default = _repository(default_image)
+    for name, recipe in found.items():
+        if LABEL_PROTOCOL in recipe.labels and _repository(recipe.image) == default:
+            found[name] = recipe._replace(image=default_image)
+    return found
 
 
-def find_recipe(name: str, root: Path = ROOT) -> Recipe:
+def default_recipe(default_image: str) -> Recipe:
+    """The recipe of `PADDOCK_IMAGE`; the sandbox's if that is not an image of Paddock's own."""
+    known = recipes(default_image=default_image).values()
+    ours = (recipe for recipe in known if LABEL_PROTOCOL in recipe.labels)
+    return next((recipe for recipe in ours if recipe.image == default_image), SANDBOX)
+
+
+def find_recipe(name: str, root: Path = ROOT, default_image: str = SANDBOX.image) -> Recipe:
     """The recipe of that name, or the one that a list of packages (a path to `*.toml`) gives.
 
     Raises: BuildError, which names the field, for a faulty list; LookupError if there is none.
     """
-    known = recipes(root)
+    known = recipes(root, default_image)
     if not name.endswith(".toml"):
         return known[name]
     listed = read_list(Path(name))
@@ -96,6 +113,11 @@ def _with_packages(listed: PackageList) -> Recipe:
         description=listed.description,
         more_packages=listed.packages,
     )
+
+
+def _repository(image: str) -> str:
+    """The image's name without its tag."""
+    return familiar(image).rpartition(":")[0]
 
 
 def context_files(root: Path = ROOT, recipe: Recipe = SANDBOX) -> Files:

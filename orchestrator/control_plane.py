@@ -165,8 +165,9 @@ class ControlPlane:
         self.engine = measured(engine, self.metrics)
         self._resources.push_async_callback(self.engine.close)
         self.node = node = await LocalNode.open(settings, self.engine)
-        self.images = AllowedImages(self.engine, (settings.image, *settings.images))
         self._resources.push_async_callback(node.close)
+        self.images = AllowedImages(self.engine, self.reload.images)
+        self._resources.push_async_callback(self.images.close)
         self.ready = Readiness(settings, node, self.database, self.reload, self.tasks)
         room = RecordRoom(
             self.keys,
@@ -231,6 +232,7 @@ class ControlPlane:
         self.sessions = Sessions(
             settings,
             self.levels,
+            self.reload.images,
             self.database,
             node,
             recorder,

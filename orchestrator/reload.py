@@ -1,15 +1,12 @@
-"""Levels, keys and rules of tools: read at the start, and again when one of their files changes.
+"""Levels, keys, images and rules of tools: read at the start, and again when a file changes.
 
 A broken edit changes nothing: the last valid version stays in force until the file is fixed.
 """
 
 import asyncio
-import hashlib
 import logging
-import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -20,10 +17,13 @@ from orchestrator.access.key_entries import load_keys
 from orchestrator.audit.events import EventDraft
 from orchestrator.audit.recorder import Recorder
 from orchestrator.config.errors import BrokenFilesError, ConfigError
-from orchestrator.config.operator_files import files_or_folder, read_regular
-from orchestrator.config.settings import Settings, ensure_state_dir
+from orchestrator.config.image_list import listed
+from orchestrator.config.operator_files import files_or_folder
+from orchestrator.config.settings import Settings
+from orchestrator.config.watched_files import Source, ensure_file, fingerprint, fingerprints
 from orchestrator.errors import PaddockError
 from orchestrator.policy.levels import Levels, level_files, load_levels
+from orchestrator.sandboxes.listed_images import ListedImages
 from orchestrator.tasks import Rounds, Supervised, TaskName, Tasks
 from orchestrator.threads import Threads
 from orchestrator.tools.last_good import LastGood
@@ -46,37 +46,8 @@ _UNRECORDED = "not on record"
 _UNREADABLE = "reading it failed; the log says how"
 
 
-@dataclass(slots=True)
-class _Source:
-    """Files that are read together."""
-
-    # The directory in which files appear and disappear. None: the files themselves are watched,
-    # because other files next to them change all the time.
-    directory: Path | None
-    # The existing or required files; the directory itself if it can't be listed.
-    files: Callable[[], Iterable[Path]]
-    # Reads them, and returns a function that activates them. Raises: ConfigError.
-    read: Callable[[], Callable[[], None]]
-    # Removing a key does not wait for the ledger; a new level does.
-    at_once: bool
-    # What was read last: a sha256 for each file, empty for a missing one.
-    seen: dict[Path, str]
-    # The file contains a key, so not even its hash is recorded.
-    secret: bool = False
-
-    def watched(self) -> Iterable[Path]:
-        """The paths to watch."""
-        found = self.files() if self.directory is None else (self.directory,)
-        return (path for path in found if os.path.exists(path))
-
-    def changes(self) -> dict[Path, str]:
-        """The files that differ from what was read last, with their present digests."""
-        current = _fingerprints({*self.seen, *self.files()})
-        return {file: sha256 for file, sha256 in current.items() if self.seen.get(file) != sha256}
-
-
 class Reload:
-    """The operator's present configuration: `levels`, `keys` and `tools` follow its files.
+    """The operator's present configuration: `levels`, `keys`, `images`, `tools` follow its files.
 
     `problems` says by file why its latest version is not in force.
     """
@@ -84,20 +55,24 @@ class Reload:
     def __init__(self, settings: Settings) -> None:
         """Reads the files.
 
-        Raises: ConfigError that names the file, if keys or levels are broken.
+        Raises: ConfigError that names the file, if keys, levels or images are broken.
         """
         self.problems: dict[Path, str] = {}
         directory = settings.levels_dir
+        # A file must exist to be watched.
         if settings.keys_file is None:
-            # A file must exist to be watched.
-            _ensure_file(settings.keys_path)
+            ensure_file(settings.keys_path)
+        ensure_file(settings.images_path)
         # Before they are read, so that an edit during the read is noticed.
-        keys_seen = _fingerprints([settings.keys_path])
+        keys_seen = fingerprints([settings.keys_path])
         admin_key_file = settings.state_dir / ADMIN_KEY_FILE
-        admin_key_seen = _fingerprints([admin_key_file])
-        levels_seen = _fingerprints(files_or_folder(level_files, directory) if directory else [])
+        admin_key_seen = fingerprints([admin_key_file])
+        images_path = settings.images_path
+        images_seen = fingerprints([images_path])
+        levels_seen = fingerprints(files_or_folder(level_files, directory) if directory else [])
         self.levels = Levels(load_levels(directory))
         self.keys = load_keys(settings)
+        self.images = ListedImages(listed(settings))
 
         def read_keys() -> Callable[[], None]:
             keys = load_keys(settings)
@@ -107,17 +82,24 @@ class Reload:
             levels = load_levels(directory)
             return lambda: self.levels.replace(levels)
 
+        def read_images() -> Callable[[], None]:
+            names = listed(settings)
+            return lambda: self.images.replace(names)
+
         keys_path = settings.keys_path
-        self._sources = [_Source(None, lambda: [keys_path], read_keys, True, keys_seen)]
+        self._sources = [
+            Source(None, lambda: [keys_path], read_keys, True, keys_seen),
+            Source(None, lambda: [images_path], read_images, False, images_seen),
+        ]
         if self.keys.admin_key_file is not None:
             # If there was none, it has just been created.
-            seen = {file: sha256 or _fingerprint(file) for file, sha256 in admin_key_seen.items()}
+            seen = {file: sha256 or fingerprint(file) for file, sha256 in admin_key_seen.items()}
             self._sources.append(
-                _Source(None, lambda: [admin_key_file], read_keys, True, seen, secret=True)
+                Source(None, lambda: [admin_key_file], read_keys, True, seen, secret=True)
             )
         if directory is not None:
             files = partial(files_or_folder, level_files, directory)
-            self._sources.append(_Source(directory, files, read_levels, False, levels_seen))
+            self._sources.append(Source(directory, files, read_levels, False, levels_seen))
         self.tools = ToolRules(settings, LastGood(settings.state_dir / "last-good"))
         self._sources += [self._first_reading(rules) for rules in self.tools.files()]
         self._looking = asyncio.Lock()
@@ -129,12 +111,12 @@ class Reload:
         self._watching: asyncio.Future[None] | None = None
         self._stop = threading.Event()
 
-    def _first_reading(self, rules: RuleFiles) -> _Source:
+    def _first_reading(self, rules: RuleFiles) -> Source:
         """Activates the rules of tools. A broken file does not prevent the start.
 
         The first check reads a broken file again, and records that it is broken.
         """
-        seen = _fingerprints(rules.files())
+        seen = fingerprints(rules.files())
         problems: dict[Path, str] = {}
         try:
             rules.read()()
@@ -152,7 +134,7 @@ class Reload:
             log.error("not in force, what was read in an earlier run stays: %s", problem)
         self.problems |= problems
         seen |= dict.fromkeys(problems, _UNRECORDED)
-        return _Source(rules.directory, rules.files, rules.read, False, seen)
+        return Source(rules.directory, rules.files, rules.read, False, seen)
 
     def watch(self, recorder: Recorder, tasks: Tasks) -> None:
         """Begins to watch, and to record changes."""
@@ -233,7 +215,7 @@ class Reload:
                     source.seen |= changes
                     await self._reload(source, list(changes))
 
-    async def _reload(self, source: _Source, changed: list[Path]) -> None:
+    async def _reload(self, source: Source, changed: list[Path]) -> None:
         replace: Callable[[], None] | None = None
         problems: dict[Path, str] = {}
         try:
@@ -264,9 +246,7 @@ class Reload:
                 replace()
         self._note(source, changed, problems)
 
-    async def _record(
-        self, source: _Source, changed: list[Path], problems: dict[Path, str]
-    ) -> None:
+    async def _record(self, source: Source, changed: list[Path], problems: dict[Path, str]) -> None:
         if self._recorder is None:
             return
         for file in changed:
@@ -283,7 +263,7 @@ class Reload:
                 )
             )
 
-    def _note(self, source: _Source, changed: list[Path], problems: dict[Path, str]) -> None:
+    def _note(self, source: Source, changed: list[Path], problems: dict[Path, str]) -> None:
         for file in source.seen:
             self.problems.pop(file, None)
         self.problems.update(problems)
@@ -292,30 +272,6 @@ class Reload:
             log.info("read again: %s", ", ".join(map(str, good)))
         for problem in dict.fromkeys(problems.values()):
             log.error("not in force, what was read before stays: %s", problem)
-
-
-def _ensure_file(path: Path) -> None:
-    """Creates an empty file for its owner only, if it is missing. Raises: ConfigError."""
-    ensure_state_dir(path.parent)
-    try:
-        os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-
-
-def _fingerprints(files: Iterable[Path]) -> dict[Path, str]:
-    return {file: _fingerprint(file) for file in files}
-
-
-def _fingerprint(file: Path) -> str:
-    """The file's sha256, or that of nothing for a directory; empty for an unreadable file."""
-    try:
-        if file.is_dir():
-            os.listdir(file)
-            return hashlib.sha256().hexdigest()
-        return hashlib.sha256(read_regular(file)).hexdigest()
-    except OSError:
-        return ""
 
 
 def _named(rules: RuleFiles, seen: Mapping[Path, str]) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Lists and builds images on this machine's engine."""
+"""Images on this machine's engine, and the list of those that sessions may have."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
@@ -11,40 +11,55 @@ from paddock.cli.terminal import age, note, print_fields, print_json, print_tabl
 
 if TYPE_CHECKING:
     from images.recipes import Recipe
+    from orchestrator.config.settings import Settings
 
 _Name = Annotated[
     str, typer.Argument(metavar="NAME", help="Which image, or the path of a list of packages.")
 ]
+_Image = Annotated[
+    str, typer.Argument(metavar="IMAGE", help="An image's name; `dev` is paddock/dev:latest.")
+]
 
-app = group("Images on this machine's container engine.")
+app = group("Images on this machine's container engine, and which of them sessions may have.")
 
 _ENGINE = "`paddock doctor` reports what the engine lacks"
 
 
 @app.command("list", epilog=example("paddock images list"))
 def list_all(as_json: AsJson = False) -> None:
-    """List the images that can be built, and whether they are on the engine and current."""
+    """List the images that can be built or that sessions may have, and whether they are current."""
     from images.errors import BuildError
     from images.inventory import inventory
+    from orchestrator.config.image_list import listed
 
+    settings = _settings()
+    allowed = listed(settings)
     try:
-        found = inventory()
+        found = inventory(allowed, settings.image)
     except BuildError as error:
         raise Failure(str(error), _ENGINE) from None
     if as_json:
-        print_json([image._asdict() for image in found])
+        print_json([{**image._asdict(), "listed": image.image in allowed} for image in found])
         return
     rows = [
         (
             image.recipe,
             image.image,
             image.state,
+            _for_sessions(image.image, allowed),
             None if image.size is None else size(image.size),
             None if image.created is None else age(datetime.fromisoformat(image.created)),
         )
         for image in found
     ]
-    print_table(("name", "image", "state", ">size", ">age"), rows, nothing="no images")
+    columns = ("name", "image", "state", "sessions", ">size", ">age")
+    print_table(columns, rows, nothing="no images")
+
+
+def _for_sessions(image: str, listed: tuple[str, ...]) -> str | None:
+    if image not in listed:
+        return None
+    return "default" if image == listed[0] else "on request"
 
 
 @app.command(epilog=example("paddock images show dev"))
@@ -54,7 +69,7 @@ def show(name: _Name, as_json: AsJson = False) -> None:
     from images.inventory import look_up
 
     try:
-        recipe = _recipe(name)
+        recipe = _recipe(name, _settings())
         found = look_up(recipe)
     except BuildError as error:
         raise Failure(str(error), _ENGINE) from None
@@ -79,7 +94,14 @@ def show(name: _Name, as_json: AsJson = False) -> None:
 
 @app.command(epilog=example("paddock images build sandbox"))
 def build(
-    name: _Name = "sandbox",
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="Which image, or the path of a list of packages; by default that of "
+            "PADDOCK_IMAGE.",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Build even if nothing changed.")] = False,
     tag: Annotated[
         str | None, typer.Option(metavar="IMAGE", help="Another name for the image.")
@@ -89,9 +111,11 @@ def build(
     """Build an image if its inputs changed; works without a registry, too."""
     from images import builder
     from images.errors import BuildError
+    from orchestrator.config.image_list import listed
 
+    settings = _settings()
     try:
-        recipe = _recipe(name)
+        recipe = _recipe(name, settings)
         with working(f"building {recipe.name}"):
             made = builder.build(tag, recipe=recipe, force=force, report=note)
     except BuildError as error:
@@ -100,15 +124,78 @@ def build(
         print_json(made._asdict())
         return
     print(f"{made.name} {'built' if made.built else 'is current'}")
-    if recipe.more_packages:
-        note(f"add it to PADDOCK_IMAGES, and sessions may name {made.name}")
+    if recipe.more_packages and made.name not in listed(settings):
+        note(f"sessions may have it after `paddock images add {made.name}`")
 
 
-def _recipe(name: str) -> "Recipe":
-    from images.recipes import find_recipe, recipes
+@app.command(epilog=example("paddock images add dev"))
+def add(image: _Image) -> None:
+    """Let sessions have an image, which must be on the engine.
 
+    A running control plane permits it at once, to the keys and levels that permit it.
+    """
+    from images.errors import BuildError
+    from images.inventory import why_not_usable
+    from orchestrator.config.image_list import add_image, check_name, listed
+
+    settings = _settings()
+    name = check_name(_full_name(image, settings))
+    if name in listed(settings):
+        note(f"{name} is on the list already")
+        return
     try:
-        return find_recipe(name)
+        problem = why_not_usable(name)
+    except BuildError as error:
+        raise Failure(str(error), _ENGINE) from None
+    if problem is not None:
+        raise Failure(problem)
+    add_image(settings.images_path, name)
+    note(f"{name} is in {settings.images_path}")
+
+
+@app.command(epilog=example("paddock images remove dev"))
+def remove(image: _Image) -> None:
+    """Take an image off the list: no new session gets it. It stays on the engine."""
+    from orchestrator.config.image_list import remove_image
+
+    settings = _settings()
+    name = _full_name(image, settings)
+    if not remove_image(settings.images_path, name):
+        if name in (settings.image, *settings.images):
+            variable = "PADDOCK_IMAGE" if name == settings.image else "PADDOCK_IMAGES"
+            raise Failure(f"{name} is on the list by {variable}", "change it there", Status.USAGE)
+        raise Failure(
+            f"{name} is not on the list", "`paddock images list` shows it", Status.NOT_FOUND
+        )
+    note(f"{name} is no longer in {settings.images_path}")
+
+
+def _settings() -> "Settings":
+    from orchestrator.config.settings import load_settings
+
+    return load_settings()
+
+
+def _full_name(image: str, settings: "Settings") -> str:
+    """The image of the recipe of that name, or the listed image of that short name, or itself."""
+    from images.recipes import recipes
+    from orchestrator.config.image_list import listed
+    from orchestrator.engine.image_names import short_name
+
+    known = recipes(default_image=settings.image)
+    if image in known:
+        return known[image].image
+    found = {name for name in listed(settings) if short_name(name) == image}
+    return found.pop() if len(found) == 1 else image
+
+
+def _recipe(name: str | None, settings: "Settings") -> "Recipe":
+    from images.recipes import ROOT, default_recipe, find_recipe, recipes
+
+    if name is None:
+        return default_recipe(settings.image)
+    try:
+        return find_recipe(name, ROOT, settings.image)
     except LookupError:
         names = ", ".join(recipes())
         hint = f"it is one of {names}, or the path of a list of packages, such as ./my.toml"

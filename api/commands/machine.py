@@ -41,6 +41,7 @@ def doctor(as_json: AsJson = False) -> None:
     The exit status is 1 if a check fails; a warning is not a failure.
     """
     import asyncio
+    from functools import partial
 
     from images.inventory import current_inputs
     from orchestrator.checks.doctor import healthy, run_checks
@@ -48,7 +49,8 @@ def doctor(as_json: AsJson = False) -> None:
 
     settings = load_settings()
     with working("checking"):
-        checks = asyncio.run(run_checks(settings, image_inputs=current_inputs))
+        inputs = partial(current_inputs, settings.image)
+        checks = asyncio.run(run_checks(settings, image_inputs=inputs))
     if as_json:
         print_json({"ok": healthy(checks), "checks": [check.public() for check in checks]})
     else:

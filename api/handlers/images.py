@@ -17,15 +17,18 @@ from paddock.contract.images import Image, Images
 )
 async def list_images(context: Context) -> Images:
     """The images on the operator's list, the default one first, and whether each is usable."""
-    usual = context.plane.settings.image
-    bounds = context.plane.keys.bounds(context.principal).images
+    plane = context.plane
+    listed, usual = plane.reload.images, plane.settings.image
+    by_key = listed.permitted(plane.keys.bounds(context.principal).images)
+    by_level = {level.name: listed.permitted(level.images) for level in plane.levels.values()}
     found = [
         Image(
             **image._asdict(),
             default=image.name == usual,
-            allowed=bounds is None or image.name in bounds,
+            allowed=image.name in by_key,
+            levels=[level for level, permitted in by_level.items() if image.name in permitted],
             available=image.problem is None,
         )
-        for image in await context.plane.images.list()
+        for image in await plane.images.list()
     ]
     return Images(items=found, next=None)

@@ -27,5 +27,6 @@ def level(shown: levels.Level) -> Level:
             rates=members(LevelRates, shown.rates),
             egress=rules(shown.egress),
             variables=dict(shown.variables),
+            images=None if shown.images is None else list(shown.images),
         )
     )

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from orchestrator.errors import PermissionDeniedError
 from orchestrator.policy.levels import DEFAULT_LEVEL, Level
 
-# The rules that refuse requests.
-MAX_LEVEL, IMAGES, TOOLS = "key-max-level", "key-images", "key-tools"
+# The rules that refuse requests; `listed_images` has the one about images.
+MAX_LEVEL, TOOLS = "key-max-level", "key-tools"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +40,6 @@ class KeyBounds:
         highest = None if self.max_level is None else levels.get(self.max_level)
         usual = levels[DEFAULT_LEVEL]
         return usual.name if highest is None or highest.rank >= usual.rank else highest.name
-
-    def image(self, asked: str | None, usual: str) -> str:
-        """The image of a session that requests `asked` (None if it requests none).
-
-        Raises: PermissionDeniedError.
-        """
-        if self.images is None:
-            return asked or usual
-        if asked is None:
-            return usual if usual in self.images else self.images[0]
-        if asked not in self.images:
-            raise PermissionDeniedError(
-                f"this key may not use the image {asked}: its images are {', '.join(self.images)}",
-                rule=IMAGES,
-            )
-        return asked
 
     def tools_of_session(self, asked: tuple[str, ...] | None) -> tuple[str, ...] | None:
         """The tools of a session that requests `asked` (None for all tools).

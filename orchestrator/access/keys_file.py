@@ -1,11 +1,6 @@
 """Edits the keys file atomically, for its owner only, and keeps its comments."""
 
-import fcntl
-import os
-import secrets
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +12,8 @@ from orchestrator.access.admin_key import new_key
 from orchestrator.access.key_entries import add_entries, table
 from orchestrator.access.keys import ADMIN_NAME, Principal, digest
 from orchestrator.config.errors import ConfigError
+from orchestrator.config.operator_edits import editing, replace
 from orchestrator.config.operator_files import read_toml
-from orchestrator.config.settings import ensure_state_dir
 
 
 def list_keys(path: Path) -> list[Principal]:
@@ -34,7 +29,7 @@ def add_key(path: Path, key: Principal) -> str:
     if key.name == ADMIN_NAME:
         raise ConfigError(f"{path}: {ADMIN_NAME} is the name of the admin key: choose another")
     secret = new_key()
-    with _editing(path):
+    with editing(path):
         text = _read(path)
         wanted = {**_parse(path, text), digest(secret): key}
         before = text.rstrip("\n") + "\n\n" if text.strip() else ""
@@ -48,7 +43,7 @@ def remove_key(path: Path, name: str) -> None:
 
     Raises: ConfigError if there is no such key, or the file can't be used.
     """
-    with _editing(path):
+    with editing(path):
         text = _read(path)
         keys = _parse(path, text)
         numbers = [number for number, key in enumerate(keys.values()) if key.name == name]
@@ -104,47 +99,8 @@ def _parse(path: Path, text: str) -> dict[str, Principal]:
     return principals
 
 
-@contextmanager
-def _editing(path: Path) -> Iterator[None]:
-    """Allows one editor at a time. Raises: ConfigError."""
-    try:
-        ensure_state_dir(path.parent)
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(directory, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(directory)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-
-
 def _write(path: Path, text: str, wanted: dict[str, Principal]) -> None:
     """Raises ConfigError if the text does not yield these keys, and OSError."""
     if _parse(path, text) != wanted:
         raise ConfigError(f"{path}: can't be edited automatically: edit it by hand")
-    _replace(path, text)
-
-
-def _replace(path: Path, text: str) -> None:
-    """Replaces the file with the text atomically. Raises: OSError."""
-    target = path.resolve()
-    draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            if target.exists():
-                owner = target.stat()
-                os.fchown(descriptor, owner.st_uid, owner.st_gid)
-            file.write(text)
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(draft, target)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    replace(path, text)

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from orchestrator.access.key_entries import add_entries
 from orchestrator.access.keys import Principal
 from orchestrator.checks.base import Check, failure, ok, warning
+from orchestrator.config import image_list
 from orchestrator.config.errors import ConfigError
 from orchestrator.config.operator_files import files_in, read_toml
 from orchestrator.config.settings import Settings
@@ -116,12 +117,13 @@ def _read_through(connection: sqlite3.Connection, seconds: float) -> DatabaseChe
 
 
 def check_policy(settings: Settings) -> Check:
-    """Whether levels, keys and rules of tools are usable, and only their owner can edit them."""
+    """Whether files of policy are usable, and only their owner can edit them."""
     try:
         levels = load_levels(settings.levels_dir)
         keys: dict[str, Principal] = {}
         if settings.keys_file is not None or settings.keys_path.exists():
             add_entries(settings.keys_path, read_toml(settings.keys_path), keys)
+        image_list.listed(settings)
     except ConfigError as error:
         return failure(
             POLICY, str(error), "fix the file; a running control plane keeps what it read before"
@@ -141,7 +143,7 @@ def check_policy(settings: Settings) -> Check:
             "; ".join(problems),
             "fix the file; until then its last valid version applies, else nothing that it allows",
         )
-    return ok(POLICY, "levels, keys and rules of tools can be read")
+    return ok(POLICY, "levels, keys, images and rules of tools can be read")
 
 
 def _rule_problems(settings: Settings) -> list[str]:
@@ -166,7 +168,8 @@ def _policy_files(settings: Settings) -> list[Path]:
         directories = {file.parent for file in found}
         named = [*(directories if rules.directory is None else [rules.directory]), *found]
         files += [path for path in named if path.exists()]
-    return [*files, settings.keys_path] if settings.keys_path.exists() else files
+    single = (settings.keys_path, settings.images_path)
+    return [*files, *(path for path in single if path.exists())]
 
 
 def _others_write(path: Path) -> bool:

@@ -169,7 +169,9 @@ class Settings(BaseSettings):
         default="paddock/sandbox:latest", description="The default sandbox image of sessions."
     )
     images: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(), description="Additional images that clients may request, comma-separated."
+        default=(),
+        description="Additional images that sessions may request, comma-separated, besides those "
+        "of `paddock images add`.",
     )
 
     levels_dir: Path | None = Field(
@@ -426,6 +428,11 @@ class Settings(BaseSettings):
     def keys_path(self) -> Path:
         """The keys file: the configured one, or `keys.toml` in the state directory."""
         return self.keys_file or self.state_dir / "keys.toml"
+
+    @property
+    def images_path(self) -> Path:
+        """The file of further images that sessions may request, which commands edit."""
+        return self.state_dir / "images.toml"
 
     @property
     def address(self) -> tuple[str, int]:

@@ -5,10 +5,11 @@ not answer. Methods that remove something succeed if it is already gone.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from orchestrator.engine.image_names import get_command
 from orchestrator.errors import EngineUnavailableError
 
 LABEL_INSTANCE = "paddock.instance"
@@ -159,8 +160,7 @@ class EngineEvent:
 def missing_image(name: str) -> EngineUnavailableError:
     """The message for an image that the engine does not have."""
     return EngineUnavailableError(
-        f"image {name} is not on this engine: build or pull it there (`paddock images list` tells "
-        "which ones `paddock images build` makes)"
+        f"image {name} is not on this engine: get it with `{get_command(name)}`"
     )
 
 
@@ -174,6 +174,10 @@ class Engine(ABC):
     @abstractmethod
     async def image(self, name: str) -> Image | None:
         """The image with that name; None if this engine does not have it."""
+
+    @abstractmethod
+    async def images(self, names: Sequence[str]) -> dict[str, Image]:
+        """Those of the named images that this engine has, by the given names."""
 
     @abstractmethod
     async def kernel(self, image: str, runtime: str | None) -> SandboxKernel:

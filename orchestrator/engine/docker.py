@@ -9,7 +9,7 @@ import asyncio
 import logging
 import math
 import threading
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -98,6 +98,12 @@ class DockerEngine(Engine):
                 return None
 
         return await self._call("look for an image", look)
+
+    async def images(self, names: Sequence[str]) -> dict[str, Image]:
+        """See `Engine.images`."""
+        return await self._call(
+            "list images", lambda client: docker_records.named_images(client.images(), names)
+        )
 
     async def kernel(self, image: str, runtime: str | None) -> SandboxKernel:
         """See `Engine.kernel`."""

@@ -1,6 +1,7 @@
 """Converts Docker's answers to the engine's records: pure functions."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.engine.base import (
@@ -10,6 +11,7 @@ from orchestrator.engine.base import (
     EngineInfo,
     Image,
 )
+from orchestrator.engine.image_names import familiar
 
 # Attributes that Docker adds to the labels in a container's event.
 _NOT_LABELS = frozenset({"image", "name", "exitCode", "execDuration", "signal"})
@@ -46,6 +48,16 @@ def engine_info(raw: dict[str, Any]) -> EngineInfo:
 def image(raw: dict[str, Any]) -> Image:
     """Converts `GET /images/…/json`."""
     return Image(id=raw["Id"], labels=dict((raw.get("Config") or {}).get("Labels") or {}))
+
+
+def named_images(raw: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, Image]:
+    """Converts `GET /images/json`: the images that have these names, by them."""
+    found: dict[str, Image] = {}
+    for each in raw:
+        listed = Image(id=each["Id"], labels=dict(each.get("Labels") or {}))
+        for name in (each["Id"], *(each.get("RepoTags") or ()), *(each.get("RepoDigests") or ())):
+            found[name] = listed
+    return {name: found[familiar(name)] for name in names if familiar(name) in found}
 
 
 def inspected(raw: dict[str, Any]) -> Container:

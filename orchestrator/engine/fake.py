@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from orchestrator.engine.base import (
@@ -95,6 +95,13 @@ class FakeEngine(Engine):
         if self._images is None:
             return Image(id=f"sha256:{name}", labels={})
         return self._images.get(name)
+
+    async def images(self, names: Sequence[str]) -> dict[str, Image]:
+        """See `Engine.images`."""
+        await self._enter("images")
+        if self._images is None:
+            return {name: Image(id=f"sha256:{name}", labels={}) for name in names}
+        return {name: self._images[name] for name in names if name in self._images}
 
     async def kernel(self, image: str, runtime: str | None) -> SandboxKernel:
         """See `Engine.kernel`."""

@@ -23,7 +23,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OTHER = "other"
 ENGINE_OPERATIONS = (
     *("info", "image", "create", "inspect", "list", "pause", "resume", "remove", "logs"),
-    *("kernel", "ensure_open_network", "close_names", "remove_open_network"),
+    *("images", "kernel", "ensure_open_network", "close_names", "remove_open_network"),
     *("hold_device", "hold_link", "try_link"),
 )
 _REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5, 30)

@@ -20,6 +20,7 @@ from orchestrator.config.errors import ConfigError
 from orchestrator.config.operator_files import read_regular
 from orchestrator.config.operator_mounts import MountName
 from orchestrator.config.schema_errors import reason
+from orchestrator.config.values import IMAGE_PATTERN
 from orchestrator.policy import toml_lines
 from orchestrator.policy.egress_table import EgressTable
 
@@ -104,6 +105,7 @@ _Name = Annotated[
 ]
 _Value = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=4096)]
 _Path = Annotated[str, AfterValidator(_absolute)]
+_Image = Annotated[str, StringConstraints(pattern=f"^{IMAGE_PATTERN}$")]
 # `None` stands for `"any"`. TOML has no null, so both forms have the same place in an error.
 _Commands = Annotated[
     list[_Command] | None, BeforeValidator(_listed), BeforeValidator(_any_is_none)
@@ -174,6 +176,7 @@ class LevelTable(_Table):
     output_bytes: int = Field(ge=1024, le=64 * _MIB)
     audit_bytes: int = Field(default=DEFAULT_AUDIT_BYTES, ge=_MIB, le=MOST_AUDIT_BYTES)
     mounts: Annotated[list[MountName], Field(max_length=16)] = []
+    images: Annotated[list[_Image], Field(min_length=1, max_length=256)] | None = None
     requires: RequiresTable
     confinement: LevelConfinementTable
     timeout: TimeoutTable
@@ -226,6 +229,7 @@ def _contradictions(table: LevelTable) -> Iterator[tuple[toml_lines.Path, str]]:
         ("commands",): table.commands or (),
         ("environment",): table.environment or (),
         ("mounts",): table.mounts,
+        ("images",): table.images or (),
         ("confinement", "read"): confinement.read,
         ("confinement", "execute"): confinement.execute,
     }

@@ -67,6 +67,8 @@ class Level:
     egress: Rules = NO_RULES
     # What commands have in their environment, unless a request or a secret sets it.
     variables: tuple[tuple[str, str], ...] = ()
+    # The images that its sessions may have, by name or short name; None: any on the list.
+    images: tuple[str, ...] | None = None
 
     def stored(self) -> dict[str, Any]:
         """What the store keeps, as JSON has it; `commands` and `environment` are None for any."""
@@ -91,6 +93,7 @@ class Level:
             "rates": asdict(self.rates),
             "egress": self.egress.stored(),
             "variables": dict(self.variables),
+            "images": None if self.images is None else list(self.images),
             "sha256": self.sha256,
         }
 
@@ -200,6 +203,7 @@ def _level(name: str, file: LevelFile) -> Level:
         rates=Rates(**table.rates.model_dump()),
         egress=table.egress.rules(),
         variables=tuple(table.variables.items()),
+        images=None if table.images is None else tuple(table.images),
         sha256=hashlib.sha256(file.data).hexdigest(),
     )
 
@@ -207,6 +211,7 @@ def _level(name: str, file: LevelFile) -> Level:
 def restore_level(public: Mapping[str, Any]) -> Level:
     """The level that `Level.public` described, to which a session is pinned."""
     commands, environment = public["commands"], public["environment"]
+    images = public.get("images")
     return Level(
         **{
             **public,
@@ -219,6 +224,7 @@ def restore_level(public: Mapping[str, Any]) -> Level:
             "rates": Rates(**public.get("rates", {})),
             "egress": Rules.restored(public.get("egress", {})),
             "variables": tuple(public.get("variables", {}).items()),
+            "images": None if images is None else tuple(images),
             "audit_bytes": public.get("audit_bytes", DEFAULT_AUDIT_BYTES),
         }
     )

@@ -1,12 +1,19 @@
-"""The images that sessions may have: those on the operator's list."""
+"""Whether the engine has the images on the operator's list, and whether sandboxes can have them."""
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from orchestrator.engine.base import LABEL_PROTOCOL, Engine, Image, missing_image
+from orchestrator.engine.image_names import build_command, short_name
 from orchestrator.errors import PaddockError, ValidationError
+from orchestrator.sandboxes.listed_images import ListedImages
+from orchestrator.task_scope import TaskScope
 from sandbox_agent.protocol import PROTOCOL_VERSION
+
+# An answer of the engine serves all who ask within this time.
+FRESH_SECONDS = 1.0
 
 
 class AllowedImage(NamedTuple):
@@ -19,68 +26,68 @@ class AllowedImage(NamedTuple):
 
 
 class AllowedImages:
-    """The operator's list, the default image first."""
+    """The images on the operator's list as the engine has them, from one call for all."""
 
-    def __init__(self, engine: Engine, names: Sequence[str]) -> None:
+    def __init__(
+        self, engine: Engine, listed: ListedImages, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._engine = engine
-        self._names = tuple(dict.fromkeys(names))
+        self._listed = listed
+        self._clock = clock
+        self._looks = TaskScope("a look at the images")
+        self._look: asyncio.Task[dict[str, Image]] | None = None
+        self._names: tuple[str, ...] = ()
+        self._began = 0.0
 
     async def list(self) -> list[AllowedImage]:
-        """The images, and whether they are usable. Raises: EngineUnavailableError."""
-        found = await asyncio.gather(*(self._engine.image(name) for name in self._names))
-        return [
-            AllowedImage(
-                name, short_name(name), None if image is None else image.id, _problem(name, image)
-            )
-            for name, image in zip(self._names, found, strict=True)
-        ]
+        """The images, the default one first. Raises: EngineUnavailableError."""
+        names = self._listed.names
+        found = await asyncio.shield(self._latest(names))
+        return [_described(name, found.get(name)) for name in names]
 
+    async def close(self) -> None:
+        """Ends a look at the engine that has not ended."""
+        await self._looks.close()
 
-def short_name(image: str) -> str:
-    """An image's name without registry, folders, tag and digest: `dev` for `paddock/dev:latest`."""
-    return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
-
-
-def full_name(asked: str, allowed: Sequence[str]) -> str:
-    """The image on the operator's list that has that name or short name.
-
-    Raises: ValidationError if none or several have it.
-    """
-    if asked in allowed:
-        return asked
-    found = sorted({image for image in allowed if short_name(image) == asked})
-    if not found:
-        names = ", ".join(dict.fromkeys(short_name(image) for image in allowed))
-        raise ValidationError(
-            f"image {asked} is not on the operator's list (PADDOCK_IMAGES), which has {names}",
-            field="image",
-        )
-    if len(found) > 1:
-        raise ValidationError(f"image {asked} may be {' or '.join(found)}", field="image")
-    return found[0]
+    def _latest(self, names: tuple[str, ...]) -> asyncio.Task[dict[str, Image]]:
+        """The look that is under way, or that ended just now; otherwise a new one."""
+        look = self._look
+        if look is not None and names == self._names:
+            recent = self._clock() - self._began < FRESH_SECONDS
+            if not look.done() or (recent and not look.cancelled() and not look.exception()):
+                return look
+        self._names, self._began = names, self._clock()
+        self._look = self._looks.begin(self._engine.images(names))
+        return self._look
 
 
 def usable(name: str, image: Image | None) -> Image:
     """The image that has that name, if sandboxes can have it.
 
-    Raises: EngineUnavailableError if the engine does not have it; ValidationError if its agent is
-    not this control plane's, or it has none.
+    Raises: ValidationError if the engine does not have it, or if its agent is not this control
+    plane's, or it has none.
     """
     if image is None:
-        raise missing_image(name)
+        raise ValidationError(missing_image(name).detail, field="image")
     protocol = image.labels.get(LABEL_PROTOCOL)
-    if protocol != str(PROTOCOL_VERSION):
-        raise ValidationError(
+    if protocol == str(PROTOCOL_VERSION):
+        return image
+    command = build_command(name)
+    remedy = f"`{command}`" if command else "`docker build` on a current image of Paddock's"
+    if protocol is None:
+        said = f"image {name} is not a sandbox image: build it with {remedy}"
+    else:
+        said = (
             f"image {name} has sandbox protocol {protocol}, but this control plane needs "
-            f"{PROTOCOL_VERSION}: rebuild it with `paddock images build`",
-            field="image",
+            f"{PROTOCOL_VERSION}: rebuild it with {remedy}"
         )
-    return image
+    raise ValidationError(said, field="image")
 
 
-def _problem(name: str, image: Image | None) -> str | None:
+def _described(name: str, image: Image | None) -> AllowedImage:
+    problem = None
     try:
         usable(name, image)
     except PaddockError as error:
-        return str(error)
-    return None
+        problem = error.detail
+    return AllowedImage(name, short_name(name), None if image is None else image.id, problem)

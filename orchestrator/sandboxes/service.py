@@ -63,12 +63,12 @@ class Sandboxes:
         """Raises UnmetError if this host can't enforce the level, before anything begins."""
         await self._suitability.check_level(level)
 
-    def look_up(self, image: str) -> asyncio.Task[str] | None:
-        """Begins to ask the engine for the id that the image's name has; None if nobody needs it.
+    def look_up(self, image: str) -> asyncio.Task[str]:
+        """Begins to ask the engine for the id that the image's name has.
 
         A session's creation does so as soon as possible, because `start` needs the answer.
         """
-        return self._looks.spawn(self._suitability.image_id(image)) if self.pool.runs else None
+        return self._looks.spawn(self._suitability.image_id(image))
 
     async def start(
         self,
@@ -86,13 +86,14 @@ class Sandboxes:
         """
         await self.check_level(level)
         mounts = self._mounts(session, level)
-        await self._suitability.check_image(session.image)
-        if not mounts and can_wait(level) and has_usual_limits(level, limits):
-            looking = looking or self.look_up(session.image)
-            if looking is not None:
-                warm = await self._taken_over(session, level, limits, looking)
-                if warm is not None:
-                    return warm
+        looking = looking or self.look_up(session.image)
+        usual = can_wait(level) and has_usual_limits(level, limits)
+        if self.pool.runs and not mounts and usual:
+            warm = await self._taken_over(session, level, limits, looking)
+            if warm is not None:
+                return warm
+        # The image may have been removed or replaced since the last session had it.
+        await asyncio.shield(looking)
         await self.pool.make_room()
         return assembled(await self._starter.start(session, level, limits, mounts))
 

@@ -18,7 +18,6 @@ class Suitability:
     def __init__(self, engine: Engine, host: Host) -> None:
         self._engine = engine
         self._host = host
-        self._checked_images: set[str] = set()
         self._engine_checked = False
 
     async def check_level(self, level: Level) -> None:
@@ -26,19 +25,12 @@ class Suitability:
         facts = await self._host.facts()
         check(level.name, level.requires, facts, "on this host", level.rates)
 
-    async def check_image(self, image: str) -> None:
-        """Checks the engine and the image, once, before anything is created.
-
-        Raises: EngineUnavailableError if this engine can't confine sandboxes or lacks the image;
-        ValidationError if the image is not a sandbox image.
-        """
-        await self._check_engine()
-        if image not in self._checked_images:
-            await self.image_id(image)
-            self._checked_images.add(image)
-
     async def image_id(self, image: str) -> str:
-        """The id of the image that has that name now. Raises: as `check_image`."""
+        """The id of the image that has that name now.
+
+        Raises: EngineUnavailableError if this engine can't confine sandboxes; ValidationError if it
+        lacks the image, or if that is not a current sandbox image.
+        """
         await self._check_engine()
         return usable(image, await self._engine.image(image)).id
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from orchestrator.config.settings import Settings
+from orchestrator.engine.image_names import named_in
 from orchestrator.errors import CapacityExhaustedError, PaddockError
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Level, Levels
@@ -263,7 +264,9 @@ class WarmPool:
                 log.warning("image %s is not found for sandboxes ahead: %s", image, error)
         for name, number in self._settings.warm_least.items():
             level = self._level(name)
-            if level is not None and number and image in self._images:
+            if level is None or not named_in(level.images, image):
+                continue
+            if number and image in self._images:
                 least[Shape.of(image, self._images[image], level)] = number
         return least
 

@@ -20,7 +20,7 @@ from orchestrator.node.base import Node, Resources
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Level, Levels, effective_limits
 from orchestrator.policy.session_egress import check_own_rules, narrowing_of
-from orchestrator.sandboxes.allowed_images import full_name
+from orchestrator.sandboxes.listed_images import ListedImages
 from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sessions import admission, session_rows
 from orchestrator.sessions.budget import Budget, Kind, limits_of
@@ -45,6 +45,7 @@ class Creation:
         settings: Settings,
         node: Node,
         levels: Levels,
+        images: ListedImages,
         database: Database,
         recorder: Recorder,
         sandboxes: Sandboxes,
@@ -57,6 +58,7 @@ class Creation:
         self._settings = settings
         self._node = node
         self._levels = levels
+        self._images = images
         self._database = database
         self._recorder = recorder
         self._sandboxes = sandboxes
@@ -130,9 +132,7 @@ class Creation:
         level = self._levels.named(request.permission_level or bounds.default_level(self._levels))
         bounds.check_level(level, self._levels)
         session_id = validate_id(request.id or f"sess-{secrets.token_hex(8)}")
-        allowed = (settings.image, *settings.images)
-        asked = None if request.image is None else full_name(request.image, allowed)
-        image = full_name(bounds.image(asked, settings.image), allowed)
+        image = self._images.choose(request.image, bounds.images, level)
         for name in request.env:
             if not allowed_variable(name, level.environment):
                 raise ValidationError(f"env.{name} is not allowed at {level.name}", field="env")
@@ -207,7 +207,7 @@ class Creation:
         )
 
     async def _start(
-        self, principal: Principal, session: Session, looking: asyncio.Task[str] | None
+        self, principal: Principal, session: Session, looking: asyncio.Task[str]
     ) -> None:
         """Records the session, starts its sandbox and acknowledges it; on failure, forgets it."""
         await self._recorder.record(

@@ -26,6 +26,7 @@ from orchestrator.errors import (
 from orchestrator.node.base import Node
 from orchestrator.observe.metrics import Metrics
 from orchestrator.policy.levels import Level, Levels, clamped_limits
+from orchestrator.sandboxes.listed_images import ListedImages
 from orchestrator.sandboxes.service import Sandboxes
 from orchestrator.sandboxes.stopping import Stopper
 from orchestrator.sessions import session_rows
@@ -64,6 +65,7 @@ class Sessions:
         self,
         settings: Settings,
         levels: Levels,
+        images: ListedImages,
         database: Database,
         node: Node,
         recorder: Recorder,
@@ -79,6 +81,7 @@ class Sessions:
         self._sandboxes = sandboxes
         self._settings = settings
         self._levels = levels
+        self._images = images
         self._database = database
         self._engine = node.engine
         self._recorder = recorder
@@ -93,6 +96,7 @@ class Sessions:
             settings,
             node,
             levels,
+            images,
             database,
             recorder,
             sandboxes,
@@ -324,7 +328,8 @@ class Sessions:
     ) -> None:
         """Sets the permission level; `ignored` lists what the client may not set, for the record.
 
-        Raises: PermissionDeniedError above the key's `max_level`; SessionTerminatedError,
+        Raises: ValidationError for a level that does not permit the session's image;
+        PermissionDeniedError above the key's `max_level`; SessionTerminatedError,
         InvalidTransitionError while paused; RateLimitedError above the key's quota;
         SandboxUnavailableError if the new sandbox does not start, AuditUnavailableError if a lower
         level can't be recorded. In these two cases nothing runs, and the session takes no work
@@ -332,6 +337,8 @@ class Sessions:
         """
         session.check_live()
         level = None if permission_level is None else self._levels.named(permission_level)
+        if level is not None and self._level_change.needed(session, level):
+            self._images.check_level(session.image, level)
         turn: AbstractContextManager[None] = nullcontext()
         # Lowering a session's level waits for nothing and needs no permission.
         lowers = level is not None and self._level_change.lowers(session, level)

@@ -4,13 +4,14 @@ from typing import Any
 
 from pydantic import Field
 
-from paddock.contract.base import Model, example
+from paddock.contract.base import LevelName, Model, example
 
 _IMAGE: dict[str, Any] = {
     "name": "paddock/dev:latest",
     "short_name": "dev",
     "default": False,
     "allowed": True,
+    "levels": ["low", "medium", "high"],
     "available": True,
     "problem": None,
     "id": "sha256:9f2d1ea1f4a1d6f0b4b6b1e5d1a7c0e2f3948d7c6b5a49382716f5e4d3c2b1a0",
@@ -28,6 +29,7 @@ class Image(Model):
     )
     default: bool = Field(description="Sessions that request no image get it.")
     allowed: bool = Field(description="Sessions of this key may have it.")
+    levels: list[LevelName] = Field(description="The levels whose sessions may have it.")
     available: bool = Field(description="The engine has it, and its agent is current.")
     problem: str | None = Field(description="Why it is not available, and what to do.")
     id: str | None = Field(description="The engine's id; null if the engine does not have it.")

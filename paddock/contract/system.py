@@ -62,6 +62,7 @@ _LOW = {
     },
     "home": "/nonexistent",
     "mounts": [],
+    "images": None,
     "sha256": "9f2d1ea1f4a1d6f0b4b6b1e5d1a7c0e2f3948d7c6b5a49382716f5e4d3c2b1a0",
 }
 
@@ -217,6 +218,9 @@ class Level(Model):
     confinement: LevelConfinement
     home: str
     mounts: list[str] = Field(description="Names from the operator's list that its sessions get.")
+    images: list[str] | None = Field(
+        description="The images that its sessions may have; null: any on the operator's list."
+    )
     sha256: Sha256 = Field(description="Of the level's file.")
 
 

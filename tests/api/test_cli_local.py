@@ -19,9 +19,11 @@ import orchestrator.checks.doctor
 from images import base, builder
 from images.errors import BuildError
 from images.inventory import Presence
+from images.recipes import Recipe
 from orchestrator.access.key_entries import load_keys
 from orchestrator.access.keys import Role, digest
 from orchestrator.checks.base import Check, CheckStatus
+from orchestrator.config.image_list import read_images
 from orchestrator.config.settings import Settings
 from paddock.cli.exits import MEANINGS
 from paddock.cli.levels import PACKAGED, complete_level
@@ -226,9 +228,9 @@ def test_images(monkeypatch: pytest.MonkeyPatch) -> None:
         "2026-01-01T00:00:00Z",
     )
     absent = Presence("control-plane", "paddock/control-plane:latest", "The server.", "missing")
-    monkeypatch.setattr(images.inventory, "inventory", lambda: [here, absent])
+    monkeypatch.setattr(images.inventory, "inventory", lambda *_: [here, absent])
     listed = run("images", "list").out.splitlines()
-    assert listed[1].split()[:3] == ["sandbox", "paddock/sandbox:latest", "stale"]
+    assert listed[1].split()[:4] == ["sandbox", "paddock/sandbox:latest", "stale", "default"]
     assert listed[2].split()[2] == "missing"
     assert json.loads(run("images", "list", "--json").out)[1]["id"] is None
     built = builder.Result("paddock/sandbox:latest", "sha256:1", True)
@@ -240,11 +242,47 @@ def test_images(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (ended.status, "sandbox" in ended.line, "dev" in ended.line) == (2, True, True)
 
 
+def test_the_list_of_images_is_edited(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    problems: dict[str, str] = {}
+    monkeypatch.setattr(images.inventory, "why_not_usable", problems.get)
+    monkeypatch.setattr(images.inventory, "look_up", _missing)
+    monkeypatch.setattr(images.inventory, "_inspected", lambda *_: (None, None))
+    monkeypatch.setenv("PADDOCK_IMAGES", "fixed:1")
+    path = state_dir / "images.toml"
+    assert run("images", "add", "dev").status == 0
+    assert run("images", "add", "example.org/own:3").status == 0
+    assert "already" in run("images", "add", "own").err
+    assert read_images(path) == ("paddock/dev:latest", "example.org/own:3")
+    shown = {each["image"]: each for each in json.loads(run("images", "list", "--json").out)}
+    assert [name for name, each in shown.items() if each["listed"]] == [
+        *("paddock/sandbox:latest", "paddock/dev:latest", "fixed:1", "example.org/own:3")
+    ]
+    assert run("images", "remove", "own").status == 0
+    assert read_images(path) == ("paddock/dev:latest",)
+    problems["stale:1"] = "rebuild it with `docker build`"
+    for command, name, status, said in (
+        ("add", "stale:1", 1, "docker build"),
+        ("add", "not an image", 2, "is not an image name"),
+        ("remove", "own", 5, "is not on the list"),
+        ("remove", "fixed", 2, "PADDOCK_IMAGES"),
+        ("remove", "sandbox", 2, "PADDOCK_IMAGE"),
+    ):
+        ended = run("images", command, name)
+        assert (ended.status, said in ended.line) == (status, True), ended
+    assert read_images(path) == ("paddock/dev:latest",)
+    path.write_text("imagse = []")
+    assert "imagse" in run("images", "add", "node").line
+
+
+def _missing(recipe: Recipe) -> Presence:
+    return Presence(recipe.name, recipe.image, recipe.description, "missing")
+
+
 def test_an_image_with_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         images.inventory,
         "look_up",
-        lambda recipe: Presence(recipe.name, recipe.image, recipe.description, "missing"),
+        _missing,
     )
     shown = run("images", "show", "python")
     assert "python3-venv" in shown.out

@@ -1,38 +1,45 @@
 """The operator's images: how they are listed, and by which names sessions request them."""
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+import asyncio
+from pathlib import Path
 
+import pytest
+
+from orchestrator.config.image_list import add_image, remove_image
 from orchestrator.config.settings import Settings
 from orchestrator.engine.base import LABEL_PROTOCOL, Image
 from orchestrator.engine.fake import FakeEngine
-from orchestrator.errors import ValidationError
-from orchestrator.sandboxes.allowed_images import full_name, short_name
 from paddock import Paddock
 from sandbox_agent.protocol import PROTOCOL_VERSION
 from tests.api.conftest import ADMIN_KEY, IMAGE, OPERATOR_KEY, OTHER_KEY, Api
+from tests.support.egress import level_with
 from tests.support.fake_agent import Agents
 from tests.support.keys import entry
+from tests.support.until import until
 
 DEV, OLD, ABSENT = "paddock/dev:latest", "example.org:5000/tools/old@sha256:0", "absent:3"
+LATE = "paddock/late:latest"
 _TWINS = ("one/twin:1", "two/twin:2")
 
 
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
+def settings(settings: Settings, tmp_path: Path) -> Settings:
     assert settings.keys_file is not None
     settings.keys_file.write_text(
         entry("operator", OPERATOR_KEY)
         + entry("other", OTHER_KEY, "operator", f'images = ["{DEV}"]')
     )
-    return settings.model_copy(update={"images": (DEV, OLD, ABSENT, *_TWINS)})
+    (levels := tmp_path / "levels").mkdir()
+    packaged = level_with("", "low", 110)
+    (levels / "only.toml").write_text(f'images = ["dev", "twin", "unlisted"]\n{packaged}')
+    more = {"images": (DEV, OLD, ABSENT, *_TWINS), "levels_dir": levels}
+    return settings.model_copy(update=more)
 
 
 @pytest.fixture
 def engine(agents: Agents) -> FakeEngine:
     current = {LABEL_PROTOCOL: str(PROTOCOL_VERSION)}
-    images = {name: Image("sha256:1", current) for name in (IMAGE, DEV, *_TWINS)}
+    images = {name: Image("sha256:1", current) for name in (IMAGE, DEV, LATE, *_TWINS)}
     images[OLD] = Image("sha256:2", {LABEL_PROTOCOL: "1"})
     return FakeEngine(images=images, on_start=agents.start, on_stop=agents.stop)
 
@@ -44,9 +51,43 @@ async def test_the_images_and_what_each_lacks(api: Api) -> None:
     assert [item["short_name"] for item in items] == short
     assert [item["default"] for item in items] == [True] + [False] * 5
     assert [item["available"] for item in items] == [True, True, False, False, True, True]
-    assert "paddock images build" in items[2]["problem"]
-    assert "not on this engine" in items[3]["problem"]
+    assert "`docker build` on a current image" in items[2]["problem"]
+    assert "get it with `docker pull absent:3`" in items[3]["problem"]
     assert items[3]["id"] is None
+    assert [name for name in items[1]["levels"] if name == "only"] == ["only"]
+    assert not [item for item in items[2:] if "only" in item["levels"]]
+
+
+async def test_one_call_to_the_engine_serves_many_who_ask(api: Api) -> None:
+    before = len(api.engine.calls)
+    gate = api.engine.hang_next("images")
+    asking = [asyncio.ensure_future(api.json("GET", "/api/images")) for _ in range(50)]
+    await until(lambda: "images" in api.engine.calls[before:])
+    gate.set()
+    answers = await asyncio.gather(*asking)
+    assert all(answer == answers[0] for answer in answers)
+    assert len(api.engine.calls) - before <= 2
+
+
+async def test_the_list_follows_its_file(api: Api) -> None:
+    path = api.plane.settings.images_path
+    asked = {"image": "late"}
+    await api.problem(400, "validation_error", "POST", "/api/sessions", json=asked)
+    assert add_image(path, LATE)
+    await api.plane.reload.look()
+    made = await api.json("POST", "/api/sessions", status=201, json=asked)
+    assert made["sandbox"]["image"] == LATE
+    assert LATE in [item["name"] for item in (await api.json("GET", "/api/images"))["items"]]
+    path.write_text("images = [3]")
+    await api.plane.reload.look()
+    assert "images.0" in api.plane.reload.problems[path]
+    await api.json("POST", "/api/sessions", status=201, json=asked)
+    path.write_text(f'# ours\nimages = ["{LATE}"]\n')
+    assert remove_image(path, LATE)
+    assert path.read_text().startswith("# ours\n")
+    await api.plane.reload.look()
+    assert path not in api.plane.reload.problems
+    await api.problem(400, "validation_error", "POST", "/api/sessions", json=asked)
 
 
 async def test_a_key_sees_which_it_may_use(api: Api) -> None:
@@ -61,8 +102,10 @@ async def test_the_client_lists_them(api: Api) -> None:
 
 
 async def test_without_an_engine(api: Api) -> None:
-    api.engine.fail_next("image")
+    api.engine.fail_next("images")
     await api.problem(503, "engine_unavailable", "GET", "/api/images")
+    # A failure is not kept.
+    await api.json("GET", "/api/images")
 
 
 @pytest.mark.parametrize("asked", [DEV, "dev"])
@@ -78,7 +121,8 @@ async def test_a_session_by_either_name(api: Api, asked: str, key: str) -> None:
         ("nothing", "which has sandbox, dev, old, absent, twin"),
         ("dev:latest", "not on the operator's list"),
         ("twin", "one/twin:1 or two/twin:2"),
-        ("old", "paddock images build"),
+        ("old", "has sandbox protocol 1"),
+        ("absent", "get it with `docker pull absent:3`"),
     ],
 )
 async def test_names_of_no_image_that_can_be_had(api: Api, asked: str, told: str) -> None:
@@ -98,17 +142,22 @@ async def test_a_key_can_t_reach_another_image_by_its_short_name(api: Api) -> No
         key=OTHER_KEY,
         json={"image": "sandbox"},
     )
-    assert problem["rule"] == "key-images"
+    assert (problem["rule"], problem["field"]) == ("key-images", "image")
+    assert problem["detail"].endswith("its images are dev")
 
 
-@given(
-    st.lists(st.text("ab/:@.", min_size=1, max_size=9), min_size=1, max_size=4), st.text("ab/:@.")
-)
-def test_any_name_is_that_of_one_listed_image_or_refused(allowed: list[str], asked: str) -> None:
-    try:
-        found = full_name(asked, allowed)
-    except ValidationError:
-        assert asked not in allowed
-        return
-    assert found in allowed
-    assert asked in (found, short_name(found))
+async def test_a_level_permits_only_its_images(api: Api) -> None:
+    only = {"permission_level": "only"}
+    made = await api.json("POST", "/api/sessions", status=201, json=only)
+    assert made["sandbox"]["image"] == DEV
+    asked = {**only, "image": "sandbox"}
+    problem = await api.problem(400, "validation_error", "POST", "/api/sessions", json=asked)
+    assert problem["field"] == "image"
+    assert problem["detail"].endswith("its images are dev")
+    plain = await api.json("POST", "/api/sessions", status=201, json={})
+    place = f"/api/sessions/{plain['id']}/settings"
+    change = {"settings": {"permission_level": "only"}}
+    problem = await api.problem(400, "validation_error", "PUT", place, json=change)
+    assert (problem["field"], problem["detail"][-4:]) == ("permission_level", " dev")
+    assert (await api.json("GET", place))["permission_level"] == "medium"
+    await api.json("PUT", f"/api/sessions/{made['id']}/settings", json=change)

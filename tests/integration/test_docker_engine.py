@@ -108,6 +108,9 @@ async def test_it_describes_itself_and_its_images(engine: DockerEngine, waiting_
     assert image is not None
     assert image.id.startswith("sha256:")
     assert await engine.image("paddock/there-is-none:latest") is None
+    spellings = (waiting_image, image.id, f"docker.io/{waiting_image}")
+    found = await engine.images([*spellings, "paddock/there-is-none:latest"])
+    assert found == dict.fromkeys(spellings, image)
 
 
 async def test_a_container_s_life(engine: DockerEngine, spec: SandboxSpec) -> None:

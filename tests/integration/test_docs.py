@@ -50,6 +50,7 @@ for path in src/a.py build/a.out report.txt notes.txt; do
 done
 """
 _CLOSED = 'curl -s -o /dev/null -X DELETE "$PADDOCK_URL/api/sessions/web-1" -H "$auth" || true\n'
+_LISTED = 'echo "images = [\'paddock/dev:latest\']" > "$PADDOCK_STATE_DIR/images.toml"\n'
 _PAUSED = 'curl -s -o /dev/null -X POST "$PADDOCK_URL/api/sessions/web-1/pause" -H "$auth"\n'
 
 
@@ -148,6 +149,7 @@ def _prelude(example: str) -> str:
         (_FRESH.replace("LEVEL", "out" if egress else "high"), "web-1" in example),
         (_DENIED, egress),
         (_FILES, example.startswith("paddock files")),
+        (_LISTED, example.startswith(("paddock images add", "paddock images remove"))),
         (_PAUSED, example.startswith("paddock sessions resume")),
     )
     return "".join(text for text, needed in steps if needed)

@@ -17,6 +17,7 @@ from images.recipes import (
     ROOT,
     SANDBOX,
     context_files,
+    default_recipe,
     find_recipe,
     recipes,
 )
@@ -180,6 +181,24 @@ def test_an_image_with_more_packages_is_a_sandbox_image_with_another_list(tmp_pa
     plain, more = context_files(recipe=SANDBOX), context_files(recipe=mine)
     assert more == {**plain, BASE_PACKAGES: plain[BASE_PACKAGES] + b"gdb\nnodejs\n"}
     assert input_hash(plain, "sha256:1") != input_hash(more, "sha256:1")
+
+
+@pytest.mark.parametrize(
+    ("image", "recipe", "built"),
+    [
+        ("paddock/sandbox:latest", "sandbox", "paddock/sandbox:latest"),
+        ("paddock/sandbox:mine", "sandbox", "paddock/sandbox:mine"),
+        ("paddock/dev:2", "dev", "paddock/dev:2"),
+        # Not ours to replace.
+        ("example.org/agents:3", "sandbox", "paddock/sandbox:latest"),
+        ("example.org/paddock/dev:3", "sandbox", "paddock/sandbox:latest"),
+        ("paddock/control-plane:latest", "sandbox", "paddock/sandbox:latest"),
+    ],
+)
+def test_the_default_image_is_the_one_that_is_built(image: str, recipe: str, built: str) -> None:
+    default = default_recipe(image)
+    assert (default.name, default.image) == (recipe, built)
+    assert find_recipe("node", default_image=image).image == "paddock/node:latest"
 
 
 def test_every_list_can_be_built_by_its_name() -> None:

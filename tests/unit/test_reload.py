@@ -420,6 +420,7 @@ async def test_nothing_that_changes_all_the_time_is_watched(
     assert watched == {
         state / "admin.key",
         state / "keys.toml",
+        state / "images.toml",
         scope,
         tmp_path / "levels",
     }

@@ -1,0 +1,45 @@
+"""Names of images: their spelling on the engine, and how an image gets there. Pure functions."""
+
+import re
+from collections.abc import Sequence
+
+# The repositories of the images that `paddock images build` makes.
+_OURS = re.compile(r"paddock/([a-z0-9][a-z0-9._-]*)(?::([\w.-]+))?")
+_HUB = re.compile(r"(?:index\.)?docker\.io/(?:library/)?|library/")
+
+
+def short_name(image: str) -> str:
+    """An image's name without registry, folders, tag and digest: `dev` for `paddock/dev:latest`."""
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+
+
+def named_in(names: Sequence[str] | None, image: str) -> bool:
+    """Whether one of them is the image's name or short name; None names every image."""
+    return names is None or image in names or short_name(image) in names
+
+
+def familiar(image: str) -> str:
+    """The name as the engine lists it: without the default registry, and with a tag or digest."""
+    plain = _HUB.sub("", image, count=1) if _HUB.match(image) else image
+    if plain.startswith("sha256:"):
+        return plain
+    name, _, digest = plain.partition("@")
+    folders, slash, last = name.rpartition("/")
+    repository, colon, tag = last.partition(":")
+    if digest:
+        return f"{folders}{slash}{repository}@{digest}"
+    return f"{folders}{slash}{repository}:{tag if colon else 'latest'}"
+
+
+def build_command(image: str) -> str | None:
+    """The command that builds the image; None for an image that is not Paddock's own."""
+    found = _OURS.fullmatch(image)
+    if found is None:
+        return None
+    more = "" if found[2] in (None, "latest") else f" --tag {image}"
+    return f"paddock images build {found[1]}{more}"
+
+
+def get_command(image: str) -> str:
+    """The command that brings a missing image to the engine."""
+    return build_command(image) or f"docker pull {image}"

@@ -1,0 +1,110 @@
+"""Which listed image a session gets, and names of images."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.engine.docker_records import named_images
+from orchestrator.engine.image_names import build_command, familiar, get_command, short_name
+from orchestrator.errors import PaddockError, PermissionDeniedError, ValidationError
+from orchestrator.policy.levels import load_levels
+from orchestrator.sandboxes.listed_images import ListedImages
+
+NAMES = st.text("ab/:@.", min_size=1, max_size=9)
+LISTS = st.lists(NAMES, min_size=1, max_size=4)
+MEDIUM = load_levels()["medium"]
+
+
+@given(LISTS, st.text("ab/:@."))
+def test_any_name_is_that_of_one_listed_image_or_refused(listed: list[str], asked: str) -> None:
+    try:
+        found = ListedImages(listed).full_name(asked)
+    except ValidationError:
+        assert asked not in listed
+        return
+    assert found in listed
+    assert asked in (found, short_name(found))
+
+
+@given(LISTS, NAMES | st.none(), LISTS | st.none(), LISTS | st.none())
+def test_a_chosen_image_is_permitted_by_all(
+    listed: list[str], asked: str | None, of_key: list[str] | None, of_level: list[str] | None
+) -> None:
+    level = replace(MEDIUM, images=None if of_level is None else tuple(of_level))
+    try:
+        found = ListedImages(listed).choose(asked, of_key, level)
+    except (ValidationError, PermissionDeniedError):
+        return
+    assert found in listed
+    for bounds in (of_key, of_level):
+        assert bounds is None or {found, short_name(found)} & set(bounds)
+
+
+@pytest.mark.parametrize(
+    ("of_key", "of_level", "chosen"),
+    [
+        (None, None, "p/usual:1"),
+        (["dev"], None, "p/dev:1"),
+        (["node", "usual"], None, "p/usual:1"),
+        (["node", "dev"], None, "p/node:1"),
+        (["node", "dev"], ["dev"], "p/dev:1"),
+        (None, ["p/node:1"], "p/node:1"),
+    ],
+)
+def test_without_a_request(
+    of_key: list[str] | None, of_level: list[str] | None, chosen: str
+) -> None:
+    listed = ListedImages(["p/usual:1", "p/dev:1", "p/node:1"])
+    level = replace(MEDIUM, images=None if of_level is None else tuple(of_level))
+    assert listed.choose(None, of_key, level) == chosen
+
+
+@pytest.mark.parametrize(
+    ("of_key", "of_level", "said"),
+    [
+        (["gone"], None, "this key permits no image"),
+        (None, ["gone"], "level medium permits no image"),
+        (["dev"], ["node"], "level medium permits no image"),
+        (["twin"], None, "this key permits no image"),
+    ],
+)
+def test_where_nothing_is_permitted(
+    of_key: list[str] | None, of_level: list[str] | None, said: str
+) -> None:
+    listed = ListedImages(["p/usual:1", "p/dev:1", "p/node:1", "p/twin:1", "q/twin:1"])
+    level = replace(MEDIUM, images=None if of_level is None else tuple(of_level))
+    with pytest.raises(PaddockError, match=said):
+        listed.choose(None, of_key, level)
+
+
+@pytest.mark.parametrize(
+    ("name", "listed"),
+    [
+        ("debian", "debian:latest"),
+        ("docker.io/library/debian:12", "debian:12"),
+        ("index.docker.io/paddock/dev", "paddock/dev:latest"),
+        ("localhost:5000/dev", "localhost:5000/dev:latest"),
+        ("localhost:5000/dev:2", "localhost:5000/dev:2"),
+        ("a/dev:2@sha256:0", "a/dev@sha256:0"),
+        ("sha256:0", "sha256:0"),
+    ],
+)
+def test_the_engine_s_spelling(name: str, listed: str) -> None:
+    assert familiar(name) == listed
+    raw: list[dict[str, Any]] = [
+        {"Id": "sha256:7", "RepoTags": None, "RepoDigests": None, "Labels": None},
+        {"Id": "sha256:0", "RepoTags": [listed], "RepoDigests": [listed], "Labels": {"a": "b"}},
+    ]
+    found = named_images(raw, [name, "other"])
+    assert {key: image.labels for key, image in found.items()} == {name: {"a": "b"}}
+
+
+def test_commands_that_bring_an_image() -> None:
+    assert build_command("paddock/dev:latest") == "paddock images build dev"
+    tagged = "paddock images build dev --tag paddock/dev:2"
+    assert (build_command("paddock/dev:2"), get_command("paddock/dev:2")) == (tagged, tagged)
+    assert build_command("paddock/a/dev") is None
+    assert get_command("example.org/dev:2") == "docker pull example.org/dev:2"

@@ -1,6 +1,6 @@
 # Set-up, tests and everyday commands; `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help run compose check apart test versions lock lint bench soak stop down clean openapi docs wheels venv dev engine image compose-tool compiler
+.PHONY: help run compose check apart test versions lock lint bench soak stop down clean openapi docs wheels venv dev engine image compose-tool compiler browser
 
 python := .venv/bin/python
 # Python keeps what it has compiled, whatever the environment says: compiling the tests takes each
@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # run at once, the tests of one file in turn.
 workers := $(shell expr $$(nproc) + 1)
 apart := -n $(workers) --dist worksteal tests/unit tests/api
-together := -n 2 --dist loadfile tests/integration tests/security tests/tools
+together := -n 2 --dist loadfile tests/integration tests/security tests/tools tests/browser
 
 help: ## list these commands
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -30,7 +30,7 @@ check: ## lint, types, and the tests that need no engine
 apart: dev
 	@$(python) -m pytest -q --hypothesis-profile quick $(apart)
 
-test: dev image compose-tool compiler ## all tests; ARGS= replaces the arguments of pytest
+test: dev image compose-tool compiler browser ## all tests; ARGS= replaces the arguments of pytest
 ifdef ARGS
 	@$(python) -m pytest $(ARGS)
 else
@@ -92,3 +92,6 @@ compose-tool: venv
 
 compiler:
 	@scripts/compiler.sh
+
+browser:
+	@scripts/browser.sh

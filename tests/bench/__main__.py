@@ -16,7 +16,7 @@ from docker.errors import DockerException
 from images.errors import BuildError
 from images.progress import failure, step
 from scripts.docs import keep
-from tests.bench import egress, measures, sessions
+from tests.bench import egress, measures, ports, sessions
 from tests.bench.floors import Floors
 from tests.bench.measures import MEASURES, SESSIONS
 from tests.bench.peers import measuring
@@ -25,7 +25,7 @@ from tests.bench.plane import BenchError, Plane, measured_plane
 from tests.bench.report import Result, print_comparison, print_table
 
 _PARTS = ("floors", "peers")
-_MORE = ("sessions", "egress")
+_MORE = ("sessions", "egress", "ports")
 _FAILURES = (BenchError, BuildError, ContenderError, AssertionError, DockerException, OSError)
 
 
@@ -51,6 +51,8 @@ async def bench(arguments: argparse.Namespace) -> None:
                 print("", *sessions.lines(grown), sep="\n")
             if "egress" in arguments.parts:
                 print_table(await egress.egress(1 if arguments.quick else 3))
+            if "ports" in arguments.parts:
+                print_table(await ports.ports(1 if arguments.quick else 3))
         finally:
             floors.close()
 
@@ -83,8 +85,8 @@ def _arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         "parts",
         nargs="*",
         default=_PARTS,
-        help="floors, peers (both by default), sessions (how cost grows with their number), or "
-        "egress (what the way out costs)",
+        help="floors, peers (both by default), sessions (how cost grows with their number), "
+        "egress (what the way out costs), or ports (what an open port costs)",
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a rough picture")
     parser.add_argument(

@@ -1,7 +1,6 @@
 """What the way out costs: a client in a sandbox beside the same client on the host."""
 
 import asyncio
-import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
@@ -11,40 +10,18 @@ from functools import partial
 from pathlib import Path
 
 from images.builder import build
-from tests.bench.memory import reset_peak, resident
+from tests.bench.fetching import CLIENT, MIB, flat, on_host
 from tests.bench.plane import BenchError
 from tests.bench.report import Result, compare
-from tests.bench.rounds import Turn, by_turns
+from tests.bench.rounds import by_turns
 from tests.support.box import Box
 from tests.support.egress import Names, NamesResolver, certificate, level_with
 from tests.support.plane import opened
 
 _PLAIN, _READ = "plain.example", "inspected.example"
-_MIB = 1024 * 1024
-_GIB = 1024 * _MIB
+_GIB = 1024 * MIB
 _REQUESTS = 50  # one after another, in each turn
 _SESSIONS, _AT_ONCE = 4, 50
-# Buffers of the connections; the downloads held in memory would take 200 MiB.
-_FLAT_MIB = 64
-# Prints how many seconds each request took, new connections all. The proxy and the roots are in the
-# environment.
-_CLIENT = """
-import ssl, sys, time, urllib.request
-from concurrent.futures import ThreadPoolExecutor
-url, times, at_once = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-roots = ssl.create_default_context()
-def fetch(_):
-    began = time.perf_counter()
-    with urllib.request.urlopen(url, context=roots) as answer:
-        while answer.read(1 << 20):
-            pass
-    return time.perf_counter() - began
-fetch(0)
-with ThreadPoolExecutor(at_once) as pool:
-    began = time.perf_counter()
-    each = list(pool.map(fetch, range(times)))
-print(*(each if at_once == 1 else [time.perf_counter() - began]))
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +43,7 @@ class _Way:
         """The seconds of the clients in sandboxes, the slowest if there are several."""
         outcomes = await asyncio.gather(
             *(
-                box.python(_CLIENT, url, str(times), str(at_once), timeout=600)
+                box.python(CLIENT, url, str(times), str(at_once), timeout=600)
                 for box in self.boxes[:boxes]
             )
         )
@@ -79,15 +56,8 @@ class _Way:
         """The seconds of a client on the host, which knows the server by its address."""
         for name in (_PLAIN, _READ):
             url = url.replace(name, "localhost")
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", _CLIENT, url, str(times), str(at_once)),
-            env={**os.environ, "SSL_CERT_FILE": str(self.directory / "cert.pem")},
-            stdout=asyncio.subprocess.PIPE,
-        )
-        printed, _ = await process.communicate()
-        if process.returncode:
-            raise BenchError("the client on the host failed")
-        return [float(each) for each in printed.split()]
+        roots = str(self.directory / "cert.pem")
+        return await on_host(url, times, at_once, SSL_CERT_FILE=roots)
 
 
 async def egress(rounds: int, size: int = _GIB) -> list[Result]:
@@ -100,15 +70,13 @@ async def egress(rounds: int, size: int = _GIB) -> list[Result]:
         ]
         for name, host in (("", _PLAIN), (", inspected", _READ)):
             url = way.url("https", host, size)
-            what = f"download of {size // _MIB} MiB{name}"
-            results += await _flat(
-                what, rounds, partial(way.inside, url), partial(way.outside, url)
-            )
-        url = way.url("https", _PLAIN, _MIB)
+            what = f"download of {size // MIB} MiB{name}"
+            results += await flat(what, rounds, partial(way.inside, url), partial(way.outside, url))
+        url = way.url("https", _PLAIN, MIB)
         many = partial(way.inside, url, _AT_ONCE, _AT_ONCE, _SESSIONS)
         alone = partial(way.outside, url, _SESSIONS * _AT_ONCE, _SESSIONS * _AT_ONCE)
         what = f"{_SESSIONS * _AT_ONCE} downloads of 1 MiB at once"
-        return [*results, *await _flat(what, rounds, many, alone)]
+        return [*results, *await flat(what, rounds, many, alone)]
 
 
 async def _latency(way: _Way, rounds: int, scheme: str, host: str, what: str) -> Result:
@@ -117,16 +85,6 @@ async def _latency(way: _Way, rounds: int, scheme: str, host: str, what: str) ->
         rounds, partial(way.inside, url, _REQUESTS), partial(way.outside, url, _REQUESTS)
     )
     return compare(f"a request by {what}", ours, "direct", direct)
-
-
-async def _flat(what: str, rounds: int, inside: Turn, outside: Turn) -> list[Result]:
-    """The times, and by how much the control plane's memory grew meanwhile."""
-    reset_peak(os.getpid())
-    before = resident(os.getpid()).now
-    ours, direct = await by_turns(rounds, inside, outside)
-    grown = (resident(os.getpid()).peak - before) / _MIB
-    memory = Result("memory of the control plane meanwhile", [grown], "MiB", target=_FLAT_MIB)
-    return [compare(what, ours, "direct", direct), memory]
 
 
 @asynccontextmanager
